@@ -1,0 +1,1 @@
+"""The seams to the outside world: clock, filesystem, scheduler, threads, random numbers."""

@@ -1,0 +1,178 @@
+"""The only door to the disk. Every method may raise OSError; `manager/` decides what it means.
+
+Rules for all implementations (the contract suite is tests/sim/test_filesystem_contract.py):
+writes are whole (a short write is continued; when it cannot be, the error is raised and the file may
+hold a part); nothing is memory-mapped; a name is durable only after sync_dir of its directory, bytes
+only after sync or datasync of their file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """An open file. Closes itself when the last reference goes: readers just keep a reference."""
+
+    @property
+    def path(self) -> str:
+        """Name at opening time; a rename does not change it."""
+        ...
+
+    def pread(self, size: int, position: int) -> bytes:
+        """At most size bytes; shorter only at the end of the file."""
+        ...
+
+    def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        """Fill buffer from position; return the bytes read, short only at the end of the file."""
+        ...
+
+    def try_pread_into(self, buffer: bytearray | memoryview, position: int) -> int | None:
+        """Like pread_into from the page cache alone (RWF_NOWAIT); None when that would block."""
+        ...
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of data at position."""
+        ...
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Write all buffers back to back at position, normally with one call."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut or zero-extend (sparse) to size."""
+        ...
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        ...
+
+    def datasync(self) -> None:
+        """fdatasync: data and size durable. After an error never call it again on this file."""
+        ...
+
+    def sync(self) -> None:
+        """Fsync, with metadata."""
+        ...
+
+    def close(self) -> None:
+        """Close now. Reading afterwards raises OSError(EBADF)."""
+        ...
+
+
+class DirLock(Protocol):
+    """An exclusive lock on a file, held until released or the process ends."""
+
+    def release(self) -> None:
+        """Give it up."""
+        ...
+
+
+class FileStat(Protocol):
+    """What list_dir_stats tells of one entry."""
+
+    @property
+    def name(self) -> str:
+        """Entry name without directory."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        ...
+
+    @property
+    def mtime_ms(self) -> int:
+        """Modification time, ms."""
+        ...
+
+    @property
+    def is_dir(self) -> bool:
+        """True for a directory; symbolic links are neither file nor directory."""
+        ...
+
+    @property
+    def is_file(self) -> bool:
+        """True for a regular file."""
+        ...
+
+
+class Filesystem(Protocol):
+    """Files by absolute path."""
+
+    def open_read(self, path: str) -> File:
+        """Open an existing file for reading."""
+        ...
+
+    def open_write(self, path: str, *, create: bool = True, exclusive: bool = False) -> File:
+        """Open for reading and writing, never truncating; exclusive fails when it exists."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether anything has that name (links not followed)."""
+        ...
+
+    def list_dir(self, path: str) -> list[str]:
+        """Entry names, sorted."""
+        ...
+
+    def list_dir_stats(self, path: str) -> list[FileStat]:
+        """Entries with size, mtime and kind, sorted by name."""
+        ...
+
+    def stat(self, path: str) -> FileStat:
+        """Of one path; FileNotFoundError when absent."""
+        ...
+
+    def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
+        """Set the modification time."""
+        ...
+
+    def make_dir(self, path: str) -> None:
+        """Create with its missing parents; existing is fine. The caller syncs the parent."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic, replaces a file target. The caller syncs the directory."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; FileNotFoundError when absent."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all below it; links are removed, not followed."""
+        ...
+
+    def link(self, source: str, target: str) -> None:
+        """Hard link."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Fsync a directory: the names in it become durable."""
+        ...
+
+    def read_file(self, path: str) -> bytes:
+        """Whole content of a small file."""
+        ...
+
+    def write_file_atomically(self, path: str, data: bytes) -> None:
+        """<path>.tmp, fsync, rename over path, fsync of the directory: old or new, never a mix."""
+        ...
+
+    def lock(self, path: str) -> DirLock:
+        """Create if absent and lock exclusively; BlockingIOError when another process holds it."""
+        ...
+
+    def space(self, path: str) -> tuple[int, int]:
+        """(total bytes, bytes available to us) of the file system that holds path."""
+        ...
+
+    def real_path(self, path: str) -> str:
+        """Absolute, links resolved."""
+        ...

@@ -1,0 +1,65 @@
+"""Threads and their waiting points. No thread is started anywhere else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Thread(Protocol):
+    """A started thread."""
+
+    @property
+    def name(self) -> str:
+        """As given."""
+        ...
+
+    def join(self, timeout_seconds: float | None = None) -> bool:
+        """True when it has ended."""
+        ...
+
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+        ...
+
+
+class Signal(Protocol):
+    """One consumer waits, any thread sets: a level, not a count."""
+
+    def set(self) -> None:
+        """Wake the waiter, now or at its next wait."""
+        ...
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Wait until set, then clear; False on time-out."""
+        ...
+
+
+class Mutex(Protocol):
+    """A plain lock, for the few places outside the single-writer rule."""
+
+    def __enter__(self) -> object:
+        """Acquire."""
+        ...
+
+    def __exit__(self, *exc: object) -> None:
+        """Release."""
+        ...
+
+
+class Threads(Protocol):
+    """Starts threads and makes their waiting points."""
+
+    def start(self, name: str, body: Callable[[], None], *, background: bool = False) -> Thread:
+        """Run body on a new daemon thread. background: nice 15 on that thread (design.md 3)."""
+        ...
+
+    def signal(self) -> Signal:
+        """A new, unset signal."""
+        ...
+
+    def mutex(self) -> Mutex:
+        """A new lock."""
+        ...

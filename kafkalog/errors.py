@@ -1,0 +1,265 @@
+"""The error tree: by whose fault it is. HTTP numbers live in ``server/error_map.py`` alone.
+
+KafkalogError
+├── InvalidRequest              the client asked for something wrong; nothing was changed
+│   ├── InvalidTopicName, TopicExists, TopicCollision, InvalidPartitions, InvalidTopicConfig
+│   ├── UnknownTopic, UnknownPartition
+│   ├── OffsetBelowLogStart, OffsetAboveLogEnd, OffsetAboveHighWatermark
+│   ├── RecordBatchTooLarge, RecordSetTooLarge, DecompressedTooLarge
+│   ├── BadBatchCrc, InvalidRecord, InvalidTimestamp, NullKey, UnsupportedCompression
+│   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced
+│   ├── ExpectedOffsetMismatch
+│   └── PolicyViolation
+├── CorruptData                 bytes on disk are not what was written: always file and position
+│   ├── CorruptBatch, CorruptIndex, CorruptSnapshot, CorruptCheckpoint
+├── StorageFault                the disk failed us
+│   ├── LogDirOffline, DiskFull, DescriptorsShort
+├── Unavailable                 nothing was done; try again later
+│   ├── NotReady, Overloaded
+└── InvalidConfig               the operator's configuration is wrong; refuse to start
+
+A bug of ours is an ``AssertionError``, never one of these.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+Detail = int | str | None
+
+
+class KafkalogError(Exception):
+    """Root of the tree. ``kafka_error`` is the Kafka protocol's name, ``retriable`` Kafka's notion."""
+
+    kafka_error: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, message: str, **details: Detail) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details: dict[str, Detail] = details
+
+
+class InvalidRequest(KafkalogError):
+    """The client's fault; nothing was appended or changed."""
+
+    kafka_error = "INVALID_REQUEST"
+
+
+class InvalidTopicName(InvalidRequest):
+    """Not 1-249 characters of ``[a-zA-Z0-9._-]``, or ``.`` or ``..``."""
+
+    kafka_error = "INVALID_TOPIC_EXCEPTION"
+
+
+class TopicExists(InvalidRequest):
+    """A topic of that name exists."""
+
+    kafka_error = "TOPIC_ALREADY_EXISTS"
+
+
+class TopicCollision(InvalidRequest):
+    """The name differs from an existing topic's only by ``.`` and ``_``."""
+
+    kafka_error = "INVALID_TOPIC_EXCEPTION"
+
+
+class InvalidPartitions(InvalidRequest):
+    """A partition number or count outside its range."""
+
+    kafka_error = "INVALID_PARTITIONS"
+
+
+class InvalidTopicConfig(InvalidRequest):
+    """A topic config key is unknown or its value out of range."""
+
+    kafka_error = "INVALID_CONFIG"
+
+
+class UnknownTopic(InvalidRequest):
+    """No such topic."""
+
+    kafka_error = "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+class UnknownPartition(InvalidRequest):
+    """The topic exists, the partition does not."""
+
+    kafka_error = "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+class OffsetBelowLogStart(InvalidRequest):
+    """Fetch below the log start offset; details: log_start_offset, log_end_offset."""
+
+    kafka_error = "OFFSET_OUT_OF_RANGE"
+
+
+class OffsetAboveLogEnd(InvalidRequest):
+    """Fetch above the log end offset; details: log_start_offset, log_end_offset."""
+
+    kafka_error = "OFFSET_OUT_OF_RANGE"
+
+
+class OffsetAboveHighWatermark(InvalidRequest):
+    """Delete-records above the high watermark; details: high_watermark."""
+
+    kafka_error = "OFFSET_OUT_OF_RANGE"
+
+
+class RecordBatchTooLarge(InvalidRequest):
+    """One batch is larger than ``max.message.bytes``."""
+
+    kafka_error = "MESSAGE_TOO_LARGE"
+
+
+class RecordSetTooLarge(InvalidRequest):
+    """The whole set is larger than ``segment.bytes``."""
+
+    kafka_error = "RECORD_LIST_TOO_LARGE"
+
+
+class DecompressedTooLarge(InvalidRequest):
+    """A batch inflates beyond ``max.decompressed.batch.bytes``."""
+
+    kafka_error = "RECORD_LIST_TOO_LARGE"
+
+
+class BadBatchCrc(InvalidRequest):
+    """A batch sent by a client fails its CRC-32C or is shorter than a header."""
+
+    kafka_error = "CORRUPT_MESSAGE"
+
+
+class InvalidRecord(InvalidRequest):
+    """A batch or record that Kafka's rules refuse; ``record_errors`` are (batch index, message)."""
+
+    kafka_error = "INVALID_RECORD"
+
+    def __init__(
+        self, message: str, record_errors: tuple[tuple[int, str], ...] = (), **details: Detail
+    ) -> None:
+        super().__init__(message, **details)
+        self.record_errors = record_errors
+
+
+class InvalidTimestamp(InvalidRecord):
+    """A record timestamp outside the topic's window, or LogAppendTime set by a producer."""
+
+    kafka_error = "INVALID_TIMESTAMP"
+
+
+class NullKey(InvalidRecord):
+    """A record without key on a compacted topic."""
+
+    kafka_error = "INVALID_RECORD"
+
+
+class UnsupportedCompression(InvalidRequest):
+    """Codec bits 5-7, or a stream that the named codec does not decode."""
+
+    kafka_error = "UNSUPPORTED_COMPRESSION_TYPE"
+
+
+class OutOfOrderSequence(InvalidRequest):
+    """Idempotent append with a gap; details: expected_sequence."""
+
+    kafka_error = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+
+
+class InvalidProducerEpoch(InvalidRequest):
+    """Idempotent append with an older epoch; details: current_epoch."""
+
+    kafka_error = "INVALID_PRODUCER_EPOCH"
+
+
+class InvalidTxnState(InvalidRequest):
+    """A non-transactional batch inside an open transaction of the same producer."""
+
+    kafka_error = "INVALID_TXN_STATE"
+
+
+class TransactionCoordinatorFenced(InvalidRequest):
+    """An end-transaction marker with a lower coordinator epoch than the last one."""
+
+    kafka_error = "TRANSACTION_COORDINATOR_FENCED"
+
+
+class ExpectedOffsetMismatch(InvalidRequest):
+    """Conditional append whose ``expected_offset`` is not the log end; details: log_end_offset."""
+
+    kafka_error = "INVALID_REQUEST"
+
+
+class PolicyViolation(InvalidRequest):
+    """Delete-records on a topic whose ``cleanup.policy`` has no ``delete``."""
+
+    kafka_error = "POLICY_VIOLATION"
+
+
+class CorruptData(KafkalogError):
+    """Bytes on disk are not what was written. Details always hold file and position."""
+
+    kafka_error = "CORRUPT_MESSAGE"
+
+    def __init__(self, message: str, *, file: str, position: int, **details: Detail) -> None:
+        super().__init__(f"{message} ({file} at {position})", **details)
+        self.file = file
+        self.position = position
+
+
+class CorruptBatch(CorruptData):
+    """A record batch of a segment is invalid; details: base_offset and last_offset when known."""
+
+
+class CorruptIndex(CorruptData):
+    """An index file breaks its sanity rules: it is rebuilt, never believed."""
+
+
+class CorruptSnapshot(CorruptData):
+    """A producer snapshot is damaged: it is deleted and the next older one tried."""
+
+
+class CorruptCheckpoint(CorruptData):
+    """A checkpoint file is damaged: refused, never half believed."""
+
+
+class StorageFault(KafkalogError):
+    """The disk's fault."""
+
+    kafka_error = "KAFKA_STORAGE_ERROR"
+    retriable = True
+
+
+class LogDirOffline(StorageFault):
+    """The partition's log directory met an I/O error and serves no more until a restart."""
+
+
+class DiskFull(StorageFault):
+    """ENOSPC, EDQUOT or EFBIG on append: cut back to the last whole batch, the directory lives."""
+
+
+class DescriptorsShort(StorageFault):
+    """EMFILE, ENFILE or ENOMEM: refused, never counted as a failed disk."""
+
+
+class Unavailable(KafkalogError):
+    """Nothing was done; the same request may succeed later."""
+
+    kafka_error = "COORDINATOR_LOAD_IN_PROGRESS"
+    retriable = True
+
+
+class NotReady(Unavailable):
+    """Starting, recovering or stopping."""
+
+
+class Overloaded(Unavailable):
+    """Too much is in flight; refused before anything was read or appended."""
+
+    kafka_error = "THROTTLING_QUOTA_EXCEEDED"
+
+
+class InvalidConfig(KafkalogError):
+    """Names key, value and valid range; the daemon refuses to start."""
+
+    kafka_error = "INVALID_CONFIG"

@@ -1,0 +1,150 @@
+"""Facts that travel between the rungs of the log: immutable, no behaviour beyond arithmetic."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NewType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Offset = NewType("Offset", int)  # number of a record in its partition
+Position = NewType("Position", int)  # byte in a .log file
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+
+class AppendOrigin(enum.Enum):
+    """Who appends: decides which validation rules hold (Kafka's AppendOrigin)."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"  # transaction markers, group offsets
+    REPLICATION = "replication"  # offsets are kept: offline tools and recovery
+
+
+class Isolation(enum.Enum):
+    """How far a reader may see."""
+
+    LOG_END = "log_end"
+    HIGH_WATERMARK = "high_watermark"  # read_uncommitted
+    LAST_STABLE = "last_stable"  # read_committed
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPosition:
+    """One offset index entry, absolute: the last offset of the batch that starts at position."""
+
+    offset: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampOffset:
+    """One time index entry, absolute; also the answer of list-offsets. (-1, base) when empty."""
+
+    timestamp_ms: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """One transaction index entry: last_offset is the abort marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedTransaction:
+    """A transaction that an end marker closed; first_offset of its data, last_offset the marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFacts:
+    """Header fields of one validated v2 batch, before offsets are assigned.
+
+    ``data`` is the whole batch as it will be written except for base offset (bytes 0-8) and
+    partition leader epoch (bytes 12-16), which lie outside the CRC and are set at append.
+    """
+
+    data: bytes | memoryview
+    record_count: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    attributes: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    base_offset: int = 0  # meaningful for AppendOrigin.REPLICATION only
+    leader_epoch: int = -1  # likewise
+    control_type: int | None = None  # 0 abort, 1 commit; control batches only
+    coordinator_epoch: int = -1  # likewise
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatedRecords:
+    """What the validator hands to append: whole batches that keep every rule needing no log state."""
+
+    batches: tuple[BatchFacts, ...]
+    size_bytes: int
+    record_count: int
+    max_timestamp_ms: int
+    log_append_time_ms: int  # -1 with CreateTime
+    origin: AppendOrigin
+
+
+@dataclass(frozen=True, slots=True)
+class LogAppendInfo:
+    """The answer of an append. first_offset..last_offset are inclusive; duplicate: nothing written."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int  # -1 with CreateTime
+    max_timestamp_ms: int
+    log_start_offset: int
+    record_count: int
+    size_bytes: int
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RollParams:
+    """What LogSegment.should_roll needs of the set about to be appended (Kafka's RollParams)."""
+
+    max_segment_ms: int
+    max_segment_bytes: int
+    max_timestamp_in_set_ms: int
+    max_offset_in_set: int
+    set_size_bytes: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchDataInfo:
+    """Whole batches read from one segment: ``batches`` lie back to back in ``data``.
+
+    The first batch holds the least live offset >= the one asked for. ``next_offset`` is where the
+    next fetch should start. ``aborted`` lists the aborted transactions that overlap (read_committed).
+    """
+
+    data: bytes | memoryview
+    base_offset: int  # of the first batch, or the offset asked for when data is empty
+    next_offset: int
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    last_stable_offset: int
+    aborted: Sequence[AbortedTransaction] = ()

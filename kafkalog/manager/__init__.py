@@ -1,0 +1,1 @@
+"""All logs over all log directories: ownership, the single writer, durability, operations."""

@@ -1,0 +1,1 @@
+"""Every metric (name, unit, help) and the logging set-up."""

@@ -1,0 +1,1 @@
+"""The HTTP edge: routes, schemas, error map. Everything asynchronous lives here."""

@@ -1,0 +1,104 @@
+# Each target is one ordinary command or a few; `make help` lists them.
+SHELL := /bin/bash
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+RUN_READY := .venv/.run-ready
+DEV_READY := .venv/.dev-ready
+KERNELS_READY := .venv/.kernels-ready
+KERNEL_SOURCES := $(wildcard kafkalog/kernels/*.py)
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
+SEED ?= 1
+PYTEST := $(BIN)/python -m pytest -q
+
+.PHONY: help setup run test ci check fmt lint type contracts suite oracle crash kill bench bench-quick mission lock docs image clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
+
+$(RUN_READY): requirements/build.txt requirements/run.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kafkalog needs Python 3.11 or later; set PYTHON=..." >&2; exit 1; }
+	@echo "setup: creating .venv with $$($(PYTHON) --version)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/build.txt
+	@echo "setup: installing the locked requirements"
+	@$(UV) --require-hashes -r requirements/run.txt
+	@$(UV) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV_READY): $(RUN_READY) requirements/dev.txt
+	@echo "setup: installing the locked development requirements"
+	@$(UV) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(KERNELS_READY): $(RUN_READY) $(KERNEL_SOURCES)
+	@$(BIN)/python -m kafkalog.kernels
+	@touch $@
+
+setup: $(KERNELS_READY) ## create .venv from the locked requirements and compile the kernels
+
+run: setup ## start the daemon on 127.0.0.1:8082 with config/server.properties, data under ./data
+	@exec $(BIN)/kafkalog server config/server.properties
+
+fmt: $(DEV_READY) ## format the code
+	@$(BIN)/ruff format kafkalog tests && $(BIN)/ruff check --fix --quiet kafkalog tests
+
+lint: $(DEV_READY)
+	@$(BIN)/ruff format --check --quiet kafkalog tests || { echo "lint: run 'make fmt'" >&2; exit 1; }
+	@$(BIN)/ruff check --quiet kafkalog tests
+
+type: $(DEV_READY)
+	@$(BIN)/mypy
+
+contracts: $(DEV_READY)
+	@$(BIN)/lint-imports --no-timing > build/contracts.txt 2>&1 || { cat build/contracts.txt; exit 1; }
+
+check: | build
+	@tests/tools/timed lint $(MAKE) -s lint
+	@tests/tools/timed type $(MAKE) -s type
+	@tests/tools/timed contracts $(MAKE) -s contracts
+check: ## lint, types and import contracts
+
+suite: $(KERNELS_READY) $(DEV_READY) | build
+	@$(PYTEST) -m "not oracle and not slow"
+
+test: check ## check and the suite that needs no Java
+	@tests/tools/timed suite $(MAKE) -s suite
+
+oracle: $(KERNELS_READY) $(DEV_READY) | build ## compare with a real Apache Kafka (needs Java 17 and Maven)
+	@$(PYTEST) -m oracle tests/oracle
+
+slow: $(KERNELS_READY) $(DEV_READY) | build
+	@$(PYTEST) -m "slow and not oracle"
+
+ci: ## all that .ci/run calls: test, oracle, slow campaigns, quick benchmarks
+	@tests/tools/timed test $(MAKE) -s test
+	@tests/tools/timed oracle $(MAKE) -s oracle
+	@tests/tools/timed slow $(MAKE) -s slow
+	@tests/tools/timed bench-quick $(MAKE) -s bench-quick
+	@$(MAKE) -s mission
+
+bench: $(KERNELS_READY) $(DEV_READY) | build ## all benchmarks, Kafka beside; writes tests/bench/results
+	@$(BIN)/python -m tests.bench
+
+bench-quick: $(KERNELS_READY) $(DEV_READY) | build
+	@$(BIN)/python -m tests.bench --quick
+
+mission: $(DEV_READY) ## the mechanisms of docs/mission.md with the tests that passed for each
+	@$(BIN)/python -m tests.tools.mission
+
+lock: $(RUN_READY) ## renew the hash-pinned requirement files
+	@for f in build run dev; do $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  --python-version 3.11 --universal requirements/$$f.in -o requirements/$$f.txt; done
+
+docs: $(DEV_READY) ## regenerate the generated pages under docs/
+	@$(BIN)/python -m kafkalog.settings.reference > docs/configuration.md
+	@$(BIN)/python -m kafkalog.observe.reference > docs/metrics.md
+
+image: ## build the container image
+	@docker build -t kafkalog .
+
+build:
+	@mkdir -p build
+
+clean:
+	@rm -rf .venv build

@@ -1,0 +1,59 @@
+"""LogEnvironment: everything a log needs from outside itself, bundled once per log directory."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog.log.index_cache import DEFAULT_CAPACITY_BYTES, IndexCache
+from kafkalog.log.open_files import DEFAULT_CAPACITY, OpenFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.env.clock import Clock
+    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.env.random import Random
+    from kafkalog.env.scheduler import Scheduler
+    from kafkalog.env.threads import Threads
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnvironment:
+    """The seams and the shared caches.
+
+    ``io_guard`` is entered around disk work that runs outside a command of the writer (the
+    ``delete-file`` tasks); the manager passes the guard of the log directory, which decides what an
+    OSError means. Commands and reads are guarded by their callers.
+    """
+
+    filesystem: Filesystem
+    clock: Clock
+    scheduler: Scheduler
+    random: Random
+    index_cache: IndexCache
+    open_files: OpenFiles
+    io_guard: Callable[[], AbstractContextManager[object]] = nullcontext
+
+    @classmethod
+    def create(
+        cls,
+        filesystem: Filesystem,
+        clock: Clock,
+        scheduler: Scheduler,
+        random: Random,
+        threads: Threads,
+        *,
+        index_cache_bytes: int = DEFAULT_CAPACITY_BYTES,
+        open_file_count: int = DEFAULT_CAPACITY,
+    ) -> LogEnvironment:
+        """An environment with caches of its own, for tools and tests."""
+        return cls(
+            filesystem=filesystem,
+            clock=clock,
+            scheduler=scheduler,
+            random=random,
+            index_cache=IndexCache(threads.mutex(), index_cache_bytes),
+            open_files=OpenFiles(threads.mutex(), open_file_count),
+        )

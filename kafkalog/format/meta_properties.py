@@ -1,0 +1,79 @@
+"""`meta.properties`: which cluster and node a log directory belongs to.
+
+Pure functions; that directories agree with one another is checked by `manager/log_dir.py`.
+Source: Kafka's `MetaProperties` and `MetaPropertiesVersion`, log-format.md 11.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.properties_text import decode_properties, encode_properties, java_date
+from kafkalog.format.topic_id import decode_id, encode_id, is_reserved
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+_NODE_KEY = {0: "broker.id", 1: "node.id"}  # version 0 is ZooKeeper's era
+_INT32 = re.compile(r"[+-]?[0-9]{1,10}")
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """Content of the file. None: the key is absent, as directory.id before Kafka 3.7."""
+
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: UUID | None
+    version: int = 1
+
+
+def encode_meta_properties(meta: MetaProperties, written_at_ms: int) -> bytes:
+    """The whole file with its two comment lines (empty, date of writing)."""
+    pairs: dict[str, str] = {}
+    if meta.cluster_id is not None:
+        pairs["cluster.id"] = meta.cluster_id
+    if meta.directory_id is not None:
+        pairs["directory.id"] = encode_id(meta.directory_id)
+    if meta.node_id is not None:
+        pairs[_NODE_KEY[meta.version]] = str(meta.node_id)
+    pairs["version"] = str(meta.version)
+    return encode_properties(pairs, comments=("", java_date(written_at_ms)))
+
+
+def decode_meta_properties(data: bytes) -> MetaProperties:
+    """FormatError: no or an unknown version, a number or id that is none, a reserved directory.id.
+
+    Unknown keys are ignored.
+    """
+    pairs = decode_properties(data)
+    version = _integer(pairs, "version")
+    if version is None:
+        raise FormatError("meta.properties has no version")
+    if version not in _NODE_KEY:
+        raise FormatError(f"Unknown meta.properties version number {version}")
+    directory_id: UUID | None = None
+    if "directory.id" in pairs:
+        directory_id = decode_id(pairs["directory.id"])
+        if is_reserved(directory_id):
+            raise FormatError(f"directory.id {pairs['directory.id']} is reserved")
+    return MetaProperties(
+        cluster_id=pairs.get("cluster.id"),
+        node_id=_integer(pairs, _NODE_KEY[version]),
+        directory_id=directory_id,
+        version=version,
+    )
+
+
+def _integer(pairs: dict[str, str], key: str) -> int | None:
+    """An int32, or None when the key is absent."""
+    text = pairs.get(key)
+    if text is None:
+        return None
+    value = int(text) if _INT32.fullmatch(text) else None
+    if value is None or not -(2**31) <= value < 2**31:
+        raise FormatError(f"meta.properties: {key} is no number: '{text}'")
+    return value

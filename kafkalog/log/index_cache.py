@@ -46,21 +46,33 @@ class IndexCache:
 
     def put(self, owner: object, store: object, payload_bytes: int) -> None:
         """Keep store for owner; one that is larger than the whole cache is not kept."""
-        weight = payload_bytes + ENTRY_OVERHEAD_BYTES
         with self._mutex:
             self._drop(owner)
-            if weight > self._capacity_bytes:
-                return
-            self._stores[owner] = (store, weight)
-            self._size_bytes += weight
-            while self._size_bytes > self._capacity_bytes:
-                _, (_, evicted_weight) = self._stores.popitem(last=False)
-                self._size_bytes -= evicted_weight
+            self._insert(owner, store, payload_bytes + ENTRY_OVERHEAD_BYTES)
+
+    def put_if_absent(self, owner: object, store: object, payload_bytes: int) -> object:
+        """Like put, but what another thread has put before wins and is returned: readers load."""
+        with self._mutex:
+            found = self._stores.get(owner)
+            if found is not None:
+                return found[0]
+            self._insert(owner, store, payload_bytes + ENTRY_OVERHEAD_BYTES)
+        return store
 
     def forget(self, owner: object) -> None:
         """Drop what is kept for owner, if anything."""
         with self._mutex:
             self._drop(owner)
+
+    def _insert(self, owner: object, store: object, weight: int) -> None:
+        """Add and evict; the caller holds the lock and has seen that owner is absent."""
+        if weight > self._capacity_bytes:
+            return
+        self._stores[owner] = (store, weight)
+        self._size_bytes += weight
+        while self._size_bytes > self._capacity_bytes:
+            _, (_, evicted_weight) = self._stores.popitem(last=False)
+            self._size_bytes -= evicted_weight
 
     def _drop(self, owner: object) -> None:
         """Remove owner's store; the caller holds the lock."""

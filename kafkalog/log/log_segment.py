@@ -1,0 +1,520 @@
+"""LogSegment: one ``.log`` file and its three indexes.
+
+Theory. A segment is *active* while it may be appended to: its files are open for writing, its
+indexes in memory and preallocated on disk. Any other segment is *closed*: making such an object
+costs no system call, sizes come from the directory listing, and everything else (descriptor, index
+entries, largest timestamp, first timestamp) is fetched on first use. A log of 20,000 segments is
+therefore quick to open and needs about 1 KiB a segment.
+
+An append is all or nothing: one gather write, then one small write per index entry that is due
+(log-lifecycle 4); whatever fails, the ``.log`` is cut back to its old size and memory keeps the old
+state, so the next append starts at the same place. If even the cut fails ``is_broken`` is set and
+the directory has to go offline.
+
+Changes are the writer thread's (recovery: the loader's, before anyone else sees the segment). Reads
+are for any thread; they see ``size_bytes``, which moves only after a batch is whole.
+Source: Kafka's LogSegment (4.1). Reading is in ``segment_read``, recovery in ``segment_recovery``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import CorruptIndex
+from kafkalog.log import segment_read, segment_recovery
+from kafkalog.log.offset_index import OffsetIndex
+from kafkalog.log.segment_file import SegmentFile
+from kafkalog.log.time_index import TimeIndex
+from kafkalog.log.transaction_index import TransactionIndex
+from kafkalog.log.values import (
+    MAX_RELATIVE_OFFSET,
+    NO_TIMESTAMP,
+    AbortedTransaction,
+    TimestampOffset,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.env.filesystem import Buffer
+    from kafkalog.log.environment import LogEnvironment
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.segment_file import PartitionDirectory
+    from kafkalog.log.segment_read import SegmentRead
+    from kafkalog.log.segment_recovery import OnBatches, RecoveryResult
+    from kafkalog.log.transaction_index import TransactionSearch
+    from kafkalog.log.values import CompletedTransaction, RollParams
+
+MAX_SEGMENT_BYTES = 2**31 - 1  # positions are int32
+LONG_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedBatch:
+    """What the segment must know of a batch of the set: absolute offsets, size in bytes."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+
+
+class LogSegment:
+    """See the module."""
+
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_created_ms",
+        "_environment",
+        "_first_timestamp_ms",
+        "_index_interval_bytes",
+        "_is_active",
+        "_jitter_ms",
+        "_last_modified_ms",
+        "_max_timestamp",
+        "_unflushed",
+        "base_offset",
+        "is_broken",
+        "log_file",
+        "offset_index",
+        "size_bytes",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        directory: PartitionDirectory,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        size_bytes: int,
+        last_modified_ms: int,
+        has_transaction_index: bool,
+        suffix: str = "",
+    ) -> None:
+        """A closed segment whose files exist; touches no disk.
+
+        ``size_bytes`` and ``last_modified_ms`` are the ``.log``'s of the directory listing,
+        ``suffix`` is "" or one of ".cleaned", ".swap", ".deleted". Index size, index interval and
+        jitter are fixed here, as in Kafka.
+        """
+        stem = f"{base_offset:020d}"
+        cache, index_bytes = environment.index_cache, config.segment_index_bytes
+
+        def file(extension: str) -> SegmentFile:
+            return SegmentFile(environment, directory, stem + extension + suffix)
+
+        # constant after construction
+        self._environment = environment
+        self._index_interval_bytes = config.index_interval_bytes
+        self._created_ms = environment.clock.wall_ms()
+        jitter_bound = min(config.segment_jitter_ms, config.segment_ms)
+        self._jitter_ms = environment.random.below(jitter_bound) if jitter_bound > 0 else 0
+        self.base_offset = base_offset
+        self.log_file = file(".log")
+        self.offset_index = OffsetIndex(file(".index"), base_offset, index_bytes, cache)
+        self.time_index = TimeIndex(file(".timeindex"), base_offset, index_bytes, cache)
+        self.transaction_index = TransactionIndex(
+            file(".txnindex"), base_offset, cache, exists=has_transaction_index
+        )
+        # owned by the writer thread
+        self._is_active = False
+        self._bytes_since_index_entry = 0
+        self._last_modified_ms = last_modified_ms
+        self._unflushed = False
+        self.is_broken = False
+        # published to readers
+        self.size_bytes = size_bytes
+        self._max_timestamp: TimestampOffset | None = None  # None: not known yet
+        self._first_timestamp_ms: int | None = None
+
+    @classmethod
+    def create(
+        cls,
+        environment: LogEnvironment,
+        directory: PartitionDirectory,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        suffix: str = "",
+    ) -> LogSegment:
+        """Make the files of a new, empty, active segment. The caller removed left-overs before.
+
+        On OSError some of the files may exist; they are removed as left-overs by the next attempt.
+        """
+        segment = cls(
+            environment,
+            directory,
+            base_offset,
+            config,
+            size_bytes=0,
+            last_modified_ms=environment.clock.wall_ms(),
+            has_transaction_index=False,
+            suffix=suffix,
+        )
+        log = segment.log_file.pin_for_write(create=True)
+        if config.preallocate:
+            log.truncate(config.max_segment_bytes)
+        segment.offset_index.create()
+        segment.time_index.create()
+        segment._max_timestamp = TimestampOffset(NO_TIMESTAMP, base_offset)
+        segment._is_active = True
+        segment._unflushed = True
+        return segment
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self.log_file.name}, {self.size_bytes} bytes)"
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it can be appended to."""
+        return self._is_active
+
+    @property
+    def last_modified_ms(self) -> int:
+        """Modification time of the ``.log``: of the listing, or of the last append."""
+        return self._last_modified_ms
+
+    # ---- append
+
+    def append(self, buffers: Sequence[Buffer], batches: Sequence[AppendedBatch]) -> None:
+        """Write ``buffers`` back to back at the end; ``batches`` describe the same bytes in order.
+
+        All or nothing: on OSError the file is cut back and memory is unchanged; when the cut fails
+        too, ``is_broken`` is set before the first error is raised.
+        """
+        assert self._is_active and not self.is_broken, "append to a closed or broken segment"
+        position = self.size_bytes
+        size = sum(batch.size_bytes for batch in batches)
+        assert size == sum(len(buffer) for buffer in buffers), "facts must match the bytes"
+        assert position + size <= MAX_SEGMENT_BYTES, "a segment holds at most 2^31 - 1 bytes"
+        assert batches[0].base_offset >= self.base_offset, "offset below the segment's base"
+        assert batches[-1].last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+        offset_entries = self.offset_index.entry_count()
+        time_entries = self.time_index.entry_count()
+        try:
+            self.log_file.pin_for_write().pwritev(buffers, position)
+            since, largest = self._write_index_entries(batches)
+        except OSError as error:
+            self.offset_index.rollback_to_count(offset_entries)
+            self.time_index.rollback_to_count(time_entries)
+            self._cut_back(position, error)
+            raise
+        if position == 0:
+            self._first_timestamp_ms = batches[0].max_timestamp_ms
+        self._bytes_since_index_entry = since
+        self._max_timestamp = largest
+        self._last_modified_ms = self._environment.clock.wall_ms()
+        self._unflushed = True
+        self.size_bytes = position + size  # last: readers look no further than this
+
+    def _write_index_entries(self, batches: Sequence[AppendedBatch]) -> tuple[int, TimestampOffset]:
+        """Index entries due by these batches; returns the new cadence counter and maximum."""
+        since, position = self._bytes_since_index_entry, self.size_bytes
+        largest = self.max_timestamp_so_far()
+        for batch in batches:
+            if batch.max_timestamp_ms > largest.timestamp_ms:
+                largest = TimestampOffset(batch.max_timestamp_ms, batch.last_offset)
+            # Tested before this batch is counted: the first batch of a segment has no entry. An
+            # index that fills up in the middle of a set stays sparse there; the segment rolls next.
+            if since > self._index_interval_bytes and not self.offset_index.is_full:
+                self.offset_index.append(batch.last_offset, position)
+                if not self.time_index.is_full:
+                    self.time_index.maybe_append(
+                        largest.timestamp_ms, largest.offset, skip_full_check=False
+                    )
+                since = 0
+            since += batch.size_bytes
+            position += batch.size_bytes
+        return since, largest
+
+    def _cut_back(self, size_bytes: int, cause: OSError) -> None:
+        """Remove what a failed append left behind the last whole batch."""
+        try:
+            self.log_file.pin_for_write().truncate(size_bytes)
+        except OSError as error:
+            self.is_broken = True
+            cause.add_note(f"cutting {self.log_file.path} back to {size_bytes} failed: {error}")
+
+    def update_transaction_index(
+        self, completed: CompletedTransaction, last_stable_offset: int
+    ) -> None:
+        """Note a transaction whose end marker was appended here; only aborted ones are kept."""
+        if completed.is_aborted:
+            self.transaction_index.append(
+                AbortedTransaction(
+                    producer_id=completed.producer_id,
+                    first_offset=completed.first_offset,
+                    last_offset=completed.last_offset,
+                    last_stable_offset=last_stable_offset,
+                )
+            )
+            self._unflushed = True
+
+    def should_roll(self, params: RollParams) -> bool:
+        """Whether the set has to go to a new segment (log-lifecycle 3). May read the first batch."""
+        size = self.size_bytes
+        if size > params.max_segment_bytes - params.set_size_bytes:
+            return True
+        waited_ms = self._time_waited_ms(params.now_ms, params.max_timestamp_in_set_ms)
+        if size > 0 and waited_ms > params.max_segment_ms - self._jitter_ms:
+            return True
+        if self.offset_index.is_full or self.time_index.is_full:
+            return True
+        relative = params.max_offset_in_set - self.base_offset
+        return not 0 <= relative <= MAX_RELATIVE_OFFSET
+
+    def _time_waited_ms(self, now_ms: int, timestamp_ms: int) -> int:
+        """Event time since the first batch; wall time since opening when it has no timestamp."""
+        first = self.first_batch_timestamp_ms()
+        if first >= 0:
+            return timestamp_ms - first
+        return now_ms - self._created_ms
+
+    def first_batch_timestamp_ms(self, *, may_block: bool = True) -> int:
+        """Maximum timestamp of the first batch, -1 when empty or without; read once, then kept."""
+        known = self._first_timestamp_ms
+        if known is not None:
+            return known
+        found = segment_read.first_batch_timestamp_ms(self, may_block=may_block)
+        if found is None:
+            return NO_TIMESTAMP
+        self._first_timestamp_ms = found
+        return found
+
+    # ---- read
+
+    def read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        *,
+        max_position: int | None = None,
+        max_offset: int = LONG_MAX,
+        min_one_batch: bool = True,
+        may_block: bool = True,
+    ) -> SegmentRead | None:
+        """Whole batches from the first one whose last offset is >= start_offset.
+
+        At most max_bytes, except that min_one_batch lets the first batch be larger; nothing at or
+        behind max_position (default: the published size), no batch that starts at or behind
+        max_offset. None when the segment holds no such batch; empty data when the first one is
+        larger than max_bytes and min_one_batch is False. The CRC of every returned batch holds:
+        CorruptBatch when the first one is bad, a later bad one ends the answer before it.
+        WouldBlock when may_block is False and the disk would be needed.
+        """
+        return segment_read.read(
+            self,
+            start_offset,
+            max_bytes,
+            end=self.size_bytes if max_position is None else min(max_position, self.size_bytes),
+            max_offset=max_offset,
+            min_one_batch=min_one_batch,
+            may_block=may_block,
+        )
+
+    def floor_position(self, offset: int, *, may_block: bool = True) -> int:
+        """Position of an indexed batch at or before the one holding offset, else 0.
+
+        A damaged index is not believed: its entries are found again from the ``.log``.
+        """
+        try:
+            return self.offset_index.lookup(offset, may_block=may_block).position
+        except CorruptIndex:
+            segment_recovery.remember_entries(self)
+            return self.offset_index.lookup(offset, may_block=may_block).position
+
+    def read_next_offset(self) -> int:
+        """Last offset in the segment + 1, its base offset when empty. Reads the tail."""
+        return segment_read.next_offset(self)
+
+    def max_timestamp_so_far(self, *, may_block: bool = True) -> TimestampOffset:
+        """Largest timestamp and the last offset of its batch; (-1, base offset) without any.
+
+        Of a segment found on disk: the last time index entry, fetched once.
+        """
+        known = self._max_timestamp
+        if known is not None:
+            return known
+        try:
+            last = self.time_index.last_entry(may_block=may_block)
+        except CorruptIndex:
+            segment_recovery.remember_entries(self)
+            last = self.time_index.last_entry(may_block=may_block)
+        self._max_timestamp = last
+        return last
+
+    def largest_timestamp_ms(self, *, may_block: bool = True) -> int:
+        """What time retention compares: the largest record timestamp, else the file's mtime."""
+        largest = self.max_timestamp_so_far(may_block=may_block).timestamp_ms
+        return largest if largest >= 0 else self._last_modified_ms
+
+    def find_offset_by_timestamp(
+        self, timestamp_ms: int, starting_offset: int, *, may_block: bool = True
+    ) -> TimestampOffset | None:
+        """First record in log order at or after both arguments; None when there is none here."""
+        return segment_read.find_offset_by_timestamp(
+            self, timestamp_ms, starting_offset, may_block=may_block
+        )
+
+    def find_max_timestamp_record(self, *, may_block: bool = True) -> TimestampOffset | None:
+        """First record that carries the largest timestamp; None without any (ListOffsets -3)."""
+        return segment_read.find_max_timestamp_record(self, may_block=may_block)
+
+    def collect_aborted(
+        self, fetch_offset: int, upper_bound_offset: int, *, may_block: bool = True
+    ) -> TransactionSearch:
+        """Aborted transactions noted here that overlap [fetch_offset, upper_bound_offset)."""
+        return self.transaction_index.search(fetch_offset, upper_bound_offset, may_block=may_block)
+
+    # ---- life
+
+    def become_active(self) -> None:
+        """Open for appending: indexes into memory and back to their maximum size.
+
+        A damaged index is rebuilt from the ``.log``.
+        """
+        self.log_file.pin_for_write()
+        try:
+            self.offset_index.resize_to_max()
+            self.time_index.resize_to_max()
+        except CorruptIndex:
+            segment_recovery.rebuild_indexes(self)
+        self._is_active = True
+
+    def on_become_inactive(self) -> None:
+        """Close for appending: forced time entry, indexes trimmed, preallocation cut off.
+
+        The files stay pinned until ``mark_flushed``.
+        """
+        if not self._is_active:
+            return
+        self.seal()
+        self._is_active = False
+
+    def seal(self) -> None:
+        """What roll, close and recovery have in common at their end: forced entry and trims."""
+        largest = self.max_timestamp_so_far()
+        self.time_index.maybe_append(largest.timestamp_ms, largest.offset, skip_full_check=True)
+        self.offset_index.trim()
+        self.time_index.trim()
+        self.transaction_index.trim()
+        log = self.log_file.pin_for_write()
+        if log.size() != self.size_bytes:
+            log.truncate(self.size_bytes)
+        self._unflushed = True
+
+    def recover(self, on_batches: OnBatches | None = None) -> RecoveryResult:
+        """Check every batch, cut at the first bad one, rebuild the indexes (log-lifecycle 11.4).
+
+        ``on_batches`` is called per chunk with the good rows and the bytes, before the cut, so that
+        the caller can update producer state and epochs. Raises SegmentOffsetOverflow when an offset
+        does not fit the segment. Afterwards the segment is closed and unflushed.
+        """
+        return segment_recovery.recover(self, on_batches)
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop every batch that holds an offset >= ``offset``; returns the bytes removed.
+
+        The segment becomes active: indexes are cut and at their maximum size again.
+        """
+        position = segment_read.position_of(self, offset)
+        self.become_active()
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        removed = 0
+        if position is not None:
+            removed = self.size_bytes - position
+            self.size_bytes = position  # first: readers must not see bytes that are going
+            self.log_file.pin_for_write().truncate(position)
+        if self.size_bytes == 0:
+            self._created_ms = self._environment.clock.wall_ms()
+            self._first_timestamp_ms = None
+        self._bytes_since_index_entry = 0
+        self._max_timestamp = self.time_index.last_entry()
+        self._last_modified_ms = self._environment.clock.wall_ms()
+        self._unflushed = True
+        return removed
+
+    def restore(self, size_bytes: int, largest: TimestampOffset) -> None:
+        """Take over what recovery found: the valid size and the largest timestamp."""
+        self.size_bytes = size_bytes
+        self._max_timestamp = largest
+        self._first_timestamp_ms = None
+        self._bytes_since_index_entry = 0
+        self._unflushed = True
+
+    @property
+    def index_interval_bytes(self) -> int:
+        """index.interval.bytes at the time of opening."""
+        return self._index_interval_bytes
+
+    @property
+    def files(self) -> tuple[SegmentFile, ...]:
+        """The ``.log`` and the indexes, in the order in which they are renamed."""
+        return (
+            self.log_file,
+            self.offset_index.file,
+            self.time_index.file,
+            self.transaction_index.file,
+        )
+
+    def mark_unflushed(self) -> None:
+        """Contents may be in the page cache only (unclean start): the next flush includes them."""
+        self._unflushed = True
+
+    def files_to_flush(self) -> tuple[SegmentFile, ...]:
+        """Files whose ``datasync`` makes this segment durable; empty when nothing changed."""
+        if not self._unflushed:
+            return ()
+        if self.transaction_index.exists:
+            return self.files
+        return self.files[:3]
+
+    def mark_flushed(self) -> None:
+        """The files of a closed segment are durable: let its descriptors go to the bounded cache."""
+        assert not self._is_active, "an active segment keeps its files"
+        self._unflushed = False
+        for file in self.files:
+            file.unpin()
+
+    def change_suffix(self, new_suffix: str) -> list[str]:
+        """Replace the suffix of all files; returns the names that were missing. Caller syncs."""
+        missing: list[str] = []
+        stem = f"{self.base_offset:020d}"
+        extensions = (".log", ".index", ".timeindex", ".txnindex")
+        for extension, file in zip(extensions, self.files, strict=True):
+            if file is self.transaction_index.file and not self.transaction_index.exists:
+                continue
+            old_name = file.name
+            if not file.rename(stem + extension + new_suffix):
+                missing.append(old_name)
+        return missing
+
+    def close(self) -> None:
+        """Clean close: like a roll, then every descriptor and cached entry is dropped."""
+        self.on_become_inactive()
+        self.close_handles()
+
+    def close_handles(self) -> None:
+        """Drop descriptors and entries without writing anything (failed directory, delete)."""
+        self._is_active = False
+        self.offset_index.release()
+        self.time_index.release()
+        self.transaction_index.release()
+        self.log_file.release()
+
+    def delete_files(self) -> list[str]:
+        """Remove the files for good; returns the names that were missing."""
+        self.close_handles()
+        missing: list[str] = []
+        for file in self.files:
+            if file is self.transaction_index.file and not self.transaction_index.exists:
+                continue
+            if not file.unlink():
+                missing.append(file.name)
+        return missing

@@ -1,0 +1,129 @@
+"""OffsetIndex: offsets to byte positions, sparse. One per segment (``.index``).
+
+Entry, 8 bytes: int32 offset - base offset, int32 position. The offset is the **last** offset of the
+batch that starts at the position. Strictly rising in both. Source: Kafka's OffsetIndex; threads and
+life of the file: AbstractIndex. A look-up is one C bisection, about a microsecond.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import ClassVar
+
+import numpy as np
+
+from kafkalog.log.abstract_index import AbstractIndex
+from kafkalog.log.values import MAX_RELATIVE_OFFSET, OffsetPosition
+
+ENTRY = struct.Struct(">ii")
+ENTRY_TYPE = np.dtype([("relative", ">i4"), ("position", ">i4")])
+
+
+class OffsetEntries:
+    """Columns in native order; ``relative`` and ``positions`` may run ahead of ``count``."""
+
+    __slots__ = ("count", "positions", "relative")
+
+    def __init__(self, relative: array[int], positions: array[int]) -> None:
+        self.relative = relative
+        self.positions = positions
+        self.count = len(positions)
+
+    def first(self, count: int) -> OffsetEntries:
+        """See EntryStore."""
+        return OffsetEntries(self.relative[:count], self.positions[:count])
+
+
+class OffsetIndex(AbstractIndex[OffsetEntries]):
+    """The offset index of one segment."""
+
+    __slots__ = ()
+
+    entry_bytes: ClassVar[int] = ENTRY.size
+
+    @property
+    def is_full(self) -> bool:
+        """No slot is left."""
+        return self._require_active().count >= self.max_entries
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry: one pwrite, then memory. On OSError nothing was added."""
+        store = self._require_active()
+        relative = offset - self.base_offset
+        assert store.count < self.max_entries, "append to a full offset index"
+        assert 0 <= relative <= MAX_RELATIVE_OFFSET, "offset outside the segment's range"
+        assert not store.count or relative > store.relative[store.count - 1], "offsets must rise"
+        self._file.pin_for_write().pwrite(ENTRY.pack(relative, position), store.count * ENTRY.size)
+        store.relative.append(relative)
+        store.positions.append(position)
+        store.count += 1  # last: readers look no further than this
+
+    def lookup(self, target_offset: int, *, may_block: bool = True) -> OffsetPosition:
+        """Greatest entry at or below target_offset, else (base offset, 0)."""
+        store = self.store(may_block=may_block)
+        # Compared unbounded: a target far beyond the segment must not overflow the column's type.
+        slot = bisect_right(store.relative, target_offset - self.base_offset, 0, store.count) - 1
+        return self._entry(store, slot)
+
+    def lookup_upper_bound(
+        self, fetch_start: OffsetPosition, size_bytes: int, *, may_block: bool = True
+    ) -> OffsetPosition | None:
+        """First entry at or behind ``fetch_start.position + size_bytes``; None without one."""
+        store = self.store(may_block=may_block)
+        end = fetch_start.position + size_bytes
+        slot = bisect_left(store.positions, end, 0, store.count)
+        return self._entry(store, slot) if slot < store.count else None
+
+    def last_entry(self, *, may_block: bool = True) -> OffsetPosition:
+        """The last entry, or (base offset, 0) when empty."""
+        store = self.store(may_block=may_block)
+        return self._entry(store, store.count - 1)
+
+    def entries(self, *, may_block: bool = True) -> list[OffsetPosition]:
+        """All entries."""
+        store = self.store(may_block=may_block)
+        return [self._entry(store, slot) for slot in range(store.count)]
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep the entries with a smaller offset."""
+        store = self._require_active()
+        relative = offset - self.base_offset
+        self.truncate_to_count(bisect_left(store.relative, relative, 0, store.count))
+
+    def _entry(self, store: OffsetEntries, slot: int) -> OffsetPosition:
+        """Entry of a slot; slot -1 is the start of the segment."""
+        if slot < 0:
+            return OffsetPosition(self.base_offset, 0)
+        return OffsetPosition(self.base_offset + store.relative[slot], store.positions[slot])
+
+    def _decode(self, raw: bytes) -> OffsetEntries:
+        table = np.frombuffer(raw, dtype=ENTRY_TYPE)
+        return offset_entries(table["relative"], table["position"])
+
+    def _encode(self, store: OffsetEntries) -> bytes:
+        table = np.empty(store.count, dtype=ENTRY_TYPE)
+        table["relative"] = store.relative[: store.count]
+        table["position"] = store.positions[: store.count]
+        return table.tobytes()
+
+    def _empty(self) -> OffsetEntries:
+        return OffsetEntries(array("i"), array("i"))
+
+    def _complaint(self, store: OffsetEntries) -> tuple[str, int] | None:
+        relative = np.array(store.relative, dtype=np.int64)
+        positions = np.array(store.positions, dtype=np.int64)
+        bad = (relative < 0) | (positions < 0)
+        bad[1:] |= (np.diff(relative) <= 0) | (np.diff(positions) <= 0)
+        if bad.any():
+            return "offset index entries must rise in offset and position", int(bad.argmax())
+        return None
+
+
+def offset_entries(relative: np.ndarray, positions: np.ndarray) -> OffsetEntries:
+    """A store of two equally long integer columns, each value within int32."""
+    columns = array("i"), array("i")
+    for column, values in zip(columns, (relative, positions), strict=True):
+        column.frombytes(values.astype(np.int32).tobytes())
+    return OffsetEntries(*columns)

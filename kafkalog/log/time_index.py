@@ -1,0 +1,131 @@
+"""TimeIndex: timestamps to offsets, sparse. One per segment (``.timeindex``).
+
+Entry, 12 bytes: int64 timestamp, int32 offset - base offset: the largest timestamp of the segment
+so far, and the **last** offset of the batch that carries it. Timestamps strictly rise, offsets do
+not fall. One slot is reserved for the entry forced at roll, close and recovery, so the last entry of a
+closed segment is its true maximum. Source: Kafka's TimeIndex; threads and life of the file:
+AbstractIndex.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import ClassVar
+
+import numpy as np
+
+from kafkalog.log.abstract_index import AbstractIndex
+from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffset
+
+ENTRY = struct.Struct(">qi")
+ENTRY_TYPE = np.dtype([("timestamp", ">i8"), ("relative", ">i4")])
+
+
+class TimeEntries:
+    """Columns in native order; they may run ahead of ``count``."""
+
+    __slots__ = ("count", "relative", "timestamps")
+
+    def __init__(self, timestamps: array[int], relative: array[int]) -> None:
+        self.timestamps = timestamps
+        self.relative = relative
+        self.count = len(relative)
+
+    def first(self, count: int) -> TimeEntries:
+        """See EntryStore."""
+        return TimeEntries(self.timestamps[:count], self.relative[:count])
+
+
+class TimeIndex(AbstractIndex[TimeEntries]):
+    """The time index of one segment."""
+
+    __slots__ = ()
+
+    entry_bytes: ClassVar[int] = ENTRY.size
+
+    @property
+    def is_full(self) -> bool:
+        """Only the slot reserved for the forced entry is left."""
+        return self._require_active().count >= self.max_entries - 1
+
+    def maybe_append(self, timestamp_ms: int, offset: int, *, skip_full_check: bool) -> None:
+        """Add an entry when timestamp_ms is above the last one's: one pwrite, then memory.
+
+        ``skip_full_check`` is for the forced entry; it is left out when there is no slot at all
+        (``segment.index.bytes`` below 12). On OSError nothing was added.
+        """
+        store = self._require_active()
+        assert skip_full_check or store.count < self.max_entries - 1, "append to a full time index"
+        last = self._entry(store, store.count - 1)
+        if timestamp_ms <= last.timestamp_ms or store.count >= self.max_entries:
+            return
+        relative = offset - self.base_offset
+        assert 0 <= relative <= MAX_RELATIVE_OFFSET, "offset outside the segment's range"
+        assert not store.count or offset >= last.offset, "offsets must not fall"
+        entry = ENTRY.pack(timestamp_ms, relative)
+        self._file.pin_for_write().pwrite(entry, store.count * ENTRY.size)
+        store.timestamps.append(timestamp_ms)
+        store.relative.append(relative)
+        store.count += 1  # last: readers look no further than this
+
+    def lookup(self, timestamp_ms: int, *, may_block: bool = True) -> TimestampOffset:
+        """Greatest entry at or below timestamp_ms, else (-1, base offset)."""
+        store = self.store(may_block=may_block)
+        return self._entry(store, bisect_right(store.timestamps, timestamp_ms, 0, store.count) - 1)
+
+    def last_entry(self, *, may_block: bool = True) -> TimestampOffset:
+        """The last entry, or (-1, base offset) when empty."""
+        store = self.store(may_block=may_block)
+        return self._entry(store, store.count - 1)
+
+    def entries(self, *, may_block: bool = True) -> list[TimestampOffset]:
+        """All entries."""
+        store = self.store(may_block=may_block)
+        return [self._entry(store, slot) for slot in range(store.count)]
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep the entries with a smaller offset."""
+        store = self._require_active()
+        relative = offset - self.base_offset
+        self.truncate_to_count(bisect_left(store.relative, relative, 0, store.count))
+
+    def _entry(self, store: TimeEntries, slot: int) -> TimestampOffset:
+        """Entry of a slot; slot -1 stands before all timestamps."""
+        if slot < 0:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        return TimestampOffset(store.timestamps[slot], self.base_offset + store.relative[slot])
+
+    def _decode(self, raw: bytes) -> TimeEntries:
+        table = np.frombuffer(raw, dtype=ENTRY_TYPE)
+        return time_entries(table["timestamp"], table["relative"])
+
+    def _encode(self, store: TimeEntries) -> bytes:
+        table = np.empty(store.count, dtype=ENTRY_TYPE)
+        table["timestamp"] = store.timestamps[: store.count]
+        table["relative"] = store.relative[: store.count]
+        return table.tobytes()
+
+    def _empty(self) -> TimeEntries:
+        return TimeEntries(array("q"), array("i"))
+
+    def _complaint(self, store: TimeEntries) -> tuple[str, int] | None:
+        timestamps = np.array(store.timestamps, dtype=np.int64)
+        relative = np.array(store.relative, dtype=np.int64)
+        bad = (timestamps < 0) | (relative < 0)
+        # Compared, not subtracted: a difference of two hostile int64 could wrap.
+        bad[1:] |= (timestamps[1:] <= timestamps[:-1]) | (relative[1:] < relative[:-1])
+        if bad.any():
+            return "time index entries must rise in timestamp and not fall in offset", int(
+                bad.argmax()
+            )
+        return None
+
+
+def time_entries(timestamps: np.ndarray, relative: np.ndarray) -> TimeEntries:
+    """A store of two equally long integer columns: int64 and int32."""
+    first, second = array("q"), array("i")
+    first.frombytes(timestamps.astype(np.int64).tobytes())
+    second.frombytes(relative.astype(np.int32).tobytes())
+    return TimeEntries(first, second)

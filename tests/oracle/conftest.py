@@ -1,0 +1,49 @@
+"""Fixtures of real Kafka; see tests/oracle/kafka.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.oracle.kafka import Broker, Kafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Kafka:
+    """The kit, set up once."""
+    return Kafka.ready()
+
+
+@pytest.fixture(scope="session")
+def broker(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One running broker for the session. Neither stop it nor share topics."""
+    shared = Broker(kafka, tmp_path_factory.mktemp("broker"))
+    try:
+        shared.start()
+        yield shared
+    finally:
+        shared.close()
+
+
+@pytest.fixture
+def new_broker(
+    kafka: Kafka, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Broker]]:
+    """Factory of brokers that this test may stop, kill and replant; all end with the test."""
+    made: list[Broker] = []
+
+    def make(*extra: str) -> Broker:
+        broker = Broker(kafka, tmp_path_factory.mktemp("broker"), extra)
+        made.append(broker)
+        broker.start()
+        return broker
+
+    try:
+        yield make
+    finally:
+        for broker in made:
+            broker.close()

@@ -22,6 +22,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import CorruptIndex
+from kafkalog.format.file_names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_file_name,
+)
 from kafkalog.log import segment_read, segment_recovery
 from kafkalog.log.offset_index import OffsetIndex
 from kafkalog.log.segment_file import SegmentFile
@@ -40,7 +48,7 @@ if TYPE_CHECKING:
     from kafkalog.env.filesystem import Buffer
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
-    from kafkalog.log.segment_file import PartitionDirectory
+    from kafkalog.log.segment_file import MovableDirectory
     from kafkalog.log.segment_read import SegmentRead
     from kafkalog.log.segment_recovery import OnBatches, RecoveryResult
     from kafkalog.log.transaction_index import TransactionSearch
@@ -86,7 +94,7 @@ class LogSegment:
     def __init__(
         self,
         environment: LogEnvironment,
-        directory: PartitionDirectory,
+        directory: MovableDirectory,
         base_offset: int,
         config: LogConfig,
         *,
@@ -101,11 +109,10 @@ class LogSegment:
         ``suffix`` is "" or one of ".cleaned", ".swap", ".deleted". Index size, index interval and
         jitter are fixed here, as in Kafka.
         """
-        stem = f"{base_offset:020d}"
         cache, index_bytes = environment.index_cache, config.segment_index_bytes
 
-        def file(extension: str) -> SegmentFile:
-            return SegmentFile(environment, directory, stem + extension + suffix)
+        def file(kind: str) -> SegmentFile:
+            return SegmentFile(environment, directory, segment_file_name(base_offset, kind, suffix))
 
         # constant after construction
         self._environment = environment
@@ -114,11 +121,11 @@ class LogSegment:
         jitter_bound = min(config.segment_jitter_ms, config.segment_ms)
         self._jitter_ms = environment.random.below(jitter_bound) if jitter_bound > 0 else 0
         self.base_offset = base_offset
-        self.log_file = file(".log")
-        self.offset_index = OffsetIndex(file(".index"), base_offset, index_bytes, cache)
-        self.time_index = TimeIndex(file(".timeindex"), base_offset, index_bytes, cache)
+        self.log_file = file(LOG_SUFFIX)
+        self.offset_index = OffsetIndex(file(OFFSET_INDEX_SUFFIX), base_offset, index_bytes, cache)
+        self.time_index = TimeIndex(file(TIME_INDEX_SUFFIX), base_offset, index_bytes, cache)
         self.transaction_index = TransactionIndex(
-            file(".txnindex"), base_offset, cache, exists=has_transaction_index
+            file(TRANSACTION_INDEX_SUFFIX), base_offset, cache, exists=has_transaction_index
         )
         # owned by the writer thread
         self._is_active = False
@@ -135,7 +142,7 @@ class LogSegment:
     def create(
         cls,
         environment: LogEnvironment,
-        directory: PartitionDirectory,
+        directory: MovableDirectory,
         base_offset: int,
         config: LogConfig,
         *,
@@ -186,7 +193,8 @@ class LogSegment:
         All or nothing: on OSError the file is cut back and memory is unchanged; when the cut fails
         too, ``is_broken`` is set before the first error is raised.
         """
-        assert self._is_active and not self.is_broken, "append to a closed or broken segment"
+        assert self._is_active, "append to a closed segment"
+        assert not self.is_broken, "append to a segment with a torn tail"
         position = self.size_bytes
         size = sum(batch.size_bytes for batch in batches)
         assert size == sum(len(buffer) for buffer in buffers), "facts must match the bytes"
@@ -255,7 +263,7 @@ class LogSegment:
             self._unflushed = True
 
     def should_roll(self, params: RollParams) -> bool:
-        """Whether the set has to go to a new segment (log-lifecycle 3). May read the first batch."""
+        """Whether the set needs a new segment (log-lifecycle 3). May read the first batch."""
         size = self.size_bytes
         if size > params.max_segment_bytes - params.set_size_bytes:
             return True
@@ -476,7 +484,7 @@ class LogSegment:
         return self.files[:3]
 
     def mark_flushed(self) -> None:
-        """The files of a closed segment are durable: let its descriptors go to the bounded cache."""
+        """The files of a closed segment are durable: the bounded cache takes its descriptors."""
         assert not self._is_active, "an active segment keeps its files"
         self._unflushed = False
         for file in self.files:
@@ -485,13 +493,11 @@ class LogSegment:
     def change_suffix(self, new_suffix: str) -> list[str]:
         """Replace the suffix of all files; returns the names that were missing. Caller syncs."""
         missing: list[str] = []
-        stem = f"{self.base_offset:020d}"
-        extensions = (".log", ".index", ".timeindex", ".txnindex")
-        for extension, file in zip(extensions, self.files, strict=True):
+        for kind, file in zip(SEGMENT_SUFFIXES, self.files, strict=True):
             if file is self.transaction_index.file and not self.transaction_index.exists:
                 continue
             old_name = file.name
-            if not file.rename(stem + extension + new_suffix):
+            if not file.rename(segment_file_name(self.base_offset, kind, new_suffix)):
                 missing.append(old_name)
         return missing
 

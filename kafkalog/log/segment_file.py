@@ -1,4 +1,4 @@
-"""SegmentFile and PartitionDirectory: where a file of a log is now, and its descriptor.
+"""SegmentFile and MovableDirectory: where a file of a log is now, and its descriptor.
 
 A file of a segment changes its name while readers use it (``.swap``, ``.deleted``, a renamed
 partition directory). Theory of the lock-free open: the owner publishes an immutable tuple of names
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.log.environment import LogEnvironment
 
 
-class PartitionDirectory:
+class MovableDirectory:
     """The directory of one partition; renamed when the partition is deleted or moved."""
 
     __slots__ = ("paths",)
@@ -57,9 +57,7 @@ class SegmentFile:
 
     __slots__ = ("_directory", "_environment", "_names", "_pinned")
 
-    def __init__(
-        self, environment: LogEnvironment, directory: PartitionDirectory, name: str
-    ) -> None:
+    def __init__(self, environment: LogEnvironment, directory: MovableDirectory, name: str) -> None:
         """``name`` inside ``directory``; nothing is opened or checked."""
         # constant after construction
         self._environment = environment

@@ -3,7 +3,7 @@
 Entry, 12 bytes: int64 timestamp, int32 offset - base offset: the largest timestamp of the segment
 so far, and the **last** offset of the batch that carries it. Timestamps strictly rise, offsets do
 not fall. One slot is reserved for the entry forced at roll, close and recovery, so the last entry of a
-closed segment is its true maximum. Source: Kafka's TimeIndex; threads and life of the file:
+closed segment is its maximum. Source: Kafka's TimeIndex; threads and life of the file:
 AbstractIndex.
 """
 

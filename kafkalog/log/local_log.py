@@ -1,0 +1,361 @@
+"""LocalLog: the segments of one partition as one append-only file.
+
+Owns the set of segments, the log end offset and the recovery point; knows offsets and files, but no
+producers, epochs, watermarks or retention rules (UnifiedLog). Changes are the writer thread's; reads
+are for any thread. Fsyncs never run here: ``plan_flush`` says what is dirty, the flusher thread runs
+the plan, ``mark_flushed`` takes the result back. Source: Kafka's LocalLog (4.1), log-lifecycle 3, 5,
+7, 9 and 12.8. Crash rule: files are renamed to ``.deleted`` before they are deleted, so a crash in
+between leaves only what the loader removes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.format.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    segment_file_name,
+)
+from kafkalog.log.log_segment import LONG_MAX, LogSegment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkalog.env.filesystem import Buffer, Filesystem
+    from kafkalog.log.environment import LogEnvironment
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.log_segment import AppendedBatch
+    from kafkalog.log.log_segments import LogSegments
+    from kafkalog.log.segment_file import MovableDirectory, SegmentFile
+    from kafkalog.log.segment_read import SegmentRead
+    from kafkalog.log.values import AbortedTransaction
+
+_log = structlog.get_logger(__name__)
+
+DELETE_FILE_TASK = "delete-file"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFlush:
+    """What has to be synced so that everything below ``end_offset`` is durable."""
+
+    end_offset: int
+    files: tuple[SegmentFile, ...]
+    segments: tuple[LogSegment, ...]
+    directory: MovableDirectory | None  # None: no name in it is new
+    filesystem: Filesystem
+
+    def run(self) -> None:
+        """The fsyncs, on the flusher thread: data before names. Deleted files are passed over."""
+        for file in self.files:
+            file.datasync()
+        if self.directory is not None:
+            try:
+                self.filesystem.sync_dir(self.directory.path)
+            except FileNotFoundError:
+                return  # renamed or deleted meanwhile; whoever did that syncs the parent
+
+
+class LocalLog:
+    """See the module."""
+
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        directory: MovableDirectory,
+        config: LogConfig,
+        segments: LogSegments,
+        *,
+        recovery_point: int,
+        log_end_offset: int,
+    ) -> None:
+        """``segments`` is not empty and its last one is active (``LogSegment.become_active``)."""
+        # constant after construction
+        self._environment = environment
+        self.directory = directory
+        # owned by the writer thread
+        self.config = config
+        self.recovery_point = recovery_point
+        self.last_flush_ms = environment.clock.wall_ms()
+        # published to readers
+        self.segments = segments
+        self.log_end_offset = log_end_offset
+
+    @property
+    def active_segment(self) -> LogSegment:
+        """The one that is appended to."""
+        return self.segments.active
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all ``.log`` files."""
+        return self.segments.size_in_bytes()
+
+    @property
+    def unflushed_offsets(self) -> int:
+        """Offsets appended and not known to be durable (``flush.messages``)."""
+        return self.log_end_offset - self.recovery_point
+
+    # ---- append and roll
+
+    def append(self, buffers: Sequence[Buffer], batches: Sequence[AppendedBatch]) -> None:
+        """Append to the active segment, then move the log end. All or nothing, see LogSegment."""
+        self.active_segment.append(buffers, batches)
+        self.log_end_offset = batches[-1].last_offset + 1
+
+    def roll(self, expected_next_offset: int = 0) -> LogSegment:
+        """Close the active segment and start one at max(expected_next_offset, log end offset).
+
+        An empty active segment of that very base is replaced by a fresh one (its index may be
+        full). The log end moves to the new base. The old segment is flushed later: it is part of
+        the next ``plan_flush``. On OSError the old segment stays the active one of the set, but may
+        be closed already: the caller treats the directory as failed.
+        """
+        base_offset = max(expected_next_offset, self.log_end_offset)
+        active = self.active_segment
+        if active.base_offset == base_offset:
+            assert active.size_bytes == 0, f"a segment of base {base_offset} holds data"
+            _log.warning("empty_segment_replaced", path=active.log_file.path)
+            segment = self._replace_segment(active, base_offset)
+        else:
+            assert base_offset > active.base_offset, "a roll may not go back"
+            self._remove_left_overs(base_offset)
+            active.on_become_inactive()
+            segment = self._create_segment(base_offset)
+            self.segments.add(segment)
+        self.log_end_offset = base_offset
+        return segment
+
+    def _create_segment(self, base_offset: int) -> LogSegment:
+        """Files of a new active segment."""
+        return LogSegment.create(self._environment, self.directory, base_offset, self.config)
+
+    def _replace_segment(self, old: LogSegment, base_offset: int) -> LogSegment:
+        """Publish a fresh segment at base_offset instead of old, whose files go later."""
+        self._mark_deleted((old,))
+        segment = self._create_segment(base_offset)
+        self.segments.replace(add=(segment,), remove=(old,))
+        self._schedule_delete((old,))
+        return segment
+
+    def _remove_left_overs(self, base_offset: int) -> None:
+        """Delete files that carry the name of a segment about to be made."""
+        filesystem = self._environment.filesystem
+        for suffix in SEGMENT_SUFFIXES:
+            path = f"{self.directory.path}/{segment_file_name(base_offset, suffix)}"
+            if filesystem.exists(path):
+                _log.warning("left_over_file_deleted", path=path)
+                filesystem.unlink(path)
+
+    # ---- read
+
+    def read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        *,
+        max_offset: int = LONG_MAX,
+        min_one_batch: bool = True,
+        may_block: bool = True,
+    ) -> SegmentRead | None:
+        """Whole batches of one segment, from the first batch that ends at or behind start_offset.
+
+        No batch that starts at or behind max_offset (a watermark). None when there is none; bounds
+        against log start and end are the caller's. Errors as of ``LogSegment.read``.
+        """
+        segment = self.segments.floor(start_offset)
+        if segment is None and len(self.segments):
+            segment = self.segments.first
+        while segment is not None and segment.base_offset < max_offset:
+            found = segment.read(
+                start_offset,
+                max_bytes,
+                max_offset=max_offset,
+                min_one_batch=min_one_batch,
+                may_block=may_block,
+            )
+            if found is not None:
+                return found
+            segment = self.segments.higher(segment.base_offset)
+        return None
+
+    def collect_aborted(
+        self, start_offset: int, upper_bound_offset: int, *, may_block: bool = True
+    ) -> list[AbortedTransaction]:
+        """Aborted transactions that overlap [start_offset, upper_bound_offset)."""
+        aborted: list[AbortedTransaction] = []
+        segment = self.segments.floor(start_offset)
+        while segment is not None:
+            found = segment.collect_aborted(start_offset, upper_bound_offset, may_block=may_block)
+            aborted.extend(found.aborted)
+            if found.is_complete:
+                break
+            segment = self.segments.higher(segment.base_offset)
+        return aborted
+
+    # ---- flush
+
+    def plan_flush(
+        self, end_offset: int | None = None, *, include_active: bool = True
+    ) -> LocalFlush | None:
+        """Files to sync so that offsets below end_offset (default: log end) are durable.
+
+        include_active False leaves out the active segment (after a roll: flush up to its base).
+        None when nothing is dirty. No I/O.
+        """
+        end = self.log_end_offset if end_offset is None else end_offset
+        if not include_active:
+            end = min(end, self.active_segment.base_offset)
+        # The segment that starts exactly at the end is included with the active one: its names.
+        reach = end + 1 if include_active else end
+        segments = self.segments.values_between(self.recovery_point, reach)
+        files = tuple(file for segment in segments for file in segment.files_to_flush())
+        if not files and end <= self.recovery_point:
+            return None
+        has_new_name = any(segment.base_offset >= self.recovery_point for segment in segments)
+        return LocalFlush(
+            end_offset=end,
+            files=files,
+            segments=segments,
+            directory=self.directory if has_new_name else None,
+            filesystem=self._environment.filesystem,
+        )
+
+    def mark_flushed(self, plan: LocalFlush) -> None:
+        """The plan's fsyncs succeeded: the recovery point moves up, never back."""
+        end = min(plan.end_offset, self.log_end_offset)
+        if end > self.recovery_point:
+            self.recovery_point = end
+        self.last_flush_ms = self._environment.clock.wall_ms()
+        for segment in plan.segments:
+            if not segment.is_active:
+                segment.mark_flushed()
+
+    # ---- delete, truncate, replace
+
+    def delete_segments(self, segments: Sequence[LogSegment]) -> None:
+        """Take closed segments out of the set, rename their files and delete them later.
+
+        Renaming is done on return; the files go with a ``delete-file`` task after
+        ``file.delete.delay.ms``. Missing files are logged, not errors.
+        """
+        self.segments.remove(segments)
+        self._mark_deleted(segments)
+        self._schedule_delete(segments)
+
+    def delete_all_segments(self) -> tuple[LogSegment, ...]:
+        """Delete the files of the whole log at once (topic deletion); the log is dead afterwards."""
+        segments = self.segments.values
+        self.segments.remove(segments)
+        _delete_files(segments)
+        return segments
+
+    def truncate_to(self, offset: int) -> tuple[LogSegment, ...]:
+        """Drop everything at or above offset; returns the segments that went as a whole.
+
+        The first segment must start at or below offset. Later segments are renamed first, then the
+        one that holds the offset is cut and becomes the active one.
+        """
+        assert self.segments.first.base_offset <= offset, "truncate_fully_and_start_at is needed"
+        deleted = self.segments.higher_values(offset)
+        self.delete_segments(deleted)
+        self.active_segment.truncate_to(offset)
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        return deleted
+
+    def truncate_fully_and_start_at(self, offset: int) -> tuple[LogSegment, ...]:
+        """Drop everything and continue empty at offset; returns the segments that went."""
+        deleted = self.segments.values
+        self._mark_deleted(deleted)
+        self._remove_left_overs(offset)
+        segment = self._create_segment(offset)
+        self.segments.replace(add=(segment,), remove=deleted)
+        self._schedule_delete(deleted)
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        return deleted
+
+    def replace_segments(
+        self,
+        new_segments: Sequence[LogSegment],
+        old_segments: Sequence[LogSegment],
+        *,
+        is_recovered_swap: bool = False,
+    ) -> tuple[LogSegment, ...]:
+        """Swap in ``.cleaned`` segments, whose files the caller has synced (log-lifecycle 12.8).
+
+        Crash before the first ``.swap`` name: the old data; after the last: the new. Returns the
+        old segments that were still there and went; their snapshots are the caller's.
+        """
+        ascending = sorted(new_segments, key=lambda segment: segment.base_offset)
+        present = tuple(old for old in old_segments if self.segments.get(old.base_offset) is old)
+        for segment in reversed(ascending) if not is_recovered_swap else ():
+            # Descending: the lowest ``.swap`` appears last, and only then does the loader see a
+            # complete set (a ``.swap`` at or above a left ``.cleaned`` base is thrown away).
+            assert segment.log_file.name.endswith(CLEANED_SUFFIX)
+            segment.change_suffix(SWAP_SUFFIX)
+        self.segments.replace(add=ascending, remove=present)
+        self._mark_deleted(present)
+        for segment in ascending:
+            segment.change_suffix("")
+        self._environment.filesystem.sync_dir(self.directory.path)
+        self._schedule_delete(present)
+        return present
+
+    def _mark_deleted(self, segments: Sequence[LogSegment]) -> None:
+        """Rename the files of each segment to ``.deleted``."""
+        for segment in segments:
+            for name in segment.change_suffix(DELETED_SUFFIX):
+                _log.warning("segment_file_missing", directory=self.directory.path, name=name)
+
+    def _schedule_delete(self, segments: Sequence[LogSegment]) -> None:
+        """Remove renamed files after the delay, under the directory's guard."""
+        if not segments:
+            return
+        guard = self._environment.io_guard
+
+        def delete_files() -> None:
+            with guard():
+                _delete_files(segments)
+
+        self._schedule(delete_files)
+
+    def _schedule(self, task: Callable[[], None]) -> None:
+        """One ``delete-file`` task."""
+        self._environment.scheduler.schedule_once(
+            DELETE_FILE_TASK, task, self.config.file_delete_delay_ms
+        )
+
+    # ---- life
+
+    def rename_dir(self, new_path: str) -> None:
+        """Move the partition directory; the caller syncs both parents. Readers follow."""
+        self.directory.rename(self._environment.filesystem, new_path)
+
+    def close(self) -> None:
+        """Trim and close every file; the caller has flushed or accepts recovery."""
+        for segment in self.segments:
+            segment.close()
+
+    def close_handles(self) -> None:
+        """Drop descriptors without writing (the directory failed)."""
+        for segment in self.segments:
+            segment.close_handles()
+
+    def delete_empty_dir(self) -> None:
+        """Remove the directory with what is left in it, after ``delete_all_segments``."""
+        self._environment.filesystem.remove_tree(self.directory.path)
+
+
+def _delete_files(segments: Sequence[LogSegment]) -> None:
+    """Delete the files of segments that nobody can find any more."""
+    for segment in segments:
+        for name in segment.delete_files():
+            _log.info("segment_file_already_gone", name=name)

@@ -1,0 +1,117 @@
+"""``kafkalog produce``: lines of standard input (or JSONL) become records of a topic."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from kafkalog.cli.connection import Connection, RequestFailed, segment, url_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BATCH_RECORDS = 1000
+_BATCH_BYTES = 512 << 10
+_BINARY = "application/vnd.kafka.binary.v2+json"
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def _from_line(line: bytes, key_separator: bytes | None) -> dict[str, Any]:
+    if key_separator is None:
+        return {"value": _base64(line)}
+    key, found, value = line.partition(key_separator)
+    if not found:
+        raise click.ClickException(
+            f"No key separator '{key_separator.decode()}' in line: {line[:80].decode('latin-1')}"
+        )
+    return {"key": _base64(key), "value": _base64(value)}
+
+
+def _from_json(line: bytes, number: int) -> dict[str, Any]:
+    """JSONL as the daemon's own records: key and value as text, or base64 with --binary fields."""
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise click.ClickException(f"Line {number} is not JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise click.ClickException(f"Line {number} is not a JSON object")
+    return record
+
+
+def _batches(
+    stream: BinaryIO, key_separator: bytes | None, is_jsonl: bool
+) -> Iterator[list[dict[str, Any]]]:
+    """Records in groups; a group ends early when its bytes are enough, or the input pauses."""
+    batch: list[dict[str, Any]] = []
+    size = 0
+    for number, raw in enumerate(stream, 1):
+        line = raw.rstrip(b"\n")
+        batch.append(_from_json(line, number) if is_jsonl else _from_line(line, key_separator))
+        size += len(line)
+        if len(batch) >= _BATCH_RECORDS or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--partition", type=int, help="Default: by key, or one for all when there is none.")
+@click.option("--key-separator", "-K", help="Split each line into key and value here.")
+@click.option(
+    "--format",
+    "input_format",
+    type=click.Choice(["lines", "jsonl"]),
+    default="lines",
+    show_default=True,
+    help="jsonl: base64 records {key, value, headers, timestamp} as in the HTTP API.",
+)
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Default: the daemon's.")
+@click.option("--verbose", "-v", is_flag=True, help="Print where each record went.")
+@url_option
+def produce(
+    topic: str,
+    partition: int | None,
+    key_separator: str | None,
+    input_format: str,
+    acks: str | None,
+    verbose: bool,
+    url: str,
+) -> None:
+    """Append standard input to a topic, a line a record.
+
+    Example: echo 'k1:hello' | kafkalog produce orders -K :
+    """
+    connection = Connection(url)
+    path = f"/topics/{segment(topic)}"
+    if partition is not None:
+        path += f"/partitions/{partition}"
+    if acks is not None:
+        path += f"?acks={acks}"
+    separator = key_separator.encode() if key_separator is not None else None
+    failed = 0
+    for batch in _batches(sys.stdin.buffer, separator, input_format == "jsonl"):
+        answer = connection.json("POST", path, {"records": batch}, content_type=_BINARY)
+        failed += _report(topic, answer, verbose)
+    if failed:
+        raise RequestFailed(f"{failed} records were not appended.")
+
+
+def _report(topic: str, answer: dict[str, Any] | None, verbose: bool) -> int:
+    """Print receipts; return how many records failed. acks=0 answers nothing to report."""
+    failed = 0
+    for receipt in (answer or {}).get("offsets", ()):
+        if receipt["error_code"] is not None:
+            failed += 1
+            click.echo(f"{topic}: {receipt['error']}", err=True)
+        elif verbose:
+            click.echo(f"{topic} [{receipt['partition']}] at offset {receipt['offset']}")
+    return failed

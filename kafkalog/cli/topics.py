@@ -1,0 +1,125 @@
+"""``kafkalog topics``: create, list, describe, delete on a running daemon. Text is Kafka's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from kafkalog.cli.connection import Connection, output_option, segment, url_option
+
+_COLLISION_WARNING = (
+    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_')"
+    " could collide. To avoid issues it is best to use either, but not both."
+)
+
+
+@click.group()
+def topics() -> None:
+    """Create, list, describe and delete topics."""
+
+
+def _configs(pairs: tuple[str, ...]) -> list[dict[str, str]]:
+    entries = []
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise click.UsageError(f"--config takes key=value, not '{pair}'")
+        entries.append({"name": name.strip(), "value": value.strip()})
+    return entries
+
+
+@topics.command()
+@click.argument("name")
+@click.option("--partitions", type=int, help="Default: num.partitions of the daemon.")
+@click.option("--config", "configs", multiple=True, help="Topic config key=value; repeatable.")
+@click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
+@url_option
+@output_option
+def create(
+    name: str,
+    partitions: int | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    url: str,
+    output: str,
+) -> None:
+    """Create a topic.
+
+    Example: kafkalog topics create orders --partitions 3 --config retention.ms=86400000
+    """
+    connection = Connection(url)
+    path = connection.topics_path()
+    if if_not_exists and name in connection.json("GET", "/topics"):
+        return
+    wanted: dict[str, Any] = {"topic_name": name, "configs": _configs(configs)}
+    if partitions is not None:
+        wanted["partitions_count"] = partitions
+    entity = connection.json("POST", path, wanted)
+    if output == "json":
+        click.echo(json.dumps(entity))
+        return
+    if "." in name or "_" in name:
+        click.echo(_COLLISION_WARNING)
+    click.echo(f"Created topic {name}.")
+
+
+@topics.command("list")
+@click.option("--exclude-internal", is_flag=True, help="Leave out Kafka's own topics.")
+@url_option
+@output_option
+def list_topics(exclude_internal: bool, url: str, output: str) -> None:
+    """Names of all topics, one a line."""
+    names: list[str] = sorted(Connection(url).json("GET", "/topics"))
+    if exclude_internal:
+        names = [name for name in names if not name.startswith("__")]
+    if output == "json":
+        click.echo(json.dumps(names))
+    else:
+        for name in names:
+            click.echo(name)
+
+
+@topics.command()
+@click.argument("name", required=False)
+@url_option
+@output_option
+def describe(name: str | None, url: str, output: str) -> None:
+    """Id, partitions and configs of one topic, or of all."""
+    connection = Connection(url)
+    path = connection.topics_path()
+    if name is not None:
+        entities = [connection.json("GET", f"{path}/{segment(name)}")]
+    else:
+        entities = connection.json("GET", path)["data"]
+    if output == "json":
+        click.echo(json.dumps(entities))
+        return
+    node = connection.json("GET", "/brokers")["brokers"][0]
+    for entity in entities:
+        _print_description(entity, node)
+
+
+def _print_description(entity: dict[str, Any], node: int) -> None:
+    topic = entity["topic_name"]
+    overrides = entity["config_overrides"]
+    configs = ",".join(f"{key}={value}" for key, value in sorted(overrides.items()))
+    click.echo(
+        f"Topic: {topic}\tTopicId: {entity['topic_id']}\tPartitionCount:"
+        f" {entity['partitions_count']}\tReplicationFactor: 1\tConfigs: {configs}"
+    )
+    for partition in range(entity["partitions_count"]):
+        click.echo(
+            f"\tTopic: {topic}\tPartition: {partition}\tLeader: {node}\tReplicas: {node}"
+            f"\tIsr: {node}\tElr: \tLastKnownElr: "
+        )
+
+
+@topics.command()
+@click.argument("name")
+@url_option
+def delete(name: str, url: str) -> None:
+    """Delete a topic and, after its delay, its files. Says nothing when done."""
+    connection = Connection(url)
+    connection.json("DELETE", f"{connection.topics_path()}/{segment(name)}")

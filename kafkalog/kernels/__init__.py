@@ -1,91 +1,58 @@
-"""Compiled kernels: arrays and ints in, a status code out; no Python object a record.
+"""Compiled kernels: arrays and integers in, a status code out; no Python object per record.
 
-Importing this package configures numba before any kernel is decorated and imports nothing heavy. The
-compiled code is cached in a directory whose name holds a digest of the kernels' sources and of the
-versions that shaped it, so a changed source never meets a stale kernel, whichever file it is in.
+Importing this package alone is cheap: numba is imported by `compile.py`, with the first kernel
+module. A kernel is compiled when its module is imported, or loaded from the cache directory that
+`cache.py` chooses. Nothing here touches a log directory, a clock or a thread.
+
+Rules for kernel modules
+- every kernel is declared with `compile.kernel(signature)`, helpers of one file with
+  `compile.inlined`; kernels that call one another stay in one file;
+- input is hostile: every read is checked against the buffer, no exception is raised inside;
+- every module of this directory but the infrastructure is compiled by `warm_up`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
-import sys
-import sysconfig
 from dataclasses import dataclass
-from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Every module of this package that holds kernels, in the order of warming up.
-KERNEL_MODULES = (
-    "batch_scan",
-    "index_build",
-    "record_scan",
-    "record_build",
-    "partition_keys",
-    "json_text",
-    "json_records",
+_INFRASTRUCTURE = {"__init__", "__main__", "cache", "compile", "loads"}
+
+KERNEL_MODULES = tuple(
+    f"{__name__}.{entry[:-3]}"
+    for entry in sorted(os.listdir(os.path.dirname(os.path.abspath(__file__))))
+    if entry.endswith(".py") and entry[:-3] not in _INFRASTRUCTURE
 )
+"""Every module of this directory that declares kernels; a new file joins by being there."""
 
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """How many kernels were compiled now and how many came from the cache."""
+    """How many kernels had to be compiled and how many came from the cache."""
 
     compiled: int
     cached: int
 
 
-def _digest() -> str:
-    """What the compiled code depends on, in sixteen hexadecimal digits."""
-    digest = hashlib.sha256()
-    for name in ("numba", "llvmlite", "numpy"):
-        digest.update(f"{name} {metadata.version(name)}\n".encode())
-    digest.update(f"{sys.version_info[:3]} {sysconfig.get_platform()}\n".encode())
-    for source in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _usable(directory: Path) -> bool:
-    """Filled already, or can be filled."""
-    if directory.is_dir() and any(directory.rglob("*.nbi")):
-        return True
-    parent = directory
-    while not parent.exists():
-        parent = parent.parent
-    return os.access(parent, os.W_OK)
-
-
-def cache_directory() -> Path:
-    """``$KAFKALOG_KERNEL_CACHE``, else below the installation prefix, else the user's cache."""
-    given = os.environ.get("KAFKALOG_KERNEL_CACHE")
-    if given:
-        return Path(given) / _digest()
-    installed = Path(sys.prefix) / "var" / "kafkalog-kernels" / _digest()
-    if _usable(installed):
-        return installed
-    home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    return Path(home) / "kafkalog-kernels" / _digest()
-
-
-# numba reads these when it is first imported: the cached code must run on any machine of the
-# architecture (an image is built on one and runs on another), and never lie beside the sources.
-os.environ.setdefault("NUMBA_CPU_NAME", "generic")
-os.environ.setdefault("NUMBA_CPU_FEATURES", "")
-os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_directory()))
-
-
 def warm_up(progress: Callable[[str, int, int], None] | None = None) -> WarmUp:
-    """Import every kernel: from the cache, or compiled now. progress(module, done, all)."""
-    from kafkalog.kernels import compile as compiling
+    """Load or compile every kernel; blocks for seconds when the cache is cold.
 
-    for number, name in enumerate(KERNEL_MODULES, 1):
-        importlib.import_module(f"{__name__}.{name}")
+    `progress(module, done, total)` is called before each module and once at the end with
+    done == total. Later calls find all modules imported and return the same counts. With
+    NUMBA_DISABLE_JIT=1 nothing is compiled and both counts are 0.
+    """
+    total = len(KERNEL_MODULES)
+    for done, module in enumerate(KERNEL_MODULES):
         if progress is not None:
-            progress(name, number, len(KERNEL_MODULES))
-    return WarmUp(*compiling.counts())
+            progress(module, done, total)
+        importlib.import_module(module)
+    if progress is not None:
+        progress("", total, total)
+    compile_module = importlib.import_module("kafkalog.kernels.compile")
+    built: list[bool] = [kernel.from_cache for kernel in compile_module.BUILT_KERNELS]
+    return WarmUp(compiled=built.count(False), cached=built.count(True))

@@ -1,29 +1,40 @@
-"""``python -m kafkalog.kernels``: compile every kernel into the cache, with a progress line."""
+"""`python -m kafkalog.kernels`: compile every kernel into the cache, one line per module.
+
+Run once after installing and when building the image, so that no server start compiles anything.
+"""
 
 from __future__ import annotations
 
 import sys
-import time
 
 from kafkalog.kernels import warm_up
+from kafkalog.kernels.cache import cache_root, remove_stale
 
 
-def main() -> None:
-    """Say which module is being compiled, then the totals."""
-    started = time.monotonic()
-
-    def progress(module: str, done: int, total: int) -> None:
-        end = "\n" if not sys.stdout.isatty() or done == total else "\r"
-        sys.stdout.write(f"kernels: {done}/{total} {module:<20}{end}")
+def _show(module: str, done: int, total: int) -> None:
+    """One line per module on standard output."""
+    if module:
+        sys.stdout.write(f"kernels {done + 1}/{total} {module}\n")
         sys.stdout.flush()
 
-    sys.stdout.write("kernels: compiling, this takes about half a minute the first time\n")
-    result = warm_up(progress)
-    seconds = time.monotonic() - started
+
+def main() -> int:
+    """Compile; exit code 1 when the result cannot be kept."""
+    result = warm_up(_show)
+    root = cache_root()
+    if root is None:
+        sys.stderr.write(
+            "kernels: no writable cache directory; every start will compile. "
+            "Set KAFKALOG_KERNEL_CACHE.\n"
+        )
+        return 1
+    removed = remove_stale(root)
     sys.stdout.write(
-        f"kernels: {result.compiled} compiled, {result.cached} from the cache, {seconds:.1f} s\n"
+        f"kernels: {result.compiled} compiled, {result.cached} cached, "
+        f"{removed} stale directories removed, in {root}\n"
     )
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,14 +1,32 @@
-"""The one decorator of kernels: eager, cached, without the GIL, and honest types for mypy.
+"""The two decorators of kernel modules: `kernel(signature)` and `inlined`.
 
-``@kernel("i8(u1[::1], i8)")`` compiles at import (from the cache when it can), so nothing is compiled
-later than start-up. ``@inlined`` is for helpers used by the kernels of the same file.
+Owns numba's global settings: code for a generic CPU of the architecture (measured no slower, and
+the cache fits every machine of an image), our cache locator in front of numba's own.
+A kernel releases the GIL, has one explicit signature and is compiled when its module is imported;
+a call with other types is a TypeError, never a silent compilation in the middle of a request.
+Division by zero follows numpy (no exception inside a kernel).
+
+Types for signatures: arrays that are only read accept read-only and writable buffers alike (bytes,
+bytearray, memoryview through `numpy.frombuffer`); arrays that are written must be writable.
+
+    @kernel(I64(BYTES, I64, I64_TABLE_OUT))
+    def scan(chunk: Bytes, start: int, columns: Int64Table) -> int: ...
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+import inspect
+import os
+import pickle
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-import numba
+import numpy as np
+import numpy.typing as npt
+from numba import njit, types
+from numba.core import config as numba_config
+
+from kafkalog.kernels import cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,33 +34,108 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_hits = 0
-_misses = 0
+Bytes = npt.NDArray[np.uint8]
+Int64s = npt.NDArray[np.int64]
+Int64Table = npt.NDArray[np.int64]
+
+I64 = types.int64
+U64 = types.uint64
+BOOL = types.boolean
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+BYTES_OUT = types.Array(types.uint8, 1, "C")
+I64S = types.Array(types.int64, 1, "C", readonly=True)
+I64S_OUT = types.Array(types.int64, 1, "C")
+I64_TABLE = types.Array(types.int64, 2, "C", readonly=True)
+I64_TABLE_OUT = types.Array(types.int64, 2, "C")
+
+_config: Any = numba_config  # its attributes are made at run time
+_LOCATOR = f"{cache.__name__}.{cache.KernelCacheLocator.__name__}"
+_NUMBA_LOCATORS = (
+    "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator,"
+    "IPythonCacheLocator,ZipCacheLocator"
+)
 
 
-def kernel(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Compile for exactly this signature. Arrays are C-contiguous: ``u1[::1]``, ``i8[:, ::1]``."""
+def _configure() -> None:
+    """Set numba's globals; must run before the first decorator of the process."""
+    _config.CPU_NAME = cache.CPU_NAME
+    _config.CPU_FEATURES = cache.CPU_FEATURES
+    if not _config.CACHE_LOCATOR_CLASSES:
+        _config.CACHE_LOCATOR_CLASSES = f"{_LOCATOR},{_NUMBA_LOCATORS}"
+    elif _LOCATOR not in _config.CACHE_LOCATOR_CLASSES:
+        _config.CACHE_LOCATOR_CLASSES = f"{_LOCATOR},{_config.CACHE_LOCATOR_CLASSES}"
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        global _hits, _misses  # noqa: PLW0603 - start-up statistics of this module alone
-        compiled = numba.njit(
-            signature, nogil=True, cache=True, error_model="numpy", boundscheck=False
-        )(function)
-        stats = getattr(compiled, "stats", None)  # absent with NUMBA_DISABLE_JIT=1
-        if stats is not None:
-            _hits += sum(stats.cache_hits.values())
-            _misses += sum(stats.cache_misses.values())
+
+_configure()
+
+JIT_DISABLED = bool(_config.DISABLE_JIT)
+"""NUMBA_DISABLE_JIT=1: kernels are the plain Python functions (coverage, index checks)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltKernel:
+    """One kernel of this process and where its machine code came from."""
+
+    module: str
+    name: str
+    from_cache: bool
+
+
+BUILT_KERNELS: list[BuiltKernel] = []
+"""Every kernel declared so far, in order of import."""
+
+
+def kernel(signature: object) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Compile the function for exactly this signature, or load it from the cache, now.
+
+    A cache that cannot be written (full or read-only disk) or whose files are damaged costs the
+    compilation of this start, never the start.
+    """
+
+    def declare(function: Callable[P, R]) -> Callable[P, R]:
+        if JIT_DISABLED:
+            return function
+        locator = cache.KernelCacheLocator.from_function(function, inspect.getfile(function))
+        try:
+            compiled = _compile(function, signature, use_cache=locator is not None)
+        except (EOFError, pickle.UnpicklingError):
+            compiled = _compile(function, signature, use_cache=_discard(locator, function))
+        except OSError:
+            compiled = _compile(function, signature, use_cache=False)
+        hits = sum(compiled.stats.cache_hits.values())
+        BUILT_KERNELS.append(BuiltKernel(function.__module__, function.__name__, hits > 0))
         return cast("Callable[P, R]", compiled)
 
-    return decorate
+    return declare
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """A helper that LLVM sees together with the kernels of its file."""
-    compiled = numba.njit(nogil=True, cache=True, error_model="numpy", boundscheck=False)(function)
-    return cast("Callable[P, R]", compiled)
+    """Declare a small function that kernels of the same file call; inlined into each of them.
+
+    Not for use from another file: numba freezes what it called when it compiled. Not callable
+    from Python on a hot path: it would be compiled at the first call.
+    """
+    if JIT_DISABLED:
+        return function
+    return cast("Callable[P, R]", njit(nogil=True, error_model="numpy", forceinline=True)(function))
 
 
-def counts() -> tuple[int, int]:
-    """(compiled now, found in the cache) since the process started."""
-    return _misses, _hits
+def _compile(function: Callable[P, R], signature: object, *, use_cache: bool) -> Any:
+    """numba's decorator with our options."""
+    decorate = njit(signature, nogil=True, cache=use_cache, error_model="numpy")
+    return decorate(function)
+
+
+def _discard(locator: cache.KernelCacheLocator | None, function: Callable[P, R]) -> bool:
+    """Remove damaged cache files of one kernel; True when the cache can be used again."""
+    if locator is None:
+        return False
+    directory = locator.get_cache_path()
+    prefix = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-"
+    try:
+        for name in os.listdir(directory):
+            if name.startswith(prefix):
+                os.unlink(os.path.join(directory, name))
+    except OSError:
+        return False
+    return True

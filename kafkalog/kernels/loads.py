@@ -1,92 +1,145 @@
-"""Unaligned big- and little-endian loads and stores as single instructions.
+"""Unaligned integer loads and stores on byte arrays, as one machine instruction each.
 
-numba would read a 64-bit field byte by byte; an LLVM load with alignment 1 and a byte swap is one or
-two instructions. With NUMBA_DISABLE_JIT=1 (coverage, index checks) the same names are plain loops.
-The caller has checked the bounds.
+`load_i64be(buffer, position)` reads `buffer[position : position + 8]`. Nothing is bounds-checked:
+the kernel has compared the position with its buffer before. Loads up to 32 bits give an int64,
+`load_u64*` a uint64. Stores keep the low bits of the value.
+
+With NUMBA_DISABLE_JIT=1 they are plain byte loops with the same results (Python ints).
+
+The rule for sharing: these are LLVM intrinsics without state, expanded into the calling kernel.
+They may be used from every kernel file because `cache.py` counts this file into each digest;
+ordinary compiled functions may not be shared between files.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-import numba
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
+from kafkalog.kernels.compile import JIT_DISABLED
+
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+    from collections.abc import Callable
 
-    U8 = npt.NDArray[np.uint8]
+    from kafkalog.kernels.compile import Bytes
 
+    Load = Callable[[Bytes, int], int]
+    Store = Callable[[Bytes, int, int], None]
 
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any, bits: int) -> Any:  # noqa: ANN401, PLR0913 - LLVM builder objects
-    """Address of array[index] as a pointer to an integer of so many bits."""
-    data = context.make_array(array_type)(context, builder, array).data
-    address = cgutils.pointer_add(builder, data, index)
-    return builder.bitcast(address, ir.IntType(bits).as_pointer())
+Untyped = Any
+"""Values of numba's and llvmlite's builders, which have no types of their own."""
 
 
-def _make_load(bits: int, *, big_endian: bool) -> Any:  # noqa: ANN401 - a numba intrinsic
-    @intrinsic
-    def load(typing_context: Any, array: Any, index: Any) -> Any:  # noqa: ANN401, ARG001
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
-            pointer = _pointer(context, builder, signature.args[0], args[0], args[1], bits)
-            value = builder.load(pointer, align=1)
-            if big_endian and bits > 8:
-                value = builder.bswap(value)
-            return builder.sext(value, ir.IntType(64)) if bits < 64 else value
+def _plain_loader(width: int, *, signed: bool, big_endian: bool) -> Load:
+    """The byte loop behind a load when the JIT is off."""
+    order = range(width) if big_endian else range(width - 1, -1, -1)
 
-        return types.int64(array, types.int64), generate
+    def load(buffer: Bytes, position: int) -> int:
+        value = 0
+        for index in order:
+            value = value << 8 | int(buffer[position + index])
+        if signed and value >> (8 * width - 1):
+            value -= 1 << (8 * width)
+        return value
 
     return load
 
 
-def _make_store(bits: int, *, big_endian: bool) -> Any:  # noqa: ANN401 - a numba intrinsic
-    @intrinsic
-    def store(typing_context: Any, array: Any, index: Any, value: Any) -> Any:  # noqa: ANN401, ARG001
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
-            pointer = _pointer(context, builder, signature.args[0], args[0], args[1], bits)
-            narrow = builder.trunc(args[2], ir.IntType(bits)) if bits < 64 else args[2]
-            if big_endian and bits > 8:
+def _plain_storer(width: int, *, big_endian: bool) -> Store:
+    """The byte loop behind a store when the JIT is off."""
+    shifts = [8 * index for index in range(width)]
+    if big_endian:
+        shifts.reverse()
+
+    def store(buffer: Bytes, position: int, value: int) -> None:
+        number = int(value)
+        for index, shift in enumerate(shifts):
+            buffer[position + index] = number >> shift & 0xFF
+
+    return store
+
+
+def _pointer(
+    context: Untyped, builder: Untyped, array_type: Untyped, array: Untyped, position: Untyped
+) -> Untyped:
+    """Address of one byte of the array."""
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(data, [position], inbounds=True)
+
+
+def _loader(width: int, *, signed: bool, big_endian: bool) -> Load:
+    """Build one load."""
+    if JIT_DISABLED:
+        return _plain_loader(width, signed=signed, big_endian=big_endian)
+    result = types.uint64 if width == 8 and not signed else types.int64
+
+    def load(typingctx: object, buffer: Untyped, position: Untyped) -> Untyped:
+        if not isinstance(buffer, types.Array) or buffer.dtype != types.uint8:
+            return None
+
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
+            array, position = arguments
+            integer = ir.IntType(8 * width)
+            address = _pointer(context, builder, signature.args[0], array, position)
+            value = builder.load(builder.bitcast(address, integer.as_pointer()), align=1)
+            if big_endian:
+                value = builder.bswap(value)
+            if width == 8:
+                return value
+            widen = builder.sext if signed else builder.zext
+            return widen(value, ir.IntType(64))
+
+        return result(buffer, types.int64), generate
+
+    return cast("Load", intrinsic(load))
+
+
+def _storer(width: int, *, big_endian: bool) -> Store:
+    """Build one store."""
+    if JIT_DISABLED:
+        return _plain_storer(width, big_endian=big_endian)
+
+    def store(typingctx: object, buffer: Untyped, position: Untyped, value: Untyped) -> Untyped:
+        if not isinstance(buffer, types.Array) or buffer.dtype != types.uint8 or not buffer.mutable:
+            return None
+
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
+            array, position, value = arguments
+            integer = ir.IntType(8 * width)
+            address = _pointer(context, builder, signature.args[0], array, position)
+            narrow = value if width == 8 else builder.trunc(value, integer)
+            if big_endian:
                 narrow = builder.bswap(narrow)
-            builder.store(narrow, pointer, align=1)
+            builder.store(narrow, builder.bitcast(address, integer.as_pointer()), align=1)
             return context.get_dummy_value()
 
-        return types.void(array, types.int64, types.int64), generate
+        value_type = types.uint64 if value == types.uint64 else types.int64
+        return types.none(buffer, types.int64, value_type), generate
 
-    return store
-
-
-def _plain_load(bits: int, order: str) -> Any:  # noqa: ANN401 - same shape as an intrinsic
-    def load(array: U8, index: int) -> int:
-        raw = bytes(array[index : index + bits // 8])
-        return int.from_bytes(raw, order, signed=True)  # type: ignore[arg-type] # "big"|"little"
-
-    return load
+    return cast("Store", intrinsic(store))
 
 
-def _plain_store(bits: int, order: str) -> Any:  # noqa: ANN401 - same shape as an intrinsic
-    def store(array: U8, index: int, value: int) -> None:
-        raw = (int(value) & ((1 << bits) - 1)).to_bytes(bits // 8, order)  # type: ignore[arg-type] # likewise
-        array[index : index + bits // 8] = list(raw)
+load_i16be = _loader(2, signed=True, big_endian=True)
+load_u16be = _loader(2, signed=False, big_endian=True)
+load_i32be = _loader(4, signed=True, big_endian=True)
+load_u32be = _loader(4, signed=False, big_endian=True)
+load_i64be = _loader(8, signed=True, big_endian=True)
+load_u64be = _loader(8, signed=False, big_endian=True)
+load_u16le = _loader(2, signed=False, big_endian=False)
+load_i32le = _loader(4, signed=True, big_endian=False)
+load_u32le = _loader(4, signed=False, big_endian=False)
+load_u64le = _loader(8, signed=False, big_endian=False)
 
-    return store
-
-
-if numba.config.DISABLE_JIT:
-    load_i16be, load_i32be, load_i64be = (_plain_load(bits, "big") for bits in (16, 32, 64))
-    load_i32le, load_i64le = (_plain_load(bits, "little") for bits in (32, 64))
-    store_i16be, store_i32be, store_i64be = (_plain_store(bits, "big") for bits in (16, 32, 64))
-    store_i32le, store_i64le = (_plain_store(bits, "little") for bits in (32, 64))
-else:
-    load_i16be, load_i32be, load_i64be = (
-        _make_load(bits, big_endian=True) for bits in (16, 32, 64)
-    )
-    load_i32le, load_i64le = (_make_load(bits, big_endian=False) for bits in (32, 64))
-    store_i16be, store_i32be, store_i64be = (
-        _make_store(bits, big_endian=True) for bits in (16, 32, 64)
-    )
-    store_i32le, store_i64le = (_make_store(bits, big_endian=False) for bits in (32, 64))
+store_i16be = _storer(2, big_endian=True)
+store_i32be = _storer(4, big_endian=True)
+store_i64be = _storer(8, big_endian=True)
+store_u16le = _storer(2, big_endian=False)
+store_u32le = _storer(4, big_endian=False)
+store_u64le = _storer(8, big_endian=False)

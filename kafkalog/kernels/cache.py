@@ -1,0 +1,141 @@
+"""Where compiled kernels are kept, and when they may be believed.
+
+numba's own rule looks at the file of the kernel alone, so a change in `loads.py` would go
+unnoticed, and its locator insists on a writable directory, so a filled cache on a read-only root
+would be ignored. Here a module's directory is named by a digest of its source, of every kernel
+module it imports, and of the tool versions: a changed source has another directory and can never
+be served by a stale kernel, and a directory that exists is used whether writable or not.
+
+Root, in this order: `$KAFKALOG_KERNEL_CACHE` (then nothing else is tried), `lib/kafkalog/kernels`
+below the installation prefix, `kafkalog/kernels` in the user's cache directory. Without any the
+kernels are compiled at each start. Several processes may fill one directory at once: files
+appear by rename.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import sys
+from functools import lru_cache
+
+import llvmlite
+import numba
+import numpy
+from numba.core import caching
+
+CPU_NAME = "generic"
+CPU_FEATURES = ""
+
+_SOURCE_DIRECTORY = os.path.dirname(os.path.abspath(__file__))
+_IMPORTED = re.compile(r"^\s*(?:from|import) kafkalog\.kernels\.(\w+)", re.MULTILINE)
+_SHARED = ("cache", "compile", "loads")
+
+
+def _read_source(module: str) -> bytes:
+    """Source text of one kernel module."""
+    with open(os.path.join(_SOURCE_DIRECTORY, module + ".py"), "rb") as source:
+        return source.read()
+
+
+@lru_cache(maxsize=64)
+def source_digest(module: str) -> str:
+    """16 hex digits over the module, the kernel modules it imports, and the tool versions."""
+    wanted, sources = [module, *_SHARED], dict[str, bytes]()
+    while wanted:
+        name = wanted.pop()
+        if name not in sources:
+            sources[name] = _read_source(name)
+            wanted += _IMPORTED.findall(sources[name].decode("utf-8"))
+    versions = (sys.implementation.cache_tag, os.uname().machine, CPU_NAME, CPU_FEATURES)
+    tools = (numba.__version__, llvmlite.__version__, numpy.__version__)
+    digest = hashlib.sha256(repr(versions + tools).encode())
+    for name in sorted(sources):
+        digest.update(f"{name} {len(sources[name])} ".encode())
+        digest.update(sources[name])
+    return digest.hexdigest()[:16]
+
+
+def _candidate_roots() -> list[str]:
+    """Cache roots to try, first choice first."""
+    chosen = os.environ.get("KAFKALOG_KERNEL_CACHE")
+    if chosen:
+        return [os.path.abspath(chosen)]
+    user = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return [
+        os.path.join(sys.prefix, "lib", "kafkalog", "kernels"),
+        os.path.join(os.path.abspath(user), "kafkalog", "kernels"),
+    ]
+
+
+def _is_writable(root: str) -> bool:
+    """Whether entries can be made in root; makes root itself when it is missing."""
+    try:
+        os.makedirs(root, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(root, os.W_OK | os.X_OK)
+
+
+def cache_directory(module: str) -> str | None:
+    """Directory of one kernel module: it exists already or can be made; None when neither."""
+    name = f"{module}-{source_digest(module)}"
+    for root in _candidate_roots():
+        directory = os.path.join(root, name)
+        if os.path.isdir(directory) or _is_writable(root):
+            return directory
+    return None
+
+
+def cache_root() -> str | None:
+    """The first root that can be written; None when there is none."""
+    return next((root for root in _candidate_roots() if _is_writable(root)), None)
+
+
+def remove_stale(root: str) -> int:
+    """Remove directories of other sources from a root that belongs to this installation alone.
+
+    A user's cache may serve several installations and is left as it is. Returns how many went.
+    """
+    if os.environ.get("KAFKALOG_KERNEL_CACHE") or not root.startswith(sys.prefix + os.sep):
+        return 0
+    modules = [name[:-3] for name in os.listdir(_SOURCE_DIRECTORY) if name.endswith(".py")]
+    current = {f"{module}-{source_digest(module)}" for module in modules}
+    stale = [name for name in os.listdir(root) if name not in current]
+    for name in stale:
+        shutil.rmtree(os.path.join(root, name), ignore_errors=True)
+    return len(stale)
+
+
+class KernelCacheLocator(caching._CacheLocator):
+    """Tells numba the directory of a kernel; declines every function outside this package."""
+
+    def __init__(self, directory: str, line: int) -> None:
+        self._directory = directory
+        self._line = line
+
+    def get_cache_path(self) -> str:
+        """See numba."""
+        return self._directory
+
+    def get_source_stamp(self) -> str:
+        """The directory's name holds the digest, so that index and data can never be mixed."""
+        return os.path.basename(self._directory)
+
+    def get_disambiguator(self) -> str:
+        """See numba."""
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, py_func: object, py_file: str) -> KernelCacheLocator | None:
+        """A locator for functions of this package, else None: numba asks the next one."""
+        path = os.path.abspath(py_file)
+        if os.path.dirname(path) != _SOURCE_DIRECTORY:
+            return None
+        directory = cache_directory(os.path.basename(path)[:-3])
+        code = getattr(py_func, "__code__", None)
+        if directory is None or code is None:
+            return None
+        return cls(directory, code.co_firstlineno)

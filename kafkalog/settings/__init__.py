@@ -1,0 +1,22 @@
+"""Kafka property names to validated, frozen configuration.
+
+``load_settings(file_data, environment, overrides) -> Settings`` is the way in; ``setting_tables``
+declares every key. Nothing here reads files, the environment or the clock.
+"""
+
+from __future__ import annotations
+
+from kafkalog.settings.server_config import ServerConfig
+from kafkalog.settings.settings import Notice, ResolvedValue, Settings, Source, load_settings
+from kafkalog.settings.topic_configs import ConfigEntry, ConfigSynonym
+
+__all__ = [
+    "ConfigEntry",
+    "ConfigSynonym",
+    "Notice",
+    "ResolvedValue",
+    "ServerConfig",
+    "Settings",
+    "Source",
+    "load_settings",
+]

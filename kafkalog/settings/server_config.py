@@ -1,0 +1,75 @@
+"""ServerConfig: what the HTTP edge and the process around it need, plain and frozen.
+
+Made and validated by ``load_settings``; sources of the limits: Kafka's socket server keys where
+they exist, kafkalog's own ``http.*`` keys elsewhere.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """A field is its key with underscores. Bytes count after inflation of a compressed body."""
+
+    http_host: str = "127.0.0.1"
+    http_port: int = 8082
+    http_auth: str | None = None
+    metrics_port: int | None = None
+    admin_port: int | None = None
+    socket_request_max_bytes: int = 104_857_600
+    queued_max_request_bytes: int = 268_435_456
+    http_max_inflight_requests: int = 1_000
+    http_max_streams: int = 1_000
+    http_max_wait_ms: int = 60_000
+    http_max_fetch_bytes: int = 67_108_864
+    http_body_timeout_ms: int = 30_000
+    http_header_timeout_ms: int = 10_000
+    max_connections: int = 2_147_483_647
+    connections_max_idle_ms: int = 600_000
+    max_decompressed_batch_bytes: int = 67_108_864
+    auto_create_topics_enable: bool = True
+    shutdown_grace_ms: int = 0
+    log_format: str | None = None
+    log_level: str = "info"
+
+    @property
+    def max_request_bytes(self) -> int:
+        """Largest body after inflation: ``socket.request.max.bytes``."""
+        return self.socket_request_max_bytes
+
+    @property
+    def max_wait_ms(self) -> int:
+        """Longest wait of a fetch: ``http.max.wait.ms``."""
+        return self.http_max_wait_ms
+
+    @property
+    def max_fetch_bytes(self) -> int:
+        """Most bytes of a fetch answer: ``http.max.fetch.bytes``."""
+        return self.http_max_fetch_bytes
+
+    @property
+    def keep_alive_seconds(self) -> float:
+        """Idle time of a connection: ``connections.max.idle.ms``."""
+        return self.connections_max_idle_ms / 1000
+
+    @property
+    def header_timeout_seconds(self) -> float:
+        """Time for a request's header: ``http.header.timeout.ms``."""
+        return self.http_header_timeout_ms / 1000
+
+    def body_timeout_seconds(self, declared_bytes: int) -> float:
+        """Time for a body of declared_bytes (0 when unknown): the set time and 1 s per MiB."""
+        return self.http_body_timeout_ms / 1000 + declared_bytes / 1_048_576
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        if self.http_host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.http_host).is_loopback
+        except ValueError:  # a host name: taken as reachable from elsewhere
+            return False

@@ -1,0 +1,179 @@
+"""Setting: one declared key, how its text is read and what values it may take.
+
+Owns Kafka's rules for turning text into a value (``ConfigDef.parseType``, 4.1): text is trimmed,
+booleans are ``true`` or ``false`` in any case, lists are split at commas and trimmed, numbers are
+decimal and bounded by their Java type. Never reads a file or the environment. Pure; any thread.
+Differs from Kafka: ``NaN`` is refused everywhere (Kafka's range checks let it pass).
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from dataclasses import dataclass
+
+Value = int | float | bool | str | tuple[str, ...] | None
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+DOUBLE_MAX = 1.7976931348623157e308
+
+_DECIMAL = re.compile(r"[+-]?[0-9]+")
+_DOUBLE = re.compile(r"[+-]?(Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
+_COMMA = re.compile(r"\s*,\s*")
+
+
+class Kind(enum.Enum):
+    """The value's type, with Kafka's names."""
+
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    DOUBLE = "double"
+    STRING = "string"
+    LIST = "list"
+
+
+class Scope(enum.Enum):
+    """Which frozen configuration a key ends in."""
+
+    BROKER = "broker"  # manager/broker_config.py: BrokerConfig
+    SERVER = "server"  # server_config.py: ServerConfig
+    TOPIC = "topic"  # log/log_config.py: LogConfig
+    TOPIC_DEFAULT = "topic default"  # a broker key that gives a topic key its default
+
+
+@dataclass(frozen=True, slots=True)
+class Valid:
+    """The valid values: inclusive bounds of a number, or the words of a string or list."""
+
+    low: int | float | None = None
+    high: int | float | None = None
+    words: tuple[str, ...] = ()
+    extra: tuple[int, ...] = ()  # single numbers outside the bounds
+
+    def accepts(self, value: Value) -> bool:
+        """Whether value keeps the rule; None always does."""
+        if isinstance(value, tuple):
+            return not self.words or all(word in self.words for word in value)
+        if isinstance(value, str):
+            return not self.words or value in self.words
+        if value is None or isinstance(value, bool) or value in self.extra:
+            return True
+        above = self.low is None or value >= self.low
+        return above and (self.high is None or value <= self.high)
+
+    def describe(self, kind: Kind) -> str:
+        """In words, for error messages and the reference page."""
+        if kind is Kind.BOOLEAN:
+            return "true or false"
+        if self.words:
+            joined = ", ".join(self.words)
+            return f"a list of: {joined}" if kind is Kind.LIST else f"one of: {joined}"
+        if self.low is not None and self.high is not None:
+            text = f"{self.low} to {self.high}"
+        elif self.low is not None:
+            text = f"at least {self.low}"
+        else:
+            return f"any {kind.value}"
+        return text + "".join(f", or {number}" for number in self.extra)
+
+
+ANY = Valid()
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker key that supplies a topic key's default; its value times scale is the topic's."""
+
+    key: str
+    scale: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key. ``field`` is the Python name in its configuration, "" when nothing reads it yet."""
+
+    key: str
+    kind: Kind
+    default: Value
+    unit: str
+    valid: Valid
+    scope: Scope
+    field: str
+    doc: str
+    dynamic: bool = False
+    effective: bool = True
+    own: bool = False  # kafkalog's, unknown to Kafka
+    internal: bool = False  # accepted, not listed
+    synonyms: tuple[Synonym, ...] = ()  # topic keys: broker keys, first one set wins
+
+    @property
+    def python_name(self) -> str:
+        """The key with underscores when no field is given."""
+        return self.field or self.key.replace(".", "_")
+
+    @property
+    def valid_text(self) -> str:
+        """The valid values in words."""
+        return self.valid.describe(self.kind)
+
+    def parse(self, text: str) -> Value:
+        """The value of text; ValueError when it is not of the kind or outside the valid range."""
+        value = parse_value(self.kind, text)
+        if not self.valid.accepts(value):
+            raise ValueError(f"must be {self.valid_text}")
+        return value
+
+
+def parse_value(kind: Kind, text: str) -> Value:
+    """Text to a value of kind by Kafka's rules; ValueError says what was expected."""
+    trimmed = text.strip()
+    match kind:
+        case Kind.BOOLEAN:
+            lowered = trimmed.lower()
+            if lowered not in ("true", "false"):
+                raise ValueError("must be true or false")
+            return lowered == "true"
+        case Kind.INT:
+            return _parse_integer(trimmed, INT_MAX, "int")
+        case Kind.LONG:
+            return _parse_integer(trimmed, LONG_MAX, "long")
+        case Kind.DOUBLE:
+            return _parse_double(trimmed)
+        case Kind.LIST:
+            return tuple(_COMMA.split(trimmed)) if trimmed else ()
+        case Kind.STRING:
+            return trimmed
+
+
+def format_value(value: Value) -> str | None:
+    """As Kafka prints a configuration value; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float):
+        return repr(value).upper().replace("E+", "E")
+    return str(value)
+
+
+def _parse_integer(text: str, largest: int, name: str) -> int:
+    if not _DECIMAL.fullmatch(text) or len(text) > 400:
+        raise ValueError(f"must be a whole number ({name})")
+    value = int(text)
+    if not -largest - 1 <= value <= largest:
+        raise ValueError(f"must be a whole number from {-largest - 1} to {largest} ({name})")
+    return value
+
+
+def _parse_double(text: str) -> float:
+    if not _DOUBLE.fullmatch(text):
+        raise ValueError("must be a number (double)")
+    value = float(text.rstrip("fFdD") if "nfinity" not in text else text)
+    if math.isnan(value):
+        raise ValueError("must be a number (double)")
+    return value

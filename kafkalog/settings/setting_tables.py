@@ -1,0 +1,252 @@
+# ruff: noqa: E501, PLR0913 - one line per key reads as a table; a row has that many columns
+"""Every configuration key kafkalog knows: the declaration tables, nothing else.
+
+Owns names, defaults, types, units, ranges, synonyms and the sentence an operator reads. Sources:
+Kafka 4.1 ``LogConfig``, ``ServerLogConfigs``, ``CleanerConfig``, ``KafkaConfig``; kafkalog's own keys
+are marked. A key with ``effective=False`` is accepted and checked but changes nothing in this
+release; its sentence says so (see ``NO_EFFECT``) and one log line tells when somebody sets it.
+"""
+
+from __future__ import annotations
+
+from kafkalog.settings.setting import (
+    ANY,
+    DOUBLE_MAX,
+    LONG_MAX,
+    Kind,
+    Scope,
+    Setting,
+    Synonym,
+    Valid,
+    Value,
+)
+
+NO_EFFECT = "Accepted for later use: no effect in this release."
+
+_MIB = 1_048_576
+_NEVER_NEGATIVE = Valid(low=0)
+_POSITIVE = Valid(low=1)
+_RATIO = Valid(low=0, high=1)
+_CODECS = Valid(words=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))
+_POLICIES = Valid(words=("compact", "delete"))
+_TIMESTAMP_TYPES = Valid(words=("CreateTime", "LogAppendTime"))
+_GZIP_LEVELS = Valid(low=1, high=9, extra=(-1,))
+_LZ4_LEVELS = Valid(low=1, high=17)
+_ZSTD_LEVELS = Valid(low=-131_072, high=22)
+_ACKS = Valid(words=("all", "1", "0"))
+_PORT = Valid(low=0, high=65_535)
+
+
+def _topic(
+    key: str,
+    kind: Kind,
+    default: Value,
+    unit: str,
+    valid: Valid,
+    doc: str,
+    *synonyms: str | Synonym,
+    effective: bool = True,
+    own: bool = False,
+    internal: bool = False,
+    field: str | None = None,
+) -> Setting:
+    """A topic key; its field of LogConfig is the key with underscores ("" when there is none)."""
+    chain = tuple(Synonym(name) if isinstance(name, str) else name for name in synonyms)
+    name = key.replace(".", "_") if field is None else field
+    text = doc if effective else f"{doc} {NO_EFFECT}"
+    return Setting(
+        key, kind, default, unit, valid, Scope.TOPIC, name, text,
+        dynamic=True, effective=effective, own=own, internal=internal, synonyms=chain,
+    )  # fmt: skip
+
+
+def _fallback(
+    key: str, kind: Kind, default: Value, unit: str, valid: Valid, topic_key: str,
+    *, dynamic: bool = True, effective: bool = True,
+) -> Setting:  # fmt: skip
+    """A broker key whose only work is to give a topic key its default."""
+    doc = f"Default of the topic key {topic_key}."
+    text = doc if effective else f"{doc} {NO_EFFECT}"
+    return Setting(
+        key, kind, default, unit, valid, Scope.TOPIC_DEFAULT, "", text,
+        dynamic=dynamic, effective=effective,
+    )  # fmt: skip
+
+
+def _broker(
+    key: str, kind: Kind, default: Value, unit: str, valid: Valid, doc: str,
+    *, dynamic: bool = False, effective: bool = True, own: bool = False, field: str | None = None,
+) -> Setting:  # fmt: skip
+    """A key of BrokerConfig, or of nothing yet when it has no effect."""
+    name = (key.replace(".", "_") if effective else "") if field is None else field
+    text = doc if effective else f"{doc} {NO_EFFECT}"
+    return Setting(
+        key, kind, default, unit, valid, Scope.BROKER, name, text,
+        dynamic=dynamic, effective=effective, own=own,
+    )  # fmt: skip
+
+
+def _server(
+    key: str, kind: Kind, default: Value, unit: str, valid: Valid, doc: str, *, own: bool = True
+) -> Setting:
+    """A key of ServerConfig."""
+    name = key.replace(".", "_")
+    return Setting(key, kind, default, unit, valid, Scope.SERVER, name, doc, own=own)
+
+
+_B, _I, _L, _D, _S, _LIST = (
+    Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.STRING, Kind.LIST,
+)  # fmt: skip
+_HOURS = 3_600_000
+_MINUTES = 60_000
+
+# fmt: off
+TOPIC_SETTINGS: tuple[Setting, ...] = (
+    _topic("cleanup.policy", _LIST, ("delete",), "", _POLICIES, "How old data goes: delete by time and size, compact by key, or both. Only delete allows delete-records.", "log.cleanup.policy"),
+    _topic("segment.bytes", _I, 1_073_741_824, "bytes", Valid(low=_MIB), "Size at which a segment rolls.", "log.segment.bytes"),
+    _topic("internal.segment.bytes", _I, None, "bytes", _POSITIVE, "For tests: beats segment.bytes and may be smaller than 1 MiB.", internal=True),
+    _topic("segment.ms", _L, 604_800_000, "ms", _POSITIVE, "Age, by record timestamps, at which a segment rolls.", "log.roll.ms", Synonym("log.roll.hours", _HOURS)),
+    _topic("segment.jitter.ms", _L, 0, "ms", _NEVER_NEGATIVE, "Largest random time taken off segment.ms, so that segments do not all roll at once.", "log.roll.jitter.ms", Synonym("log.roll.jitter.hours", _HOURS)),
+    _topic("segment.index.bytes", _I, 10_485_760, "bytes", Valid(low=4), "Size to which the indexes of the active segment are preallocated; a full index rolls.", "log.index.size.max.bytes"),
+    _topic("index.interval.bytes", _I, 4_096, "bytes", _NEVER_NEGATIVE, "Bytes of log between two index entries.", "log.index.interval.bytes"),
+    _topic("flush.messages", _L, LONG_MAX, "records", _POSITIVE, "Records after which the log is synced, beside what acknowledgements ask for.", "log.flush.interval.messages"),
+    _topic("flush.ms", _L, LONG_MAX, "ms", _NEVER_NEGATIVE, "Time after which unsynced records are synced.", "log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    _topic("retention.ms", _L, 604_800_000, "ms", Valid(low=-1), "Age at which segments are deleted; -1 is never.", "log.retention.ms", Synonym("log.retention.minutes", _MINUTES), Synonym("log.retention.hours", _HOURS), effective=False),
+    _topic("retention.bytes", _L, -1, "bytes", ANY, "Size of a partition above which its oldest segments are deleted; negative is never.", "log.retention.bytes", effective=False),
+    _topic("max.message.bytes", _I, 1_048_588, "bytes", _NEVER_NEGATIVE, "Largest record batch accepted.", "message.max.bytes"),
+    _topic("file.delete.delay.ms", _L, 60_000, "ms", _NEVER_NEGATIVE, "How long a file renamed to .deleted stays before it is removed.", "log.segment.delete.delay.ms"),
+    _topic("delete.retention.ms", _L, 86_400_000, "ms", _NEVER_NEGATIVE, "How long tombstones of a compacted topic stay readable.", "log.cleaner.delete.retention.ms", effective=False),
+    _topic("min.compaction.lag.ms", _L, 0, "ms", _NEVER_NEGATIVE, "Age below which a record is not compacted; at most max.compaction.lag.ms.", "log.cleaner.min.compaction.lag.ms", effective=False),
+    _topic("max.compaction.lag.ms", _L, LONG_MAX, "ms", _POSITIVE, "Age at which a compacted topic's active segment rolls and becomes eligible for compaction.", "log.cleaner.max.compaction.lag.ms"),
+    _topic("min.cleanable.dirty.ratio", _D, 0.5, "ratio", _RATIO, "Share of uncompacted bytes from which a log is compacted.", "log.cleaner.min.cleanable.ratio", effective=False),
+    _topic("compression.type", _S, "producer", "", _CODECS, "Codec of stored batches; producer keeps what was sent.", "compression.type"),
+    _topic("compression.gzip.level", _I, -1, "", _GZIP_LEVELS, "Level when the daemon compresses with gzip; -1 is the library's default.", "compression.gzip.level"),
+    _topic("compression.lz4.level", _I, 9, "", _LZ4_LEVELS, "Level when the daemon compresses with lz4.", "compression.lz4.level"),
+    _topic("compression.zstd.level", _I, 3, "", _ZSTD_LEVELS, "Level when the daemon compresses with zstd.", "compression.zstd.level"),
+    _topic("preallocate", _B, False, "", ANY, "Whether a new segment file gets its full size at once.", "log.preallocate"),
+    _topic("message.timestamp.type", _S, "CreateTime", "", _TIMESTAMP_TYPES, "Whose clock stamps a record: the producer's or the daemon's at append.", "log.message.timestamp.type"),
+    _topic("message.timestamp.before.max.ms", _L, LONG_MAX, "ms", _NEVER_NEGATIVE, "How far a record's timestamp may lie in the past.", "log.message.timestamp.before.max.ms"),
+    _topic("message.timestamp.after.max.ms", _L, 3_600_000, "ms", _NEVER_NEGATIVE, "How far a record's timestamp may lie in the future.", "log.message.timestamp.after.max.ms"),
+    _topic("min.insync.replicas", _I, 1, "", _POSITIVE, "Kept for Kafka; there is always one replica.", "min.insync.replicas", effective=False),
+    _topic("unclean.leader.election.enable", _B, False, "", ANY, "Kept for Kafka; there are no elections.", "unclean.leader.election.enable", effective=False),
+    _topic("remote.storage.enable", _B, False, "", ANY, "Kept for Kafka; there is no tiered storage.", effective=False),
+    _topic("remote.log.copy.disable", _B, False, "", ANY, "Kept for Kafka; there is no tiered storage.", effective=False, field=""),
+    _topic("remote.log.delete.on.disable", _B, False, "", ANY, "Kept for Kafka; there is no tiered storage.", effective=False, field=""),
+    _topic("local.retention.ms", _L, -2, "ms", Valid(low=-2), "Kept for Kafka; there is no tiered storage.", "log.local.retention.ms", effective=False),
+    _topic("local.retention.bytes", _L, -2, "bytes", Valid(low=-2), "Kept for Kafka; there is no tiered storage.", "log.local.retention.bytes", effective=False),
+    _topic("leader.replication.throttled.replicas", _LIST, (), "", ANY, "Kept for Kafka; there is no replication.", effective=False, field=""),
+    _topic("follower.replication.throttled.replicas", _LIST, (), "", ANY, "Kept for Kafka; there is no replication.", effective=False, field=""),
+    _topic("http.produce.acks", _S, None, "", _ACKS, "Durability class of every produce to the topic; unset leaves it to the request and the daemon's http.produce.acks.", own=True),
+)
+
+TOPIC_DEFAULT_SETTINGS: tuple[Setting, ...] = (
+    _fallback("log.cleanup.policy", _LIST, ("delete",), "", _POLICIES, "cleanup.policy"),
+    _fallback("log.segment.bytes", _I, 1_073_741_824, "bytes", Valid(low=_MIB), "segment.bytes"),
+    _fallback("log.roll.ms", _L, None, "ms", _POSITIVE, "segment.ms"),
+    _fallback("log.roll.hours", _I, 168, "hours", _POSITIVE, "segment.ms", dynamic=False),
+    _fallback("log.roll.jitter.ms", _L, None, "ms", _NEVER_NEGATIVE, "segment.jitter.ms"),
+    _fallback("log.roll.jitter.hours", _I, 0, "hours", _NEVER_NEGATIVE, "segment.jitter.ms", dynamic=False),
+    _fallback("log.index.size.max.bytes", _I, 10_485_760, "bytes", Valid(low=4), "segment.index.bytes"),
+    _fallback("log.index.interval.bytes", _I, 4_096, "bytes", _NEVER_NEGATIVE, "index.interval.bytes"),
+    _fallback("log.flush.interval.messages", _L, LONG_MAX, "records", _POSITIVE, "flush.messages"),
+    _fallback("log.flush.interval.ms", _L, None, "ms", _NEVER_NEGATIVE, "flush.ms"),
+    _fallback("log.retention.ms", _L, None, "ms", ANY, "retention.ms (0 is refused here; negative is never)", effective=False),
+    _fallback("log.retention.minutes", _I, None, "minutes", ANY, "retention.ms (0 is refused here; negative is never)", dynamic=False, effective=False),
+    _fallback("log.retention.hours", _I, 168, "hours", ANY, "retention.ms (0 is refused here; negative is never)", dynamic=False, effective=False),
+    _fallback("log.retention.bytes", _L, -1, "bytes", ANY, "retention.bytes", effective=False),
+    _fallback("message.max.bytes", _I, 1_048_588, "bytes", _NEVER_NEGATIVE, "max.message.bytes"),
+    _fallback("log.segment.delete.delay.ms", _L, 60_000, "ms", _NEVER_NEGATIVE, "file.delete.delay.ms"),
+    _fallback("log.cleaner.delete.retention.ms", _L, 86_400_000, "ms", _NEVER_NEGATIVE, "delete.retention.ms", effective=False),
+    _fallback("log.cleaner.min.compaction.lag.ms", _L, 0, "ms", _NEVER_NEGATIVE, "min.compaction.lag.ms", effective=False),
+    _fallback("log.cleaner.max.compaction.lag.ms", _L, LONG_MAX, "ms", _POSITIVE, "max.compaction.lag.ms"),
+    _fallback("log.cleaner.min.cleanable.ratio", _D, 0.5, "ratio", _RATIO, "min.cleanable.dirty.ratio", effective=False),
+    _fallback("compression.type", _S, "producer", "", _CODECS, "compression.type"),
+    _fallback("compression.gzip.level", _I, -1, "", _GZIP_LEVELS, "compression.gzip.level"),
+    _fallback("compression.lz4.level", _I, 9, "", _LZ4_LEVELS, "compression.lz4.level"),
+    _fallback("compression.zstd.level", _I, 3, "", _ZSTD_LEVELS, "compression.zstd.level"),
+    _fallback("log.preallocate", _B, False, "", ANY, "preallocate"),
+    _fallback("log.message.timestamp.type", _S, "CreateTime", "", _TIMESTAMP_TYPES, "message.timestamp.type"),
+    _fallback("log.message.timestamp.before.max.ms", _L, LONG_MAX, "ms", _NEVER_NEGATIVE, "message.timestamp.before.max.ms"),
+    _fallback("log.message.timestamp.after.max.ms", _L, 3_600_000, "ms", _NEVER_NEGATIVE, "message.timestamp.after.max.ms"),
+    _fallback("min.insync.replicas", _I, 1, "", _POSITIVE, "min.insync.replicas", effective=False),
+    _fallback("unclean.leader.election.enable", _B, False, "", ANY, "unclean.leader.election.enable", effective=False),
+    _fallback("log.local.retention.ms", _L, -2, "ms", Valid(low=-2), "local.retention.ms", effective=False),
+    _fallback("log.local.retention.bytes", _L, -2, "bytes", Valid(low=-2), "local.retention.bytes", effective=False),
+)
+
+BROKER_SETTINGS: tuple[Setting, ...] = (
+    _broker("log.dirs", _LIST, None, "", ANY, "Directories of the logs, separated by commas; beats log.dir."),
+    _broker("log.dir", _S, "/tmp/kafka-logs", "", ANY, "Directory of the logs when log.dirs is not set.", field="log_dirs"),
+    _broker("node.id", _I, 1, "", _NEVER_NEGATIVE, "Written to a new directory's meta.properties; adopted directories keep theirs. Kafka has no usable default."),
+    _broker("num.partitions", _I, 1, "", _POSITIVE, "Partitions of a topic created without a count."),
+    _broker("auto.create.topics.enable", _B, True, "", ANY, "Whether producing to an unknown topic creates it."),
+    _broker("num.recovery.threads.per.data.dir", _I, 2, "threads", _POSITIVE, "Threads per directory that load and recover logs at start and close them at stop.", dynamic=True),
+    _broker("background.threads", _I, 10, "threads", _POSITIVE, "Threads of the scheduler of periodic tasks.", dynamic=True),
+    _broker("log.flush.scheduler.interval.ms", _L, LONG_MAX, "ms", _POSITIVE, "Period of the task that syncs logs whose flush.ms has passed; also the default of flush.ms."),
+    _broker("log.flush.offset.checkpoint.interval.ms", _I, 60_000, "ms", _NEVER_NEGATIVE, "Period of writing recovery-point-offset-checkpoint."),
+    _broker("log.flush.start.offset.checkpoint.interval.ms", _I, 60_000, "ms", _NEVER_NEGATIVE, "Period of writing log-start-offset-checkpoint."),
+    _broker("log.initial.task.delay.ms", _L, 30_000, "ms", _NEVER_NEGATIVE, "Delay of the first run of the periodic tasks."),
+    _broker("replica.high.watermark.checkpoint.interval.ms", _L, 5_000, "ms", _POSITIVE, "Period of writing replication-offset-checkpoint."),
+    _broker("producer.id.expiration.ms", _I, 86_400_000, "ms", _POSITIVE, "Idle time after which an idempotent producer's state is forgotten.", dynamic=True),
+    _broker("producer.id.expiration.check.interval.ms", _I, 600_000, "ms", _POSITIVE, "Period of looking for expired producers."),
+    _broker("num.io.threads.per.data.dir", _I, 2, "threads", _POSITIVE, "Threads per directory that read what is not in the page cache.", own=True),
+    _broker("http.produce.acks", _S, "all", "", _ACKS, "Durability class of a produce that names none: all waits for the disk, 1 for the page cache, 0 for nothing.", own=True),
+    _broker("adopt.unknown.topics", _B, None, "", ANY, "Whether partition directories unknown to the registry are adopted; else they become -stray. Unset: only while no registry exists.", own=True),
+    _broker("log.dir.min.free.bytes", _L, 67_108_864, "bytes", _NEVER_NEGATIVE, "Free space from which appends resume after the disk was full.", own=True),
+    _broker("log.recovery.corruption", _S, "keep", "", Valid(words=("keep", "kafka")), "A bad batch with good ones after it, met in recovery: keep the rest and mark the range, or truncate there as Kafka does.", own=True),
+    _broker("log.retention.check.interval.ms", _L, 300_000, "ms", _POSITIVE, "Period of the retention task.", effective=False),
+    _broker("log.dir.failure.timeout.ms", _L, 30_000, "ms", _POSITIVE, "Kept for Kafka; there is no controller to tell.", effective=False),
+    _broker("cordoned.log.dirs", _LIST, (), "", ANY, "Directories that get no new partitions.", dynamic=True, effective=False),
+    _broker("log.cleaner.enable", _B, True, "", ANY, "Whether compaction runs.", effective=False),
+    _broker("log.cleaner.threads", _I, 1, "threads", _NEVER_NEGATIVE, "Compaction threads.", dynamic=True, effective=False),
+    _broker("log.cleaner.dedupe.buffer.size", _L, 134_217_728, "bytes", ANY, "Memory for the offset maps of all compaction threads; more than 1 MiB each.", dynamic=True, effective=False),
+    _broker("log.cleaner.io.buffer.size", _I, 524_288, "bytes", _NEVER_NEGATIVE, "Memory for the read and write buffers of all compaction threads.", dynamic=True, effective=False),
+    _broker("log.cleaner.io.buffer.load.factor", _D, 0.9, "ratio", ANY, "How full an offset map may become.", dynamic=True, effective=False),
+    _broker("log.cleaner.io.max.bytes.per.second", _D, DOUBLE_MAX, "bytes/s", ANY, "Limit of compaction's reads and writes together.", dynamic=True, effective=False),
+    _broker("log.cleaner.backoff.ms", _L, 15_000, "ms", _NEVER_NEGATIVE, "Pause of a compaction thread that found nothing to do.", dynamic=True, effective=False),
+)
+
+SERVER_SETTINGS: tuple[Setting, ...] = (
+    _server("http.host", _S, "127.0.0.1", "", ANY, "Address to listen on. One that others can reach needs http.auth=none spelled out."),
+    _server("http.port", _I, 8082, "", _PORT, "Port of the API, probes and metrics; 0 takes a free one."),
+    _server("http.auth", _S, None, "", Valid(words=("none",)), "none: serve without authentication on any address, knowingly."),
+    _server("metrics.port", _I, None, "", _PORT, "A further port that serves only /metrics and probes; unset: none."),
+    _server("admin.port", _I, None, "", _PORT, "A further port for the administrative routes, which then leave http.port; unset: none."),
+    _server("socket.request.max.bytes", _I, 104_857_600, "bytes", _POSITIVE, "Largest request body, counted after inflation.", own=False),
+    _server("queued.max.request.bytes", _L, 268_435_456, "bytes", _POSITIVE, "Request bytes held at once, in the edge and in each directory's queue; more is refused, to be retried. Differs from Kafka: bounded by default, -1 is refused.", own=False),
+    _server("max.decompressed.batch.bytes", _L, 67_108_864, "bytes", _POSITIVE, "Largest size of one batch after decompression."),
+    _server("http.max.inflight.requests", _I, 1_000, "requests", _POSITIVE, "Requests in work at once; more are refused, to be retried."),
+    _server("http.max.streams", _I, 1_000, "requests", _POSITIVE, "Waiting (long poll) requests at once; more are refused, to be retried."),
+    _server("http.max.wait.ms", _I, 60_000, "ms", _NEVER_NEGATIVE, "Longest time a fetch may wait for records; larger requests are clamped."),
+    _server("http.max.fetch.bytes", _I, 67_108_864, "bytes", _POSITIVE, "Most bytes of one fetch answer; larger requests are clamped."),
+    _server("http.body.timeout.ms", _I, 30_000, "ms", _POSITIVE, "Longest time for a request body to arrive, plus one second for each MiB it declares."),
+    _server("http.header.timeout.ms", _I, 10_000, "ms", _POSITIVE, "Longest time for a request's header to arrive."),
+    _server("max.connections", _I, 2_147_483_647, "connections", _NEVER_NEGATIVE, "Connections at once; further ones are closed at once.", own=False),
+    _server("connections.max.idle.ms", _L, 600_000, "ms", _POSITIVE, "Idle connections are closed after this time.", own=False),
+    _server("shutdown.grace.ms", _I, 0, "ms", _NEVER_NEGATIVE, "Time between turning /readyz to 503 and closing the port, for load balancers to notice."),
+    _server("log.format", _S, None, "", Valid(words=("json", "console")), "Shape of log lines; unset: console on a terminal, json elsewhere."),
+    _server("log.level", _S, "info", "", Valid(words=("debug", "info", "warning", "error")), "Least severe lines to print."),
+)
+# fmt: on
+
+
+BROKER_LEVEL: dict[str, Setting] = {
+    setting.key: setting
+    for setting in (*BROKER_SETTINGS, *TOPIC_DEFAULT_SETTINGS, *SERVER_SETTINGS)
+}
+TOPIC_LEVEL: dict[str, Setting] = {setting.key: setting for setting in TOPIC_SETTINGS}
+
+# Kafka's keys about what kafkalog has not: named once at start, then ignored.
+NOT_APPLICABLE_PREFIXES = (
+    "listener", "advertised.", "inter.broker.", "control.plane.", "controller.", "process.roles", "broker.",
+    "metadata.", "sasl.", "ssl.", "security.", "socket.", "connections.", "max.connection", "zookeeper.",
+    "replica.", "leader.", "follower.", "default.replication.", "group.", "offsets.", "offset.metadata.",
+    "transaction.", "transactional.", "share.", "quota.", "num.network.", "num.io.threads", "num.replica.",
+    "queued.max.requests", "fetch.", "request.", "delegation.", "authorizer.", "principal.", "super.users",
+    "allow.everyone.", "metric.", "metrics.num.", "metrics.sample.", "metrics.recording.", "auto.leader.",
+    "auto.include.jmx", "kafka.metrics.", "remote.", "early.start.", "initial.broker.", "confluent.",
+    "unstable.", "client.quota.", "config.providers", "password.", "telemetry.", "alter.config.", "create.topic.",
+    "delete.topic.", "reserved.broker.", "rack", "max.incremental.", "max.request.partition.",
+    "log.message.format.", "log.message.downconversion.", "log.message.timestamp.difference.", "log.cleaner.hash.",
+    "internal.", "num.alter.", "replication.", "producer.id.quota.",
+)  # fmt: skip

@@ -1,0 +1,248 @@
+"""Settings: the whole configuration with the source of each value, and load_settings that makes it.
+
+Precedence: ``--override`` > environment > file > default. Texts are parsed by the declaration
+tables; what goes inward is frozen: ``BrokerConfig``, ``ServerConfig``, ``LogConfig``. Never reads a
+file, the environment or the clock, never logs: warnings come back as ``notices`` because logging
+is configured from the result. Source of the cross checks: Kafka's ``KafkaConfig.validateValues``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import InvalidConfig, InvalidTopicConfig
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.properties_text import decode_properties
+from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.settings.environment import CFG_PREFIX, settings_of_environment
+from kafkalog.settings.server_config import ServerConfig
+from kafkalog.settings.setting import Scope, Setting, Value, format_value
+from kafkalog.settings.setting_tables import (
+    BROKER_LEVEL,
+    NO_EFFECT,
+    NOT_APPLICABLE_PREFIXES,
+    TOPIC_LEVEL,
+)
+from kafkalog.settings.topic_configs import (
+    ConfigEntry,
+    describe_topic_config,
+    parse_topic_config,
+    topic_default,
+    topic_defaults,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog.log.log_config import LogConfig
+
+_MIB = 1_048_576
+
+
+class Source(enum.Enum):
+    """Where a value came from, strongest first."""
+
+    OVERRIDE = "override"
+    ENVIRONMENT = "environment"
+    FILE = "file"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedValue:
+    """One broker-level value. origin names the variable when the environment gave it."""
+
+    setting: Setting
+    value: Value
+    source: Source
+    origin: str = ""
+
+    @property
+    def text(self) -> str | None:
+        """As Kafka prints it."""
+        return format_value(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A line for the log, once logging works. level is a structlog method name."""
+
+    level: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The configuration of one process."""
+
+    values: Mapping[str, ResolvedValue]
+    broker: BrokerConfig
+    server: ServerConfig
+    notices: tuple[Notice, ...]
+
+    def topic_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """A topic's configuration over this daemon's defaults; InvalidTopicConfig."""
+        return parse_topic_config(overrides, self.broker.topic_defaults)
+
+    def describe_topic_config(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        """Every topic key with value, source and synonyms, by name; InvalidTopicConfig."""
+        self.topic_config(overrides)
+        return describe_topic_config(overrides, self._given())
+
+    def _given(self) -> dict[str, Value]:
+        return _given(self.values)
+
+
+def load_settings(
+    file_data: bytes | None, environment: Mapping[str, str], overrides: Mapping[str, str]
+) -> Settings:
+    """Resolve, parse and check everything; InvalidConfig names key, value and valid range.
+
+    file_data is the content of the properties file, Latin-1 with escapes as Java reads it.
+    """
+    texts, notices = _merge(file_data, environment, overrides)
+    values: dict[str, ResolvedValue] = {}
+    for key, setting in BROKER_LEVEL.items():
+        if key in texts:
+            text, source, origin = texts[key]
+            values[key] = ResolvedValue(setting, _parse(setting, text), source, origin)
+            if not setting.effective:
+                notices.append(Notice("info", f"{key} is set: {NO_EFFECT}"))
+        else:
+            values[key] = ResolvedValue(setting, setting.default, Source.DEFAULT)
+    _check_together(values)
+    broker, server = _broker_config(values), _server_config(values)
+    if not server.is_loopback and server.http_auth is None:
+        raise InvalidConfig(
+            f"http.host={server.http_host} can be reached from other machines and there is no "
+            "authentication: set http.auth=none to serve it nevertheless, or http.host=127.0.0.1",
+            key="http.host",
+        )
+    if not server.is_loopback:
+        message = f"http.host={server.http_host} serves other machines without authentication"
+        notices.append(Notice("warning", message))
+    return Settings(values, broker, server, tuple(notices))
+
+
+def _nearest(name: str, known: Mapping[str, object]) -> str:
+    """``; did you mean x?`` or nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _merge(
+    file_data: bytes | None, environment: Mapping[str, str], overrides: Mapping[str, str]
+) -> tuple[dict[str, tuple[str, Source, str]], list[Notice]]:
+    """Known keys with text, source and origin; notices about the others."""
+    texts: dict[str, tuple[str, Source, str]] = {}
+    try:
+        pairs = decode_properties(file_data) if file_data else {}
+    except FormatError as error:
+        raise InvalidConfig(f"the configuration file is malformed: {error}") from error
+    for key, text in pairs.items():
+        texts[key] = (text, Source.FILE, "")
+    for key, (text, variable) in settings_of_environment(environment).items():
+        texts[key] = (text, Source.ENVIRONMENT, variable)
+    for key, text in overrides.items():
+        texts[key] = (text, Source.OVERRIDE, "")
+    notices: list[Notice] = []
+    strangers: list[str] = []
+    for key in sorted(texts.keys() - BROKER_LEVEL.keys()):
+        if key.startswith(NOT_APPLICABLE_PREFIXES):
+            strangers.append(key)
+            continue
+        hint = _nearest(key, BROKER_LEVEL)
+        if key in TOPIC_LEVEL:
+            synonyms = [synonym.key for synonym in TOPIC_LEVEL[key].synonyms]
+            hint = f"; it is a topic key, its default is set with {synonyms[0]}" if synonyms else ""
+        named = f" (from {texts[key][2]})" if texts[key][2] else ""
+        notices.append(Notice("warning", f"unknown configuration key {key}{named}{hint}"))
+    if strangers:
+        message = "Kafka keys that do not apply to kafkalog are ignored: " + ", ".join(strangers)
+        notices.append(Notice("info", message))
+    taken = [origin for _, _, origin in texts.values() if origin.startswith(CFG_PREFIX)]
+    if taken:
+        message = f"{CFG_PREFIX} variables are accepted; KAFKALOG_ is their name here: "
+        notices.append(Notice("info", message + ", ".join(sorted(taken))))
+    return texts, notices
+
+
+def _parse(setting: Setting, text: str) -> Value:
+    try:
+        return setting.parse(text)
+    except ValueError as error:
+        raise _refused(setting, text.strip(), str(error)) from error
+
+
+def _refused(setting: Setting, text: str | None, reason: str) -> InvalidConfig:
+    message = f"Invalid value {text} for {setting.key}: {reason} (valid: {setting.valid_text})"
+    return InvalidConfig(message, key=setting.key, value=text, valid=setting.valid_text)
+
+
+def _check_together(values: Mapping[str, ResolvedValue]) -> None:
+    """Rules over several keys, and the one value the ranges of single keys cannot tell."""
+    for synonym in TOPIC_LEVEL["retention.ms"].synonyms:
+        resolved = values[synonym.key]
+        if resolved.value == 0:
+            raise _refused(resolved.setting, "0", "must be unlimited (-1) or at least 1")
+    threads = values["log.cleaner.threads"].value
+    buffer = values["log.cleaner.dedupe.buffer.size"]
+    assert isinstance(threads, int)
+    assert isinstance(buffer.value, int)
+    if threads and buffer.value // threads <= _MIB:
+        reason = f"must be more than {_MIB} for each of the {threads} log.cleaner.threads"
+        raise _refused(buffer.setting, buffer.text, reason)
+    directories = _log_dirs(values)
+    chosen = values["log.dirs"] if values["log.dirs"].value else values["log.dir"]
+    if not directories or not all(directories) or len(set(directories)) != len(directories):
+        reason = "must name at least one directory, none empty and none twice"
+        raise _refused(chosen.setting, chosen.text, reason)
+
+
+def _log_dirs(values: Mapping[str, ResolvedValue]) -> tuple[str, ...]:
+    """log.dirs, else log.dir; both are comma lists, as in Kafka."""
+    several = values["log.dirs"].value
+    if isinstance(several, tuple) and several:
+        return several
+    return tuple(part.strip() for part in str(values["log.dir"].value).split(","))
+
+
+def _given(values: Mapping[str, ResolvedValue]) -> dict[str, Value]:
+    """The values somebody set."""
+    return {key: one.value for key, one in values.items() if one.source is not Source.DEFAULT}
+
+
+def _broker_config(values: Mapping[str, ResolvedValue]) -> BrokerConfig:
+    given = _given(values)
+    try:
+        defaults = topic_defaults(given)
+    except InvalidTopicConfig as error:
+        raise InvalidConfig(error.message, **error.details) from error
+    for setting in TOPIC_LEVEL.values():
+        value = topic_default(setting, given)
+        if not setting.valid.accepts(value):
+            raise _refused(setting, format_value(value), "is the result of its broker keys")
+    chosen = _fields_of(BrokerConfig, values) | {
+        "log_dirs": _log_dirs(values),
+        "topic_defaults": defaults,
+    }
+    return BrokerConfig(**chosen)
+
+
+def _server_config(values: Mapping[str, ResolvedValue]) -> ServerConfig:
+    return ServerConfig(**_fields_of(ServerConfig, values))
+
+
+def _fields_of(
+    config: type[BrokerConfig | ServerConfig], values: Mapping[str, ResolvedValue]
+) -> dict[str, Any]:
+    """Values of the keys that config has a field for; both configurations may hold a key."""
+    wanted = {field.name for field in fields(config)}
+    return {
+        one.setting.field: one.value
+        for one in values.values()
+        if one.setting.scope in (Scope.BROKER, Scope.SERVER) and one.setting.field in wanted
+    }

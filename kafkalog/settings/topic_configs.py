@@ -1,0 +1,149 @@
+"""Topic configurations: overrides as texts to a LogConfig, and the description with its sources.
+
+Owns Kafka's chain: topic override, then the first broker synonym that is set, then Kafka's default.
+Pure; any thread. Source: Kafka 4.1 ``LogConfig``, ``ServerTopicConfigSynonyms``, ``ConfigHelper``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import InvalidTopicConfig
+from kafkalog.log.log_config import LogConfig
+from kafkalog.settings.setting import Setting, Value, format_value
+from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TOPIC_SOURCE = "DYNAMIC_TOPIC_CONFIG"
+BROKER_SOURCE = "STATIC_BROKER_CONFIG"
+DEFAULT_SOURCE = "DEFAULT_CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """One link of a key's chain, strongest first; value is in the unit of its own key."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One topic key as the admin API describes it; source uses Kafka's words."""
+
+    name: str
+    value: str | None
+    source: str
+    type: str
+    documentation: str
+    synonyms: tuple[ConfigSynonym, ...]
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody set it, at either level."""
+        return self.source == DEFAULT_SOURCE
+
+
+def parse_topic_config(overrides: Mapping[str, str], defaults: LogConfig) -> LogConfig:
+    """Overrides laid over defaults; InvalidTopicConfig for an unknown key or a wrong value."""
+    changes: dict[str, Any] = {}
+    for key, text in overrides.items():
+        setting = TOPIC_LEVEL.get(key)
+        if setting is None:
+            raise InvalidTopicConfig(f"Unknown topic config name: {key}{_nearest(key)}", key=key)
+        try:
+            value = setting.parse(text)
+        except ValueError as error:
+            message = (
+                f"Invalid value {text} for configuration {key}: {error} "
+                f"(valid: {setting.valid_text})"
+            )
+            raise InvalidTopicConfig(
+                message, key=key, value=text, valid=setting.valid_text
+            ) from error
+        if setting.field:
+            changes[setting.field] = _inward(value)
+    return _checked(replace(defaults, **changes))
+
+
+def topic_defaults(given: Mapping[str, Value]) -> LogConfig:
+    """The LogConfig of a topic without overrides; given holds the broker keys somebody set."""
+    values: dict[str, Any] = {
+        setting.field: _inward(topic_default(setting, given))
+        for setting in TOPIC_LEVEL.values()
+        if setting.field
+    }
+    return _checked(LogConfig(**values))
+
+
+def topic_default(setting: Setting, given: Mapping[str, Value]) -> Value:
+    """What a topic key is without an override: its first synonym in given, else Kafka's default."""
+    for synonym in setting.synonyms:
+        value = given.get(synonym.key)
+        if value is None:
+            continue
+        if isinstance(value, int) and not isinstance(value, bool):
+            value *= synonym.scale
+            if setting.key == "retention.ms" and value < 0:
+                return -1
+        return value
+    return setting.default
+
+
+def describe_topic_config(
+    overrides: Mapping[str, str], given: Mapping[str, Value]
+) -> list[ConfigEntry]:
+    """Every listed topic key, sorted. overrides must have passed parse_topic_config."""
+    return [
+        _entry(TOPIC_LEVEL[key], overrides, given)
+        for key in sorted(TOPIC_LEVEL)
+        if not TOPIC_LEVEL[key].internal
+    ]
+
+
+def _entry(
+    setting: Setting, overrides: Mapping[str, str], given: Mapping[str, Value]
+) -> ConfigEntry:
+    chain: list[ConfigSynonym] = []
+    value, source = topic_default(setting, given), DEFAULT_SOURCE
+    for synonym in setting.synonyms:
+        if given.get(synonym.key) is not None:
+            text = format_value(given[synonym.key])
+            chain.append(ConfigSynonym(synonym.key, text, BROKER_SOURCE))
+            source = BROKER_SOURCE
+        default = format_value(BROKER_LEVEL[synonym.key].default)
+        if default is not None:
+            chain.append(ConfigSynonym(synonym.key, default, DEFAULT_SOURCE))
+    if setting.key in overrides:
+        value, source = setting.parse(overrides[setting.key]), TOPIC_SOURCE
+        chain.insert(0, ConfigSynonym(setting.key, format_value(value), TOPIC_SOURCE))
+    return ConfigEntry(
+        setting.key, format_value(value), source, setting.kind.name, setting.doc, tuple(chain)
+    )
+
+
+def _inward(value: Value) -> Value | frozenset[str]:
+    """Lists are sets inside: order and repetition mean nothing."""
+    return frozenset(value) if isinstance(value, tuple) else value
+
+
+def _checked(config: LogConfig) -> LogConfig:
+    """Rules over several keys (Kafka's LogConfig.validateValues)."""
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise InvalidTopicConfig(
+            "conflict topic config setting min.compaction.lag.ms "
+            f"({config.min_compaction_lag_ms}) > max.compaction.lag.ms "
+            f"({config.max_compaction_lag_ms})",
+            key="min.compaction.lag.ms",
+        )
+    return config
+
+
+def _nearest(key: str) -> str:
+    close = difflib.get_close_matches(key, list(TOPIC_LEVEL), n=1, cutoff=0.7)
+    return f"; did you mean {close[0]}?" if close else ""

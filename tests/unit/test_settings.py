@@ -1,0 +1,277 @@
+"""Goal: every Kafka key is read by Kafka's rules, with its source, its range and its nearest name.
+Method: small files, environments and overrides; the tables against the dataclasses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from kafkalog.errors import InvalidConfig, InvalidTopicConfig
+from kafkalog.log.log_config import LogConfig
+from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.settings import ServerConfig, Settings, Source, load_settings
+from kafkalog.settings.environment import key_of_variable
+from kafkalog.settings.reference import configuration_page
+from kafkalog.settings.setting import Scope, format_value
+from kafkalog.settings.setting_tables import BROKER_LEVEL, NO_EFFECT, TOPIC_LEVEL
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load(text: str = "", env: dict[str, str] | None = None, **overrides: str) -> Settings:
+    named = {key.replace("_", "."): value for key, value in overrides.items()}
+    return load_settings(text.encode(), env or {}, named)
+
+
+def messages(settings: Settings) -> str:
+    return "\n".join(notice.message for notice in settings.notices)
+
+
+def test_without_anything_every_default_is_the_dataclasses_own() -> None:
+    settings = load_settings(None, {}, {})
+    assert settings.broker == BrokerConfig()
+    assert settings.server == ServerConfig()
+    assert settings.broker.topic_defaults == LogConfig()
+    assert not settings.notices
+    assert {one.source for one in settings.values.values()} == {Source.DEFAULT}
+
+
+def test_every_field_has_a_key_and_every_key_a_field_or_a_sentence() -> None:
+    declared = {one.field for one in BROKER_LEVEL.values() if one.field}
+    held = {field.name for config in (BrokerConfig, ServerConfig) for field in fields(config)}
+    assert held - {"topic_defaults"} <= declared
+    topic_fields = {one.field for one in TOPIC_LEVEL.values() if one.field}
+    assert topic_fields == {field.name for field in fields(LogConfig)}
+    for setting in (*BROKER_LEVEL.values(), *TOPIC_LEVEL.values()):
+        assert setting.doc
+        assert setting.effective or NO_EFFECT in setting.doc
+        assert setting.valid.accepts(setting.default), setting.key
+        if setting.effective and setting.scope in (Scope.BROKER, Scope.SERVER):
+            assert setting.field in held or setting.key == "log.dirs", setting.key
+
+
+def test_every_default_survives_its_own_text() -> None:
+    for setting in (*BROKER_LEVEL.values(), *TOPIC_LEVEL.values()):
+        text = format_value(setting.default)
+        if text is not None:
+            assert setting.parse(text) == setting.default, setting.key
+
+
+def test_every_synonym_is_a_declared_broker_key() -> None:
+    for setting in TOPIC_LEVEL.values():
+        assert all(synonym.key in BROKER_LEVEL for synonym in setting.synonyms)
+
+
+def test_override_beats_environment_beats_file_beats_default() -> None:
+    """M13: broker configuration with the source of each value."""
+    text, env = "http.port=1\n", {"KAFKALOG_HTTP_PORT": "2"}
+    for settings, port, source in (
+        (load(text, env, http_port="3"), 3, Source.OVERRIDE),
+        (load(text, env), 2, Source.ENVIRONMENT),
+        (load(text), 1, Source.FILE),
+        (load(), 8082, Source.DEFAULT),
+    ):
+        assert settings.server.http_port == port
+        assert settings.values["http.port"].source is source
+
+
+def test_milliseconds_beat_minutes_beat_hours_wherever_they_come_from() -> None:
+    """M08: log.retention.ms over .minutes over .hours, 168 h by default."""
+    env = {"KAFKA_LOG_RETENTION_HOURS": "1"}
+    assert load("", env).broker.topic_defaults.retention_ms == 3_600_000
+    assert load("log.retention.minutes=2", env).broker.topic_defaults.retention_ms == 120_000
+    both = "log.retention.minutes=2\nlog.retention.ms=7"
+    assert load(both, env).broker.topic_defaults.retention_ms == 7
+    assert load("log.retention.hours=-1").broker.topic_defaults.retention_ms == -1
+    assert load().broker.topic_defaults.retention_ms == 168 * 3_600_000
+
+
+def test_roll_and_flush_synonyms() -> None:
+    """M06: log.roll.ms over log.roll.hours, jitter likewise."""
+    defaults = load("log.roll.hours=2\nlog.roll.jitter.hours=1").broker.topic_defaults
+    assert (defaults.segment_ms, defaults.segment_jitter_ms) == (7_200_000, 3_600_000)
+    assert load("log.roll.hours=2\nlog.roll.ms=5").broker.topic_defaults.segment_ms == 5
+    assert load("log.flush.scheduler.interval.ms=9").broker.topic_defaults.flush_ms == 9
+
+
+def test_log_dirs_wins_over_log_dir_and_is_trimmed() -> None:
+    assert load("log.dir=/a").broker.log_dirs == ("/a",)
+    assert load("log.dir=/a\nlog.dirs=/b , /c").broker.log_dirs == ("/b", "/c")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("http.port", "65536"),
+        ("http.port", "8082x"),
+        ("http.port", "1_0"),
+        ("num.partitions", "0"),
+        ("num.partitions", "2147483648"),
+        ("auto.create.topics.enable", "yes"),
+        ("log.segment.bytes", "1048575"),
+        ("log.retention.ms", "0"),
+        ("log.cleaner.min.cleanable.ratio", "NaN"),
+        ("log.cleaner.min.cleanable.ratio", "1.1"),
+        ("log.cleaner.dedupe.buffer.size", "1048576"),
+        ("log.cleanup.policy", "Compact"),
+        ("compression.type", "none"),
+        ("compression.gzip.level", "0"),
+        ("log.dirs", "/a,/a"),
+        ("log.dirs", "/a,,/b"),
+        ("http.produce.acks", "2"),
+        ("http.host", "0.0.0.0"),
+        ("queued.max.request.bytes", "-1"),
+    ],
+)
+def test_a_wrong_value_names_key_and_value(key: str, value: str) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        load_settings(None, {}, {key: value})
+    assert key in caught.value.message
+    assert value in caught.value.message
+
+
+def test_the_message_names_the_valid_range() -> None:
+    with pytest.raises(InvalidConfig, match=r"valid: 0 to 65535"):
+        load(http_port="-1")
+
+
+def test_values_are_read_as_java_reads_them() -> None:
+    assert load("auto.create.topics.enable= FALSE ").broker.auto_create_topics_enable is False
+    assert load("num.partitions=+3").broker.num_partitions == 3
+    ratio = "log.cleaner.min.cleanable.ratio=2.5e-1"
+    assert load(ratio).broker.topic_defaults.min_cleanable_dirty_ratio == 0.25
+
+
+def test_an_unknown_key_is_a_warning_with_the_nearest_name() -> None:
+    text = messages(load("log.segment.byte=5\nsegment.bytes=5"))
+    assert "unknown configuration key log.segment.byte; did you mean log.segment.bytes?" in text
+    assert "segment.bytes; it is a topic key, its default is set with log.segment.bytes" in text
+
+
+def test_kafka_keys_about_other_things_are_listed_in_one_line() -> None:
+    settings = load("listeners=PLAINTEXT://:9092\nssl.keystore.location=x\nbroker.rack=r")
+    (notice,) = settings.notices
+    assert notice.level == "info"
+    assert notice.message.endswith("broker.rack, listeners, ssl.keystore.location")
+
+
+def test_a_key_without_effect_says_so() -> None:
+    assert f"log.cleaner.threads is set: {NO_EFFECT}" in messages(load("log.cleaner.threads=2"))
+
+
+def test_other_addresses_need_a_word_and_get_a_warning() -> None:
+    settings = load("http.host=0.0.0.0\nhttp.auth=none")
+    assert settings.notices[0].level == "warning"
+    assert load("http.host=::1").server.is_loopback
+
+
+def test_variable_names_follow_kafkas_image() -> None:
+    assert key_of_variable("LOG_RETENTION_MS") == "log.retention.ms"
+    assert key_of_variable("A__B___C_D") == "a_b-c.d"
+
+
+def test_prefixes_have_an_order_and_traps_are_ignored() -> None:
+    env = {
+        "KAFKA_CFG_NUM_PARTITIONS": "2",
+        "KAFKA_BACKGROUND_THREADS": "3",
+        "KAFKALOG_BACKGROUND_THREADS": "4",
+        "KAFKA_HEAP_OPTS": "-Xmx1g",
+        "KAFKA_JMX_PORT": "9",
+        "KAFKA_VERSION": "4.1.0",
+        "KAFKALOG_KERNEL_CACHE": "/x",
+        "KAFKALOG_PORT": "tcp://10.0.0.1:8082",
+        "KAFKALOG_PORT_8082_TCP_ADDR": "10.0.0.1",
+        "KAFKALOG_SERVICE_HOST": "10.0.0.1",
+        "KAFKALOG_SERVICE_PORT_HTTP": "8082",
+        "KAFKALOG_HTTP_PORT": "tcp://10.0.0.1:80",
+        "PATH": "/bin",
+    }
+    settings = load("", env)
+    assert settings.broker.num_partitions == 2
+    assert settings.broker.background_threads == 4
+    assert settings.server.http_port == 8082
+    assert settings.values["background.threads"].origin == "KAFKALOG_BACKGROUND_THREADS"
+    assert "KAFKA_CFG_NUM_PARTITIONS" in messages(settings)
+    assert "unknown" not in messages(settings)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "accepted"),
+    [
+        ("cleanup.policy", "", True),
+        ("cleanup.policy", "Compact", False),
+        ("cleanup.policy", "none", False),
+        ("cleanup.policy", "compact,compact", True),
+        ("segment.bytes", "1000", False),
+        ("internal.segment.bytes", "1000", True),
+        ("retention.ms", "0", True),
+        ("retention.ms", "-1", True),
+        ("retention.ms", "-2", False),
+        ("retention.bytes", "-5", True),
+        ("compression.type", "none", False),
+        ("segment.index.bytes", "4", True),
+        ("segment.index.bytes", "3", False),
+        ("min.compaction.lag.ms", "5", True),
+        ("http.produce.acks", "1", True),
+        ("message.format.version", "3.0", False),
+    ],
+)
+def test_topic_config_validation_is_kafkas(key: str, value: str, accepted: bool) -> None:
+    """M16: topic level over broker level; the executed rows of Kafka 4.1.0."""
+    settings = load()
+    if accepted:
+        settings.topic_config({key: value})
+        return
+    with pytest.raises(InvalidTopicConfig, match=key):
+        settings.topic_config({key: value})
+
+
+def test_topic_overrides_lie_over_the_daemons_defaults() -> None:
+    settings = load("log.segment.bytes=2097152\nlog.cleanup.policy=compact")
+    config = settings.topic_config({"internal.segment.bytes": "700", "retention.bytes": "1400"})
+    assert config.max_segment_bytes == 700
+    assert config.segment_bytes == 2_097_152
+    assert config.cleanup_policy == frozenset({"compact"})
+    assert settings.topic_config({"cleanup.policy": ""}).cleanup_policy == frozenset()
+
+
+def test_lags_must_not_cross_and_unknown_names_are_suggested() -> None:
+    settings = load()
+    crossed = {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"}
+    with pytest.raises(InvalidTopicConfig, match=r"min.compaction.lag.ms"):
+        settings.topic_config(crossed)
+    with pytest.raises(InvalidTopicConfig, match=r"did you mean retention.ms"):
+        settings.topic_config({"retention.msec": "1"})
+    with pytest.raises(InvalidConfig, match=r"min.compaction.lag.ms"):
+        load("log.cleaner.min.compaction.lag.ms=6\nlog.cleaner.max.compaction.lag.ms=5")
+
+
+def test_description_has_the_chain_of_sources() -> None:
+    settings = load("log.retention.minutes=2")
+    described = {entry.name: entry for entry in settings.describe_topic_config({"segment.ms": "5"})}
+    entry = described["retention.ms"]
+    assert (entry.value, entry.source) == ("120000", "STATIC_BROKER_CONFIG")
+    assert [(one.name, one.value, one.source) for one in entry.synonyms] == [
+        ("log.retention.minutes", "2", "STATIC_BROKER_CONFIG"),
+        ("log.retention.hours", "168", "DEFAULT_CONFIG"),
+    ]
+    assert described["segment.ms"].source == "DYNAMIC_TOPIC_CONFIG"
+    assert described["segment.bytes"].is_default
+    assert described["http.produce.acks"].value is None
+    assert "internal.segment.bytes" not in described
+
+
+def test_the_shipped_file_is_the_defaults_with_data_beside_it() -> None:
+    settings = load((ROOT / "config/server.properties").read_text(encoding="utf-8"))
+    assert settings.broker.log_dirs == ("./data",)
+    assert settings.server == ServerConfig()
+    assert settings.broker.topic_defaults == LogConfig()
+    assert not settings.notices
+
+
+def test_the_reference_page_is_current() -> None:
+    page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+    assert page == configuration_page(), "run python -m kafkalog.settings.reference"

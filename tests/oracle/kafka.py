@@ -1,9 +1,9 @@
 """Real Kafka for tests: the kit's subcommands as methods, brokers that are always cleaned up.
 
-Owns how tests reach Java: environment, ports, time limits, and what a missing Kafka means (skip, or
-failure with KAFKALOG_ORACLE=required). `tests/oracle/conftest.py` offers it as fixtures: `kafka` (no
-broker needed), `broker` (one for the session, make a topic of your own), `new_broker` (a factory of
-brokers for tests that stop, kill or replant them).
+Owns how tests reach Java: environment, ports, time limits, and what a missing Kafka means (skip,
+or failure with KAFKALOG_ORACLE=required). `tests/oracle/conftest.py` offers it as fixtures:
+`kafka` (no broker needed), `broker` (one for the session, make a topic of your own), `new_broker`
+(a factory of brokers for tests that stop, kill or replant them).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SETUP_SECONDS = 900
 COMMAND_SECONDS = 180  # above the kit's own limits of 120 s a tool and 60 s a start
 
 
-class KafkaFailed(AssertionError):
+class KafkaToolError(AssertionError):
     """A subcommand of the kit ended with another status than 0."""
 
 
@@ -52,7 +52,8 @@ class Kafka:
     """The kit. One instance a session: `ready` runs its set-up once."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        self.environment = {**os.environ, **(environment or {})}
+        # Java prints in the locale's encoding; the kit's tools shall print UTF-8 everywhere.
+        self.environment = {**os.environ, "LC_ALL": "C.UTF-8", **(environment or {})}
 
     @classmethod
     def ready(cls) -> Kafka:
@@ -60,7 +61,7 @@ class Kafka:
         kafka = cls()
         try:
             kafka.run("setup", timeout_seconds=SETUP_SECONDS)
-        except (KafkaFailed, OSError, subprocess.TimeoutExpired) as error:
+        except (KafkaToolError, OSError, subprocess.TimeoutExpired) as error:
             reason = f"Apache Kafka is not available: {error}"
             if os.environ.get("KAFKALOG_ORACLE") == "required":
                 pytest.fail(reason)
@@ -76,23 +77,24 @@ class Kafka:
         cwd: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Output:
-        """Run one subcommand; KafkaFailed with both outputs when it fails and check is set."""
+        """Run one subcommand; KafkaToolError with both outputs when it fails and check is set."""
         finished = subprocess.run(
             ["bash", str(KIT), *map(str, arguments)],
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
+            input=(stdin or "").encode(),
             capture_output=True,
-            text=True,
-            encoding="utf-8",
-            errors="surrogateescape",
             timeout=timeout_seconds,
             check=False,
             cwd=cwd,
             env={**self.environment, **(environment or {})},
         )
-        output = Output(finished.stdout, finished.stderr, finished.returncode)
+        # Decoded by hand: text mode would turn every \r\n of a payload into \n.
+        output = Output(
+            finished.stdout.decode("utf-8", "surrogateescape"),
+            finished.stderr.decode("utf-8", "surrogateescape"),
+            finished.returncode,
+        )
         if check and output.status != 0:
-            raise KafkaFailed(
+            raise KafkaToolError(
                 f"{' '.join(map(str, arguments))}: status {output.status}\n"
                 f"{output.stdout[-2000:]}\n{output.stderr[-4000:]}"
             )
@@ -152,7 +154,7 @@ def free_port_pair() -> int:
                 chosen = None  # taken, by another broker of this session for one
                 continue
             return port
-    raise KafkaFailed("no two free ports in a row")
+    raise KafkaToolError("no two free ports in a row")
 
 
 @dataclass

@@ -1,0 +1,95 @@
+"""Log lines: structlog set-up, one line per event on one stream, standard logging routed in.
+
+Owns the shape: ``timestamp`` (RFC 3339 UTC), ``level``, ``event``, ``logger``, then the fields.
+Never holds a file. ``configure_logging`` is called once by the process's root; loggers are taken with
+``structlog.get_logger()`` anywhere. JSON escapes control characters itself; on the console they are
+escaped here, so that nobody's bytes can forge a line or steer a terminal.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+    from typing import TextIO
+
+    from structlog.typing import Processor
+
+# C0, DEL, C1, and the separators that some viewers take for line ends.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def configure_logging(stream: TextIO, *, log_format: str | None, level: str) -> None:
+    """Send every line of level and above to stream.
+
+    log_format is ``json``, ``console`` or None: console when stream is a terminal. Calling it again
+    replaces the former set-up.
+    """
+    is_console = log_format == "console" or (log_format is None and stream.isatty())
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    finish: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    if is_console:
+        finish += [
+            structlog.processors.format_exc_info,
+            escape_control_characters,
+            structlog.dev.ConsoleRenderer(
+                colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
+            ),
+        ]
+    else:
+        finish += [structlog.processors.format_exc_info, order_fields]
+        finish.append(structlog.processors.JSONRenderer(ensure_ascii=True, default=str))
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=finish)
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+
+
+def escape_control_characters(
+    _logger: object, _method: str, event: MutableMapping[str, object]
+) -> MutableMapping[str, object]:
+    r"""Control characters of text fields as ``\xNN`` or ``\uNNNN``; tracebacks stay lines."""
+    for name, value in event.items():
+        if isinstance(value, str) and name != "exception":
+            event[name] = _CONTROL.sub(_escaped, value)
+        elif isinstance(value, str):
+            event[name] = "\n".join(_CONTROL.sub(_escaped, line) for line in value.split("\n"))
+    return event
+
+
+def order_fields(
+    _logger: object, _method: str, event: MutableMapping[str, object]
+) -> MutableMapping[str, object]:
+    """The four fixed fields first."""
+    first = {
+        name: event[name] for name in ("timestamp", "level", "event", "logger") if name in event
+    }
+    return {**first, **event}
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

@@ -1,0 +1,248 @@
+"""Metrics: every metric of the process, its name, unit and help; and the renderer of partitions.
+
+Owns one ``CollectorRegistry`` per instance (one per process, one per test); never the default one,
+never the disk, never a lock held over I/O. Any thread may call the ``observe_*`` and ``set_*``
+methods; ``render`` runs on the event loop. Labels never come from a client except topic names that
+exist. Names: prefix ``kafkalog_``, base units, counters ``_total``.
+
+Theory of the partition families: stock rendering of 50,000 samples held the loop for 210 ms. Here
+the text before the value is made once per partition and kept; a scrape formats numbers only, in
+slices of ``SLICE`` partitions between which the loop runs. The text equals prometheus_client's (a test).
+Measured on a shared two-core machine, 10,000 partitions: 100 ms in 100 slices of about 1 ms, and a
+last join of 10 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.utils import floatToGoString
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+SLICE = 100  # partitions formatted between two turns of the loop: about a millisecond
+
+SECONDS_BUCKETS = tuple(0.0005 * 2**power for power in range(15))  # 0.5 ms to 8 s
+LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+_KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSample:
+    """The published facts of one partition at one moment."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    segments: int
+    start_offset: int
+    end_offset: int
+    high_watermark: int
+
+
+PARTITION_FAMILIES: tuple[tuple[str, str, str], ...] = (
+    ("kafkalog_log_size_bytes", "size_bytes", "Bytes in the partition's segments."),
+    ("kafkalog_log_segments", "segments", "Segments of the partition."),
+    ("kafkalog_log_start_offset", "start_offset", "First offset that can be read."),
+    ("kafkalog_log_end_offset", "end_offset", "Offset of the next record appended."),
+    ("kafkalog_log_high_watermark", "high_watermark", "Offset up to which readers see."),
+)
+
+
+class PartitionRenderer:
+    """Prometheus text of the partition families. Owned by the event loop.
+
+    Cost: one dictionary look-up and one number per sample; prefixes of vanished partitions are
+    dropped by the scrape that no longer sees them, so a deleted topic loses its series at once.
+    """
+
+    def __init__(self) -> None:
+        self._prefixes: dict[tuple[str, int], tuple[str, ...]] = {}
+
+    def render_slices(self, samples: Sequence[PartitionSample]) -> Iterator[list[list[str]]]:
+        """Lines per family, slice by slice, in the order of samples."""
+        kept: dict[tuple[str, int], tuple[str, ...]] = {}
+        number: Callable[[float], str] = floatToGoString
+        for start in range(0, len(samples), SLICE):
+            lines: list[list[str]] = [[] for _ in PARTITION_FAMILIES]
+            for sample in samples[start : start + SLICE]:
+                key = (sample.topic, sample.partition)
+                prefixes = self._prefixes.get(key) or _prefixes_of(sample.topic, sample.partition)
+                kept[key] = prefixes
+                for family, (_, name, _) in enumerate(PARTITION_FAMILIES):
+                    value = number(getattr(sample, name))
+                    lines[family].append(f"{prefixes[family]}{value}\n")
+            yield lines
+        self._prefixes = kept
+
+    @staticmethod
+    def join(slices: Iterable[list[list[str]]]) -> str:
+        """Whole text: each family's header, then its lines of all slices."""
+        families: list[list[str]] = [
+            [f"# HELP {name} {text}\n# TYPE {name} gauge\n"] for name, _, text in PARTITION_FAMILIES
+        ]
+        for lines in slices:
+            for family, part in zip(families, lines, strict=True):
+                family.extend(part)
+        return "".join("".join(family) for family in families)
+
+
+def _prefixes_of(topic: str, partition: int) -> tuple[str, ...]:
+    escaped = topic.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    labels = f'{{partition="{partition}",topic="{escaped}"}} '
+    return tuple(name + labels for name, _, _ in PARTITION_FAMILIES)
+
+
+class Metrics:
+    """All metrics. Attributes are the metric names without ``kafkalog_`` and the type suffix."""
+
+    def __init__(self, *, with_process: bool = False) -> None:
+        # else a series more per counter and histogram; the library has this switch untyped
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        self._partitions = PartitionRenderer()
+        if with_process:  # the stock collectors read /proc: not for simulations
+            ProcessCollector(registry=self.registry)
+            PlatformCollector(registry=self.registry)
+            GCCollector(registry=self.registry)
+        self._declare_data_metrics()
+        self._declare_http_metrics()
+        self._declare_storage_metrics()
+
+    def _declare_data_metrics(self) -> None:
+        self.append_records = self._counter(
+            "append_records", "Records appended and acknowledged.", "topic"
+        )
+        self.append_bytes = self._counter("append_bytes", "Batch bytes appended.", "topic")
+        self.fetch_records = self._counter("fetch_records", "Records fetched as JSON.", "topic")
+        self.fetch_bytes = self._counter("fetch_bytes", "Batch bytes read for fetches.", "topic")
+        outcome = "Outcome is ok or error."
+        self.append_seconds = self._histogram(
+            "append_seconds",
+            f"From submission of a produce to its completion. {outcome}",
+            "outcome",
+        )
+        self.fetch_seconds = self._histogram(
+            "fetch_seconds", f"One read of a partition, waiting excluded. {outcome}", "outcome"
+        )
+        self.flush_seconds = self._histogram(
+            "flush_seconds", f"The fsyncs of one group commit. {outcome}", "outcome"
+        )
+
+    def _declare_http_metrics(self) -> None:
+        self.http_requests = self._counter(
+            "http_requests",
+            "Requests by route template, method and status code.",
+            "route", "method", "code",
+        )  # fmt: skip
+        self.http_request_seconds = self._histogram(
+            "http_request_seconds", "From request header to end of the answer.", "route", "method"
+        )
+        self.http_in_flight = Gauge(
+            "kafkalog_http_in_flight", "Requests in work.", registry=self.registry
+        )
+        self.event_loop_lag_seconds = Histogram(
+            "kafkalog_event_loop_lag_seconds",
+            "How late a timer of the event loop fired.",
+            registry=self.registry,
+            buckets=LAG_BUCKETS,
+        )
+
+    def _declare_storage_metrics(self) -> None:
+        self.build_info = self._gauge("build_info", "Always 1.", "version", "python", "format")
+        self.thread_heartbeat = self._gauge(
+            "thread_heartbeat_timestamp_seconds", "When the thread last turned.", "thread"
+        )
+        self.log_dir_online = self._gauge("log_dir_online", "1 online, 0 offline.", "log_dir")
+        self.log_dir_capacity = self._gauge(
+            "log_dir_capacity_bytes", "Size of the directory's file system.", "log_dir"
+        )
+        self.log_dir_free = self._gauge(
+            "log_dir_free_bytes", "Bytes the daemon may still write there.", "log_dir"
+        )
+        self.log_dir_partitions = self._gauge(
+            "log_dir_partitions", "Partitions in the directory.", "log_dir"
+        )
+        self.log_dir_segments = self._gauge(
+            "log_dir_segments", "Segments in the directory.", "log_dir"
+        )
+        self.recovery_remaining_logs = self._gauge(
+            "recovery_remaining_logs", "Logs not loaded yet.", "log_dir"
+        )
+        self.recovery_remaining_segments = self._gauge(
+            "recovery_remaining_segments", "Segments not recovered yet.", "log_dir"
+        )
+        self.unclean_starts = self._counter(
+            "unclean_starts", "Directories found without their clean-shutdown mark.", "log_dir"
+        )
+
+    def observe_append(self, topic: str, records: int, size_bytes: int) -> None:
+        """One acknowledged produce to one partition."""
+        self.append_records.labels(topic).inc(records)
+        self.append_bytes.labels(topic).inc(size_bytes)
+
+    def observe_fetch(self, topic: str, size_bytes: int, records: int = 0) -> None:
+        """One read of one partition; records when they were decoded."""
+        self.fetch_bytes.labels(topic).inc(size_bytes)
+        if records:
+            self.fetch_records.labels(topic).inc(records)
+
+    def observe_http(self, route: str, method: str, code: int, seconds: float) -> None:
+        """One finished request. route is the template, never the path; odd methods are OTHER."""
+        known = method if method in _KNOWN_METHODS else "OTHER"
+        self.http_requests.labels(route, known, str(code)).inc()
+        self.http_request_seconds.labels(route, known).observe(seconds)
+
+    def observe_loop_lag(self, seconds: float) -> None:
+        """How late the loop's timer was; negative counts as none."""
+        self.event_loop_lag_seconds.observe(max(0.0, seconds))
+
+    def beat(self, thread: str, wall_ms: int) -> None:
+        """The thread turned at wall_ms."""
+        self.thread_heartbeat.labels(thread).set(wall_ms / 1000)
+
+    def set_log_dir_space(self, log_dir: str, capacity_bytes: int, free_bytes: int) -> None:
+        """As the file system says; taken by a periodic task, never by the scrape."""
+        self.log_dir_capacity.labels(log_dir).set(capacity_bytes)
+        self.log_dir_free.labels(log_dir).set(free_bytes)
+
+    def forget_topic(self, topic: str) -> None:
+        """A deleted topic loses its counters; unknown topics are ignored."""
+        for counter in (
+            self.append_records, self.append_bytes, self.fetch_records, self.fetch_bytes,
+        ):  # fmt: skip
+            counter.remove_by_labels({"topic": topic})
+
+    async def render(self, samples: Sequence[PartitionSample]) -> bytes:
+        """The whole page, text format 0.0.4; yields to the loop between slices."""
+        slices: list[list[list[str]]] = []
+        for lines in self._partitions.render_slices(samples):
+            slices.append(lines)
+            await asyncio.sleep(0)
+        return generate_latest(self.registry) + self._partitions.join(slices).encode()
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"kafkalog_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"kafkalog_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
+        return Histogram(
+            f"kafkalog_{name}", text, labels, registry=self.registry, buckets=SECONDS_BUCKETS
+        )

@@ -1,0 +1,70 @@
+"""Zigzag variable-length integers of records: varint (32 bits) and varlong (64 bits).
+
+Seven bits a byte, low group first, high bit set when more follow; at most 5 and 10 bytes. Plain
+functions for tools, single records and markers; hot paths have their own in the kernels.
+Source: Kafka 4.1 ByteUtils, log-format.md 1.2.
+"""
+
+from __future__ import annotations
+
+from kafkalog.format.format_error import FormatError
+
+Buffer = bytes | bytearray | memoryview
+
+VARINT_BYTES_MAX = 5
+VARLONG_BYTES_MAX = 10
+
+_INT_MASK = (1 << 32) - 1
+_LONG_MASK = (1 << 64) - 1
+
+
+class MalformedVarint(FormatError):
+    """The bytes end inside the integer, or it is longer than allowed."""
+
+
+def encode_varint(value: int) -> bytes:
+    """Encode a signed integer of at most 64 bits; the same bytes as varint and as varlong."""
+    return encode_unsigned((value << 1 ^ value >> 63) & _LONG_MASK)
+
+
+def encode_unsigned(value: int) -> bytes:
+    """Groups of seven bits of a number >= 0, low group first."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def size_of_varint(value: int) -> int:
+    """Bytes that encode_varint gives."""
+    unsigned = (value << 1 ^ value >> 63) & _LONG_MASK
+    return max(1, (unsigned.bit_length() + 6) // 7)
+
+
+def decode_varint(buffer: Buffer, position: int = 0) -> tuple[int, int]:
+    """(value, position behind it); bits beyond 32 are dropped as Java does."""
+    unsigned, end = _decode_unsigned(buffer, position, VARINT_BYTES_MAX)
+    unsigned &= _INT_MASK
+    return (unsigned >> 1) ^ -(unsigned & 1), end
+
+
+def decode_varlong(buffer: Buffer, position: int = 0) -> tuple[int, int]:
+    """(value, position behind it); bits beyond 64 are dropped as Java does."""
+    unsigned, end = _decode_unsigned(buffer, position, VARLONG_BYTES_MAX)
+    unsigned &= _LONG_MASK
+    return (unsigned >> 1) ^ -(unsigned & 1), end
+
+
+def _decode_unsigned(buffer: Buffer, position: int, bytes_max: int) -> tuple[int, int]:
+    """The groups up to the first byte without high bit."""
+    value = 0
+    for index in range(bytes_max):
+        if position + index >= len(buffer):
+            raise MalformedVarint("the bytes end inside a varint", position)
+        byte = buffer[position + index]
+        value |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return value, position + index + 1
+    raise MalformedVarint(f"varint longer than {bytes_max} bytes", position)

@@ -1,0 +1,271 @@
+"""Walk the records of one inflated v2 batch: spans per record, or the facts validation needs.
+
+Owns the structural rules of a record (log-format.md 1.2): lengths inside the body, the body inside
+the buffer, exactly the counted number of records and nothing behind the last. Knows nothing of the
+batch header; the caller passes the bytes behind it and the header's record count. Any thread.
+
+As in Kafka a key, value or header value length below -1 reads as null (-1), and the surplus bits
+of a longest varint are dropped. Source: Kafka 4.1 `DefaultRecord.readFrom`, `ByteUtils`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kafkalog.kernels.compile import BYTES, I64, I64_TABLE_OUT, I64S_OUT, inlined, kernel
+
+if TYPE_CHECKING:
+    from kafkalog.kernels.compile import Bytes, Int64s, Int64Table
+
+
+class RecordColumn(enum.IntEnum):
+    """Columns of a span table. Positions count from the start of the records' bytes."""
+
+    OFFSET_DELTA = 0
+    TIMESTAMP_DELTA = 1
+    KEY_POSITION = 2
+    KEY_LENGTH = 3  # -1: null
+    VALUE_POSITION = 4
+    VALUE_LENGTH = 5  # -1: null, a tombstone
+    HEADERS_POSITION = 6  # behind the count
+    HEADERS_COUNT = 7
+    RECORD_END = 8  # behind the last header; the next record begins here
+    RECORD_START = 9  # of the size varint
+
+
+RECORD_COLUMN_COUNT = len(RecordColumn)
+
+
+class RecordFact(enum.IntEnum):
+    """What `validate_records` reports; an index of -1 means that there is none."""
+
+    MAX_TIMESTAMP_DELTA = 0
+    MAX_TIMESTAMP_INDEX = 1  # the first record that has it
+    MIN_TIMESTAMP_DELTA = 2
+    MIN_TIMESTAMP_INDEX = 3
+    NULL_KEYS = 4
+    FIRST_NULL_KEY_INDEX = 5
+    LAST_NULL_KEY_INDEX = 6
+    FIRST_MISNUMBERED_INDEX = 7  # offset delta is not the record's index
+    LAST_OFFSET_DELTA = 8  # of the last record
+
+
+RECORD_FACT_COUNT = len(RecordFact)
+
+
+class RecordFault(enum.IntEnum):
+    """Why a walk stopped. A negative result is `-(16 * index + fault)`: see `fault_of`."""
+
+    BAD_SIZE = 1  # body size negative or beyond the buffer, or no varint
+    BAD_VARINT = 2  # runs past the body, or is longer than five or ten bytes
+    BAD_KEY = 3  # key reaches beyond the body
+    BAD_VALUE = 4
+    BAD_HEADER_COUNT = 5  # negative, or more headers than bytes left
+    BAD_HEADER = 6  # negative name length, or name or value beyond the body
+    LEFTOVER_IN_RECORD = 7  # fields end before the body does
+    LEFTOVER_IN_BATCH = 8  # bytes behind the last counted record
+    BAD_COUNT = 9  # the record count is negative or larger than the bytes could hold
+
+
+def fault_of(status: int) -> tuple[RecordFault, int]:
+    """(fault, record index) of a negative status."""
+    return RecordFault(-status & 15), -status >> 4
+
+
+_MINIMUM_RECORD_SIZE = 7  # size, attributes, two deltas, two null lengths, header count
+
+_OFFSET_DELTA = int(RecordColumn.OFFSET_DELTA)
+_TIMESTAMP_DELTA = int(RecordColumn.TIMESTAMP_DELTA)
+_KEY_POSITION = int(RecordColumn.KEY_POSITION)
+_KEY_LENGTH = int(RecordColumn.KEY_LENGTH)
+_VALUE_POSITION = int(RecordColumn.VALUE_POSITION)
+_VALUE_LENGTH = int(RecordColumn.VALUE_LENGTH)
+_HEADERS_POSITION = int(RecordColumn.HEADERS_POSITION)
+_HEADERS_COUNT = int(RecordColumn.HEADERS_COUNT)
+_RECORD_END = int(RecordColumn.RECORD_END)
+_RECORD_START = int(RecordColumn.RECORD_START)
+
+_MAX_TIMESTAMP_DELTA = int(RecordFact.MAX_TIMESTAMP_DELTA)
+_MAX_TIMESTAMP_INDEX = int(RecordFact.MAX_TIMESTAMP_INDEX)
+_MIN_TIMESTAMP_DELTA = int(RecordFact.MIN_TIMESTAMP_DELTA)
+_MIN_TIMESTAMP_INDEX = int(RecordFact.MIN_TIMESTAMP_INDEX)
+_NULL_KEYS = int(RecordFact.NULL_KEYS)
+_FIRST_NULL_KEY_INDEX = int(RecordFact.FIRST_NULL_KEY_INDEX)
+_LAST_NULL_KEY_INDEX = int(RecordFact.LAST_NULL_KEY_INDEX)
+_FIRST_MISNUMBERED_INDEX = int(RecordFact.FIRST_MISNUMBERED_INDEX)
+_LAST_OFFSET_DELTA = int(RecordFact.LAST_OFFSET_DELTA)
+
+_BAD_SIZE = int(RecordFault.BAD_SIZE)
+_BAD_VARINT = int(RecordFault.BAD_VARINT)
+_BAD_KEY = int(RecordFault.BAD_KEY)
+_BAD_VALUE = int(RecordFault.BAD_VALUE)
+_BAD_HEADER_COUNT = int(RecordFault.BAD_HEADER_COUNT)
+_BAD_HEADER = int(RecordFault.BAD_HEADER)
+_LEFTOVER_IN_RECORD = int(RecordFault.LEFTOVER_IN_RECORD)
+_LEFTOVER_IN_BATCH = int(RecordFault.LEFTOVER_IN_BATCH)
+_BAD_COUNT = int(RecordFault.BAD_COUNT)
+
+
+@inlined
+def _read_varint(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
+    """(value, next position) of a zigzag varint; next position -1 when it is none."""
+    if position < end and buffer[position] < 128:  # one byte: nearly always
+        raw = np.int64(buffer[position])
+        return (raw >> 1) ^ -(raw & 1), position + 1
+    raw = np.int64(0)
+    shift = 0
+    while position < end and shift < 35:
+        byte = np.int64(buffer[position])
+        position += 1
+        raw |= (byte & 127) << shift
+        if byte < 128:
+            raw &= 0xFFFFFFFF
+            return (raw >> 1) ^ -(raw & 1), position
+        shift += 7
+    return np.int64(0), -1
+
+
+@inlined
+def _read_varlong(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
+    """As `_read_varint` with up to ten bytes and 64 bits."""
+    if position < end and buffer[position] < 128:
+        raw = np.int64(buffer[position])
+        return (raw >> 1) ^ -(raw & 1), position + 1
+    raw = np.int64(0)
+    shift = 0
+    while position < end and shift < 70:
+        byte = np.int64(buffer[position])
+        position += 1
+        raw |= (byte & 127) << np.int64(shift)
+        if byte < 128:
+            # an int64 shifts its sign in: the mask makes the shift unsigned
+            return ((raw >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(raw & 1), position
+        shift += 7
+    return np.int64(0), -1
+
+
+@inlined
+def _skip_headers(buffer: Bytes, position: int, end: int, count: int) -> int:
+    """Position behind the headers, or minus the fault."""
+    for _ in range(count):
+        length, position = _read_varint(buffer, position, end)
+        if position < 0 or length < 0 or length > end - position:
+            return -_BAD_HEADER
+        length, position = _read_varint(buffer, position + length, end)
+        if position < 0 or length > end - position:
+            return -_BAD_HEADER
+        if length > 0:
+            position += length
+    return position
+
+
+@inlined
+def _read_record(buffer: Bytes, start: int, row: Int64s) -> int:
+    """Fill one row of the span table; 0, or minus the fault."""
+    limit = len(buffer)
+    size, position = _read_varint(buffer, start, limit)
+    if position < 0 or size < 0 or size > limit - position:
+        return -_BAD_SIZE
+    end = position + size
+    if size < 1:
+        return -_BAD_VARINT
+    position += 1  # attributes: never used, never checked (Kafka)
+    timestamp_delta, position = _read_varlong(buffer, position, end)
+    if position < 0:
+        return -_BAD_VARINT
+    offset_delta, position = _read_varint(buffer, position, end)
+    if position < 0:
+        return -_BAD_VARINT
+    key_length, position = _read_varint(buffer, position, end)
+    if position < 0 or key_length > end - position:
+        return -_BAD_KEY
+    row[_KEY_POSITION] = position
+    row[_KEY_LENGTH] = max(key_length, -1)
+    if key_length > 0:
+        position += key_length
+    value_length, position = _read_varint(buffer, position, end)
+    if position < 0 or value_length > end - position:
+        return -_BAD_VALUE
+    row[_VALUE_POSITION] = position
+    row[_VALUE_LENGTH] = max(value_length, -1)
+    if value_length > 0:
+        position += value_length
+    header_count, position = _read_varint(buffer, position, end)
+    if position < 0 or header_count < 0 or header_count > end - position:
+        return -_BAD_HEADER_COUNT
+    row[_HEADERS_POSITION] = position
+    row[_HEADERS_COUNT] = header_count
+    position = _skip_headers(buffer, position, end, header_count)
+    if position < 0:
+        return position
+    if position != end:
+        return -_LEFTOVER_IN_RECORD
+    row[_OFFSET_DELTA] = offset_delta
+    row[_TIMESTAMP_DELTA] = timestamp_delta
+    row[_RECORD_END] = end
+    row[_RECORD_START] = start
+    return 0
+
+
+@kernel(I64(BYTES, I64, I64_TABLE_OUT))
+def scan_records(records: Bytes, count: int, table: Int64Table) -> int:
+    """Fill one row of `table` per record; return 0 or a negative status (`fault_of`).
+
+    records  uint8[n]       the inflated bytes behind a batch header, all of them
+    count                   the header's record count, at most the rows of `table`
+    table    int64[m, 10]   `RecordColumn`; rows before a bad record are filled
+    """
+    if count < 0 or count > len(table) or count > len(records) // _MINIMUM_RECORD_SIZE:
+        return -_BAD_COUNT
+    position = 0
+    for index in range(count):
+        row = table[index]
+        fault = _read_record(records, position, row)
+        if fault < 0:
+            return -16 * index + fault
+        position = row[_RECORD_END]
+    if position != len(records):
+        return -16 * count - _LEFTOVER_IN_BATCH
+    return 0
+
+
+@kernel(I64(BYTES, I64, I64S_OUT))
+def validate_records(records: Bytes, count: int, facts: Int64s) -> int:
+    """Check every record without a table; return 0 or a negative status (`fault_of`).
+
+    records  uint8[n]   the inflated bytes behind a batch header, all of them
+    count               the header's record count
+    facts    int64[9]   `RecordFact`; complete only when the result is 0
+    """
+    facts[:] = -1
+    facts[_NULL_KEYS] = 0
+    if count < 0 or count > len(records) // _MINIMUM_RECORD_SIZE:
+        return -_BAD_COUNT
+    row = np.empty(RECORD_COLUMN_COUNT, np.int64)
+    position = 0
+    for index in range(count):
+        fault = _read_record(records, position, row)
+        if fault < 0:
+            return -16 * index + fault
+        position = row[_RECORD_END]
+        delta = row[_TIMESTAMP_DELTA]
+        if index == 0 or delta > facts[_MAX_TIMESTAMP_DELTA]:
+            facts[_MAX_TIMESTAMP_DELTA] = delta
+            facts[_MAX_TIMESTAMP_INDEX] = index
+        if index == 0 or delta < facts[_MIN_TIMESTAMP_DELTA]:
+            facts[_MIN_TIMESTAMP_DELTA] = delta
+            facts[_MIN_TIMESTAMP_INDEX] = index
+        if row[_KEY_LENGTH] < 0:
+            facts[_NULL_KEYS] += 1
+            facts[_LAST_NULL_KEY_INDEX] = index
+            if facts[_FIRST_NULL_KEY_INDEX] < 0:
+                facts[_FIRST_NULL_KEY_INDEX] = index
+        if row[_OFFSET_DELTA] != index and facts[_FIRST_MISNUMBERED_INDEX] < 0:
+            facts[_FIRST_MISNUMBERED_INDEX] = index
+        facts[_LAST_OFFSET_DELTA] = row[_OFFSET_DELTA]
+    if position != len(records):
+        return -16 * count - _LEFTOVER_IN_BATCH
+    return 0

@@ -1,11 +1,11 @@
 """LocalLog: the segments of one partition as one append-only file.
 
-Owns the set of segments, the log end offset and the recovery point; knows offsets and files, but no
-producers, epochs, watermarks or retention rules (UnifiedLog). Changes are the writer thread's; reads
-are for any thread. Fsyncs never run here: ``plan_flush`` says what is dirty, the flusher thread runs
-the plan, ``mark_flushed`` takes the result back. Source: Kafka's LocalLog (4.1), log-lifecycle 3, 5,
-7, 9 and 12.8. Crash rule: files are renamed to ``.deleted`` before they are deleted, so a crash in
-between leaves only what the loader removes.
+Owns the set of segments, the log end offset and the recovery point; knows offsets and files, but
+no producers, epochs, watermarks or retention rules (UnifiedLog). Changes are the writer thread's;
+reads are for any thread. Fsyncs never run here: ``plan_flush`` says what is dirty, the flusher
+thread runs the plan, ``mark_flushed`` takes the result back. Crash rule: files are renamed to
+``.deleted`` before they are deleted, so a crash in between leaves only what the loader removes.
+Source: Kafka's LocalLog (4.1), log-lifecycle 3, 5, 7, 9 and 12.8.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.env.filesystem import Buffer, Filesystem
+    from kafkalog.log.appended_batch import AppendedBatch
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
-    from kafkalog.log.log_segment import AppendedBatch
     from kafkalog.log.log_segments import LogSegments
     from kafkalog.log.segment_file import MovableDirectory, SegmentFile
     from kafkalog.log.segment_read import SegmentRead
@@ -192,7 +192,8 @@ class LocalLog:
         aborted: list[AbortedTransaction] = []
         segment = self.segments.floor(start_offset)
         while segment is not None:
-            found = segment.collect_aborted(start_offset, upper_bound_offset, may_block=may_block)
+            index = segment.transaction_index
+            found = index.search(start_offset, upper_bound_offset, may_block=may_block)
             aborted.extend(found.aborted)
             if found.is_complete:
                 break
@@ -250,7 +251,7 @@ class LocalLog:
         self._schedule_delete(segments)
 
     def delete_all_segments(self) -> tuple[LogSegment, ...]:
-        """Delete the files of the whole log at once (topic deletion); the log is dead afterwards."""
+        """Delete the files of the whole log at once (topic deletion); the log is dead then."""
         segments = self.segments.values
         self.segments.remove(segments)
         _delete_files(segments)

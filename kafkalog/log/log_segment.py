@@ -18,7 +18,6 @@ Source: Kafka's LogSegment (4.1). Reading is in ``segment_read``, recovery in ``
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import CorruptIndex
@@ -46,26 +45,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.env.filesystem import Buffer
+    from kafkalog.log.appended_batch import AppendedBatch
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.segment_file import MovableDirectory
     from kafkalog.log.segment_read import SegmentRead
     from kafkalog.log.segment_recovery import OnBatches, RecoveryResult
-    from kafkalog.log.transaction_index import TransactionSearch
     from kafkalog.log.values import CompletedTransaction, RollParams
 
 MAX_SEGMENT_BYTES = 2**31 - 1  # positions are int32
 LONG_MAX = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class AppendedBatch:
-    """What the segment must know of a batch of the set: absolute offsets, size in bytes."""
-
-    base_offset: int
-    last_offset: int
-    size_bytes: int
-    max_timestamp_ms: int
 
 
 class LogSegment:
@@ -267,7 +256,11 @@ class LogSegment:
         size = self.size_bytes
         if size > params.max_segment_bytes - params.set_size_bytes:
             return True
-        waited_ms = self._time_waited_ms(params.now_ms, params.max_timestamp_in_set_ms)
+        first_ms = self.first_batch_timestamp_ms()
+        if first_ms >= 0:  # event time; without any, wall time since opening
+            waited_ms = params.max_timestamp_in_set_ms - first_ms
+        else:
+            waited_ms = params.now_ms - self._created_ms
         if size > 0 and waited_ms > params.max_segment_ms - self._jitter_ms:
             return True
         if self.offset_index.is_full or self.time_index.is_full:
@@ -275,23 +268,13 @@ class LogSegment:
         relative = params.max_offset_in_set - self.base_offset
         return not 0 <= relative <= MAX_RELATIVE_OFFSET
 
-    def _time_waited_ms(self, now_ms: int, timestamp_ms: int) -> int:
-        """Event time since the first batch; wall time since opening when it has no timestamp."""
-        first = self.first_batch_timestamp_ms()
-        if first >= 0:
-            return timestamp_ms - first
-        return now_ms - self._created_ms
-
     def first_batch_timestamp_ms(self, *, may_block: bool = True) -> int:
         """Maximum timestamp of the first batch, -1 when empty or without; read once, then kept."""
         known = self._first_timestamp_ms
         if known is not None:
             return known
-        found = segment_read.first_batch_timestamp_ms(self, may_block=may_block)
-        if found is None:
-            return NO_TIMESTAMP
-        self._first_timestamp_ms = found
-        return found
+        self._first_timestamp_ms = segment_read.first_batch_timestamp_ms(self, may_block=may_block)
+        return NO_TIMESTAMP if self._first_timestamp_ms is None else self._first_timestamp_ms
 
     # ---- read
 
@@ -347,13 +330,21 @@ class LogSegment:
         known = self._max_timestamp
         if known is not None:
             return known
-        try:
-            last = self.time_index.last_entry(may_block=may_block)
-        except CorruptIndex:
-            segment_recovery.remember_entries(self)
-            last = self.time_index.last_entry(may_block=may_block)
+        last = self.floor_timestamp(LONG_MAX, may_block=may_block)
         self._max_timestamp = last
         return last
+
+    def floor_timestamp(self, timestamp_ms: int, *, may_block: bool = True) -> TimestampOffset:
+        """Greatest time index entry at or below timestamp_ms; a damaged index as above."""
+        try:
+            return self.time_index.lookup(timestamp_ms, may_block=may_block)
+        except CorruptIndex:
+            segment_recovery.remember_entries(self)
+            return self.time_index.lookup(timestamp_ms, may_block=may_block)
+
+    def note_max_timestamp(self, largest: TimestampOffset) -> None:
+        """Take over what a walk over the batches found."""
+        self._max_timestamp = largest
 
     def largest_timestamp_ms(self, *, may_block: bool = True) -> int:
         """What time retention compares: the largest record timestamp, else the file's mtime."""
@@ -371,12 +362,6 @@ class LogSegment:
     def find_max_timestamp_record(self, *, may_block: bool = True) -> TimestampOffset | None:
         """First record that carries the largest timestamp; None without any (ListOffsets -3)."""
         return segment_read.find_max_timestamp_record(self, may_block=may_block)
-
-    def collect_aborted(
-        self, fetch_offset: int, upper_bound_offset: int, *, may_block: bool = True
-    ) -> TransactionSearch:
-        """Aborted transactions noted here that overlap [fetch_offset, upper_bound_offset)."""
-        return self.transaction_index.search(fetch_offset, upper_bound_offset, may_block=may_block)
 
     # ---- life
 
@@ -463,13 +448,11 @@ class LogSegment:
 
     @property
     def files(self) -> tuple[SegmentFile, ...]:
-        """The ``.log`` and the indexes, in the order in which they are renamed."""
-        return (
-            self.log_file,
-            self.offset_index.file,
-            self.time_index.file,
-            self.transaction_index.file,
-        )
+        """The ``.log`` and the indexes that exist, in the order in which they are renamed."""
+        files = (self.log_file, self.offset_index.file, self.time_index.file)
+        if self.transaction_index.exists:
+            return (*files, self.transaction_index.file)
+        return files
 
     def mark_unflushed(self) -> None:
         """Contents may be in the page cache only (unclean start): the next flush includes them."""
@@ -477,11 +460,7 @@ class LogSegment:
 
     def files_to_flush(self) -> tuple[SegmentFile, ...]:
         """Files whose ``datasync`` makes this segment durable; empty when nothing changed."""
-        if not self._unflushed:
-            return ()
-        if self.transaction_index.exists:
-            return self.files
-        return self.files[:3]
+        return self.files if self._unflushed else ()
 
     def mark_flushed(self) -> None:
         """The files of a closed segment are durable: the bounded cache takes its descriptors."""
@@ -493,9 +472,7 @@ class LogSegment:
     def change_suffix(self, new_suffix: str) -> list[str]:
         """Replace the suffix of all files; returns the names that were missing. Caller syncs."""
         missing: list[str] = []
-        for kind, file in zip(SEGMENT_SUFFIXES, self.files, strict=True):
-            if file is self.transaction_index.file and not self.transaction_index.exists:
-                continue
+        for kind, file in zip(SEGMENT_SUFFIXES, self.files, strict=False):
             old_name = file.name
             if not file.rename(segment_file_name(self.base_offset, kind, new_suffix)):
                 missing.append(old_name)
@@ -517,10 +494,4 @@ class LogSegment:
     def delete_files(self) -> list[str]:
         """Remove the files for good; returns the names that were missing."""
         self.close_handles()
-        missing: list[str] = []
-        for file in self.files:
-            if file is self.transaction_index.file and not self.transaction_index.exists:
-                continue
-            if not file.unlink():
-                missing.append(file.name)
-        return missing
+        return [file.name for file in self.files if not file.unlink()]

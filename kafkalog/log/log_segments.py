@@ -1,8 +1,8 @@
 """LogSegments: the sorted set of the segments of one log.
 
-Owns an immutable view (bases and segments, both tuples) that is replaced as a whole, so readers take
-no lock: whoever asked once works on what it saw. Changes are the writer thread's. Adding one segment
-copies two tuples: 20,000 segments cost tens of microseconds a roll. Never touches a disk.
+Owns an immutable view (bases and segments, both tuples) that is replaced as a whole, so readers
+take no lock: whoever asked once works on what it saw. Changes are the writer thread's. Adding one
+segment copies two tuples: 20,000 segments cost tens of microseconds a roll. Never touches a disk.
 Source: Kafka's LogSegments.
 """
 

@@ -7,18 +7,20 @@ life of the file: AbstractIndex. A look-up is one C bisection, about a microseco
 
 from __future__ import annotations
 
-import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from typing import ClassVar
 
 import numpy as np
 
+from kafkalog.format.index_entries import (
+    OFFSET_ENTRY,
+    pack_offset_entries,
+    pack_offset_entry,
+    unpack_offset_entries,
+)
 from kafkalog.log.abstract_index import AbstractIndex
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, OffsetPosition
-
-ENTRY = struct.Struct(">ii")
-ENTRY_TYPE = np.dtype([("relative", ">i4"), ("position", ">i4")])
 
 
 class OffsetEntries:
@@ -41,7 +43,7 @@ class OffsetIndex(AbstractIndex[OffsetEntries]):
 
     __slots__ = ()
 
-    entry_bytes: ClassVar[int] = ENTRY.size
+    entry_bytes: ClassVar[int] = OFFSET_ENTRY.size
 
     @property
     def is_full(self) -> bool:
@@ -55,7 +57,8 @@ class OffsetIndex(AbstractIndex[OffsetEntries]):
         assert store.count < self.max_entries, "append to a full offset index"
         assert 0 <= relative <= MAX_RELATIVE_OFFSET, "offset outside the segment's range"
         assert not store.count or relative > store.relative[store.count - 1], "offsets must rise"
-        self._file.pin_for_write().pwrite(ENTRY.pack(relative, position), store.count * ENTRY.size)
+        entry = pack_offset_entry(relative, position)
+        self._file.pin_for_write().pwrite(entry, store.count * self.entry_bytes)
         store.relative.append(relative)
         store.positions.append(position)
         store.count += 1  # last: readers look no further than this
@@ -99,14 +102,11 @@ class OffsetIndex(AbstractIndex[OffsetEntries]):
         return OffsetPosition(self.base_offset + store.relative[slot], store.positions[slot])
 
     def _decode(self, raw: bytes) -> OffsetEntries:
-        table = np.frombuffer(raw, dtype=ENTRY_TYPE)
-        return offset_entries(table["relative"], table["position"])
+        table = unpack_offset_entries(raw)
+        return offset_entries(table[:, 0], table[:, 1])
 
     def _encode(self, store: OffsetEntries) -> bytes:
-        table = np.empty(store.count, dtype=ENTRY_TYPE)
-        table["relative"] = store.relative[: store.count]
-        table["position"] = store.positions[: store.count]
-        return table.tobytes()
+        return pack_offset_entries(np.array((store.relative, store.positions), dtype=np.int64).T)
 
     def _empty(self) -> OffsetEntries:
         return OffsetEntries(array("i"), array("i"))

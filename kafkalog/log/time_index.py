@@ -2,25 +2,27 @@
 
 Entry, 12 bytes: int64 timestamp, int32 offset - base offset: the largest timestamp of the segment
 so far, and the **last** offset of the batch that carries it. Timestamps strictly rise, offsets do
-not fall. One slot is reserved for the entry forced at roll, close and recovery, so the last entry of a
-closed segment is its maximum. Source: Kafka's TimeIndex; threads and life of the file:
+not fall. One slot is reserved for the entry forced at roll, close and recovery: the last entry of
+a closed segment is its maximum. Source: Kafka's TimeIndex; threads and life of the file:
 AbstractIndex.
 """
 
 from __future__ import annotations
 
-import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from typing import ClassVar
 
 import numpy as np
 
+from kafkalog.format.index_entries import (
+    TIME_ENTRY,
+    pack_time_entries,
+    pack_time_entry,
+    unpack_time_entries,
+)
 from kafkalog.log.abstract_index import AbstractIndex
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffset
-
-ENTRY = struct.Struct(">qi")
-ENTRY_TYPE = np.dtype([("timestamp", ">i8"), ("relative", ">i4")])
 
 
 class TimeEntries:
@@ -43,7 +45,7 @@ class TimeIndex(AbstractIndex[TimeEntries]):
 
     __slots__ = ()
 
-    entry_bytes: ClassVar[int] = ENTRY.size
+    entry_bytes: ClassVar[int] = TIME_ENTRY.size
 
     @property
     def is_full(self) -> bool:
@@ -64,8 +66,8 @@ class TimeIndex(AbstractIndex[TimeEntries]):
         relative = offset - self.base_offset
         assert 0 <= relative <= MAX_RELATIVE_OFFSET, "offset outside the segment's range"
         assert not store.count or offset >= last.offset, "offsets must not fall"
-        entry = ENTRY.pack(timestamp_ms, relative)
-        self._file.pin_for_write().pwrite(entry, store.count * ENTRY.size)
+        entry = pack_time_entry(timestamp_ms, relative)
+        self._file.pin_for_write().pwrite(entry, store.count * self.entry_bytes)
         store.timestamps.append(timestamp_ms)
         store.relative.append(relative)
         store.count += 1  # last: readers look no further than this
@@ -98,14 +100,11 @@ class TimeIndex(AbstractIndex[TimeEntries]):
         return TimestampOffset(store.timestamps[slot], self.base_offset + store.relative[slot])
 
     def _decode(self, raw: bytes) -> TimeEntries:
-        table = np.frombuffer(raw, dtype=ENTRY_TYPE)
-        return time_entries(table["timestamp"], table["relative"])
+        table = unpack_time_entries(raw)
+        return time_entries(table[:, 0], table[:, 1])
 
     def _encode(self, store: TimeEntries) -> bytes:
-        table = np.empty(store.count, dtype=ENTRY_TYPE)
-        table["timestamp"] = store.timestamps[: store.count]
-        table["relative"] = store.relative[: store.count]
-        return table.tobytes()
+        return pack_time_entries(np.array((store.timestamps, store.relative), dtype=np.int64).T)
 
     def _empty(self) -> TimeEntries:
         return TimeEntries(array("q"), array("i"))

@@ -9,10 +9,15 @@ Source: Kafka's TransactionIndex and AbortedTxn.
 
 from __future__ import annotations
 
-import struct
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
 
 from kafkalog.errors import CorruptIndex
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.index_entries import (
+    ABORTED_ENTRY,
+    pack_aborted_entry,
+    unpack_aborted_entries,
+)
 from kafkalog.log.values import AbortedTransaction
 from kafkalog.log.would_block import WouldBlock
 
@@ -20,8 +25,6 @@ if TYPE_CHECKING:
     from kafkalog.log.index_cache import IndexCache
     from kafkalog.log.segment_file import SegmentFile
 
-ENTRY = struct.Struct(">hqqqq")
-HIGHEST_VERSION = 0
 ENTRY_MEMORY_BYTES = 200  # one AbortedTransaction with its four integers
 
 
@@ -80,7 +83,10 @@ class TransactionIndex:
         entries = self.entries()
         assert not entries or entry.last_offset > entries[-1].last_offset, "last offsets must rise"
         file = self._file.pin_for_write(create=True)
-        file.pwrite(_pack(entry), len(entries) * ENTRY.size)
+        packed = pack_aborted_entry(
+            entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset
+        )
+        file.pwrite(packed, len(entries) * ABORTED_ENTRY.size)
         self._exists = True
         self._changed = (*entries, entry)
 
@@ -102,7 +108,7 @@ class TransactionIndex:
             return
         entries = self.entries()
         kept = tuple(entry for entry in entries if entry.last_offset < offset)
-        self._file.pin_for_write().truncate(len(kept) * ENTRY.size)
+        self._file.pin_for_write().truncate(len(kept) * ABORTED_ENTRY.size)
         self._changed = kept
 
     def reset(self) -> None:
@@ -135,11 +141,13 @@ class TransactionIndex:
         except FileNotFoundError:
             return ()
         raw = file.pread(file.size(), 0)
+        try:
+            table = unpack_aborted_entries(raw)
+        except FormatError as error:
+            self._refuse(error.reason, error.position or 0)
         entries: list[AbortedTransaction] = []
-        for position in range(0, len(raw) - ENTRY.size + 1, ENTRY.size):
-            version, producer_id, first, last, stable = ENTRY.unpack_from(raw, position)
-            if version > HIGHEST_VERSION:
-                self._refuse(f"unknown transaction index version {version}", position)
+        for slot, (producer_id, first, last, stable) in enumerate(table.tolist()):
+            position = slot * ABORTED_ENTRY.size
             if last < self.base_offset:
                 self._refuse(f"last offset {last} below the segment's base", position)
             if entries and last <= entries[-1].last_offset:
@@ -147,17 +155,6 @@ class TransactionIndex:
             entries.append(AbortedTransaction(producer_id, first, last, stable))
         return tuple(entries)
 
-    def _refuse(self, reason: str, position: int) -> None:
+    def _refuse(self, reason: str, position: int) -> NoReturn:
         """Raise CorruptIndex with the file's name."""
         raise CorruptIndex(reason, file=self._file.path, position=position)
-
-
-def _pack(entry: AbortedTransaction) -> bytes:
-    """One entry as on disk."""
-    return ENTRY.pack(
-        HIGHEST_VERSION,
-        entry.producer_id,
-        entry.first_offset,
-        entry.last_offset,
-        entry.last_stable_offset,
-    )

@@ -1,0 +1,15 @@
+"""AppendedBatch: what a segment must know of a batch that is about to be written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedBatch:
+    """Absolute offsets, the whole batch's size in bytes, its maximum timestamp (-1: none)."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    max_timestamp_ms: int

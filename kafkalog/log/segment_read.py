@@ -1,0 +1,303 @@
+"""Reading a segment: from an offset or a timestamp to whole batches.
+
+Works on any thread, on what the segment published when the call began; never changes a file.
+Theory of a fetch: the index floor gives a position at most ``index.interval.bytes`` and one batch
+in front of the target, so one read of the bytes asked for plus that distance normally suffices; one
+kernel call walks the headers in it, a second one checks the CRC of what will be returned. Batches
+that are only walked over are not checked. One copy: the answer is a view of the chunk.
+Source: Kafka's LogSegment.read, FileRecords.searchForOffset and searchForTimestamp. Differs from
+Kafka: the answer never ends with a part of a batch, and never holds a batch whose CRC is wrong.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kafkalog.errors import CorruptBatch
+from kafkalog.format.batch_scan import BatchColumn, BatchRows, ScanStop, scan
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.record import iterate_records
+from kafkalog.log.values import TimestampOffset
+from kafkalog.log.would_block import WouldBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkalog.env.filesystem import File
+    from kafkalog.format.record import Record
+    from kafkalog.log.log_segment import LogSegment
+
+HEADER = struct.Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
+LOG_OVERHEAD_BYTES = 12
+READ_SLACK_BYTES = 4096  # beyond the index distance, for the batch the index entry points at
+SCAN_CHUNK_BYTES = 1024 * 1024
+LONG_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRead:
+    """Whole batches, back to back in ``data``, which starts at ``position`` of the ``.log``."""
+
+    data: memoryview
+    position: int
+    base_offset: int  # of the first batch; the offset asked for when data is empty
+    next_offset: int  # behind the last batch; the offset asked for when data is empty
+    batch_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedChunk:
+    """Bytes of a segment from ``position`` on and the whole batches in them."""
+
+    position: int
+    data: memoryview
+    rows: BatchRows
+
+
+def read(
+    segment: LogSegment,
+    start_offset: int,
+    max_bytes: int,
+    *,
+    end: int,
+    max_offset: int,
+    min_one_batch: bool,
+    may_block: bool,
+) -> SegmentRead | None:
+    """See LogSegment.read; ``end`` is the first position that must not be read."""
+    if end <= 0:
+        return None
+    position = segment.floor_position(start_offset, may_block=may_block)
+    file = segment.log_file.acquire(may_block=may_block)
+    wanted = max_bytes + segment.index_interval_bytes + READ_SLACK_BYTES
+    while end - position >= HEADER.size:
+        data = read_chunk(file, position, min(wanted, end - position), may_block=may_block)
+        rows = scan(data, check_crc=False)
+        hit = _first_row_ending_at(rows, start_offset)
+        if hit is not None:
+            found = ScannedChunk(position, data, rows)
+            return _answer(segment, found, hit, start_offset, max_bytes, max_offset, min_one_batch)
+        if rows.stop not in (ScanStop.END, ScanStop.PARTIAL):
+            raise _corrupt(segment, position + rows.stop_position, rows.stop)
+        position += rows.consumed_bytes
+        if rows.consumed_bytes or len(data) < HEADER.size:
+            if not rows.consumed_bytes:
+                return None
+            continue
+        base_offset, length, delta, _ = HEADER.unpack_from(data)
+        size = length + LOG_OVERHEAD_BYTES
+        if position + size > segment.size_bytes:
+            raise _corrupt(segment, position, rows.stop, base_offset, base_offset + delta)
+        if position + size > end or base_offset >= max_offset:
+            return None
+        if base_offset + delta < start_offset:
+            position += size  # walked over unread
+        elif size > max_bytes and not min_one_batch:
+            return SegmentRead(memoryview(b""), position, start_offset, start_offset, 0)
+        else:
+            wanted = max(wanted, size)
+    return None
+
+
+def _answer(
+    segment: LogSegment,
+    chunk: ScannedChunk,
+    hit: int,
+    start_offset: int,
+    max_bytes: int,
+    max_offset: int,
+    min_one_batch: bool,
+) -> SegmentRead | None:
+    """Cut the batches to return out of a chunk whose row ``hit`` is the first of them."""
+    rows = chunk.rows
+    base_offsets = rows.column(BatchColumn.BASE_OFFSET)[hit:]
+    below = int(np.searchsorted(base_offsets, max_offset, side="left"))
+    if below == 0:
+        return None
+    positions = rows.column(BatchColumn.POSITION)[hit : hit + below]
+    ends = positions + rows.column(BatchColumn.SIZE)[hit : hit + below]
+    start = int(positions[0])
+    count = int(np.searchsorted(ends, start + max_bytes, side="right"))
+    if count == 0:
+        if not min_one_batch:
+            position = chunk.position + start
+            return SegmentRead(memoryview(b""), position, start_offset, start_offset, 0)
+        count = 1
+    checked = scan(chunk.data[start : int(ends[count - 1])], check_crc=True)
+    if checked.count == 0:
+        last_offset = int(rows.column(BatchColumn.LAST_OFFSET)[hit])
+        raise _corrupt(
+            segment, chunk.position + start, checked.stop, int(base_offsets[0]), last_offset
+        )
+    last = hit + checked.count - 1
+    return SegmentRead(
+        data=chunk.data[start : int(ends[checked.count - 1])],
+        position=chunk.position + start,
+        base_offset=int(base_offsets[0]),
+        next_offset=int(rows.column(BatchColumn.LAST_OFFSET)[last]) + 1,
+        batch_count=checked.count,
+    )
+
+
+def _first_row_ending_at(rows: BatchRows, offset: int) -> int | None:
+    """First row whose last offset is >= offset."""
+    reaches = rows.column(BatchColumn.LAST_OFFSET) >= offset
+    return int(reaches.argmax()) if reaches.any() else None
+
+
+def _corrupt(
+    segment: LogSegment,
+    position: int,
+    stop: ScanStop,
+    base_offset: int | None = None,
+    last_offset: int | None = None,
+) -> CorruptBatch:
+    """The error for a batch that cannot be answered."""
+    return CorruptBatch(
+        f"Corrupt record batch: {stop.name.lower().replace('_', ' ')}",
+        file=segment.log_file.path,
+        position=position,
+        base_offset=base_offset,
+        last_offset=last_offset,
+    )
+
+
+def read_chunk(file: File, position: int, size: int, *, may_block: bool) -> memoryview:
+    """Up to ``size`` bytes; shorter only at the end of the file. WouldBlock as LogSegment.read."""
+    buffer = np.empty(size, dtype=np.uint8).data  # not zeroed, unlike a bytearray
+    if may_block:
+        return buffer[: file.pread_into(buffer, position)]
+    done = file.try_pread_into(buffer, position)
+    if done is None or done < size:
+        raise WouldBlock(file.path)
+    return buffer
+
+
+def scan_chunks(
+    segment: LogSegment,
+    position: int,
+    end: int,
+    *,
+    check_crc: bool,
+    may_block: bool = True,
+    chunk_bytes: int = SCAN_CHUNK_BYTES,
+) -> Iterator[ScannedChunk]:
+    """Walk all batches of ``[position, end)``; every chunk but the last holds at least one.
+
+    The last chunk says with ``rows.stop`` why the walk ended. A batch that is larger than a chunk
+    is read whole, never more than what is left before ``end``.
+    """
+    if position >= end:
+        return
+    file = segment.log_file.acquire(may_block=may_block)
+    wanted = chunk_bytes
+    while position < end:
+        data = read_chunk(file, position, min(wanted, end - position), may_block=may_block)
+        rows = scan(data, check_crc=check_crc)
+        is_last = position + len(data) >= end or len(data) < HEADER.size
+        if rows.count == 0 and rows.stop is ScanStop.PARTIAL and not is_last:
+            size = HEADER.unpack_from(data)[1] + LOG_OVERHEAD_BYTES
+            if position + size <= end:
+                wanted = size
+                continue
+        yield ScannedChunk(position, data, rows)
+        if rows.count == 0 or rows.stop not in (ScanStop.END, ScanStop.PARTIAL):
+            return
+        position += rows.consumed_bytes
+        wanted = chunk_bytes
+
+
+def first_batch_timestamp_ms(segment: LogSegment, *, may_block: bool) -> int | None:
+    """Maximum timestamp in the header of the first batch; None when the segment is empty."""
+    if segment.size_bytes < HEADER.size:
+        return None
+    file = segment.log_file.acquire(may_block=may_block)
+    data = read_chunk(file, 0, HEADER.size, may_block=may_block)
+    if len(data) < HEADER.size:
+        return None
+    timestamp_ms: int = HEADER.unpack_from(data)[3]
+    return timestamp_ms
+
+
+def next_offset(segment: LogSegment) -> int:
+    """Last offset + 1, the base offset when empty."""
+    position = segment.floor_position(LONG_MAX)
+    result = segment.base_offset
+    for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
+        if chunk.rows.count:
+            result = int(chunk.rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
+    return result
+
+
+def position_of(segment: LogSegment, offset: int) -> int | None:
+    """Where the first batch starts whose last offset is >= offset; None when there is none."""
+    position = segment.floor_position(offset)
+    for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
+        hit = _first_row_ending_at(chunk.rows, offset)
+        if hit is not None:
+            return chunk.position + int(chunk.rows.column(BatchColumn.POSITION)[hit])
+    return None
+
+
+def find_offset_by_timestamp(
+    segment: LogSegment, timestamp_ms: int, starting_offset: int, *, may_block: bool
+) -> TimestampOffset | None:
+    """See LogSegment.find_offset_by_timestamp."""
+    floor_offset = segment.floor_timestamp(timestamp_ms, may_block=may_block).offset
+    position = segment.floor_position(max(floor_offset, starting_offset), may_block=may_block)
+    return _find_record(
+        segment,
+        position,
+        lambda max_timestamps: max_timestamps >= timestamp_ms,
+        lambda record: record.timestamp >= timestamp_ms and record.offset >= starting_offset,
+        may_block=may_block,
+    )
+
+
+def find_max_timestamp_record(segment: LogSegment, *, may_block: bool) -> TimestampOffset | None:
+    """See LogSegment.find_max_timestamp_record."""
+    largest = segment.max_timestamp_so_far(may_block=may_block)
+    return _find_record(
+        segment,
+        segment.floor_position(largest.offset, may_block=may_block),
+        lambda max_timestamps: max_timestamps == largest.timestamp_ms,
+        lambda record: record.timestamp == largest.timestamp_ms,
+        may_block=may_block,
+    )
+
+
+def _find_record(
+    segment: LogSegment,
+    position: int,
+    batch_may_match: Callable[[np.ndarray], np.ndarray],
+    matches: Callable[[Record], bool],
+    *,
+    may_block: bool,
+) -> TimestampOffset | None:
+    """First record that matches, in batches chosen by their maximum timestamp, from position on."""
+    end = segment.size_bytes
+    for chunk in scan_chunks(segment, position, end, check_crc=False, may_block=may_block):
+        rows = chunk.rows
+        chosen = np.flatnonzero(batch_may_match(rows.column(BatchColumn.MAX_TIMESTAMP)))
+        for row in chosen.tolist():
+            start = int(rows.column(BatchColumn.POSITION)[row])
+            batch = chunk.data[start : start + int(rows.column(BatchColumn.SIZE)[row])]
+            try:
+                for record in iterate_records(batch):
+                    if matches(record):
+                        return TimestampOffset(record.timestamp, record.offset)
+            except FormatError as error:
+                raise CorruptBatch(
+                    f"Corrupt record batch: {error.reason}",
+                    file=segment.log_file.path,
+                    position=chunk.position + start,
+                    base_offset=int(rows.column(BatchColumn.BASE_OFFSET)[row]),
+                    last_offset=int(rows.column(BatchColumn.LAST_OFFSET)[row]),
+                ) from error
+        if rows.stop not in (ScanStop.END, ScanStop.PARTIAL):
+            raise _corrupt(segment, chunk.position + rows.stop_position, rows.stop)
+    return None

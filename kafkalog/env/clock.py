@@ -1,4 +1,4 @@
-"""The only source of time. Schedules use the monotonic clock, records and retention the wall clock."""
+"""The only source of time: schedules use the monotonic clock, records and retention the wall."""
 
 from __future__ import annotations
 

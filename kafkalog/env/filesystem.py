@@ -1,9 +1,9 @@
 """The only door to the disk. Every method may raise OSError; `manager/` decides what it means.
 
 Rules for all implementations (the contract suite is tests/sim/test_filesystem_contract.py):
-writes are whole (a short write is continued; when it cannot be, the error is raised and the file may
-hold a part); nothing is memory-mapped; a name is durable only after sync_dir of its directory, bytes
-only after sync or datasync of their file.
+writes are whole (a short write is continued; when it cannot be, the error is raised and the file
+may hold a part); nothing is memory-mapped; a name is durable only after sync_dir of its directory,
+bytes only after sync or datasync of their file.
 """
 
 from __future__ import annotations

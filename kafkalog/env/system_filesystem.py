@@ -1,0 +1,298 @@
+"""The machine's disk. Plain system calls, whole writes, no mapping; raises OSError as it comes.
+
+A file closes itself when its last reference goes, so a reader that holds one keeps reading whole
+bytes after the segment was renamed or unlinked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import stat as stat_module
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.env.filesystem import Buffer
+
+_IOV_MAX = 1024
+_FILE_MODE = 0o640
+_DIR_MODE = 0o750
+_UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+
+# Devices whose file system refused RWF_NOWAIT once: asked no more. Only ever grows.
+_no_nowait_devices: set[int] = set()
+# fcntl locks do not exclude the same process: paths locked here, guarded by the mutex.
+_locked_paths: set[str] = set()
+_locked_paths_mutex = threading.Lock()
+
+
+class SystemFile:
+    """An open descriptor."""
+
+    __slots__ = ("_device", "_fd", "_path")
+
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self._path = path
+        self._device = os.fstat(fd).st_dev
+
+    def __del__(self) -> None:
+        fd = getattr(self, "_fd", -1)  # __init__ may have failed before it was set
+        if fd >= 0:
+            with contextlib.suppress(OSError):  # nobody is left to be told
+                os.close(fd)
+
+    @property
+    def path(self) -> str:
+        """Name at opening time."""
+        return self._path
+
+    def pread(self, size: int, position: int) -> bytes:
+        """See File."""
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        done = len(data)
+        while done < size and (more := os.pread(self._fd, size - done, position + done)):
+            parts.append(more)
+            done += len(more)
+        return b"".join(parts)
+
+    def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        """See File."""
+        view = memoryview(buffer)
+        done = 0
+        while done < len(view):
+            count = os.preadv(self._fd, [view[done:]], position + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def try_pread_into(self, buffer: bytearray | memoryview, position: int) -> int | None:
+        """See File. A part in the cache counts as a miss: the caller reads all of it elsewhere."""
+        if self._device in _no_nowait_devices:
+            return None
+        view = memoryview(buffer)
+        try:
+            count = os.preadv(self._fd, [view], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+            _no_nowait_devices.add(self._device)
+            return None
+        if count < len(view) and position + count < self.size():
+            return None
+        return count
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """See File."""
+        done = os.pwrite(self._fd, data, position)
+        if done < len(data):
+            view = memoryview(data)
+            while done < len(view):
+                done += os.pwrite(self._fd, view[done:], position + done)
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        """See File."""
+        for start in range(0, len(buffers), _IOV_MAX):
+            part = buffers[start : start + _IOV_MAX]
+            total = sum(map(len, part))
+            done = os.pwritev(self._fd, part, position)
+            if done < total:
+                self._finish(part, position, done)
+            position += total
+
+    def _finish(self, buffers: Sequence[Buffer], position: int, done: int) -> None:
+        """The rest of a short gather write, buffer by buffer."""
+        for buffer in buffers:
+            size = len(buffer)
+            if done < size:
+                self.pwrite(memoryview(buffer)[done:], position + done)
+                done = size
+            done -= size
+            position += size
+
+    def truncate(self, size: int) -> None:
+        """See File."""
+        os.ftruncate(self._fd, size)
+
+    def size(self) -> int:
+        """See File."""
+        return os.fstat(self._fd).st_size
+
+    def datasync(self) -> None:
+        """See File."""
+        os.fdatasync(self._fd)
+
+    def sync(self) -> None:
+        """See File."""
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        """See File."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemFileStat:
+    """What a listing tells of an entry."""
+
+    name: str
+    size: int
+    mtime_ms: int
+    is_dir: bool
+    is_file: bool
+
+
+def _stat_of(name: str, status: os.stat_result) -> SystemFileStat:
+    return SystemFileStat(
+        name,
+        status.st_size,
+        status.st_mtime_ns // 1_000_000,
+        stat_module.S_ISDIR(status.st_mode),
+        stat_module.S_ISREG(status.st_mode),
+    )
+
+
+class SystemLock:
+    """A POSIX record lock, as Java's FileChannel takes: Kafka and kafkalog exclude each other."""
+
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self._path = path
+
+    def release(self) -> None:
+        """See DirLock."""
+        if self._fd < 0:
+            return
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+        with _locked_paths_mutex:
+            _locked_paths.discard(self._path)
+
+
+class SystemFilesystem:
+    """The operating system's files. Links are never followed at the last component."""
+
+    def open_read(self, path: str) -> SystemFile:
+        """See Filesystem."""
+        return SystemFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), path)
+
+    def open_write(self, path: str, *, create: bool = True, exclusive: bool = False) -> SystemFile:
+        """See Filesystem."""
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        if create:
+            flags |= os.O_CREAT
+        if exclusive:
+            flags |= os.O_EXCL
+        return SystemFile(os.open(path, flags, _FILE_MODE), path)
+
+    def exists(self, path: str) -> bool:
+        """See Filesystem."""
+        return os.path.lexists(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        """See Filesystem."""
+        return sorted(os.listdir(path))
+
+    def list_dir_stats(self, path: str) -> list[SystemFileStat]:
+        """See Filesystem."""
+        with os.scandir(path) as entries:
+            found = [_stat_of(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+        return sorted(found, key=lambda stat: stat.name)
+
+    def stat(self, path: str) -> SystemFileStat:
+        """See Filesystem."""
+        return _stat_of(os.path.basename(path), os.stat(path, follow_symlinks=False))
+
+    def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
+        """See Filesystem."""
+        os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000), follow_symlinks=False)
+
+    def make_dir(self, path: str) -> None:
+        """See Filesystem."""
+        os.makedirs(path, _DIR_MODE, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """See Filesystem."""
+        os.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        """See Filesystem."""
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        """See Filesystem."""
+        shutil.rmtree(path)
+
+    def link(self, source: str, target: str) -> None:
+        """See Filesystem."""
+        os.link(source, target, follow_symlinks=False)
+
+    def sync_dir(self, path: str) -> None:
+        """See Filesystem."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def read_file(self, path: str) -> bytes:
+        """See Filesystem."""
+        file = self.open_read(path)
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
+
+    def write_file_atomically(self, path: str, data: bytes) -> None:
+        """See Filesystem."""
+        temporary = f"{path}.tmp"
+        file = self.open_write(temporary)
+        try:
+            file.truncate(0)
+            file.pwrite(data, 0)
+            file.sync()
+        finally:
+            file.close()
+        os.rename(temporary, path)
+        self.sync_dir(os.path.dirname(path))
+
+    def lock(self, path: str) -> SystemLock:
+        """See Filesystem."""
+        path = os.path.realpath(path)
+        with _locked_paths_mutex:
+            if path in _locked_paths:
+                raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+            try:
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(fd)
+                if error.errno in (errno.EACCES, errno.EAGAIN):
+                    raise BlockingIOError(errno.EAGAIN, "locked by another", path) from error
+                raise
+            _locked_paths.add(path)
+        return SystemLock(fd, path)
+
+    def space(self, path: str) -> tuple[int, int]:
+        """See Filesystem."""
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+
+    def real_path(self, path: str) -> str:
+        """See Filesystem."""
+        return os.path.realpath(path)

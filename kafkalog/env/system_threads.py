@@ -1,0 +1,87 @@
+"""The machine's threads. Background threads run at nice 15, so that they never starve the loop."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.env.threads import Mutex
+
+_BACKGROUND_NICE = 15
+
+
+class SystemThread:
+    """A running thread of the machine."""
+
+    def __init__(self, thread: threading.Thread) -> None:
+        self._thread = thread
+
+    @property
+    def name(self) -> str:
+        """As given."""
+        return self._thread.name
+
+    def join(self, timeout_seconds: float | None = None) -> bool:
+        """True when it has ended."""
+        self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
+
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+        return self._thread.is_alive()
+
+
+class SystemSignal:
+    """A lock used as a level: released by set, taken by wait. Cheaper than a condition."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """Wake the waiter, now or at its next wait."""
+        try:
+            self._lock.release()
+        except RuntimeError:  # already set: the level stays
+            return
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Wait until set, then clear; False on time-out."""
+        return self._lock.acquire(timeout=-1 if timeout_seconds is None else timeout_seconds)
+
+
+class SystemThreads:
+    """Starts daemon threads; what one raises goes to ``on_failure`` and ends that thread."""
+
+    def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
+        self._on_failure = on_failure
+
+    def start(
+        self, name: str, body: Callable[[], None], *, background: bool = False
+    ) -> SystemThread:
+        """See Threads."""
+
+        def run() -> None:
+            if background:
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BACKGROUND_NICE)
+            try:
+                body()
+            except BaseException as error:
+                self._on_failure(name, error)
+                raise
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread.start()
+        return SystemThread(thread)
+
+    def signal(self) -> SystemSignal:
+        """A new, unset signal."""
+        return SystemSignal()
+
+    def mutex(self) -> Mutex:
+        """A new lock."""
+        return threading.Lock()

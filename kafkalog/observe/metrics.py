@@ -7,7 +7,7 @@ exist. Names: prefix ``kafkalog_``, base units, counters ``_total``.
 
 Theory of the partition families: stock rendering of 50,000 samples held the loop for 210 ms. Here
 the text before the value is made once per partition and kept; a scrape formats numbers only, in
-slices of ``SLICE`` partitions between which the loop runs. The text equals prometheus_client's (a test).
+slices of ``SLICE`` partitions between which the loop runs. The text equals the library's (a test).
 Measured on a shared two-core machine, 10,000 partitions: 100 ms in 100 slices of about 1 ms, and a
 last join of 10 ms.
 """

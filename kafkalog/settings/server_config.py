@@ -23,6 +23,7 @@ class ServerConfig:
     queued_max_request_bytes: int = 268_435_456
     http_max_inflight_requests: int = 1_000
     http_max_streams: int = 1_000
+    http_max_records: int = 100_000
     http_max_wait_ms: int = 60_000
     http_max_fetch_bytes: int = 67_108_864
     http_body_timeout_ms: int = 30_000

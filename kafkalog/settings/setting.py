@@ -157,7 +157,11 @@ def format_value(value: Value) -> str | None:
     if isinstance(value, tuple):
         return ",".join(value)
     if isinstance(value, float):
-        return repr(value).upper().replace("E+", "E")
+        if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        mantissa, marker, exponent = repr(value).partition("e")
+        fraction = mantissa if "." in mantissa else f"{mantissa}.0"
+        return f"{fraction}E{int(exponent)}" if marker else fraction
     return str(value)
 
 

@@ -87,11 +87,15 @@ def _broker(
 
 
 def _server(
-    key: str, kind: Kind, default: Value, unit: str, valid: Valid, doc: str, *, own: bool = True
-) -> Setting:
+    key: str, kind: Kind, default: Value, unit: str, valid: Valid, doc: str,
+    *, effective: bool = True, own: bool = True,
+) -> Setting:  # fmt: skip
     """A key of ServerConfig."""
-    name = key.replace(".", "_")
-    return Setting(key, kind, default, unit, valid, Scope.SERVER, name, doc, own=own)
+    text = doc if effective else f"{doc} {NO_EFFECT}"
+    return Setting(
+        key, kind, default, unit, valid, Scope.SERVER, key.replace(".", "_"), text,
+        effective=effective, own=own,
+    )  # fmt: skip
 
 
 _B, _I, _L, _D, _S, _LIST = (
@@ -210,13 +214,14 @@ SERVER_SETTINGS: tuple[Setting, ...] = (
     _server("http.host", _S, "127.0.0.1", "", ANY, "Address to listen on. One that others can reach needs http.auth=none spelled out."),
     _server("http.port", _I, 8082, "", _PORT, "Port of the API, probes and metrics; 0 takes a free one."),
     _server("http.auth", _S, None, "", Valid(words=("none",)), "none: serve without authentication on any address, knowingly."),
-    _server("metrics.port", _I, None, "", _PORT, "A further port that serves only /metrics and probes; unset: none."),
-    _server("admin.port", _I, None, "", _PORT, "A further port for the administrative routes, which then leave http.port; unset: none."),
+    _server("metrics.port", _I, None, "", _PORT, "A further port that serves only /metrics and probes; unset: none.", effective=False),
+    _server("admin.port", _I, None, "", _PORT, "A further port for the administrative routes, which then leave http.port; unset: none.", effective=False),
     _server("socket.request.max.bytes", _I, 104_857_600, "bytes", _POSITIVE, "Largest request body, counted after inflation.", own=False),
     _server("queued.max.request.bytes", _L, 268_435_456, "bytes", _POSITIVE, "Request bytes held at once, in the edge and in each directory's queue; more is refused, to be retried. Differs from Kafka: bounded by default, -1 is refused.", own=False),
     _server("max.decompressed.batch.bytes", _L, 67_108_864, "bytes", _POSITIVE, "Largest size of one batch after decompression."),
-    _server("http.max.inflight.requests", _I, 1_000, "requests", _POSITIVE, "Requests in work at once; more are refused, to be retried."),
+    _server("http.max.inflight.requests", _I, 1_000, "requests", _POSITIVE, "Requests in work at once; more are refused, to be retried.", effective=False),
     _server("http.max.streams", _I, 1_000, "requests", _POSITIVE, "Waiting (long poll) requests at once; more are refused, to be retried."),
+    _server("http.max.records", _I, 100_000, "records", _POSITIVE, "Most records of one JSON produce request."),
     _server("http.max.wait.ms", _I, 60_000, "ms", _NEVER_NEGATIVE, "Longest time a fetch may wait for records; larger requests are clamped."),
     _server("http.max.fetch.bytes", _I, 67_108_864, "bytes", _POSITIVE, "Most bytes of one fetch answer; larger requests are clamped."),
     _server("http.body.timeout.ms", _I, 30_000, "ms", _POSITIVE, "Longest time for a request body to arrive, plus one second for each MiB it declares."),

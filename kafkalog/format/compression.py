@@ -1,0 +1,401 @@
+"""The five codecs with Kafka's framing: one compressed stream, everything behind a batch header.
+
+Owns the framing of each codec (xerial blocks, the gzip header of JDK 16 and later, LZ4 frames with
+independent blocks of 64 KiB) and the bound on inflated bytes: sizes that a stream declares are
+checked before memory is taken, and no output buffer is larger than the caller's limit. Never looks
+at records. Pure functions for any thread; all codecs release the interpreter lock.
+Source: Kafka 4.1 `clients/.../common/compress` and the libraries behind it, log-format.md 4.
+
+Differs from Kafka: bytes behind the end of a gzip or LZ4 stream are refused (Kafka's readers
+ignore them), and a zstd frame must not need more than 8 MiB of history (Kafka: 128 MiB). One that
+merely declares a larger window, as Kafka's own levels 20 to 22 do, is accepted while its content
+is smaller.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import cramjam
+
+from kafkalog.errors import DecompressedTooLarge, UnsupportedCompression
+from kafkalog.format.record_batch import Codec
+
+Buffer = bytes | bytearray | memoryview
+
+GZIP_LEVEL_DEFAULT = -1
+LZ4_LEVEL_DEFAULT = 9
+ZSTD_LEVEL_DEFAULT = 3
+
+ZSTD_WINDOW_MAX = 1 << 23
+_ZSTD_LEVEL_OF_LARGEST_WINDOW = 19  # levels above write windows beyond ZSTD_WINDOW_MAX
+_ZSTD_MAGIC = 0xFD2FB528
+_ZSTD_BLOCK_MAX = 1 << 17
+_SKIPPABLE_MAGIC = 0x184D2A50  # and the fifteen numbers after it
+
+# ID1 ID2, deflate, no flags, no time, no extra flags, unknown operating system
+_GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
+_GZIP_PIECE = 1 << 14
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK = 1 << 15
+
+_LZ4_MAGIC = 0x184D2204
+_LZ4_HEADER = bytes.fromhex("04224d18604082")  # version 1, independent blocks, 64 KiB, checksum
+_LZ4_BLOCK = 1 << 16
+_LZ4_STORED = 0x80000000
+_LZ4_HIGH_LEVEL_MAX = 12  # the C library's; Kafka's 13 to 17 mean the same
+_LZ4_RATIO_MAX = 255
+
+# How cramjam says that the output buffer is full; tests/unit/test_compression.py pins it.
+_OUTPUT_FULL = "failed to write whole buffer"
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """Compress all records of a batch as Kafka's producer frames them.
+
+    level: gzip 1..9 or -1, lz4 1..17, zstd -131072..22; None is Kafka's default (-1, 9, 3);
+    ignored by none and snappy. The settings have checked the range.
+    """
+    if codec == Codec.NONE:
+        return bytes(data)
+    if codec == Codec.GZIP:
+        return _gzip_compress(data, GZIP_LEVEL_DEFAULT if level is None else level)
+    if codec == Codec.SNAPPY:
+        return _snappy_compress(data)
+    if codec == Codec.LZ4:
+        return _lz4_compress(data, LZ4_LEVEL_DEFAULT if level is None else level)
+    return _zstd_compress(data, ZSTD_LEVEL_DEFAULT if level is None else level)
+
+
+def decompress(codec: Codec | int, data: Buffer, *, max_bytes: int) -> bytes:
+    """Inflate one batch's stream to at most max_bytes.
+
+    Raises DecompressedTooLarge as soon as more is declared or met (details: max_bytes), and
+    UnsupportedCompression for codec numbers 5 to 7 and for a stream that the codec does not decode.
+    """
+    if codec == Codec.NONE:
+        if len(data) > max_bytes:
+            raise _too_large(max_bytes)
+        return bytes(data)
+    if codec == Codec.GZIP:
+        return _gzip_decompress(data, max_bytes)
+    if codec == Codec.SNAPPY:
+        return _snappy_decompress(data, max_bytes)
+    if codec == Codec.LZ4:
+        return _lz4_decompress(data, max_bytes)
+    if codec == Codec.ZSTD:
+        return _zstd_decompress(data, max_bytes)
+    raise UnsupportedCompression(f"Unknown compression type id: {int(codec)}")
+
+
+def _too_large(max_bytes: int) -> DecompressedTooLarge:
+    return DecompressedTooLarge(
+        f"The batch inflates to more than {max_bytes} bytes", max_bytes=max_bytes
+    )
+
+
+def _undecodable(codec: str, reason: str) -> UnsupportedCompression:
+    return UnsupportedCompression(f"The records do not decode as {codec}: {reason}")
+
+
+# gzip
+
+
+def _gzip_compress(data: Buffer, level: int) -> bytes:
+    deflate = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    body = deflate.compress(data) + deflate.flush()
+    trailer = struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
+    return b"".join((_GZIP_HEADER, body, trailer))
+
+
+def _gzip_decompress(data: Buffer, max_bytes: int) -> bytes:
+    """All members of the stream, one after the other, as GZIPInputStream reads them."""
+    view = memoryview(data)
+    inflated: list[bytes] = []
+    room = max_bytes + 1  # one more than allowed, so that too much is seen and never stored
+    position = 0
+    piece = len(view)  # nearly always there is one member
+    while position < len(view) or not inflated:
+        member, position = _gzip_member(view, position, piece, room)
+        inflated.append(member)
+        room -= len(member)
+        if room <= 0:
+            raise _too_large(max_bytes)
+        # A rest is copied by zlib at every member: small pieces keep thousands of them linear.
+        piece = _GZIP_PIECE
+    return b"".join(inflated)
+
+
+def _gzip_member(view: memoryview, position: int, piece: int, room: int) -> tuple[bytes, int]:
+    """One member from position, at most room bytes of it, and the position behind it."""
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    parts: list[bytes] = []
+    while not inflate.eof:
+        end = min(position + piece, len(view))
+        if end == position:
+            raise _undecodable("gzip", "the stream is cut short")
+        try:
+            parts.append(inflate.decompress(view[position:end], room))
+        except zlib.error as error:
+            raise _undecodable("gzip", str(error)) from error
+        position = end - len(inflate.unused_data)
+        room -= len(parts[-1])
+        if room <= 0:
+            break
+    return b"".join(parts), position
+
+
+# snappy
+
+
+def _snappy_compress(data: Buffer) -> bytes:
+    view = memoryview(data)
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK]))
+        parts += (len(block).to_bytes(4, "big"), block)
+    return b"".join(parts)
+
+
+def _snappy_decompress(data: Buffer, max_bytes: int) -> bytes:
+    """Xerial blocks, or one bare block as librdkafka and most Go clients write it."""
+    view = memoryview(data)
+    spans = _xerial_spans(view) if view[:8] == _XERIAL_MAGIC else [(0, len(view))]
+    try:
+        sizes = [cramjam.snappy.decompress_raw_len(view[start:end]) for start, end in spans]
+        size = sum(sizes)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        output = bytearray(size)
+        target = memoryview(output)
+        position = 0
+        for (start, end), block_size in zip(spans, sizes, strict=True):
+            block = target[position : position + block_size]
+            cramjam.snappy.decompress_raw_into(view[start:end], block)
+            position += block_size
+    except cramjam.DecompressionError as error:
+        raise _undecodable("snappy", str(error)) from error
+    return bytes(output)
+
+
+def _xerial_spans(view: memoryview) -> list[tuple[int, int]]:
+    """Start and end of every raw block; a header between blocks starts a joined stream."""
+    spans: list[tuple[int, int]] = []
+    position = 0
+    while position < len(view):
+        if view[position : position + 8] == _XERIAL_MAGIC:
+            if len(view) - position < len(_XERIAL_HEADER):
+                raise _undecodable("snappy", "the xerial header is cut short")
+            (version,) = struct.unpack_from(">i", view, position + 8)
+            if version < 1:
+                raise _undecodable("snappy", f"xerial version {version}")
+            position += len(_XERIAL_HEADER)
+            continue
+        if len(view) - position < 4:
+            raise _undecodable("snappy", "a block length is cut short")
+        (length,) = struct.unpack_from(">i", view, position)
+        position += 4
+        if not 0 < length <= len(view) - position:
+            raise _undecodable("snappy", f"a block of {length} bytes at {position}")
+        spans.append((position, position + length))
+        position += length
+    return spans
+
+
+# lz4
+
+
+def _lz4_compress(data: Buffer, level: int) -> bytes:
+    """Kafka's default level 9 is the fast compressor, every other one the high compressor."""
+    view = memoryview(data)
+    parts = [_LZ4_HEADER]
+    for start in range(0, len(view), _LZ4_BLOCK):
+        plain = view[start : start + _LZ4_BLOCK]
+        if level == LZ4_LEVEL_DEFAULT:
+            block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        else:
+            block = bytes(
+                cramjam.lz4.compress_block(
+                    plain,
+                    mode="high_compression",
+                    compression=min(level, _LZ4_HIGH_LEVEL_MAX),
+                    store_size=False,
+                )
+            )
+        if len(block) < len(plain):
+            parts += (len(block).to_bytes(4, "little"), block)
+        else:
+            parts += ((len(plain) | _LZ4_STORED).to_bytes(4, "little"), bytes(plain))
+    parts.append(bytes(4))
+    return b"".join(parts)
+
+
+def _lz4_decompress(data: Buffer, max_bytes: int) -> bytes:
+    view = memoryview(data)
+    content_size, bound, end = _lz4_frame(view)
+    if content_size is not None:
+        if content_size > max_bytes:
+            raise _too_large(max_bytes)
+        bound = min(bound, content_size)
+    if end != len(view):
+        raise _undecodable("lz4", f"{len(view) - end} bytes follow the frame")
+    # The library checks the header's checksum, those of blocks and content, and the content size.
+    return _inflate_into("lz4", view, bound, max_bytes)
+
+
+def _lz4_frame(view: memoryview) -> tuple[int | None, int, int]:
+    """Walk one frame: declared content size, upper bound of the content, position of its end."""
+    if len(view) < 7:
+        raise _undecodable("lz4", "the frame header is cut short")
+    magic, flags, descriptor = struct.unpack_from("<IBB", view, 0)
+    if magic != _LZ4_MAGIC:
+        raise _undecodable("lz4", f"frame magic {magic:08x}")
+    if flags >> 6 != 1:
+        raise _undecodable("lz4", f"frame version {flags >> 6}")
+    if not flags & 0x20:
+        raise _undecodable("lz4", "its blocks depend on one another")
+    if flags & 0x03 or descriptor & 0x8F or descriptor >> 4 < 4:
+        raise _undecodable("lz4", f"frame flags {flags:02x}{descriptor:02x}")
+    block_max = 1 << (8 + 2 * (descriptor >> 4))
+    block_trailer = 4 if flags & 0x10 else 0
+    content_size: int | None = None
+    position = 6
+    if flags & 0x08:
+        if len(view) < 15:
+            raise _undecodable("lz4", "the frame header is cut short")
+        (content_size,) = struct.unpack_from("<Q", view, position)
+        position += 8
+    position += 1
+    bound = 0
+    while True:
+        if len(view) - position < 4:
+            raise _undecodable("lz4", "a block length is cut short")
+        (word,) = struct.unpack_from("<I", view, position)
+        position += 4
+        if word == 0:
+            break
+        length = word & ~_LZ4_STORED
+        if length > block_max or length + block_trailer > len(view) - position:
+            raise _undecodable("lz4", f"a block of {length} bytes at {position}")
+        bound += length if word & _LZ4_STORED else min(block_max, length * _LZ4_RATIO_MAX)
+        position += length + block_trailer
+    if flags & 0x04:
+        position += 4
+    if position > len(view):
+        raise _undecodable("lz4", "the content checksum is cut short")
+    return content_size, bound, position
+
+
+# zstd
+
+
+def _zstd_compress(data: Buffer, level: int) -> bytes:
+    if len(data) <= ZSTD_WINDOW_MAX:
+        return bytes(cramjam.zstd.compress(data, level))
+    # One shot would take the content's size for the window at the highest levels.
+    stream = cramjam.zstd.Compressor(min(level, _ZSTD_LEVEL_OF_LARGEST_WINDOW))
+    stream.compress(data)
+    return bytes(stream.finish())
+
+
+def _zstd_decompress(data: Buffer, max_bytes: int) -> bytes:
+    view = memoryview(data)
+    bound = 0
+    position = 0
+    while position < len(view):
+        frame_bound, position = _zstd_frame(view, position, max_bytes)
+        bound += frame_bound
+    if not len(view):
+        raise _undecodable("zstd", "the stream is empty")
+    return _inflate_into("zstd", view, bound, max_bytes)
+
+
+def _zstd_frame(view: memoryview, position: int, max_bytes: int) -> tuple[int, int]:
+    """Walk one frame's header and block headers: upper bound of its content, end of the frame."""
+    if len(view) - position < 5:
+        raise _undecodable("zstd", "the frame header is cut short")
+    (magic,) = struct.unpack_from("<I", view, position)
+    if magic & ~0x0F == _SKIPPABLE_MAGIC:
+        if len(view) - position < 8:
+            raise _undecodable("zstd", "the frame header is cut short")
+        (length,) = struct.unpack_from("<I", view, position + 4)
+        if length > len(view) - position - 8:
+            raise _undecodable("zstd", "a skippable frame is cut short")
+        return 0, position + 8 + length
+    if magic != _ZSTD_MAGIC:
+        raise _undecodable("zstd", f"frame magic {magic:08x} at {position}")
+    window, content_size, has_checksum, first_block = _zstd_header(view, position + 4)
+    if content_size is not None and content_size > max_bytes:
+        raise _too_large(max_bytes)
+    block_max = min(window, _ZSTD_BLOCK_MAX)
+    bound, end = _zstd_blocks(view, first_block, block_max)
+    if content_size is not None:
+        bound = min(bound, content_size)
+    if min(window, bound) > ZSTD_WINDOW_MAX:
+        raise _undecodable("zstd", f"its window of {window} bytes is above {ZSTD_WINDOW_MAX}")
+    if has_checksum:
+        end += 4
+    if end > len(view):
+        raise _undecodable("zstd", "the frame is cut short")
+    return bound, end
+
+
+def _zstd_header(view: memoryview, position: int) -> tuple[int, int | None, bool, int]:
+    """Window bytes, content size, whether a checksum follows, position of the first block."""
+    descriptor = view[position]
+    position += 1
+    is_single_segment = bool(descriptor & 0x20)
+    dictionary_bytes = (0, 1, 2, 4)[descriptor & 0x03]
+    size_bytes = (1 if is_single_segment else 0, 2, 4, 8)[descriptor >> 6]
+    window_bytes = 0 if is_single_segment else 1
+    if len(view) - position < window_bytes + dictionary_bytes + size_bytes:
+        raise _undecodable("zstd", "the frame header is cut short")
+    window = 0
+    if not is_single_segment:
+        exponent, mantissa = view[position] >> 3, view[position] & 0x07
+        window = (1 << (10 + exponent)) // 8 * (8 + mantissa)
+    position += window_bytes + dictionary_bytes
+    content_size: int | None = None
+    if size_bytes:
+        content_size = int.from_bytes(view[position : position + size_bytes], "little")
+        if size_bytes == 2:
+            content_size += 256
+        if is_single_segment:
+            window = content_size
+    return window, content_size, bool(descriptor & 0x04), position + size_bytes
+
+
+def _zstd_blocks(view: memoryview, position: int, block_max: int) -> tuple[int, int]:
+    """Upper bound of the blocks' content and the position behind the last block."""
+    bound = 0
+    is_last = False
+    while not is_last:
+        if len(view) - position < 3:
+            raise _undecodable("zstd", "a block header is cut short")
+        header = int.from_bytes(view[position : position + 3], "little")
+        position += 3
+        is_last = bool(header & 1)
+        kind, size = header >> 1 & 3, header >> 3
+        if kind == 1:  # one byte, repeated
+            position += 1
+            bound += size
+        else:
+            position += size
+            bound += size if kind == 0 else block_max
+    return bound, position
+
+
+def _inflate_into(codec: str, view: memoryview, bound: int, max_bytes: int) -> bytes:
+    """Inflate into a buffer of the proven bound, or of max_bytes when that is smaller."""
+    output = bytearray(min(bound, max_bytes))
+    inflate = cramjam.lz4.decompress_into if codec == "lz4" else cramjam.zstd.decompress_into
+    try:
+        size = inflate(view, output)
+    except cramjam.DecompressionError as error:
+        if bound > max_bytes and _OUTPUT_FULL in str(error):
+            raise _too_large(max_bytes) from error
+        raise _undecodable(codec, str(error)) from error
+    return bytes(memoryview(output)[:size])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _IOV_MAX = 1024
 _FILE_MODE = 0o640
 _DIR_MODE = 0o750
-_UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+_UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS}
 
 # Devices whose file system refused RWF_NOWAIT once: asked no more. Only ever grows.
 _no_nowait_devices: set[int] = set()
@@ -167,8 +167,20 @@ def _stat_of(name: str, status: os.stat_result) -> SystemFileStat:
     )
 
 
+def _stat_or_none(entry: os.DirEntry[str]) -> SystemFileStat | None:
+    """None when a deletion task was faster than the listing."""
+    try:
+        return _stat_of(entry.name, entry.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return None
+
+
 class SystemLock:
-    """A POSIX record lock, as Java's FileChannel takes: Kafka and kafkalog exclude each other."""
+    """A POSIX record lock, as Java's FileChannel takes: Kafka and kafkalog exclude each other.
+
+    The kernel drops such a lock when the process closes any descriptor of the file: nothing else
+    may open a locked file.
+    """
 
     def __init__(self, fd: int, path: str) -> None:
         self._fd = fd
@@ -211,7 +223,7 @@ class SystemFilesystem:
     def list_dir_stats(self, path: str) -> list[SystemFileStat]:
         """See Filesystem."""
         with os.scandir(path) as entries:
-            found = [_stat_of(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+            found = [stat for entry in entries if (stat := _stat_or_none(entry)) is not None]
         return sorted(found, key=lambda stat: stat.name)
 
     def stat(self, path: str) -> SystemFileStat:
@@ -224,7 +236,17 @@ class SystemFilesystem:
 
     def make_dir(self, path: str) -> None:
         """See Filesystem."""
-        os.makedirs(path, _DIR_MODE, exist_ok=True)
+        # os.makedirs gives the mode to the last component alone; parents must not be wider.
+        if os.path.isdir(path):
+            return
+        parent = os.path.dirname(path)
+        if parent and parent != path:
+            self.make_dir(parent)
+        try:
+            os.mkdir(path, _DIR_MODE)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
 
     def rename(self, source: str, target: str) -> None:
         """See Filesystem."""
@@ -273,11 +295,13 @@ class SystemFilesystem:
 
     def lock(self, path: str) -> SystemLock:
         """See Filesystem."""
-        path = os.path.realpath(path)
+        # Only the directory is resolved: a link planted as the lock file is refused.
+        path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         with _locked_paths_mutex:
             if path in _locked_paths:
                 raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            fd = os.open(path, flags, _FILE_MODE)
             try:
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:

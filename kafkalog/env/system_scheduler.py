@@ -163,6 +163,9 @@ class SystemScheduler:
                     continue
                 heapq.heappop(self._queue)
                 entry.task.is_running = True
+                if self._queue:
+                    # The wake-up for the next entry may have been this worker's: pass it on.
+                    self._changed.notify()
                 return entry.task
             return None
 

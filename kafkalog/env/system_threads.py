@@ -66,9 +66,9 @@ class SystemThreads:
         """See Threads."""
 
         def run() -> None:
-            if background:
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BACKGROUND_NICE)
             try:
+                if background:
+                    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BACKGROUND_NICE)
                 body()
             except BaseException as error:
                 self._on_failure(name, error)

@@ -1,0 +1,213 @@
+"""Walk the batches of a chunk: one table row per whole batch, CRC of small batches included.
+
+Layout: `format/record_batch.py`; rules: log-format.md 1.5 (Kafka 4.1 FileLogInputStream). Batches
+of at least INLINE_CRC_MAX bytes leave with CRC_STATE unchecked: the processor's CRC instruction,
+which the C package `crc32c` uses and generic code may not, wins from there on.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from kafkalog.kernels.compile import (
+    BOOL,
+    BYTES,
+    I64,
+    I64_TABLE_OUT,
+    I64S_OUT,
+    Bytes,
+    Int64s,
+    Int64Table,
+    inlined,
+    kernel,
+)
+from kafkalog.kernels.loads import load_i16be, load_i32be, load_i64be, load_u32be, load_u64le
+
+INLINE_CRC_MAX = 2048
+"""Batches below this size are checked by the table here, larger ones by the caller."""
+
+
+class BatchColumn(IntEnum):
+    """Columns of the table. POSITION is the byte in the chunk, SIZE the whole batch."""
+
+    POSITION = 0
+    SIZE = 1
+    BASE_OFFSET = 2
+    LAST_OFFSET = 3
+    LEADER_EPOCH = 4
+    MAGIC = 5
+    CRC_STATE = 6
+    ATTRIBUTES = 7
+    BASE_TIMESTAMP = 8
+    MAX_TIMESTAMP = 9
+    PRODUCER_ID = 10
+    PRODUCER_EPOCH = 11
+    BASE_SEQUENCE = 12
+    RECORD_COUNT = 13
+
+
+class CrcState(IntEnum):
+    """What is known of a batch's CRC."""
+
+    UNCHECKED = 0
+    VALID = 1
+
+
+class ScanStop(IntEnum):
+    """Why a walk ended."""
+
+    END = 0
+    """At most 17 bytes were left: nothing, or a tail that Kafka ignores quietly."""
+    PARTIAL = 1
+    """The next batch reaches beyond the chunk."""
+    BAD_SIZE = 2
+    """The declared length is below 14: zeros, or no batch at all."""
+    LEGACY = 3
+    """A message set of magic 0 or 1, which we do not serve."""
+    BAD_MAGIC = 4
+    """The magic is none that Kafka ever wrote."""
+    SHORT_BATCH = 5
+    """A v2 batch of fewer than 61 bytes."""
+    BAD_CRC = 6
+    """The bytes differ from those the CRC was made of."""
+
+
+COLUMN_COUNT = len(BatchColumn)
+
+# numba freezes plain integers best; the enums above are for everybody else.
+_POSITION, _SIZE, _BASE_OFFSET, _LAST_OFFSET, _LEADER_EPOCH = 0, 1, 2, 3, 4
+_MAGIC, _CRC_STATE, _ATTRIBUTES, _BASE_TIMESTAMP, _MAX_TIMESTAMP = 5, 6, 7, 8, 9
+_PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE, _RECORD_COUNT = 10, 11, 12, 13
+_END, _PARTIAL, _BAD_SIZE, _LEGACY, _BAD_MAGIC, _SHORT_BATCH, _BAD_CRC = 0, 1, 2, 3, 4, 5, 6
+_CRC_FROM = 21
+_HEADER = 61
+
+
+def _crc_tables() -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
+    """Eight tables of the reflected Castagnoli polynomial: table k advances a byte by k more."""
+    values = np.arange(256, dtype=np.uint64)
+    for _ in range(8):
+        values = np.where(values & 1, values >> 1 ^ 0x82F63B78, values >> 1).astype(np.uint64)
+    tables = [values]
+    for _ in range(7):
+        previous = tables[-1]
+        tables.append(values[(previous & 0xFF).astype(np.int64)] ^ previous >> np.uint64(8))
+    return np.concatenate(tables)
+
+
+_CRC_TABLES = _crc_tables().astype(np.uint32)
+
+
+@inlined
+def _crc32c(buffer: Bytes, start: int, end: int) -> int:
+    """CRC-32C of buffer[start:end], eight bytes a step, then byte by byte."""
+    crc = np.uint64(0xFFFFFFFF)
+    low = np.uint64(0xFF)
+    position = start
+    while position <= end - 8:
+        word = np.uint64(load_u64le(buffer, position)) ^ crc
+        crc = np.uint64(
+            _CRC_TABLES[np.intp(1792 + np.intp(word & low))]
+            ^ _CRC_TABLES[np.intp(1536 + np.intp(word >> np.uint64(8) & low))]
+            ^ _CRC_TABLES[np.intp(1280 + np.intp(word >> np.uint64(16) & low))]
+            ^ _CRC_TABLES[np.intp(1024 + np.intp(word >> np.uint64(24) & low))]
+            ^ _CRC_TABLES[np.intp(768 + np.intp(word >> np.uint64(32) & low))]
+            ^ _CRC_TABLES[np.intp(512 + np.intp(word >> np.uint64(40) & low))]
+            ^ _CRC_TABLES[np.intp(256 + np.intp(word >> np.uint64(48) & low))]
+            ^ _CRC_TABLES[np.intp(word >> np.uint64(56))]
+        )
+        position += 8
+    while position < end:
+        entry = np.intp((crc ^ np.uint64(buffer[position])) & low)
+        crc = np.uint64(_CRC_TABLES[entry]) ^ crc >> np.uint64(8)
+        position += 1
+    return int(crc ^ np.uint64(0xFFFFFFFF))
+
+
+@kernel(I64(BYTES, I64, I64))
+def crc32c_of(buffer: Bytes, start: int, end: int) -> int:
+    """CRC-32C of buffer[start:end], which must lie inside the buffer."""
+    return _crc32c(buffer, start, end)
+
+
+@inlined
+def _judge(chunk: Bytes, position: int, end: int) -> int:
+    """Size of the whole batch at position, or minus 1 minus the ScanStop."""
+    if end - position <= 17:
+        return -1 - _END
+    length = load_i32be(chunk, position + 8)
+    if length < 14:
+        return -1 - _BAD_SIZE
+    size = length + 12
+    if size > end - position:
+        return -1 - _PARTIAL
+    magic = chunk[position + 16]
+    if magic != 2:
+        return -1 - (_LEGACY if magic < 2 else _BAD_MAGIC)
+    if size < _HEADER:
+        return -1 - _SHORT_BATCH
+    return size
+
+
+@kernel(I64(BYTES, I64, I64))
+def count_batches(chunk: Bytes, start: int, end: int) -> int:
+    """Whole batches in chunk[start:end] by their lengths alone: the rows a table must have."""
+    position, count = start, 0
+    size = _judge(chunk, position, end)
+    while size > 0:
+        count += 1
+        position += size
+        size = _judge(chunk, position, end)
+    return count
+
+
+@kernel(I64(BYTES, I64, I64, BOOL, I64_TABLE_OUT, I64S_OUT))
+def scan_batches(
+    chunk: Bytes, start: int, end: int, check_crc: bool, table: Int64Table, stop: Int64s
+) -> int:
+    """Fill one row of `table` per whole batch in chunk[start:end]; return the row count.
+
+    chunk  uint8[n]              segment bytes as on disk; 0 <= start <= end <= n
+    table  int64[m, 14]          see BatchColumn; when it is too short the walk ends as PARTIAL
+    stop   int64[2]              out: the ScanStop, and the position where the walk ended
+    With check_crc a small batch with a wrong CRC ends the walk; large ones stay UNCHECKED.
+    """
+    position, row = start, 0
+    reason = _END
+    while True:
+        size = _judge(chunk, position, end)
+        if size < 0:
+            reason = -1 - size
+            break
+        if row == table.shape[0]:
+            reason = _PARTIAL
+            break
+        crc_state = 0
+        if check_crc and size < INLINE_CRC_MAX:
+            declared = load_u32be(chunk, position + 17)
+            if _crc32c(chunk, position + _CRC_FROM, position + size) != declared:
+                reason = _BAD_CRC
+                break
+            crc_state = 1
+        base_offset = load_i64be(chunk, position)
+        table[row, _POSITION] = position
+        table[row, _SIZE] = size
+        table[row, _BASE_OFFSET] = base_offset
+        table[row, _LAST_OFFSET] = base_offset + load_i32be(chunk, position + 23)
+        table[row, _LEADER_EPOCH] = load_i32be(chunk, position + 12)
+        table[row, _MAGIC] = 2
+        table[row, _CRC_STATE] = crc_state
+        table[row, _ATTRIBUTES] = load_i16be(chunk, position + 21)
+        table[row, _BASE_TIMESTAMP] = load_i64be(chunk, position + 27)
+        table[row, _MAX_TIMESTAMP] = load_i64be(chunk, position + 35)
+        table[row, _PRODUCER_ID] = load_i64be(chunk, position + 43)
+        table[row, _PRODUCER_EPOCH] = load_i16be(chunk, position + 51)
+        table[row, _BASE_SEQUENCE] = load_i32be(chunk, position + 53)
+        table[row, _RECORD_COUNT] = load_i32be(chunk, position + 57)
+        row += 1
+        position += size
+    stop[0] = reason
+    stop[1] = position
+    return row

@@ -83,10 +83,11 @@ def scan(chunk: Buffer, start: int = 0, *, check_crc: bool = True) -> BatchRows:
     data = np.frombuffer(chunk, dtype=np.uint8)
     end = data.shape[0]
     table = np.empty((count_batches(data, start, end), COLUMN_COUNT), dtype=np.int64)
-    outcome = np.zeros(2, dtype=np.int64)
+    outcome = np.zeros(3, dtype=np.int64)
     count = scan_batches(data, start, end, check_crc, table, outcome)
-    stop, stop_position = ScanStop(int(outcome[0])), int(outcome[1])
-    if check_crc:
+    reason, stop_position, unchecked = outcome.tolist()
+    stop = ScanStop(reason)
+    if check_crc and unchecked:
         bad_row = _check_large(memoryview(chunk), table[:count])
         if bad_row is not None:
             count, stop = bad_row, ScanStop.BAD_CRC

@@ -171,10 +171,10 @@ def scan_batches(
 
     chunk  uint8[n]              segment bytes as on disk; 0 <= start <= end <= n
     table  int64[m, 14]          see BatchColumn; when it is too short the walk ends as PARTIAL
-    stop   int64[2]              out: the ScanStop, and the position where the walk ended
+    stop   int64[3]              out: ScanStop, position where the walk ended, rows left UNCHECKED
     With check_crc a small batch with a wrong CRC ends the walk; large ones stay UNCHECKED.
     """
-    position, row = start, 0
+    position, row, unchecked = start, 0, 0
     reason = _END
     while True:
         size = _judge(chunk, position, end)
@@ -191,6 +191,7 @@ def scan_batches(
                 reason = _BAD_CRC
                 break
             crc_state = 1
+        unchecked += 1 - crc_state
         base_offset = load_i64be(chunk, position)
         table[row, _POSITION] = position
         table[row, _SIZE] = size
@@ -210,4 +211,5 @@ def scan_batches(
         position += size
     stop[0] = reason
     stop[1] = position
+    stop[2] = unchecked
     return row

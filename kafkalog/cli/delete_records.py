@@ -1,0 +1,66 @@
+"""``kafkalog records delete``: kafka-delete-records' file and printed lines, honest exit status."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from kafkalog.cli.connection import Connection, output_option, url_option
+
+_PARTIAL_FAILURE = 3
+
+
+@click.command()
+@click.option(
+    "--offset-json-file",
+    type=click.File("rb"),
+    help='{"partitions":[{"topic":"t","partition":0,"offset":40000}],"version":1}; -1: all.',
+)
+@click.option("--topic", help="Instead of a file, with --partition and --before-offset.")
+@click.option("--partition", type=int, default=0, show_default=True)
+@click.option("--before-offset", type=int, help="Records below it go; -1 is the high watermark.")
+@url_option
+@output_option
+@click.pass_context
+def delete(
+    ctx: click.Context,
+    offset_json_file: Any,  # noqa: ANN401 - click's open file
+    topic: str | None,
+    partition: int,
+    before_offset: int | None,
+    url: str,
+    output: str,
+) -> None:
+    """Delete records below an offset. Exit 3 when a partition failed.
+
+    Example: kafkalog records delete --topic orders --before-offset 40000
+    """
+    if offset_json_file is not None:
+        body: bytes = offset_json_file.read()
+    elif topic is not None and before_offset is not None:
+        entry = {"topic": topic, "partition": partition, "offset": before_offset}
+        body = json.dumps({"partitions": [entry], "version": 1}).encode()
+    else:
+        raise click.UsageError("Give --offset-json-file, or --topic and --before-offset.")
+    answer = Connection(url).json("POST", "/v1/records:delete", body)
+    entries = answer["partitions"]
+    if output == "json":
+        click.echo(json.dumps(answer))
+    else:
+        _print_tool_lines(entries)
+    if any("error_code" in entry for entry in entries):
+        ctx.exit(_PARTIAL_FAILURE)
+
+
+def _print_tool_lines(entries: list[dict[str, Any]]) -> None:
+    """As kafka-delete-records.sh prints them."""
+    click.echo("Executing records delete operation")
+    click.echo("Records delete operation completed:")
+    for entry in entries:
+        name = f"{entry['topic']}-{entry['partition']}"
+        if "error_code" in entry:
+            click.echo(f"partition: {name}\terror: {entry['error']}")
+        else:
+            click.echo(f"partition: {name}\tlow_watermark: {entry['low_watermark']}")

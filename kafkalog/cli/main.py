@@ -1,0 +1,72 @@
+"""The command tree: ``kafkalog <noun> <verb>``. ``server`` is added by ``kafkalog/__main__.py``.
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 partly failed, 130 interrupted. Data goes to
+standard output, messages to standard error. Commands are imported when they are called, so that one
+which needs no kernel does not wait for numba.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from kafkalog import __version__
+
+# group -> command -> module:attribute
+COMMANDS: dict[str, dict[str, str]] = {
+    "": {
+        "topics": "kafkalog.cli.topics:topics",
+        "produce": "kafkalog.cli.produce:produce",
+        "consume": "kafkalog.cli.consume:consume",
+        "health": "kafkalog.cli.health:health",
+    },
+    "records": {"delete": "kafkalog.cli.delete_records:delete"},
+    "segments": {
+        "dump": "kafkalog.cli.dump_log_segments:dump_command",
+        "verify": "kafkalog.cli.segments_verify:verify",
+    },
+    "offline": {
+        "scan": "kafkalog.cli.offline_scan:scan",
+        "load": "kafkalog.cli.offline_load:load",
+    },
+}
+_GROUP_HELP = {
+    "records": "Delete records below an offset.",
+    "segments": "Look into segment files, without a server.",
+    "offline": "Work on copies of partition directories, without a server.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are needed."""
+
+    def __init__(self, name: str, help_text: str, lazy: dict[str, str]) -> None:
+        super().__init__(name, help=help_text)
+        self._lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names, sorted."""
+        return sorted({*super().list_commands(ctx), *self._lazy})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import on first use."""
+        where = self._lazy.get(cmd_name)
+        if where is None:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = where.partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+def make_cli() -> click.Group:
+    """The whole tree without ``server``."""
+    root = LazyGroup(
+        "kafkalog",
+        "Topic logs exactly as Apache Kafka keeps them on disk, served over HTTP.",
+        COMMANDS[""],
+    )
+    for group, help_text in _GROUP_HELP.items():
+        root.add_command(LazyGroup(group, help_text, COMMANDS[group]))
+    return click.version_option(__version__, prog_name="kafkalog")(root)

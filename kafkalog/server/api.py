@@ -1,0 +1,98 @@
+"""What every route needs: the operations, the configuration, the metrics and the waiting places.
+
+Lives on the event loop; nothing here blocks. Blocking control-plane calls go through ``blocking``
+and cold reads through the pool of their log directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+
+from aiohttp import web
+
+from kafkalog.log.would_block import WouldBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Executor
+
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.values import LogAppendInfo, ValidatedRecords
+    from kafkalog.manager.commands import Command
+    from kafkalog.manager.operations import Acks, Operations
+    from kafkalog.observe.metrics import Metrics
+    from kafkalog.server.delayed_fetch import DelayedFetches
+    from kafkalog.server.in_flight import InFlightBytes
+    from kafkalog.settings import ServerConfig
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Api:
+    """The object graph of the HTTP edge."""
+
+    # constant after construction
+    operations: Operations
+    config: ServerConfig
+    metrics: Metrics
+    delayed_fetches: DelayedFetches
+    in_flight: InFlightBytes
+    control_pool: Executor
+    reader_pools: Callable[[str], Executor]  # by partition directory
+    cluster_id: str
+    # owned by the event loop
+    stopping: bool = False
+    _null_key_turns: Iterator[int] = field(default_factory=itertools.count)
+
+    def null_key_partition(self, partition_count: int) -> int:
+        """Where the records without key of one request go: the next partition in turn."""
+        return next(self._null_key_turns) % partition_count
+
+    async def blocking(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a control-plane call that may touch the disk on the control pool."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.control_pool, lambda: call(*args, **kwargs))
+
+    async def reading(self, log: UnifiedLog, read: Callable[[bool], T]) -> T:
+        """Call ``read(may_block=False)`` inline; when pages are cold, again on the reader pool."""
+        try:
+            return read(False)
+        except WouldBlock:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self.reader_pools(log.directory), read, True)
+
+    def append(
+        self,
+        log: UnifiedLog,
+        records: ValidatedRecords,
+        acks: Acks,
+        expected_offset: int | None = None,
+    ) -> asyncio.Future[LogAppendInfo]:
+        """Hand records to the writer; the future ends as the durability class says."""
+        future: asyncio.Future[LogAppendInfo] = asyncio.get_running_loop().create_future()
+
+        def finish(command: Command) -> None:
+            if future.done():  # the client went away; the append is whole all the same
+                return
+            if command.error is not None:
+                future.set_exception(command.error)
+            else:
+                future.set_result(cast("LogAppendInfo", command.result))
+
+        self.operations.submit_produce(
+            log, records, acks, expected_offset=expected_offset, on_done=finish
+        )
+        return future
+
+
+API_KEY: web.AppKey[Api] = web.AppKey("api", Api)
+
+
+def api_of(request: web.Request) -> Api:
+    """The graph behind a request."""
+    return request.app[API_KEY]

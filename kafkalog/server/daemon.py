@@ -1,0 +1,127 @@
+"""The daemon's life on the event loop: listen, serve, stop in order (operations.md 6.2).
+
+The object graph is built by ``kafkalog/__main__.py``; this module owns the loop, the listener and
+the order of the shutdown: not ready, stop accepting, finish what is in flight, close the logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.env.pools import PoolPerLogDir, thread_pool
+from kafkalog.server.api import Api
+from kafkalog.server.app import make_app
+from kafkalog.server.delayed_fetch import DelayedFetches
+from kafkalog.server.in_flight import InFlightBytes
+from kafkalog.server.protocol import ConnectionServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.manager.log_dir_writer import CompletionSink
+    from kafkalog.manager.operations import Operations
+    from kafkalog.observe.metrics import Metrics
+    from kafkalog.settings import ServerConfig
+
+_log = structlog.get_logger("kafkalog.server")
+_CONTROL_THREADS = 4
+_LAG_PERIOD_SECONDS = 0.1
+# A pure-Python background thread may hold the GIL this long at most (design: the GIL is shared).
+_SWITCH_INTERVAL_SECONDS = 0.0005
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """What the composition root makes once a completion sink exists."""
+
+    operations: Operations
+    metrics: Metrics
+    cluster_id: str
+    close: Callable[[], None]  # blocking: flush, checkpoints, clean-shutdown markers
+
+
+@dataclass(slots=True)
+class Daemon:
+    """One run of the server."""
+
+    config: ServerConfig
+    build: Callable[[CompletionSink], Graph]  # blocking: loads and recovers all logs
+    request_id_prefix: str
+    reader_threads_per_dir: int
+    exit_code: int = 0
+
+    async def run(self) -> int:
+        """Serve until SIGTERM or SIGINT; return the exit code."""
+        sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, stop)
+        delayed = DelayedFetches(loop, self.config.http_max_streams)
+        control = thread_pool("control", _CONTROL_THREADS)
+        readers = PoolPerLogDir("reader", self.reader_threads_per_dir)
+        graph = await loop.run_in_executor(control, self.build, delayed)
+        api = Api(
+            operations=graph.operations,
+            config=self.config,
+            metrics=graph.metrics,
+            delayed_fetches=delayed,
+            in_flight=InFlightBytes(self.config.queued_max_request_bytes),
+            control_pool=control,
+            reader_pools=readers,
+            cluster_id=graph.cluster_id,
+        )
+        try:
+            await self._serve(api, stop)
+        finally:
+            await loop.run_in_executor(None, graph.close)
+            readers.shutdown()
+            control.shutdown()
+        return self.exit_code
+
+    def _on_signal(self, stop: asyncio.Event) -> None:
+        """First signal: stop in order. Second: leave now, recovery will do the rest."""
+        if stop.is_set():
+            raise SystemExit(130)
+        stop.set()
+
+    def stop_with_error(self, stop: asyncio.Event, code: int) -> None:
+        """No log directory is left: end as Kafka does."""
+        self.exit_code = code
+        stop.set()
+
+    async def _serve(self, api: Api, stop: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
+        server = ConnectionServer(
+            make_app(api, self.request_id_prefix), loop=loop, config=self.config
+        )
+        listener = await loop.create_server(
+            server, self.config.http_host, self.config.http_port, backlog=1024, reuse_address=True
+        )
+        port = listener.sockets[0].getsockname()[1]
+        _log.info("kafkalog is ready", url=f"http://{self.config.http_host}:{port}")
+        lag = asyncio.create_task(self._watch_lag(api))
+        try:
+            await stop.wait()
+        finally:
+            _log.info("Shutting down")
+            api.stopping = True
+            await asyncio.sleep(self.config.shutdown_grace_ms / 1000)
+            lag.cancel()
+            listener.close()
+            api.delayed_fetches.wake_all()
+            await server.shutdown(timeout=15)
+
+    async def _watch_lag(self, api: Api) -> None:
+        """How late the loop runs a timer: proof that no disk work is on it."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _LAG_PERIOD_SECONDS
+            await asyncio.sleep(_LAG_PERIOD_SECONDS)
+            api.metrics.observe_loop_lag(max(0.0, loop.time() - due))

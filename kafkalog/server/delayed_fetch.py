@@ -1,0 +1,74 @@
+"""Fetches that wait for records: woken by the append that moves the high watermark.
+
+Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.server.error_map import ApiError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable
+
+    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.manager.commands import Command
+
+
+class DelayedFetches:
+    """Waiters by partition. ``deliver`` is the manager's CompletionSink."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, max_waiting: int) -> None:
+        self._loop = loop
+        self._max_waiting = max_waiting
+        self._waiting: dict[TopicPartition, set[asyncio.Future[bool]]] = {}
+        self._count = 0
+
+    def deliver(self, finished: list[Command], advanced: frozenset[TopicPartition]) -> None:
+        """Called by a writer thread once a drain: one wake-up of the loop for all of it."""
+        self._loop.call_soon_threadsafe(self._finish, finished, advanced)
+
+    def _finish(self, finished: list[Command], advanced: frozenset[TopicPartition]) -> None:
+        for command in finished:
+            command.complete()
+        if self._waiting:
+            self.wake(advanced)
+
+    def wake(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let the fetches of these partitions look again."""
+        for partition in partitions:
+            for waiter in self._waiting.pop(partition, ()):
+                if not waiter.done():
+                    waiter.set_result(True)
+
+    def wake_all(self) -> None:
+        """At shutdown: everybody answers with what there is."""
+        self.wake(list(self._waiting))
+
+    async def wait(self, partition: TopicPartition, timeout_seconds: float) -> bool:
+        """Wait until the partition's high watermark moved; False when the time is over."""
+        if self._count >= self._max_waiting:
+            raise ApiError(
+                42903, "Too many fetches are waiting. Try again.", headers={"Retry-After": "1"}
+            )
+        waiter: asyncio.Future[bool] = self._loop.create_future()
+        self._waiting.setdefault(partition, set()).add(waiter)
+        self._count += 1
+        timer = self._loop.call_later(timeout_seconds, _expire, waiter)
+        try:
+            return await waiter
+        finally:
+            timer.cancel()
+            self._count -= 1
+            waiters = self._waiting.get(partition)
+            if waiters is not None:
+                waiters.discard(waiter)
+                if not waiters:
+                    del self._waiting[partition]
+
+
+def _expire(waiter: asyncio.Future[bool]) -> None:
+    if not waiter.done():
+        waiter.set_result(False)

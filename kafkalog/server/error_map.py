@@ -1,0 +1,208 @@
+"""The register of error numbers: the only place where an error meets an HTTP status.
+
+``error_code`` is status x 100 + n where a finer number exists, the bare status otherwise; numbers
+that the Kafka REST ecosystem already uses keep their meaning. docs/errors.md comes from this table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkalog import errors
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEntry:
+    """One row of the register. kafka_error is the default; an exception may carry a finer one."""
+
+    error_code: int
+    status: int
+    kafka_error: str
+    meaning: str
+    retriable: bool = False
+
+
+_ROWS = (
+    ErrorEntry(400, 400, "INVALID_REQUEST", "the body is not valid JSON, UTF-8 or base64"),
+    ErrorEntry(404, 404, "INVALID_REQUEST", "no such path"),
+    ErrorEntry(405, 405, "INVALID_REQUEST", "the path does not take this method; see Allow"),
+    ErrorEntry(406, 406, "INVALID_REQUEST", "no offered media type is acceptable"),
+    ErrorEntry(408, 408, "REQUEST_TIMED_OUT", "the request header or body came too slowly"),
+    ErrorEntry(414, 414, "INVALID_REQUEST", "the request line is too long"),
+    ErrorEntry(415, 415, "INVALID_REQUEST", "unknown or missing Content-Type"),
+    ErrorEntry(417, 417, "INVALID_REQUEST", "Expect other than 100-continue"),
+    ErrorEntry(422, 422, "INVALID_REQUEST", "JSON of the wrong shape; validation_errors names it"),
+    ErrorEntry(431, 431, "INVALID_REQUEST", "request headers too large or too many"),
+    ErrorEntry(505, 505, "UNSUPPORTED_VERSION", "HTTP version other than 1.0 and 1.1"),
+    ErrorEntry(40000, 400, "INVALID_REQUEST", "broken HTTP framing"),
+    ErrorEntry(40002, 400, "INVALID_REQUEST", "refused as Kafka would: topic name, config, shape"),
+    ErrorEntry(40005, 400, "INVALID_REQUEST", "a query parameter is not a number in its range"),
+    ErrorEntry(40006, 400, "INVALID_REQUEST", "a compressed body does not inflate"),
+    ErrorEntry(40401, 404, "UNKNOWN_TOPIC_OR_PARTITION", "topic not found"),
+    ErrorEntry(40402, 404, "UNKNOWN_TOPIC_OR_PARTITION", "partition not found"),
+    ErrorEntry(40403, 404, "UNKNOWN_TOPIC_OR_PARTITION", "v3: cluster, topic or partition unknown"),
+    ErrorEntry(40601, 406, "INVALID_REQUEST", "the embedded format asked for is not offered here"),
+    ErrorEntry(40602, 406, "INVALID_RECORD", "a record does not fit the embedded format asked for"),
+    ErrorEntry(40904, 409, "TOPIC_ALREADY_EXISTS", "the topic exists"),
+    ErrorEntry(40905, 409, "OUT_OF_ORDER_SEQUENCE_NUMBER", "idempotent append with a gap"),
+    ErrorEntry(40906, 409, "INVALID_PRODUCER_EPOCH", "idempotent append with an older epoch"),
+    ErrorEntry(40907, 409, "POLICY_VIOLATION", "cleanup.policy forbids delete-records"),
+    ErrorEntry(40908, 409, "INVALID_TXN_STATE", "the producer has an open transaction"),
+    ErrorEntry(41001, 410, "OFFSET_OUT_OF_RANGE", "offset below the log start offset"),
+    ErrorEntry(41201, 412, "INVALID_REQUEST", "expected_offset is not the log end offset"),
+    ErrorEntry(41301, 413, "MESSAGE_TOO_LARGE", "a batch is larger than max.message.bytes"),
+    ErrorEntry(41302, 413, "INVALID_REQUEST", "the body is larger than socket.request.max.bytes"),
+    ErrorEntry(41303, 413, "RECORD_LIST_TOO_LARGE", "a batch inflates beyond the limit"),
+    ErrorEntry(41304, 413, "RECORD_LIST_TOO_LARGE", "the set is larger than segment.bytes"),
+    ErrorEntry(41502, 415, "INVALID_REQUEST", "Content-Encoding other than gzip and identity"),
+    ErrorEntry(41601, 416, "OFFSET_OUT_OF_RANGE", "offset above the log end offset"),
+    ErrorEntry(41602, 416, "OFFSET_OUT_OF_RANGE", "delete-records above the high watermark"),
+    ErrorEntry(42209, 422, "CORRUPT_MESSAGE", "a batch fails its CRC-32C"),
+    ErrorEntry(
+        42210, 422, "INVALID_RECORD", "malformed batch, wrong magic, control or transaction"
+    ),
+    ErrorEntry(42211, 422, "INVALID_TIMESTAMP", "a timestamp outside the topic's window"),
+    ErrorEntry(42212, 422, "INVALID_RECORD", "a record without key on a compacted topic"),
+    ErrorEntry(42213, 422, "UNSUPPORTED_COMPRESSION_TYPE", "unknown codec or undecodable stream"),
+    ErrorEntry(42214, 422, "INVALID_REQUEST", "more records in one request than allowed"),
+    ErrorEntry(
+        42902, 429, "THROTTLING_QUOTA_EXCEEDED", "too much in flight; see Retry-After", True
+    ),
+    ErrorEntry(42903, 429, "THROTTLING_QUOTA_EXCEEDED", "too many waiting fetches", True),
+    ErrorEntry(50000, 500, "UNKNOWN_SERVER_ERROR", "a defect of ours; the log has the request id"),
+    ErrorEntry(50010, 500, "CORRUPT_MESSAGE", "a stored batch is corrupt; details has its offsets"),
+    ErrorEntry(50302, 503, "KAFKA_STORAGE_ERROR", "memory or file descriptors are short", True),
+    ErrorEntry(50303, 503, "KAFKA_STORAGE_ERROR", "the log directory is offline", True),
+    ErrorEntry(50304, 503, "COORDINATOR_LOAD_IN_PROGRESS", "starting, recovering, stopping", True),
+    ErrorEntry(50701, 507, "KAFKA_STORAGE_ERROR", "the disk is full", True),
+)
+
+REGISTER: dict[int, ErrorEntry] = {row.error_code: row for row in _ROWS}
+
+_BY_EXCEPTION: dict[type[errors.KafkalogError], int] = {
+    errors.InvalidRequest: 40002,
+    errors.InvalidTopicName: 40002,
+    errors.TopicCollision: 40002,
+    errors.InvalidPartitions: 40002,
+    errors.InvalidTopicConfig: 40002,
+    errors.TopicExists: 40904,
+    errors.UnknownTopic: 40401,
+    errors.UnknownPartition: 40402,
+    errors.OffsetBelowLogStart: 41001,
+    errors.OffsetAboveLogEnd: 41601,
+    errors.OffsetAboveHighWatermark: 41602,
+    errors.RecordBatchTooLarge: 41301,
+    errors.RecordSetTooLarge: 41304,
+    errors.DecompressedTooLarge: 41303,
+    errors.BadBatchCrc: 42209,
+    errors.InvalidRecord: 42210,
+    errors.InvalidTimestamp: 42211,
+    errors.NullKey: 42212,
+    errors.UnsupportedCompression: 42213,
+    errors.OutOfOrderSequence: 40905,
+    errors.InvalidProducerEpoch: 40906,
+    errors.InvalidTxnState: 40908,
+    errors.TransactionCoordinatorFenced: 40906,
+    errors.ExpectedOffsetMismatch: 41201,
+    errors.PolicyViolation: 40907,
+    errors.CorruptData: 50010,
+    errors.StorageFault: 50303,
+    errors.LogDirOffline: 50303,
+    errors.DiskFull: 50701,
+    errors.DescriptorsShort: 50302,
+    errors.Unavailable: 50304,
+    errors.NotReady: 50304,
+    errors.Overloaded: 42902,
+    errors.KafkalogError: 50000,
+}
+
+
+class ApiError(Exception):
+    """An error born at the edge: its number, a message that says what to do, optional details."""
+
+    def __init__(
+        self,
+        error_code: int,
+        message: str,
+        *,
+        validation_errors: tuple[str, ...] = (),
+        details: dict[str, errors.Detail] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.entry = REGISTER[error_code]
+        self.message = message
+        self.validation_errors = validation_errors
+        self.details = details or {}
+        self.headers = headers or {}
+
+
+def entry_of(error: errors.KafkalogError) -> ErrorEntry:
+    """The register's row for an error of the inner rings: its class or the nearest ancestor's."""
+    for kind in type(error).__mro__:
+        code = _BY_EXCEPTION.get(kind)
+        if code is not None:
+            return REGISTER[code]
+    raise AssertionError(f"{type(error).__name__} has no row")
+
+
+def error_body(error: errors.KafkalogError | ApiError) -> tuple[ErrorEntry, dict[str, object]]:
+    """The row and the JSON object ``{error_code, message, kafka_error, retriable, ...}``."""
+    if isinstance(error, ApiError):
+        entry, kafka_error, details = error.entry, error.entry.kafka_error, error.details
+        extra: dict[str, object] = {}
+        if error.validation_errors:
+            extra["validation_errors"] = list(error.validation_errors)
+    else:
+        entry, kafka_error, details = entry_of(error), error.kafka_error, error.details
+        extra = {}
+        if isinstance(error, errors.CorruptData):
+            # The file's name is the operator's business (it is in the log), not the client's.
+            details = {k: v for k, v in error.details.items() if k != "file"}
+        if isinstance(error, errors.InvalidRecord) and error.record_errors:
+            extra["record_errors"] = [
+                {"batch_index": index, "message": text} for index, text in error.record_errors
+            ]
+    body: dict[str, object] = {
+        "error_code": entry.error_code,
+        "message": _message(error),
+        "kafka_error": kafka_error,
+        "retriable": entry.retriable,
+    }
+    if details:
+        body["details"] = details
+    body.update(extra)
+    return entry, body
+
+
+def _message(error: errors.KafkalogError | ApiError) -> str:
+    """What the client reads; a corrupt file's path stays inside."""
+    if isinstance(error, errors.CorruptData):
+        return "A stored record batch is corrupt and is not served."
+    return error.message
+
+
+def reference() -> str:
+    """docs/errors.md."""
+    lines = [
+        "# Errors",
+        "",
+        "Every error, also those of the HTTP framework, has this JSON body; `details`,",
+        "`validation_errors` and `record_errors` appear when there is something to name.",
+        "",
+        "```json",
+        '{"error_code": 40401, "message": "Topic not found.", "kafka_error":'
+        ' "UNKNOWN_TOPIC_OR_PARTITION", "retriable": false, "request_id": "..."}',
+        "```",
+        "",
+        "429, 503 and 507 mean that nothing was appended.",
+        "",
+        "| error_code | HTTP | kafka_error | retriable | meaning |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row.error_code} | {row.status} | {row.kafka_error} | "
+        f"{'yes' if row.retriable else 'no'} | {row.meaning} |"
+        for row in _ROWS
+    ]
+    return "\n".join(lines) + "\n"

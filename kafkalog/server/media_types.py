@@ -1,0 +1,113 @@
+"""Content-Type and Accept of the v2 surface: embedded formats, aliases, q-values."""
+
+from __future__ import annotations
+
+import enum
+import functools
+
+from kafkalog.server.error_map import ApiError
+
+V2_JSON = "application/vnd.kafka.v2+json"
+RECORD_BATCHES = "application/vnd.kafkalog.record-batches"
+OCTET_STREAM = "application/octet-stream"
+JSON = "application/json"
+
+
+class EmbeddedFormat(enum.Enum):
+    """How keys and values stand in JSON."""
+
+    BINARY = "binary"  # base64
+    JSON = "json"  # any JSON value, its text is the bytes
+    TEXT = "text"  # UTF-8 string, stored without quotes
+
+
+_EMBEDDED = {
+    "application/vnd.kafka.binary.v2+json": EmbeddedFormat.BINARY,
+    "application/vnd.kafka.json.v2+json": EmbeddedFormat.JSON,
+    "application/vnd.kafka.text.v2+json": EmbeddedFormat.TEXT,
+    "application/vnd.kafka.binary.v1+json": EmbeddedFormat.BINARY,
+    "application/vnd.kafka.json.v1+json": EmbeddedFormat.JSON,
+    "application/vnd.kafka.v1+json": EmbeddedFormat.BINARY,
+    "application/vnd.kafka+json": EmbeddedFormat.BINARY,
+    JSON: EmbeddedFormat.JSON,
+}
+_SCHEMA_FORMATS = ("avro", "jsonschema", "protobuf")
+_NEUTRAL = {"*/*", "application/*", JSON, V2_JSON}
+
+
+def _bare(header: str) -> tuple[str, dict[str, str]]:
+    """Media type in lower case and its parameters."""
+    media_type, *parameters = header.split(";")
+    values = {}
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        values[name.strip().lower()] = value.strip().strip('"')
+    return media_type.strip().lower(), values
+
+
+@functools.lru_cache(maxsize=256)
+def produce_format(content_type: str) -> EmbeddedFormat:
+    """The embedded format of a produce body; 415 names the accepted types."""
+    media_type, parameters = _bare(content_type)
+    if parameters.get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
+        raise ApiError(415, "The body must be UTF-8: leave charset out or set it to utf-8.")
+    found = _EMBEDDED.get(media_type)
+    if found is not None:
+        return found
+    if any(name in media_type for name in _SCHEMA_FORMATS):
+        raise ApiError(
+            415, f"{media_type} needs a schema registry; kafkalog has none. Use binary or json."
+        )
+    offered = ", ".join(name for name in _EMBEDDED if ".v2+" in name)
+    said = f"'{media_type}' is not accepted" if media_type else "Content-Type is missing"
+    raise ApiError(415, f"{said}. Send one of: {offered}, {JSON}.")
+
+
+def parse_accept(accept: str) -> list[str]:
+    """Media types of an Accept header, most wanted first; those with q=0 left out."""
+    wanted: list[tuple[float, int, str]] = []
+    for index, part in enumerate(accept.split(",")):
+        media_type, parameters = _bare(part)
+        try:
+            quality = float(parameters.get("q", "1"))
+        except ValueError:
+            quality = 0.0
+        if media_type and quality > 0:
+            wanted.append((-quality, index, media_type))
+    return [media_type for _, _, media_type in sorted(wanted)]
+
+
+@functools.lru_cache(maxsize=256)
+def fetch_format(accept: str) -> tuple[EmbeddedFormat, str]:
+    """Embedded format and content type of a v2 fetch answer; 406 when none is acceptable."""
+    types = parse_accept(accept) if accept else ["*/*"]
+    for media_type in types:
+        if media_type in _NEUTRAL:
+            return EmbeddedFormat.BINARY, "application/vnd.kafka.binary.v2+json"
+        found = _EMBEDDED.get(media_type)
+        if found is not None:
+            return found, media_type
+    raise ApiError(406, f"None of '{accept}' is offered. Ask for {', '.join(_EMBEDDED)}.")
+
+
+@functools.lru_cache(maxsize=256)
+def metadata_type(accept: str) -> str:
+    """Content type of a v2 metadata answer; 406 when JSON is not acceptable."""
+    if not accept:
+        return V2_JSON
+    for media_type in parse_accept(accept):
+        if media_type in ("*/*", "application/*") or media_type in _EMBEDDED:
+            return JSON if media_type == JSON else V2_JSON
+        if media_type == V2_JSON:
+            return V2_JSON
+    raise ApiError(406, f"None of '{accept}' is offered. Ask for {V2_JSON} or {JSON}.")
+
+
+def wants_plain_text(accept: str) -> bool:
+    """Whether text/plain is preferred to JSON: delete-records then prints the tool's lines."""
+    for media_type in parse_accept(accept):
+        if media_type in ("text/plain", "text/*"):
+            return True
+        if media_type in (*_NEUTRAL, *_EMBEDDED):
+            return False
+    return False

@@ -1,0 +1,119 @@
+"""Raw record batches in and out: the path with no Python work per record (http-api.md N1, N2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog.format.record_batch import is_transactional
+from kafkalog.log.log_validator import validate
+from kafkalog.log.values import AppendOrigin, FetchDataInfo
+from kafkalog.manager.operations import Acks
+from kafkalog.server.api import Api, api_of
+from kafkalog.server.error_map import ApiError
+from kafkalog.server.fetching import fetch, fetch_headers
+from kafkalog.server.in_flight import Body
+from kafkalog.server.media_types import OCTET_STREAM, RECORD_BATCHES
+from kafkalog.server.parameters import (
+    acks_of,
+    flag,
+    integer,
+    isolation_of,
+    partition_of,
+    topic_of,
+)
+from kafkalog.server.replies import bytes_reply, json_reply
+
+if TYPE_CHECKING:
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.values import ValidatedRecords
+
+ROUTES = web.RouteTableDef()
+# Checking a compressed or long body takes longer than the event loop may stand still.
+_INLINE_BYTES = 256 << 10
+
+
+async def _validated(api: Api, log: UnifiedLog, data: bytes) -> ValidatedRecords:
+    """The body as batches that keep every rule; transactional ones need a coordinator."""
+
+    def check() -> ValidatedRecords:
+        return validate(
+            data,
+            log.config,
+            api.operations.now_ms(),
+            AppendOrigin.CLIENT,
+            max_decompressed_bytes=api.operations.max_decompressed_bytes,
+        )
+
+    # Attributes are bytes 21-22 of a batch; the codec is in the low three bits.
+    is_small = len(data) <= _INLINE_BYTES and len(data) > 22 and not data[22] & 7
+    records = check() if is_small else await api.blocking(check)
+    if any(is_transactional(batch.attributes) for batch in records.batches):
+        raise ApiError(42210, "Transactional batches are not taken here.")
+    if not records.batches:
+        raise ApiError(42210, "The body holds no record batch.")
+    return records
+
+
+@ROUTES.post("/v1/topics/{topic}/partitions/{partition}/batches")
+async def append(request: web.Request) -> web.Response:
+    """Append whole v2 batches; ``expected_offset``, ``flush=true`` (as acks=all), ``acks``."""
+    api = api_of(request)
+    content_type = request.content_type
+    if content_type not in (RECORD_BATCHES, OCTET_STREAM) or "Content-Type" not in request.headers:
+        raise ApiError(415, f"Send {RECORD_BATCHES} or {OCTET_STREAM}.")
+    topic, partition = topic_of(request), partition_of(request)
+    expected = integer(request, "expected_offset", -1)
+    acks = acks_of(request)
+    if flag(request, "flush"):
+        acks = Acks.ALL
+    async with Body(request, api) as data:
+        log = api.operations.partition_log(topic, partition)
+        acks = acks or api.operations.default_acks(topic)
+        records = await _validated(api, log, data)
+        future = api.append(log, records, acks, None if expected < 0 else expected)
+        api.metrics.observe_append(topic, records.record_count, records.size_bytes)
+        if acks is Acks.NONE:
+            future.add_done_callback(_forget)
+            return web.Response(status=202, headers={"Kafka-Durability": "none"})
+        info = await future
+    return json_reply(
+        {
+            "topic": topic,
+            "partition": partition,
+            "base_offset": info.first_offset,
+            "last_offset": info.last_offset,
+            "log_append_time": info.log_append_time_ms,
+            "log_start_offset": info.log_start_offset,
+            "duplicate": info.duplicate,
+        },
+        headers={"Kafka-Durability": "synced" if acks is Acks.ALL else "os"},
+    )
+
+
+def _forget(future: object) -> None:
+    """acks=0: nobody waits; read the outcome so that a failure is not reported as unseen."""
+    exception = getattr(future, "exception", None)
+    if exception is not None:
+        exception()
+
+
+@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/batches")
+async def read(request: web.Request) -> web.Response:
+    """Raw bytes from the batch that contains ``offset``; 204 when the wait ends empty."""
+    api = api_of(request)
+    log = api.operations.partition_log(topic_of(request), partition_of(request))
+    info: FetchDataInfo = await fetch(
+        api,
+        log,
+        integer(request, "offset"),
+        max_bytes=min(integer(request, "max_bytes", 1 << 20), api.config.http_max_fetch_bytes),
+        min_bytes=integer(request, "min_bytes", 1),
+        max_wait_ms=min(integer(request, "max_wait_ms", 0), api.config.http_max_wait_ms),
+        isolation=isolation_of(request),
+    )
+    headers = fetch_headers(info)
+    if not len(info.data):
+        return web.Response(status=204, headers=headers)
+    return bytes_reply(info.data, content_type=RECORD_BATCHES, headers=headers)

@@ -1,0 +1,101 @@
+"""``POST /v1/records:delete``: kafka-delete-records over HTTP (http-api.md N7, published.md 6)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.api import Api, api_of
+from kafkalog.server.error_map import ApiError, error_body
+from kafkalog.server.in_flight import Body
+from kafkalog.server.media_types import wants_plain_text
+from kafkalog.server.replies import json_reply
+from kafkalog.server.schemas import DeleteRecordsEntry, DeleteRecordsFile, parse_body
+
+if TYPE_CHECKING:
+    from kafkalog.manager.commands import Command
+
+ROUTES = web.RouteTableDef()
+_MAX_PARTITIONS = 10_000
+
+
+def _check(file: DeleteRecordsFile) -> None:
+    """The tool's own rules about its file, with its own messages."""
+    if file.version != 1:
+        raise ApiError(40002, f"Not supported version field value {file.version}")
+    seen: set[tuple[str, int]] = set()
+    twice: list[str] = []
+    for entry in file.partitions:
+        key = (entry.topic, entry.partition)
+        if key in seen:
+            twice.append(f"{entry.topic}-{entry.partition}")
+        seen.add(key)
+    if twice:
+        raise ApiError(
+            40002, f"Offset json file contains duplicate topic partitions: {', '.join(twice)}"
+        )
+    if not 1 <= len(file.partitions) <= _MAX_PARTITIONS:
+        raise ApiError(40002, f"Name 1 to {_MAX_PARTITIONS} partitions.")
+
+
+async def _delete(api: Api, entry: DeleteRecordsEntry) -> int | KafkalogError:
+    """The new low watermark, durable, or why not: one partition's failure is its own."""
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def finish(command: Command) -> None:
+        if future.done():
+            return
+        if command.error is not None:
+            future.set_exception(command.error)
+        else:
+            future.set_result(command.result)
+
+    try:
+        api.operations.submit_delete_records(
+            entry.topic, entry.partition, entry.offset, on_done=finish
+        )
+        return await future
+    except KafkalogError as error:
+        return error
+
+
+def _entry_json(entry: DeleteRecordsEntry, outcome: int | KafkalogError) -> dict[str, object]:
+    head: dict[str, object] = {"topic": entry.topic, "partition": entry.partition}
+    if isinstance(outcome, int):
+        return {**head, "low_watermark": outcome}
+    _, body = error_body(outcome)
+    return {
+        **head,
+        "error_code": body["error_code"],
+        "kafka_error": body["kafka_error"],
+        "error": body["message"],
+    }
+
+
+def _tool_lines(entries: list[DeleteRecordsEntry], outcomes: list[int | KafkalogError]) -> str:
+    """What kafka-delete-records.sh prints, a TAB between the two fields."""
+    lines = ["Executing records delete operation", "Records delete operation completed:"]
+    for entry, outcome in zip(entries, outcomes, strict=True):
+        name = f"{entry.topic}-{entry.partition}"
+        said = (
+            f"low_watermark: {outcome}" if isinstance(outcome, int) else f"error: {outcome.message}"
+        )
+        lines.append(f"partition: {name}\t{said}")
+    return "\n".join(lines) + "\n"
+
+
+@ROUTES.post("/v1/records:delete")
+async def delete_records(request: web.Request) -> web.Response:
+    """Move log start offsets: 200, an entry a partition; ``Accept: text/plain``: tool lines."""
+    api = api_of(request)
+    async with Body(request, api) as data:
+        file = parse_body(DeleteRecordsFile, data, shape_error=40002)
+    _check(file)
+    outcomes = await asyncio.gather(*(_delete(api, entry) for entry in file.partitions))
+    if wants_plain_text(request.headers.get("Accept", "")):
+        return web.Response(text=_tool_lines(file.partitions, list(outcomes)))
+    entries = [_entry_json(e, o) for e, o in zip(file.partitions, outcomes, strict=True)]
+    return json_reply({"partitions": entries})

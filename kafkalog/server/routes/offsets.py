@@ -1,0 +1,98 @@
+"""List-offsets by time, earliest, latest and max timestamp (http-api.md N6, log-lifecycle.md 8)."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.api import Api, api_of
+from kafkalog.server.error_map import ApiError, error_body
+from kafkalog.server.in_flight import Body
+from kafkalog.server.parameters import INT64_MAX, isolation_of, partition_of, topic_of
+from kafkalog.server.replies import json_reply
+from kafkalog.server.schemas import ListOffsetsRequest, parse_body
+
+if TYPE_CHECKING:
+    from kafkalog.log.values import Isolation, TimestampOffset
+
+ROUTES = web.RouteTableDef()
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+_NAMED = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
+
+
+def parse_timestamp(text: str) -> int:
+    """Milliseconds, or ISO-8601 with a zone; 40005 otherwise."""
+    if text.lstrip("-").isascii() and text.lstrip("-").isdigit():
+        value = int(text) if len(text) <= 19 else INT64_MAX + 1
+        if 0 <= value <= INT64_MAX:
+            return value
+    else:
+        try:
+            moment = datetime.datetime.fromisoformat(text)
+        except ValueError:
+            moment = None
+        if moment is not None and moment.tzinfo is not None and moment.year >= 1970:
+            return int(moment.timestamp() * 1000)
+    raise ApiError(40005, "A time is milliseconds since 1970 or ISO-8601 with a zone.")
+
+
+async def _look_up(
+    api: Api, topic: str, partition: int, timestamp_ms: int, isolation: Isolation
+) -> dict[str, object]:
+    operations = api.operations
+    log = operations.partition_log(topic, partition)
+
+    def read(may_block: bool) -> TimestampOffset | None:
+        return operations.list_offset(
+            topic, partition, timestamp_ms, isolation, may_block=may_block
+        )
+
+    found = await api.reading(log, read)
+    return {
+        "topic": topic,
+        "partition": partition,
+        "offset": -1 if found is None else found.offset,
+        "timestamp": -1 if found is None else found.timestamp_ms,
+        "leader_epoch": 0,
+    }
+
+
+@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/offsets")
+async def offset_of(request: web.Request) -> web.Response:
+    """``?spec=earliest|latest|max_timestamp|<ms or ISO-8601>``; nothing found is -1, -1."""
+    spec = request.query.get("spec", "latest")
+    timestamp_ms = _NAMED.get(spec)
+    if timestamp_ms is None:
+        timestamp_ms = parse_timestamp(spec)
+    answer = await _look_up(
+        api_of(request),
+        topic_of(request),
+        partition_of(request),
+        timestamp_ms,
+        isolation_of(request),
+    )
+    return json_reply(answer)
+
+
+@ROUTES.post("/v1/offsets:list")
+async def list_offsets(request: web.Request) -> web.Response:
+    """Several partitions at once, timestamps as in Kafka's ListOffsets (-1, -2, -3 or ms)."""
+    api = api_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(ListOffsetsRequest, data)
+    isolation = isolation_of(request)
+    answers: list[dict[str, object]] = []
+    for entry in wanted.partitions:
+        try:
+            if entry.timestamp < MAX_TIMESTAMP:
+                raise ApiError(40002, "timestamp must be -1, -2, -3 or milliseconds since 1970.")
+            answers.append(
+                await _look_up(api, entry.topic, entry.partition, entry.timestamp, isolation)
+            )
+        except (KafkalogError, ApiError) as error:
+            _, body = error_body(error)
+            answers.append({"topic": entry.topic, "partition": entry.partition, **body})
+    return json_reply({"partitions": answers})

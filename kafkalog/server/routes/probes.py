@@ -1,0 +1,51 @@
+"""Probes and metrics: /livez touches nothing, /readyz says what is missing (operations.md 6.2)."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from kafkalog.server.api import api_of
+from kafkalog.server.replies import bytes_reply, json_reply
+
+ROUTES = web.RouteTableDef()
+
+
+@ROUTES.get("/livez")
+async def live(_: web.Request) -> web.Response:
+    """200 while the event loop turns."""
+    return json_reply({"status": "ok"})
+
+
+@ROUTES.get("/readyz")
+@ROUTES.get("/healthz")
+@ROUTES.get("/ready")
+@ROUTES.get("/healthy")
+@ROUTES.get("/status/ready")
+@ROUTES.get("/startupz")
+async def ready(request: web.Request) -> web.Response:
+    """200 when the logs are loaded, a directory is online and no stop is under way; else 503."""
+    api = api_of(request)
+    status = api.operations.readiness()
+    checks = {
+        "logs_loaded": status.is_loaded,
+        "log_dir_online": status.online_dirs > 0,
+        "not_stopping": not api.stopping,
+    }
+    is_ready = all(checks.values())
+    body = {
+        "status": "ready" if is_ready else "not ready",
+        "checks": checks,
+        "online_log_dirs": status.online_dirs,
+        "offline_log_dirs": status.offline_dirs,
+        "partitions": status.partitions,
+        "offline_partitions": status.offline_partitions,
+    }
+    return json_reply(body, status=200 if is_ready else 503)
+
+
+@ROUTES.get("/metrics")
+async def metrics(request: web.Request) -> web.Response:
+    """Prometheus text; reads counters only, never the disk."""
+    api = api_of(request)
+    body = await api.metrics.render(api.operations.partition_samples())
+    return bytes_reply(body, content_type="text/plain; version=0.0.4; charset=utf-8")

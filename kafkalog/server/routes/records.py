@@ -1,0 +1,129 @@
+"""Stateless JSON fetch by partition and offset, with long poll (http-api.md 1.5, 3.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog import errors
+from kafkalog.format.json_page import UndecodableRecord, write_page
+from kafkalog.server.api import api_of
+from kafkalog.server.error_map import ApiError
+from kafkalog.server.fetching import fetch
+from kafkalog.server.media_types import EmbeddedFormat, fetch_format
+from kafkalog.server.parameters import integer, isolation_of, partition_of, topic_of
+from kafkalog.server.replies import bytes_reply
+
+if TYPE_CHECKING:
+    from kafkalog.log.values import Isolation
+    from kafkalog.format.json_page import JsonPage
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.values import FetchDataInfo
+
+ROUTES = web.RouteTableDef()
+_INLINE_BYTES = 256 << 10
+
+
+def _format_of(request: web.Request) -> tuple[EmbeddedFormat, str]:
+    """By Accept, or by ``?format=`` when Accept leaves it open."""
+    accept = request.headers.get("Accept", "")
+    asked = request.query.get("format")
+    if asked is None:
+        return fetch_format(accept)
+    try:
+        embedded = EmbeddedFormat(asked)
+    except ValueError:
+        raise ApiError(40601, "format must be binary, json or text.") from None
+    return embedded, f"application/vnd.kafka.{embedded.value}.v2+json"
+
+
+def _page(
+    log: UnifiedLog,
+    info: FetchDataInfo,
+    offset: int,
+    embedded: EmbeddedFormat,
+    max_bytes: int,
+) -> JsonPage:
+    tp = log.topic_partition
+    aborted = [(a.producer_id, a.first_offset, a.last_offset) for a in info.aborted]
+    try:
+        return write_page(
+            tp.topic,
+            tp.partition,
+            info.data,
+            max(offset, info.log_start_offset),
+            format=embedded.value,
+            max_bytes=max_bytes,
+            end_offset=info.next_offset,
+            aborted=aborted,
+        )
+    except UndecodableRecord as error:
+        raise ApiError(
+            40602,
+            f"The {error.part} at offset {error.offset} is not valid {embedded.value};"
+            " ask for application/vnd.kafka.binary.v2+json.",
+            details={"topic": tp.topic, "partition": tp.partition, "offset": error.offset},
+        ) from error
+
+
+@ROUTES.get("/topics/{topic}/partitions/{partition}/records")
+async def records(request: web.Request) -> web.Response:
+    """Records from ``offset`` on: ``timeout`` ms of waiting, ``max_bytes`` of keys and values."""
+    embedded, content_type = _format_of(request)
+    api = api_of(request)
+    log = api.operations.partition_log(topic_of(request), partition_of(request))
+    offset = integer(request, "offset")
+    max_bytes = min(integer(request, "max_bytes", 1 << 20), api.config.http_max_fetch_bytes)
+    wait_ms = min(integer(request, "timeout", 0), api.config.http_max_wait_ms)
+    isolation = isolation_of(request)
+    try:
+        info, page = await _first_page(
+            request, log, offset, embedded, max_bytes, wait_ms, isolation
+        )
+    except (errors.OffsetBelowLogStart, errors.OffsetAboveLogEnd) as error:
+        # The ecosystem's stateless fetch answers 400/40002 here (http-api.md 3.2).
+        raise ApiError(40002, error.message, details=error.details) from error
+    next_offset = page.next_offset if page is not None else info.next_offset
+    return bytes_reply(
+        page.body if page is not None else b"[]",
+        content_type=content_type,
+        headers={
+            "Kafka-Next-Offset": str(next_offset),
+            "Kafka-High-Watermark": str(info.high_watermark),
+            "Kafka-Log-Start-Offset": str(info.log_start_offset),
+            "Cache-Control": "no-store",
+        },
+    )
+
+
+async def _first_page(
+    request: web.Request,
+    log: UnifiedLog,
+    offset: int,
+    embedded: EmbeddedFormat,
+    max_bytes: int,
+    wait_ms: int,
+    isolation: Isolation,
+) -> tuple[FetchDataInfo, JsonPage | None]:
+    """The first page with a record in it: control and aborted batches are stepped over."""
+    api = api_of(request)
+    while True:
+        info = await fetch(
+            api,
+            log,
+            offset,
+            max_bytes=max(max_bytes, 1),
+            min_bytes=1,
+            max_wait_ms=wait_ms,
+            isolation=isolation,
+        )
+        if not len(info.data):
+            return info, None
+        if len(info.data) <= _INLINE_BYTES:
+            page = _page(log, info, offset, embedded, max_bytes)
+        else:
+            page = await api.blocking(_page, log, info, offset, embedded, max_bytes)
+        if page.count or info.next_offset >= info.high_watermark:
+            return info, page
+        offset = page.next_offset

@@ -1,0 +1,110 @@
+"""v2 metadata: topics, partitions, offsets; ``POST /admin/topics`` (http-api.md 1.3, 1.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog import __version__
+from kafkalog.server.api import api_of
+from kafkalog.server.error_map import ApiError
+from kafkalog.server.in_flight import Body
+from kafkalog.server.media_types import metadata_type
+from kafkalog.server.parameters import partition_of, topic_of
+from kafkalog.server.replies import json_reply
+from kafkalog.server.schemas import AdminTopic, parse_body
+
+if TYPE_CHECKING:
+    from kafkalog.manager.values import TopicDescription
+
+ROUTES = web.RouteTableDef()
+
+
+def _reply(request: web.Request, value: object, status: int = 200) -> web.Response:
+    accept = request.headers.get("Accept", "")
+    return json_reply(value, content_type=metadata_type(accept), status=status)
+
+
+def _partition_entry(broker_id: int, partition: int) -> dict[str, object]:
+    """One replica, which leads and is in sync: this is a single node."""
+    replica = {"broker": broker_id, "leader": True, "in_sync": True}
+    return {"partition": partition, "leader": broker_id, "replicas": [replica]}
+
+
+def _partitions(api_node_id: int, description: TopicDescription) -> list[dict[str, object]]:
+    return [_partition_entry(api_node_id, p) for p in range(description.partition_count)]
+
+
+@ROUTES.get("/")
+async def root(request: web.Request) -> web.Response:
+    """Who answers here; the Bridge's clients read bridge_version."""
+    return _reply(request, {"bridge_version": "1.2.0", "name": "kafkalog", "version": __version__})
+
+
+@ROUTES.get("/brokers")
+async def brokers(request: web.Request) -> web.Response:
+    """The one node."""
+    return _reply(request, {"brokers": [api_of(request).operations.node_id]})
+
+
+@ROUTES.get("/topics")
+async def topics(request: web.Request) -> web.Response:
+    """Names of all topics, internal ones too."""
+    return _reply(request, api_of(request).operations.topic_names())
+
+
+@ROUTES.get("/topics/{topic}")
+async def topic(request: web.Request) -> web.Response:
+    """Name, effective configs as strings, partitions."""
+    operations = api_of(request).operations
+    description = operations.describe_topic(topic_of(request))
+    configs = {entry.name: entry.value for entry in description.configs}
+    return _reply(
+        request,
+        {
+            "name": description.name,
+            "configs": configs,
+            "partitions": _partitions(operations.node_id, description),
+        },
+    )
+
+
+@ROUTES.get("/topics/{topic}/partitions")
+async def partitions(request: web.Request) -> web.Response:
+    """All partitions of a topic."""
+    operations = api_of(request).operations
+    description = operations.describe_topic(topic_of(request))
+    return _reply(request, _partitions(operations.node_id, description))
+
+
+@ROUTES.get("/topics/{topic}/partitions/{partition}")
+async def partition(request: web.Request) -> web.Response:
+    """One partition."""
+    operations = api_of(request).operations
+    log = operations.partition_log(topic_of(request), partition_of(request))
+    return _reply(request, _partition_entry(operations.node_id, log.topic_partition.partition))
+
+
+@ROUTES.get("/topics/{topic}/partitions/{partition}/offsets")
+async def offsets(request: web.Request) -> web.Response:
+    """Log start offset and the next offset a reader has not seen (the high watermark)."""
+    log = api_of(request).operations.partition_log(topic_of(request), partition_of(request))
+    return _reply(
+        request,
+        {"beginning_offset": log.log_start_offset, "end_offset": log.high_watermark},
+    )
+
+
+@ROUTES.post("/admin/topics")
+async def create_topic(request: web.Request) -> web.Response:
+    """The Bridge's topic creation: 201 ``{}``; an existing topic is 409/40904."""
+    api = api_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(AdminTopic, data)
+    if wanted.replication_factor not in (None, 1, -1):
+        raise ApiError(40002, "Only replication_factor 1 is possible: there is one node.")
+    await api.blocking(
+        api.operations.create_topic, wanted.topic_name, wanted.partitions_count, wanted.configs
+    )
+    return _reply(request, {}, status=201)

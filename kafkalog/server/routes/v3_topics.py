@@ -1,0 +1,140 @@
+"""v3 clusters and topics: the one spelling of topic administration (http-api.md 1.7, 3.5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog.errors import TopicExists, UnknownTopic
+from kafkalog.server.api import Api, api_of
+from kafkalog.server.error_map import ApiError
+from kafkalog.server.in_flight import Body
+from kafkalog.server.parameters import topic_of
+from kafkalog.server.replies import json_reply
+from kafkalog.server.schemas import V3Topic, parse_body
+
+if TYPE_CHECKING:
+    from kafkalog.manager.values import TopicDescription
+
+ROUTES = web.RouteTableDef()
+
+
+def _cluster(request: web.Request) -> Api:
+    """Only this node's own cluster id exists."""
+    api = api_of(request)
+    if request.match_info["cluster_id"] != api.cluster_id:
+        raise ApiError(40403, "Cluster not found; GET /v3/clusters names it.")
+    return api
+
+
+def _base(request: web.Request) -> str:
+    return f"{request.scheme}://{request.host}/v3/clusters"
+
+
+def _cluster_entity(request: web.Request, api: Api) -> dict[str, object]:
+    url = f"{_base(request)}/{api.cluster_id}"
+    return {
+        "kind": "KafkaCluster",
+        "metadata": {"self": url, "resource_name": f"crn:///kafka={api.cluster_id}"},
+        "cluster_id": api.cluster_id,
+        "topics": {"related": f"{url}/topics"},
+    }
+
+
+def _topic_entity(request: web.Request, api: Api, topic: TopicDescription) -> dict[str, object]:
+    url = f"{_base(request)}/{api.cluster_id}/topics/{topic.name}"
+    return {
+        "kind": "KafkaTopic",
+        "metadata": {
+            "self": url,
+            "resource_name": f"crn:///kafka={api.cluster_id}/topic={topic.name}",
+        },
+        "cluster_id": api.cluster_id,
+        "topic_name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "replication_factor": 1,
+        "partitions_count": topic.partition_count,
+        "partitions": {"related": f"{url}/partitions"},
+        "configs": {"related": f"{url}/configs"},
+        "config_overrides": dict(topic.overrides),
+        "authorized_operations": [],
+    }
+
+
+def _list(request: web.Request, kind: str, data: list[dict[str, object]]) -> web.Response:
+    url = f"{request.scheme}://{request.host}{request.path}"
+    return json_reply({"kind": kind, "metadata": {"self": url, "next": None}, "data": data})
+
+
+@ROUTES.get("/v3/clusters")
+async def clusters(request: web.Request) -> web.Response:
+    """The one cluster."""
+    return _list(request, "KafkaClusterList", [_cluster_entity(request, api_of(request))])
+
+
+@ROUTES.get("/v3/clusters/{cluster_id}")
+async def cluster(request: web.Request) -> web.Response:
+    """The cluster by its id."""
+    return json_reply(_cluster_entity(request, _cluster(request)))
+
+
+@ROUTES.get("/v3/clusters/{cluster_id}/topics")
+async def topics(request: web.Request) -> web.Response:
+    """All topics."""
+    api = _cluster(request)
+    described = map(api.operations.describe_topic, api.operations.topic_names())
+    return _list(request, "KafkaTopicList", [_topic_entity(request, api, t) for t in described])
+
+
+@ROUTES.post("/v3/clusters/{cluster_id}/topics")
+async def create(request: web.Request) -> web.Response:
+    """Create: 201 with Location; 200 when validate_only; an existing topic is 400/40002."""
+    api = _cluster(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(V3Topic, data)
+    configs = {entry.name: entry.value for entry in wanted.configs if entry.value is not None}
+    try:
+        created = await api.blocking(
+            api.operations.create_topic,
+            wanted.topic_name,
+            wanted.partitions_count,
+            configs,
+            replication_factor=wanted.replication_factor,
+            validate_only=wanted.validate_only,
+        )
+    except TopicExists as error:
+        raise ApiError(40002, error.message, details=error.details) from error
+    entity = _topic_entity(request, api, created)
+    if wanted.validate_only:
+        return json_reply(entity)
+    location = f"{_base(request)}/{api.cluster_id}/topics/{created.name}"
+    return json_reply(entity, status=201, headers={"Location": location})
+
+
+def _v3_unknown(error: UnknownTopic) -> ApiError:
+    return ApiError(40403, error.message, details=error.details)
+
+
+@ROUTES.get("/v3/clusters/{cluster_id}/topics/{topic}")
+async def describe(request: web.Request) -> web.Response:
+    """One topic."""
+    api = _cluster(request)
+    try:
+        return json_reply(
+            _topic_entity(request, api, api.operations.describe_topic(topic_of(request)))
+        )
+    except UnknownTopic as error:
+        raise _v3_unknown(error) from error
+
+
+@ROUTES.delete("/v3/clusters/{cluster_id}/topics/{topic}")
+async def delete(request: web.Request) -> web.Response:
+    """Delete a topic: its directories are renamed at once and removed later."""
+    api = _cluster(request)
+    try:
+        await api.blocking(api.operations.delete_topic, topic_of(request))
+    except UnknownTopic as error:
+        raise _v3_unknown(error) from error
+    return web.Response(status=204)

@@ -1,0 +1,101 @@
+"""Request bodies of the control plane (pydantic), with errors that name the field."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from kafkalog.format.json_page import MalformedJson, check_envelope
+from kafkalog.server.error_map import ApiError
+
+_SMALL_BODY_BYTES = 4 << 20  # a control-plane body above this is a mistake
+
+
+class Schema(BaseModel):
+    """Unknown fields are refused: a misspelt option must not be ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AdminTopic(Schema):
+    """``POST /admin/topics``. ``configs`` is kafkalog's addition to the Bridge's body."""
+
+    topic_name: str
+    partitions_count: int | None = None
+    replication_factor: int | None = None
+    configs: dict[str, str] = Field(default_factory=dict)
+
+
+class TopicConfigEntry(Schema):
+    """One config of a v3 topic."""
+
+    name: str
+    value: str | None = None
+
+
+class V3Topic(Schema):
+    """``POST /v3/clusters/{cluster_id}/topics``."""
+
+    topic_name: str
+    partitions_count: int | None = None
+    replication_factor: int | None = None
+    configs: list[TopicConfigEntry] = Field(default_factory=list)
+    validate_only: bool = False
+
+
+class DeleteRecordsEntry(Schema):
+    """One partition of kafka-delete-records' file; -1 is the high watermark."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class DeleteRecordsFile(Schema):
+    """The JSON file of kafka-delete-records; a missing version is 1."""
+
+    partitions: list[DeleteRecordsEntry]
+    version: int = 1
+
+
+class ListOffsetsEntry(Schema):
+    """Timestamp in ms, or -1 latest, -2 earliest, -3 max timestamp."""
+
+    topic: str
+    partition: int
+    timestamp: int
+
+
+class ListOffsetsRequest(Schema):
+    """``POST /v1/offsets:list``."""
+
+    partitions: list[ListOffsetsEntry]
+
+
+S = TypeVar("S", bound=Schema)
+
+
+def parse_body(schema: type[S], data: bytes, *, shape_error: int = 422) -> S:
+    """The body as a schema: 400 when it is no JSON, ``shape_error`` when its shape is wrong."""
+    if len(data) > _SMALL_BODY_BYTES:
+        raise ApiError(41302, f"This body may have {_SMALL_BODY_BYTES} bytes at most.")
+    check_json(data)
+    try:
+        return schema.model_validate_json(data, strict=True)
+    except ValidationError as error:
+        problems = tuple(
+            f"{'.'.join(str(part) for part in problem['loc']) or 'body'}: {problem['msg']}"
+            for problem in error.errors(include_url=False, include_context=False)
+        )
+        raise ApiError(shape_error, problems[0], validation_errors=problems) from error
+
+
+def check_json(data: bytes) -> None:
+    """Refuse broken JSON, other encodings, duplicate keys, NaN, and depth (JSON bombs)."""
+    if not data:
+        raise ApiError(400, "The body is empty; send a JSON object.")
+    try:
+        check_envelope(data)
+    except MalformedJson as error:
+        raise ApiError(400, f"The body is not acceptable JSON: {error}") from error

@@ -1,0 +1,185 @@
+"""A real daemon for tests: its own process, port and directories; HTTP by the standard library."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 60.0
+BINARY = "application/vnd.kafka.binary.v2+json"
+TEXT = "application/vnd.kafka.text.v2+json"
+V2 = "application/vnd.kafka.v2+json"
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Answer:
+    """Status, headers and body of one HTTP answer."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+class Daemon:
+    """``with Daemon(tmp_path) as daemon``: ready inside, stopped and waited for after."""
+
+    def __init__(self, root: Path, *, log_dirs: int = 1, **overrides: str) -> None:
+        self.root = root
+        self.port = free_port()
+        self.log_dirs = [root / f"dir{number}" for number in range(log_dirs)]
+        self.overrides = {name.replace("_", "."): value for name, value in overrides.items()}
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log_path = root / "daemon.log"
+
+    def __enter__(self) -> Daemon:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.process is not None:
+            self.stop()
+
+    def command(self) -> list[str]:
+        """The command line of the daemon."""
+        values = {
+            "log.dirs": ",".join(map(str, self.log_dirs)),
+            "http.port": str(self.port),
+            "log.format": "json",
+            **self.overrides,
+        }
+        pairs = [part for item in values.items() for part in ("--override", "=".join(item))]
+        return [sys.executable, "-m", "kafkalog", "server", *pairs]
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start the process; with wait, return when it is ready."""
+        assert self.process is None
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdout=log, stderr=subprocess.STDOUT, cwd=ROOT
+            )
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Until /readyz answers 200; fails with the log's end when the process ends first."""
+        assert self.process is not None
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the daemon ended: {self.log_tail()}")
+            try:
+                if self.request("GET", "/readyz").status == 200:
+                    return
+            except OSError:
+                time.sleep(0.02)
+        raise AssertionError(f"the daemon was not ready in time: {self.log_tail()}")
+
+    def stop(self, seconds: float = 30) -> int:
+        """SIGTERM and wait; the exit status."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            raise AssertionError(f"no stop within {seconds} s: {self.log_tail()}") from None
+        finally:
+            self.process = None
+
+    def kill(self) -> None:
+        """SIGKILL and reap."""
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+
+    def log_tail(self) -> str:
+        """The end of its log, for messages."""
+        return self.log_path.read_text(errors="replace")[-3000:]
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 30,
+    ) -> Answer:
+        """One request on a connection of its own; body may be bytes or a JSON value."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        all_headers = dict(headers or {})
+        data: bytes | None = None
+        if body is not None:
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            all_headers.setdefault("Content-Type", "application/json")
+        try:
+            connection.request(method, path, data, all_headers)
+            answer = connection.getresponse()
+            return Answer(answer.status, dict(answer.headers), answer.read())
+        finally:
+            connection.close()
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """Create a topic; config names with underscores."""
+        named = {key.replace("_", "."): value for key, value in configs.items()}
+        answer = self.request(
+            "POST",
+            "/admin/topics",
+            {"topic_name": name, "partitions_count": partitions, "configs": named},
+        )
+        assert answer.status == 201, answer.body
+
+    def produce_text(self, topic: str, *values: str, query: str = "") -> Any:
+        """Append text values; the answer's JSON."""
+        answer = self.request(
+            "POST",
+            f"/topics/{topic}{query}",
+            {"records": [{"value": value} for value in values]},
+            {"Content-Type": TEXT},
+        )
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    def fetch_all(self, topic: str, partition: int = 0, offset: int | None = None) -> list[Any]:
+        """Every record up to the high watermark, in binary form."""
+        base = f"/topics/{topic}/partitions/{partition}"
+        offsets = self.request("GET", f"{base}/offsets").json
+        position = offsets["beginning_offset"] if offset is None else offset
+        records: list[Any] = []
+        while position < offsets["end_offset"]:
+            answer = self.request(
+                "GET",
+                f"{base}/records?offset={position}&max_bytes=4000000",
+                None,
+                {"Accept": BINARY},
+            )
+            assert answer.status == 200, answer.body
+            records += answer.json
+            position = int(answer.headers["Kafka-Next-Offset"])
+        return records

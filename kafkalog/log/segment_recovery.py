@@ -18,11 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from kafkalog.format.batch_scan import BatchColumn, BatchRows, ScanStop
-from kafkalog.format.index_cadence import IndexCadence
 from kafkalog.log import segment_read
+from kafkalog.log.index_cadence import IndexCadence
 from kafkalog.log.offset_index import OffsetEntries, offset_entries
 from kafkalog.log.time_index import TimeEntries, time_entries
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffset
@@ -49,7 +47,9 @@ class BadBatch(enum.Enum):
 
     PARTIAL = "partial"  # shorter than its header says, or than a header
     BAD_SIZE = "bad size"
+    LEGACY = "legacy"  # a message set of magic 0 or 1
     BAD_MAGIC = "bad magic"
+    SHORT_BATCH = "short batch"
     BAD_CRC = "bad crc"
     BAD_OFFSET = "bad offset"  # not above the offset before it, or below the segment's base
 
@@ -129,9 +129,8 @@ def _walk(segment: LogSegment, size_bytes: int, on_batches: OnBatches | None) ->
     for chunk in segment_read.scan_chunks(
         segment, 0, size_bytes, check_crc=True, chunk_bytes=RECOVERY_CHUNK_BYTES
     ):
-        good = _rising_rows(chunk.rows, next_offset)
-        rows = chunk.rows.first(good)
-        if good:
+        rows = _rows_in_order(chunk.rows, next_offset - 1)
+        if rows.count:
             next_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
             if next_offset - 1 - base_offset > MAX_RELATIVE_OFFSET:
                 raise SegmentOffsetOverflow(segment, next_offset - 1)
@@ -139,19 +138,19 @@ def _walk(segment: LogSegment, size_bytes: int, on_batches: OnBatches | None) ->
             valid_bytes = chunk.position + rows.consumed_bytes
             if on_batches is not None:
                 on_batches(rows, chunk.data)
-        if good < chunk.rows.count:
+        if rows.count < chunk.rows.count:
             bad_batch = BadBatch.BAD_OFFSET
             break
-        bad_batch = _bad_batch_of(chunk.rows.stop)
+        # Bytes behind a walk that ended well can only be too few for another header.
+        stop = chunk.rows.stop
+        bad_batch = BadBatch.PARTIAL if stop is ScanStop.END else BadBatch[stop.name]
     if valid_bytes == size_bytes:
         bad_batch = None
     return _Walk(
         valid_bytes,
         next_offset,
         bad_batch,
-        TimestampOffset(cadence.max_timestamp_ms, cadence.max_timestamp_offset)
-        if cadence.max_timestamp_ms > NO_TIMESTAMP
-        else TimestampOffset(NO_TIMESTAMP, base_offset),
+        cadence.largest or TimestampOffset(NO_TIMESTAMP, base_offset),
         *_entries(segment, cadence),
     )
 
@@ -171,25 +170,11 @@ def _entries(segment: LogSegment, cadence: IndexCadence) -> tuple[OffsetEntries,
     )
 
 
-def _rising_rows(rows: BatchRows, next_offset: int) -> int:
-    """Rows before the first one that does not start behind the one before it."""
-    if rows.count == 0:
-        return 0
-    starts = rows.column(BatchColumn.BASE_OFFSET)
-    lasts = rows.column(BatchColumn.LAST_OFFSET)
-    least = np.empty(rows.count, dtype=np.int64)
-    least[0] = next_offset
-    least[1:] = lasts[:-1] + 1
-    wrong = (starts < least) | (lasts < starts)
-    return int(wrong.argmax()) if wrong.any() else rows.count
-
-
-def _bad_batch_of(stop: ScanStop) -> BadBatch:
-    """What a stop means when bytes are left behind it."""
-    if stop is ScanStop.BAD_SIZE:
-        return BadBatch.BAD_SIZE
-    if stop is ScanStop.BAD_MAGIC:
-        return BadBatch.BAD_MAGIC
-    if stop is ScanStop.BAD_CRC:
-        return BadBatch.BAD_CRC
-    return BadBatch.PARTIAL
+def _rows_in_order(rows: BatchRows, previous_last_offset: int) -> BatchRows:
+    """The rows before the first one that does not lie behind those before it."""
+    disorder = rows.first_disorder(previous_last_offset)
+    if disorder is None:
+        return rows
+    position = int(rows.column(BatchColumn.POSITION)[disorder])
+    start = rows.stop_position - rows.consumed_bytes
+    return BatchRows(rows.table[:disorder], ScanStop.END, position, position - start)

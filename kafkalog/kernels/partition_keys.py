@@ -7,7 +7,7 @@ Source: Kafka 4.1 `Utils.murmur2`, `BuiltInPartitioner.partitionForKey`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from kafkalog.kernels.compile import BYTES, I64, I64S, I64S_OUT, inlined, kernel
 
 if TYPE_CHECKING:
     from kafkalog.kernels.compile import Bytes, Int64s
+
+as_int = cast("type[int]", np.int64)  # an uint8 would stay unsigned under int()
 
 _SEED = 0x9747B28C
 _MULTIPLIER = 0x5BD1E995
@@ -25,14 +27,14 @@ _MASK = 0xFFFFFFFF
 @inlined
 def _murmur2(data: Bytes, position: int, length: int) -> int:
     """32-bit hash as an unsigned number; products of two 32-bit numbers stay below 2^63."""
-    hashed = np.int64((_SEED ^ length) & _MASK)
+    hashed = as_int((_SEED ^ length) & _MASK)
     end = position + length
     while end - position >= 4:
         word = (
-            np.int64(data[position])
-            | np.int64(data[position + 1]) << 8
-            | np.int64(data[position + 2]) << 16
-            | np.int64(data[position + 3]) << 24
+            as_int(data[position])
+            | as_int(data[position + 1]) << 8
+            | as_int(data[position + 2]) << 16
+            | as_int(data[position + 3]) << 24
         )
         word = (word * _MULTIPLIER) & _MASK
         word ^= word >> _SHIFT
@@ -41,11 +43,11 @@ def _murmur2(data: Bytes, position: int, length: int) -> int:
         position += 4
     rest = end - position
     if rest >= 3:
-        hashed ^= np.int64(data[position + 2]) << 16
+        hashed ^= as_int(data[position + 2]) << 16
     if rest >= 2:
-        hashed ^= np.int64(data[position + 1]) << 8
+        hashed ^= as_int(data[position + 1]) << 8
     if rest >= 1:
-        hashed ^= np.int64(data[position])
+        hashed ^= as_int(data[position])
         hashed = (hashed * _MULTIPLIER) & _MASK
     hashed ^= hashed >> 13
     hashed = (hashed * _MULTIPLIER) & _MASK

@@ -9,7 +9,7 @@ Source: Kafka 4.1 `DefaultRecord.writeTo`.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from kafkalog.kernels.compile import (
 
 if TYPE_CHECKING:
     from kafkalog.kernels.compile import Bytes, Int64s, Int64Table
+
+as_int = cast("type[int]", np.int64)  # an uint8 would stay unsigned under int()
 
 
 class BuildColumn(enum.IntEnum):
@@ -89,10 +91,11 @@ def _copy(source: Bytes, start: int, length: int, out: Bytes, position: int) -> 
 @inlined
 def _body_size(row: Int64s, timestamp_delta: int, offset_delta: int) -> int:
     """Bytes of one record behind its size varint."""
-    size = 1 + _zigzag_size(timestamp_delta) + _zigzag_size(offset_delta)
+    size: int = 1 + _zigzag_size(timestamp_delta) + _zigzag_size(offset_delta)
     size += _zigzag_size(row[_KEY_LENGTH]) + max(row[_KEY_LENGTH], 0)
     size += _zigzag_size(row[_VALUE_LENGTH]) + max(row[_VALUE_LENGTH], 0)
-    return size + _zigzag_size(row[_HEADERS_COUNT]) + row[_HEADERS_LENGTH]
+    size += _zigzag_size(row[_HEADERS_COUNT]) + row[_HEADERS_LENGTH]
+    return size
 
 
 @kernel(I64(I64_TABLE, I64S, I64S_OUT))
@@ -105,11 +108,11 @@ def measure_records(table: Int64Table, selection: Int64s, timestamps: Int64s) ->
     """
     base = table[selection[0], _TIMESTAMP]
     largest = base
-    total = np.int64(0)
+    total = as_int(0)
     for index in range(len(selection)):
         row = table[selection[index]]
         largest = max(largest, row[_TIMESTAMP])
-        size = _body_size(row, row[_TIMESTAMP] - base, np.int64(index))
+        size = _body_size(row, row[_TIMESTAMP] - base, as_int(index))
         total += size + _zigzag_size(size)
     timestamps[0] = base
     timestamps[1] = largest
@@ -139,7 +142,7 @@ def build_records(
     for index in range(len(selection)):
         row = table[selection[index]]
         delta = row[_TIMESTAMP] - base
-        offset_delta = np.int64(index)
+        offset_delta = as_int(index)
         position = _write_zigzag(out, position, _body_size(row, delta, offset_delta))
         out[position] = 0
         position = _write_zigzag(out, position + 1, delta)
@@ -176,7 +179,7 @@ def encode_headers(
     out                          uint8[]    at least len(names) + len(values) + 10 * h bytes
     lengths                      int64[n]   encoded bytes of each record's headers
     """
-    position = np.int64(0)
+    position = as_int(0)
     name_position = 0
     value_position = 0
     header = 0

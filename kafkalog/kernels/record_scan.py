@@ -11,7 +11,7 @@ of a longest varint are dropped. Source: Kafka 4.1 `DefaultRecord.readFrom`, `By
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from kafkalog.kernels.compile import BYTES, I64, I64_TABLE_OUT, I64S_OUT, inline
 
 if TYPE_CHECKING:
     from kafkalog.kernels.compile import Bytes, Int64s, Int64Table
+
+as_int = cast("type[int]", np.int64)  # an uint8 would stay unsigned under int()
 
 
 class RecordColumn(enum.IntEnum):
@@ -113,38 +115,38 @@ _BAD_COUNT = int(RecordFault.BAD_COUNT)
 def _read_varint(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """(value, next position) of a zigzag varint; next position -1 when it is none."""
     if position < end and buffer[position] < 128:  # one byte: nearly always
-        raw = np.int64(buffer[position])
+        raw = as_int(buffer[position])
         return (raw >> 1) ^ -(raw & 1), position + 1
-    raw = np.int64(0)
+    raw = as_int(0)
     shift = 0
     while position < end and shift < 35:
-        byte = np.int64(buffer[position])
+        byte = as_int(buffer[position])
         position += 1
         raw |= (byte & 127) << shift
         if byte < 128:
             raw &= 0xFFFFFFFF
             return (raw >> 1) ^ -(raw & 1), position
         shift += 7
-    return np.int64(0), -1
+    return as_int(0), -1
 
 
 @inlined
 def _read_varlong(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """As `_read_varint` with up to ten bytes and 64 bits."""
     if position < end and buffer[position] < 128:
-        raw = np.int64(buffer[position])
+        raw = as_int(buffer[position])
         return (raw >> 1) ^ -(raw & 1), position + 1
-    raw = np.int64(0)
+    raw = as_int(0)
     shift = 0
     while position < end and shift < 70:
-        byte = np.int64(buffer[position])
+        byte = as_int(buffer[position])
         position += 1
-        raw |= (byte & 127) << np.int64(shift)
+        raw |= (byte & 127) << as_int(shift)
         if byte < 128:
             # an int64 shifts its sign in: the mask makes the shift unsigned
             return ((raw >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(raw & 1), position
         shift += 7
-    return np.int64(0), -1
+    return as_int(0), -1
 
 
 @inlined

@@ -1,0 +1,220 @@
+"""Build v2 batches from columns: JSON produce, tools, tests.
+
+Owns the way from Python sequences to columns (C-level maps only, no statement per record) and the
+header of a batch of our own. Records are written by `kernels/record_build.py`. Any thread.
+Source: Kafka 4.1 `MemoryRecordsBuilder`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain, compress, repeat
+from operator import is_not, itemgetter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog.format import compression
+from kafkalog.format.record_batch import (
+    CRC_AT,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    Codec,
+    TimestampType,
+    compute_crc,
+    encode_header,
+    pack_attributes,
+)
+from kafkalog.kernels.partition_keys import partition_keys
+from kafkalog.kernels.record_build import (
+    BUILD_COLUMN_COUNT,
+    BuildColumn,
+    build_records,
+    encode_headers,
+    measure_records,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Headers = Sequence[tuple[bytes, bytes | None]]
+
+Bytes = npt.NDArray[np.uint8]
+Int64s = npt.NDArray[np.int64]
+
+_HEADER_NUMBERS_MAX = 10  # two varints of five bytes
+_EMPTY = np.empty(0, np.uint8)
+_CRC_END = CRC_AT + 4
+
+
+@dataclass(frozen=True, slots=True)
+class FlatHeaders:
+    """The headers of all records one after the other: how many each record has, names, values."""
+
+    counts: Int64s
+    names: Sequence[bytes]
+    values: Sequence[bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """Records as blobs and one table (`BuildColumn`: spans in the blobs, counts, timestamps)."""
+
+    keys: Bytes
+    values: Bytes
+    headers: Bytes
+    table: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @classmethod
+    def of(
+        cls,
+        keys: Sequence[bytes | str | None],
+        values: Sequence[bytes | str | None],
+        timestamps: Sequence[int] | Int64s | int,
+        headers: Sequence[Headers] | FlatHeaders | None = None,
+    ) -> RecordColumns:
+        """Columns of parallel sequences; None is null, one int stamps every record (ms).
+
+        A column of keys or values holds bytes, or str that is stored as UTF-8. A header is
+        (name, value or None); names may repeat. Raises ValueError when the lengths
+        differ, OverflowError for a timestamp beyond 64 bits.
+        """
+        count = len(values)
+        table = np.zeros((count, BUILD_COLUMN_COUNT), np.int64)
+        if headers is not None and not isinstance(headers, FlatHeaders):
+            headers = _flat(headers)
+        if len(keys) != count or (headers is not None and len(headers.counts) != count):
+            raise ValueError("keys, values and headers differ in length")
+        table[:, BuildColumn.TIMESTAMP] = timestamps
+        key_blob, lengths = _blob(keys)
+        _place(table, BuildColumn.KEY_POSITION, lengths)
+        value_blob, lengths = _blob(values)
+        _place(table, BuildColumn.VALUE_POSITION, lengths)
+        header_blob = _EMPTY
+        if headers is not None:
+            header_blob, lengths = _header_blob(headers)
+            _place(table, BuildColumn.HEADERS_POSITION, lengths)
+            table[:, BuildColumn.HEADERS_COUNT] = headers.counts
+        return cls(key_blob, value_blob, header_blob, table)
+
+    def partitions(self, partition_count: int) -> Int64s:
+        """Partition of each key by murmur2 as Java's producer; -1 for a null key."""
+        chosen = np.empty(len(self), np.int64)
+        lengths = np.ascontiguousarray(self.table[:, BuildColumn.KEY_LENGTH])
+        partition_keys(self.keys, lengths, partition_count, chosen)
+        return chosen
+
+    @property
+    def null_key_count(self) -> int:
+        """Records without a key."""
+        return int(np.count_nonzero(self.table[:, BuildColumn.KEY_LENGTH] < 0))
+
+
+def _blob(column: Sequence[bytes | str | None]) -> tuple[Bytes, Int64s]:
+    """(all bytes back to back, length of each or -1)."""
+    count = len(column)
+    if None not in column:
+        whole = _as_bytes(column)
+        lengths = np.fromiter(map(len, whole), np.int64, count)
+        return np.frombuffer(b"".join(whole), np.uint8), lengths
+    present = np.fromiter(map(is_not, column, repeat(None)), np.bool_, count)
+    whole = _as_bytes(list(compress(column, present.tolist())))
+    lengths = np.full(count, -1, np.int64)
+    lengths[present] = np.fromiter(map(len, whole), np.int64, len(whole))
+    return np.frombuffer(b"".join(whole), np.uint8), lengths
+
+
+def _as_bytes(column: Sequence[bytes | str | None]) -> Sequence[bytes]:
+    """A column without None: as it is, or its strings in UTF-8."""
+    if column and isinstance(column[0], str):
+        return list(map(str.encode, column))  # type: ignore[arg-type] # all of one kind
+    return column  # type: ignore[return-value] # likewise
+
+
+def _place(table: npt.NDArray[np.int64], position: int, lengths: Int64s) -> None:
+    """Fill a position column and the length column behind it."""
+    sizes = np.maximum(lengths, 0)
+    np.cumsum(sizes, out=table[:, position])
+    table[:, position] -= sizes
+    table[:, position + 1] = lengths
+
+
+def _flat(headers: Sequence[Headers]) -> FlatHeaders:
+    counts = np.fromiter(map(len, headers), np.int64, len(headers))
+    flat = list(chain.from_iterable(headers))
+    return FlatHeaders(counts, list(map(itemgetter(0), flat)), list(map(itemgetter(1), flat)))
+
+
+def _header_blob(headers: FlatHeaders) -> tuple[Bytes, Int64s]:
+    """(encoded headers back to back, bytes of each record's)."""
+    names, name_lengths = _blob(headers.names)
+    values, value_lengths = _blob(headers.values)
+    out = np.empty(len(names) + len(values) + _HEADER_NUMBERS_MAX * len(headers.names), np.uint8)
+    lengths = np.empty(len(headers.counts), np.int64)
+    used = encode_headers(names, name_lengths, values, value_lengths, headers.counts, out, lengths)
+    return out[:used], lengths
+
+
+def build_batch(  # noqa: PLR0913 - the fields of a header
+    columns: RecordColumns,
+    selection: Int64s | None = None,
+    *,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    log_append_time_ms: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """One batch of the selected rows (None: all), in their order, with its CRC.
+
+    selection           int64[m], m >= 1, each a row of the columns
+    level               of the codec, None for Kafka's default
+    log_append_time_ms  makes the timestamp type LogAppendTime; None is CreateTime
+    """
+    if selection is None:
+        selection = np.arange(len(columns), dtype=np.int64)
+    count = len(selection)
+    assert count > 0, "a batch holds at least one record"
+    stamps = np.empty(2, np.int64)
+    size = measure_records(columns.table, selection, stamps)
+    out = np.empty(HEADER_BYTES + size, np.uint8)
+    build_records(
+        columns.keys, columns.values, columns.headers, columns.table, selection, out, HEADER_BYTES
+    )
+    batch = bytearray(out.data)
+    if codec is not Codec.NONE:
+        batch[HEADER_BYTES:] = compression.compress(codec, out[HEADER_BYTES:].data, level)
+    is_append_time = log_append_time_ms is not None
+    timestamp_type = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=len(batch) - LOG_OVERHEAD,
+        leader_epoch=leader_epoch,
+        magic=MAGIC_V2,
+        crc=0,
+        attributes=pack_attributes(codec, timestamp_type, transactional=is_transactional),
+        last_offset_delta=count - 1,
+        base_timestamp=int(stamps[0]),
+        max_timestamp=int(stamps[1]) if log_append_time_ms is None else log_append_time_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=count,
+    )
+    batch[:HEADER_BYTES] = encode_header(header)
+    batch[CRC_AT:_CRC_END] = compute_crc(batch).to_bytes(4, "big")
+    return bytes(batch)

@@ -1,0 +1,159 @@
+"""Records of a stored v2 batch: one by one for tools and tests, as columns for hot paths.
+
+Owns the meaning of a record's fields in its batch: absolute offset, timestamp (LogAppendTime takes
+the batch's maximum; with a delete horizon the deltas are relative to it), sequence. The structure
+is checked by `kernels/record_scan.py`. Any thread. Source: Kafka 4.1 `DefaultRecordBatch`,
+`DefaultRecord`; log-format.md 1.1 and 1.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog.format.compression import decompress
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.record_batch import (
+    HEADER_BYTES,
+    NO_SEQUENCE,
+    BatchHeader,
+    TimestampType,
+    add_to_sequence,
+    codec_of,
+    read_header,
+    timestamp_type_of,
+)
+from kafkalog.format.varint import decode_varint
+from kafkalog.kernels.record_scan import (
+    RECORD_COLUMN_COUNT,
+    RecordColumn,
+    RecordFault,
+    fault_of,
+    scan_records,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Buffer = bytes | bytearray | memoryview
+
+DECOMPRESSED_BYTES_MAX = 64 << 20
+"""Default bound of an inflated batch (`max.decompressed.batch.bytes`)."""
+
+_REASONS = {
+    RecordFault.BAD_SIZE: "record size is negative or beyond the batch",
+    RecordFault.BAD_VARINT: "a number in the record is cut off or too long",
+    RecordFault.BAD_KEY: "key reaches beyond the record",
+    RecordFault.BAD_VALUE: "value reaches beyond the record",
+    RecordFault.BAD_HEADER_COUNT: "header count is negative or beyond the record",
+    RecordFault.BAD_HEADER: "a header reaches beyond the record or has no name",
+    RecordFault.LEFTOVER_IN_RECORD: "bytes are left over in the record",
+    RecordFault.LEFTOVER_IN_BATCH: "bytes are left over behind the last record",
+    RecordFault.BAD_COUNT: "the batch cannot hold that many records",
+}
+
+
+class MalformedRecord(FormatError):  # noqa: N818 - named as its siblings
+    """A record breaks its structure; ``index`` is its place in the batch, ``fault`` the rule."""
+
+    def __init__(self, fault: RecordFault, index: int) -> None:
+        super().__init__(f"{_REASONS[fault]} (record {index})")
+        self.fault = fault
+        self.index = index
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record. A header is (name, value or None); sequence is -1 without a producer's."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+    sequence: int = NO_SEQUENCE
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTable:
+    """All records of one batch: `records` are the inflated bytes, `table` the spans in them.
+
+    table has one row per record and the columns of `RecordColumn`. Offsets and timestamps are
+    absolute, int64.
+    """
+
+    header: BatchHeader
+    records: bytes
+    table: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    timestamps: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def record(self, index: int) -> Record:
+        """One record as a value; for tools, a Python object per call."""
+        row = self.table[index]
+        header = self.header
+        sequence = NO_SEQUENCE
+        if header.base_sequence != NO_SEQUENCE:
+            delta = int(row[RecordColumn.OFFSET_DELTA])
+            sequence = add_to_sequence(header.base_sequence, delta)
+        return Record(
+            offset=int(self.offsets[index]),
+            timestamp=int(self.timestamps[index]),
+            key=self._field(int(row[RecordColumn.KEY_POSITION]), int(row[RecordColumn.KEY_LENGTH])),
+            value=self._field(
+                int(row[RecordColumn.VALUE_POSITION]), int(row[RecordColumn.VALUE_LENGTH])
+            ),
+            headers=self._headers(
+                int(row[RecordColumn.HEADERS_POSITION]), int(row[RecordColumn.HEADERS_COUNT])
+            ),
+            sequence=sequence,
+        )
+
+    def _field(self, position: int, length: int) -> bytes | None:
+        return None if length < 0 else self.records[position : position + length]
+
+    def _headers(self, position: int, count: int) -> tuple[tuple[bytes, bytes | None], ...]:
+        """The scan has checked every length."""
+        headers = []
+        for _ in range(count):
+            length, position = decode_varint(self.records, position)
+            name = self.records[position : position + length]
+            position += length
+            length, position = decode_varint(self.records, position)
+            headers.append((name, self._field(position, length)))
+            position += max(length, 0)
+        return tuple(headers)
+
+
+def read_records(batch: Buffer, *, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> RecordTable:
+    """Inflate and scan exactly one batch; the CRC is not checked.
+
+    Raises MalformedBatch (header), MalformedRecord, DecompressedTooLarge, UnsupportedCompression.
+    """
+    header = read_header(batch)
+    stream = memoryview(batch)[HEADER_BYTES : header.size_bytes]
+    records = decompress(codec_of(header.attributes), stream, max_bytes=max_bytes)
+    # More records than bytes cannot be: keeps a hostile count from taking memory.
+    rows = header.record_count if 0 <= header.record_count <= len(records) else 0
+    table = np.empty((rows, RECORD_COLUMN_COUNT), np.int64)
+    status = scan_records(np.frombuffer(records, np.uint8), header.record_count, table)
+    if status < 0:
+        raise MalformedRecord(*fault_of(status))
+    offsets = table[:, RecordColumn.OFFSET_DELTA] + header.base_offset
+    if timestamp_type_of(header.attributes) is TimestampType.LOG_APPEND_TIME:
+        timestamps = np.full(rows, header.max_timestamp, np.int64)
+    else:
+        timestamps = table[:, RecordColumn.TIMESTAMP_DELTA] + header.base_timestamp
+    return RecordTable(header, records, table, offsets, timestamps)
+
+
+def iterate_records(batch: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
+    """The records of exactly one batch in order; errors as `read_records`, before the first."""
+    table = read_records(batch, max_bytes=max_bytes)
+    return map(table.record, range(len(table)))

@@ -46,7 +46,7 @@ class _Entry:
 
 
 class SimScheduler:
-    """See Scheduler. Without ``on_error`` a task's exception leaves ``advance_ms``: tests see it."""
+    """See Scheduler. Without ``on_error`` what a task raises leaves ``advance_ms``."""
 
     def __init__(
         self, clock: SimClock, on_error: Callable[[str, BaseException], None] | None = None

@@ -1,7 +1,7 @@
-"""Goal: what Kafka and others compress is read, what we write is framed as Kafka's, and no stream
-makes us take more memory than allowed.
+"""Goal: what Kafka and others compress is read, what we write is framed as Kafka's, and no
+stream makes us take more memory than allowed.
 
-Method: published batches, hand-made frames of other producers, bombs with measured memory, mutation.
+Method: published batches, hand-made frames, bombs with measured memory, mutation.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ RECORDS = bytes.fromhex(
 )
 _PLAIN = RECORDS.hex()
 PUBLISHED = {
-    Codec.GZIP: "1f8b08000000000000ff5363606060c9366429336461c93064aa60c930621460e06262c9366264106060"
-    "6361642933660000e6e6609e26000000",
+    Codec.GZIP: "1f8b08000000000000ff5363606060c9366429336461c93064aa60c930621460e06262c936"
+    "62641060606361642933660000e6e6609e26000000",
     Codec.SNAPPY: f"82534e41505059000000000100000001000000282694{_PLAIN}",
     Codec.LZ4: f"04224d1860408226000080{_PLAIN}00000000",
     Codec.ZSTD: f"28b52ffd0058300100{_PLAIN}010000",

@@ -19,9 +19,7 @@ from kafkalog.server.error_map import ApiError
 from kafkalog.server.replies import error_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+    from aiohttp.typedefs import Handler, Middleware
 
 _log = structlog.get_logger("kafkalog.server")
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
@@ -61,9 +59,7 @@ def _framework_error(error: web.HTTPException) -> ApiError:
     return ApiError(40000, "The request is not understood.")
 
 
-def make_middleware(
-    ids: RequestIds,
-) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+def make_middleware(ids: RequestIds) -> Middleware:
     """The middleware of an application."""
 
     @web.middleware

@@ -9,19 +9,22 @@ from __future__ import annotations
 import datetime
 import operator
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain, compress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
+from kafkalog.format.batch_builder import FlatHeaders, RecordColumns
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import EmbeddedFormat
 from kafkalog.server.schemas import check_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
 INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
 _NULL_TEXT = {b"null": None, b"": None}  # an absent Raw is empty
 
 
@@ -99,16 +102,13 @@ _HEADERS = operator.attrgetter("headers")
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecords:
-    """Parallel sequences, one entry a record. partitions, headers: None when no record has any."""
+    """Records as columns; ``partitions``: None when no record names one, else one entry each."""
 
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    partitions: Sequence[int | None] | None
-    timestamps_ms: Sequence[int] | None
-    headers: Sequence[Sequence[tuple[bytes, bytes | None]]] | None
+    columns: RecordColumns
+    partitions: list[int | None] | None
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self.columns)
 
 
 def decode(
@@ -127,17 +127,13 @@ def decode(
         raise ApiError(422, "'records' must hold at least one record.")
     if len(records) > max_records:
         raise ApiError(42214, f"A request may hold {max_records} records at most.")
-    keys, values = _bytes(map(_KEY, records), embedded), _bytes(map(_VALUE, records), embedded)
-    partitions: list[int | None] | None = list(map(_PARTITION, records))
-    if partitions.count(None) == len(partitions):  # type: ignore[union-attr] # list just above
-        partitions = None
-    return DecodedRecords(
-        keys=keys,
-        values=values,
-        partitions=_checked_partitions(partitions),
-        timestamps_ms=_timestamps(list(map(_TIMESTAMP, records)), now_ms),
-        headers=_header_pairs(list(map(_HEADERS, records))),
+    columns = RecordColumns.of(
+        _texts(map(_KEY, records), embedded),
+        _texts(map(_VALUE, records), embedded),
+        _timestamps(list(map(_TIMESTAMP, records)), now_ms),
+        _flat_headers(list(map(_HEADERS, records))),
     )
+    return DecodedRecords(columns, _partitions(list(map(_PARTITION, records))))
 
 
 def _shape_error(text: str) -> ApiError:
@@ -148,67 +144,54 @@ def _shape_error(text: str) -> ApiError:
     return ApiError(422, text, validation_errors=(text,))
 
 
-def _bytes(column: Any, embedded: EmbeddedFormat) -> list[bytes | None]:  # noqa: ANN401 - a map
-    """A column of keys or values as bytes or None, by C-level maps only."""
-    if embedded is EmbeddedFormat.BINARY:
+def _texts(column: Iterator[Any], embedded: EmbeddedFormat) -> list[Any]:
+    """A column of keys or values: bytes or str, None for null and for what was left out."""
+    if embedded is not EmbeddedFormat.JSON:
         return list(column)
-    if embedded is EmbeddedFormat.JSON:
-        texts = list(map(bytes, column))
-        return list(map(_NULL_TEXT.get, texts, texts))
-    strings = list(column)
-    if None not in strings:
-        return list(map(str.encode, strings))
-    encoded = list(map(str.encode, map({None: ""}.get, strings, strings)))
-    is_null = map(operator.is_, strings, repeat(None))
-    return list(map(_choose, is_null, encoded))
+    texts = list(map(bytes, column))
+    return list(map(_NULL_TEXT.get, texts, texts))
 
 
-def _choose(is_null: bool, encoded: bytes) -> bytes | None:
-    """Only texts with nulls among them come here."""
-    return None if is_null else encoded
-
-
-def _checked_partitions(partitions: list[int | None] | None) -> list[int | None] | None:
-    if partitions is None:
+def _partitions(column: list[int | None]) -> list[int | None] | None:
+    named = set(column)
+    named.discard(None)
+    if not named:
         return None
-    named = [p for p in set(partitions) if p is not None]
-    if min(named) < 0 or max(named) > INT32_MAX:
+    if min(named) < 0 or max(named) > INT32_MAX:  # type: ignore[type-var,operator] # None is gone
         raise ApiError(422, "partition must be a number from 0 to 2147483647.")
-    return partitions
+    return column
 
 
-def _timestamps(column: list[int | str | None], now_ms: int) -> list[int] | None:
-    """Milliseconds a record; None when no record brings its own (then all are now)."""
+def _timestamps(column: list[Any], now_ms: int) -> list[int] | int:
+    """Milliseconds a record; one number when no record brings its own."""
     kinds = set(map(type, column))
     if kinds == {type(None)}:
-        return None
-    if str in kinds:
-        column = [_iso_ms(t) if isinstance(t, str) else t for t in column]
-    stamps = list(map({None: now_ms}.get, column, column))
-    least, most = min(stamps), max(stamps)  # type: ignore[type-var] # strings and None are gone
-    if least < -1 or most > 2**63 - 1:  # type: ignore[operator] # likewise
+        return now_ms
+    if str in kinds:  # ISO-8601 is for people: a statement a record is no matter here
+        column = [_iso_ms(stamp) if isinstance(stamp, str) else stamp for stamp in column]
+    stamps: list[int] = list(map({None: now_ms}.get, column, column))
+    if min(stamps) < -1 or max(stamps) > INT64_MAX:
         raise ApiError(422, "timestamp must be milliseconds since 1970 or -1.")
-    return stamps  # type: ignore[return-value] # likewise
+    return stamps
 
 
 def _iso_ms(text: str) -> int:
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise ApiError(422, "timestamp must be milliseconds or ISO-8601 with a zone.") from None
-    if moment.tzinfo is None or moment.year < 1970:
+        moment = None
+    if moment is None or moment.tzinfo is None or moment.year < 1970:
         raise ApiError(422, "timestamp must be milliseconds or ISO-8601 with a zone.")
     return int(moment.timestamp() * 1000)
 
 
-def _header_pairs(
-    column: list[list[HeaderEntry] | None],
-) -> list[list[tuple[bytes, bytes | None]]] | None:
-    """(name, value) pairs a record; None when there are none at all."""
+def _flat_headers(column: list[list[HeaderEntry] | None]) -> FlatHeaders | None:
+    """All headers one after the other; None when no record has any."""
     if not any(column):
         return None
-    flat = list(chain.from_iterable(filter(None, column)))
-    names = map(str.encode, map(_KEY, flat))
-    pairs = iter(list(zip(names, map(_VALUE, flat), strict=True)))
-    counts = map(len, map({None: ()}.get, map(_none_if_empty, column), column))
-    return [list(_take(pairs, count)) for count in counts]
+    present = np.fromiter(map(bool, column), np.bool_, len(column))
+    lists = list(compress(column, present.tolist()))
+    counts = np.zeros(len(column), np.int64)
+    counts[present] = np.fromiter(map(len, lists), np.int64, len(lists))  # type: ignore[arg-type] # None is left out
+    flat = list(chain.from_iterable(lists))  # type: ignore[arg-type] # likewise
+    return FlatHeaders(counts, list(map(str.encode, map(_KEY, flat))), list(map(_VALUE, flat)))

@@ -37,7 +37,7 @@ class Connection(RequestHandler):
             loop=loop,
             keepalive_timeout=config.keep_alive_seconds,
             lingering_time=0,
-            access_log=None,
+            access_log=None,  # type: ignore[arg-type] # None turns it off, as AppRunner documents
             max_line_size=8190,
             max_headers=100,
             max_field_size=8190,
@@ -120,7 +120,12 @@ class ConnectionServer(web.Server):
         loop: asyncio.AbstractEventLoop,
         config: ServerConfig,
     ) -> None:
-        super().__init__(app._handle, request_factory=app._make_request, loop=loop)
+        # The same two hooks that aiohttp's own AppRunner takes from an application.
+        super().__init__(
+            app._handle,  # type: ignore[arg-type] # gets what _make_request makes
+            request_factory=app._make_request,
+            loop=loop,
+        )
         self._config = config
         self.max_connections = config.max_connections
 

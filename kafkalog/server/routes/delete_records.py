@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
 
@@ -51,7 +51,7 @@ async def _delete(api: Api, entry: DeleteRecordsEntry) -> int | KafkalogError:
         if command.error is not None:
             future.set_exception(command.error)
         else:
-            future.set_result(command.result)
+            future.set_result(cast("int", command.result))
 
     try:
         api.operations.submit_delete_records(

@@ -61,7 +61,7 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
 
         def prepare() -> tuple[int, list[PartitionBatch]]:
             records = decode(data, embedded, now_ms=now_ms, max_records=api.config.http_max_records)
-            batches = make_batches(records, partition_count, partition, null_key_partition, now_ms)
+            batches = make_batches(records, partition_count, partition, null_key_partition)
             return len(records), batches
 
         if len(data) <= _INLINE_BYTES:
@@ -150,7 +150,7 @@ def _answer(
         b',"key_schema_id":null,"value_schema_id":null,"durability":"' + durability.encode() + b'"'
     )
     if not failures:
-        return b'{"offsets":' + write_receipts(partitions, offsets) + tail + b"}", 200
+        return b"{" + write_receipts(partitions, offsets) + tail + b"}", 200
     receipts = [
         failures.get(index)
         or {

@@ -16,10 +16,9 @@ from kafkalog.server.parameters import integer, isolation_of, partition_of, topi
 from kafkalog.server.replies import bytes_reply
 
 if TYPE_CHECKING:
-    from kafkalog.log.values import Isolation
     from kafkalog.format.json_page import JsonPage
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.log.values import FetchDataInfo
+    from kafkalog.log.values import FetchDataInfo, Isolation
 
 ROUTES = web.RouteTableDef()
 _INLINE_BYTES = 256 << 10

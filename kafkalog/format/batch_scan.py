@@ -103,5 +103,5 @@ def _check_large(chunk: memoryview, table: Int64Table) -> int | None:
         batch = chunk[position : position + size]
         if crc32c(batch[ATTRIBUTES_AT:]) != int.from_bytes(batch[CRC_AT:ATTRIBUTES_AT], "big"):
             return int(row)
-    table[unchecked, BatchColumn.CRC_STATE] = CrcState.VALID
+        table[row, BatchColumn.CRC_STATE] = CrcState.VALID
     return None

@@ -1,0 +1,130 @@
+"""Goal: kernels start fast and never stale; loads and stores read what struct writes.
+Method: the cache in a directory of its own, seen from fresh interpreters; every width and shift.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kafkalog.kernels as package
+from kafkalog.kernels import KERNEL_MODULES, batch_scan, cache, loads
+from kafkalog.kernels.compile import BYTES, I64, JIT_DISABLED, U64, Bytes, kernel
+
+REPORT = """
+import sys, kafkalog.kernels
+assert "numba" not in sys.modules
+import kafkalog.kernels.index_build
+from kafkalog.kernels.compile import BUILT_KERNELS
+from numba import config
+assert (config.CPU_NAME, config.CPU_FEATURES) == ("generic", "")
+print([kernel.from_cache for kernel in BUILT_KERNELS if "index_build" in kernel.module])
+"""
+
+needs_jit = pytest.mark.skipif(JIT_DISABLED, reason="the JIT is off")
+
+
+def start(cache_root: Path) -> str:
+    """What a fresh interpreter says of the index kernel."""
+    root = Path(package.__file__).parents[2]
+    environment = {**os.environ, "KAFKALOG_KERNEL_CACHE": str(cache_root), "PYTHONPATH": str(root)}
+    done = subprocess.run(
+        [sys.executable, "-c", REPORT], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+@needs_jit
+def test_second_start_compiles_nothing_and_damage_heals(tmp_path: Path) -> None:
+    """Cold: compiled. Warm: from the cache. Cut-off cache files: compiled again, then cached."""
+    assert start(tmp_path) == "[False]"
+    assert start(tmp_path) == "[True]"
+    for name in tmp_path.glob("index_build-*/*.nbc"):
+        name.write_bytes(b"")
+    assert start(tmp_path) == "[False]"
+    assert start(tmp_path) == "[True]"
+
+
+@needs_jit
+def test_an_unusable_cache_costs_the_compilation_only(tmp_path: Path) -> None:
+    """A file stands where the cache root should be."""
+    blocked = tmp_path / "file"
+    blocked.write_text("", encoding="utf-8")
+    assert start(blocked) == "[False]"
+
+
+def test_a_filled_directory_is_used_without_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Existing directories count before the root's permissions are asked for."""
+    monkeypatch.setenv("KAFKALOG_KERNEL_CACHE", str(tmp_path / "absent" / "below"))
+    directory = cache.cache_directory("index_build")
+    assert directory is not None
+    assert Path(directory).name == f"index_build-{cache.source_digest('index_build')}"
+    (tmp_path / "blocker").write_text("", encoding="utf-8")
+    monkeypatch.setenv("KAFKALOG_KERNEL_CACHE", str(tmp_path / "blocker"))
+    assert cache.cache_directory("index_build") is None
+    assert cache.cache_root() is None
+
+
+def test_digest_differs_by_module() -> None:
+    """Each module has a directory of its own, 16 hex digits."""
+    digests = {cache.source_digest(name.rpartition(".")[2]) for name in KERNEL_MODULES}
+    assert len(digests) == len(KERNEL_MODULES)
+    assert all(len(digest) == 16 for digest in digests)
+
+
+def test_kernels_use_the_numbers_of_their_enums() -> None:
+    """The plain integers that numba freezes equal the enums that everybody else reads."""
+    for enum in (batch_scan.BatchColumn, batch_scan.ScanStop):
+        for member in enum:
+            assert getattr(batch_scan, f"_{member.name}") == member.value
+
+
+@kernel(I64(BYTES, I64))
+def _signed(data: Bytes, at: int) -> int:
+    """Every signed and narrow load, folded."""
+    return (
+        loads.load_i16be(data, at)
+        + 3 * loads.load_u16be(data, at)
+        + 5 * loads.load_i32be(data, at)
+        + 7 * loads.load_u32be(data, at)
+        + 11 * loads.load_u16le(data, at)
+        + 13 * loads.load_i32le(data, at)
+        + 17 * loads.load_u32le(data, at)
+    )
+
+
+@kernel(U64(BYTES, I64))
+def _wide_big(data: Bytes, at: int) -> int:
+    return loads.load_u64be(data, at)
+
+
+@kernel(U64(BYTES, I64))
+def _wide_little(data: Bytes, at: int) -> int:
+    return loads.load_u64le(data, at)
+
+
+@kernel(I64(BYTES, I64))
+def _wide_signed(data: Bytes, at: int) -> int:
+    return loads.load_i64be(data, at)
+
+
+@pytest.mark.parametrize("fill", [0x00, 0xFF, 0x80, 0x7F])
+@pytest.mark.parametrize("at", range(9))
+def test_loads_equal_struct(fill: int, at: int) -> None:
+    """All widths at all alignments, sign bits included."""
+    raw = bytes((fill + 37 * i * (fill & 1)) & 255 for i in range(17))
+    data = np.frombuffer(raw, dtype=np.uint8)
+    i2, u2, i4, u4 = (struct.unpack_from(f, raw, at)[0] for f in (">h", ">H", ">i", ">I"))
+    l2, s4, l4 = (struct.unpack_from(f, raw, at)[0] for f in ("<H", "<i", "<I"))
+    assert _signed(data, at) == i2 + 3 * u2 + 5 * i4 + 7 * u4 + 11 * l2 + 13 * s4 + 17 * l4
+    assert _wide_big(data, at) == struct.unpack_from(">Q", raw, at)[0]
+    assert _wide_little(data, at) == struct.unpack_from("<Q", raw, at)[0]
+    assert _wide_signed(data, at) == struct.unpack_from(">q", raw, at)[0]

@@ -156,7 +156,7 @@ class AbstractIndex(ABC, Generic[S]):
         """Make a closed index active: entries into memory, the file back to its maximum size."""
         if self._active is not None:
             return
-        store = self.store()
+        store = self.read_store()  # not the cache: it may hold entries found again from the log
         self._file.pin_for_write(create=True).truncate(self.max_entries * self.entry_bytes)
         self._activate(cast("S", store.first(store.count)))
 

@@ -6,11 +6,15 @@ Owns the state that goes from chunk to chunk and the entries so far; the rule is
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from kafkalog.format.batch_scan import BatchRows
 from kafkalog.kernels.index_build import EMPTY_STATE, IndexState, index_entries
 from kafkalog.log.values import NO_TIMESTAMP, TimestampOffset
+
+if TYPE_CHECKING:
+    from kafkalog.format.batch_scan import BatchRows
 
 Table = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 

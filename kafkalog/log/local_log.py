@@ -47,7 +47,7 @@ class LocalFlush:
 
     end_offset: int
     files: tuple[SegmentFile, ...]
-    segments: tuple[LogSegment, ...]
+    versions: tuple[tuple[LogSegment, int], ...]  # changes that the files hold
     directory: MovableDirectory | None  # None: no name in it is new
     filesystem: Filesystem
 
@@ -223,7 +223,7 @@ class LocalLog:
         return LocalFlush(
             end_offset=end,
             files=files,
-            segments=segments,
+            versions=tuple((segment, segment.version) for segment in segments),
             directory=self.directory if has_new_name else None,
             filesystem=self._environment.filesystem,
         )
@@ -234,9 +234,8 @@ class LocalLog:
         if end > self.recovery_point:
             self.recovery_point = end
         self.last_flush_ms = self._environment.clock.wall_ms()
-        for segment in plan.segments:
-            if not segment.is_active:
-                segment.mark_flushed()
+        for segment, version in plan.versions:
+            segment.mark_flushed(version)
 
     # ---- delete, truncate, replace
 

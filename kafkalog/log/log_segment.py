@@ -65,12 +65,13 @@ class LogSegment:
         "_created_ms",
         "_environment",
         "_first_timestamp_ms",
+        "_flushed_version",
         "_index_interval_bytes",
         "_is_active",
         "_jitter_ms",
         "_last_modified_ms",
         "_max_timestamp",
-        "_unflushed",
+        "_version",
         "base_offset",
         "is_broken",
         "log_file",
@@ -120,7 +121,8 @@ class LogSegment:
         self._is_active = False
         self._bytes_since_index_entry = 0
         self._last_modified_ms = last_modified_ms
-        self._unflushed = False
+        self._version = 0  # counts changes of the files
+        self._flushed_version = 0
         self.is_broken = False
         # published to readers
         self.size_bytes = size_bytes
@@ -158,7 +160,7 @@ class LogSegment:
         segment.time_index.create()
         segment._max_timestamp = TimestampOffset(NO_TIMESTAMP, base_offset)
         segment._is_active = True
-        segment._unflushed = True
+        segment.mark_unflushed()
         return segment
 
     def __repr__(self) -> str:
@@ -205,7 +207,7 @@ class LogSegment:
         self._bytes_since_index_entry = since
         self._max_timestamp = largest
         self._last_modified_ms = self._environment.clock.wall_ms()
-        self._unflushed = True
+        self.mark_unflushed()
         self.size_bytes = position + size  # last: readers look no further than this
 
     def _write_index_entries(self, batches: Sequence[AppendedBatch]) -> tuple[int, TimestampOffset]:
@@ -249,7 +251,7 @@ class LogSegment:
                     last_stable_offset=last_stable_offset,
                 )
             )
-            self._unflushed = True
+            self.mark_unflushed()
 
     def should_roll(self, params: RollParams) -> bool:
         """Whether the set needs a new segment (log-lifecycle 3). May read the first batch."""
@@ -398,7 +400,7 @@ class LogSegment:
         log = self.log_file.pin_for_write()
         if log.size() != self.size_bytes:
             log.truncate(self.size_bytes)
-        self._unflushed = True
+        self.mark_unflushed()
 
     def recover(self, on_batches: OnBatches | None = None) -> RecoveryResult:
         """Check every batch, cut at the first bad one, rebuild the indexes (log-lifecycle 11.4).
@@ -430,7 +432,7 @@ class LogSegment:
         self._bytes_since_index_entry = 0
         self._max_timestamp = self.time_index.last_entry()
         self._last_modified_ms = self._environment.clock.wall_ms()
-        self._unflushed = True
+        self.mark_unflushed()
         return removed
 
     def restore(self, size_bytes: int, largest: TimestampOffset) -> None:
@@ -439,7 +441,7 @@ class LogSegment:
         self._max_timestamp = largest
         self._first_timestamp_ms = None
         self._bytes_since_index_entry = 0
-        self._unflushed = True
+        self.mark_unflushed()
 
     @property
     def index_interval_bytes(self) -> int:
@@ -455,19 +457,24 @@ class LogSegment:
         return files
 
     def mark_unflushed(self) -> None:
-        """Contents may be in the page cache only (unclean start): the next flush includes them."""
-        self._unflushed = True
+        """Contents may be in the page cache only: the next flush includes them."""
+        self._version += 1
 
     def files_to_flush(self) -> tuple[SegmentFile, ...]:
         """Files whose ``datasync`` makes this segment durable; empty when nothing changed."""
-        return self.files if self._unflushed else ()
+        return self.files if self._version != self._flushed_version else ()
 
-    def mark_flushed(self) -> None:
-        """The files of a closed segment are durable: the bounded cache takes its descriptors."""
-        assert not self._is_active, "an active segment keeps its files"
-        self._unflushed = False
-        for file in self.files:
-            file.unpin()
+    @property
+    def version(self) -> int:
+        """Number of changes so far: a flush plan notes it and hands it to ``mark_flushed``."""
+        return self._version
+
+    def mark_flushed(self, version: int) -> None:
+        """Changes up to version are durable; a closed segment then gives its descriptors away."""
+        self._flushed_version = max(self._flushed_version, version)
+        if not self._is_active and self._version == self._flushed_version:
+            for file in self.files:
+                file.unpin()
 
     def change_suffix(self, new_suffix: str) -> list[str]:
         """Replace the suffix of all files; returns the names that were missing. Caller syncs."""

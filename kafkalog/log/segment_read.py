@@ -20,7 +20,7 @@ import numpy as np
 from kafkalog.errors import CorruptBatch
 from kafkalog.format.batch_scan import BatchColumn, BatchRows, ScanStop, scan
 from kafkalog.format.format_error import FormatError
-from kafkalog.format.record import iterate_records
+from kafkalog.format.record import read_records
 from kafkalog.log.values import TimestampOffset
 from kafkalog.log.would_block import WouldBlock
 
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.env.filesystem import File
-    from kafkalog.format.record import Record
     from kafkalog.log.log_segment import LogSegment
+
+    Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+    Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 HEADER = struct.Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
 LOG_OVERHEAD_BYTES = 12
@@ -253,7 +255,7 @@ def find_offset_by_timestamp(
         segment,
         position,
         lambda max_timestamps: max_timestamps >= timestamp_ms,
-        lambda record: record.timestamp >= timestamp_ms and record.offset >= starting_offset,
+        lambda timestamps, offsets: (timestamps >= timestamp_ms) & (offsets >= starting_offset),
         may_block=may_block,
     )
 
@@ -265,7 +267,7 @@ def find_max_timestamp_record(segment: LogSegment, *, may_block: bool) -> Timest
         segment,
         segment.floor_position(largest.offset, may_block=may_block),
         lambda max_timestamps: max_timestamps == largest.timestamp_ms,
-        lambda record: record.timestamp == largest.timestamp_ms,
+        lambda timestamps, _: timestamps == largest.timestamp_ms,
         may_block=may_block,
     )
 
@@ -273,8 +275,8 @@ def find_max_timestamp_record(segment: LogSegment, *, may_block: bool) -> Timest
 def _find_record(
     segment: LogSegment,
     position: int,
-    batch_may_match: Callable[[np.ndarray], np.ndarray],
-    matches: Callable[[Record], bool],
+    batch_may_match: Callable[[Numbers], Mask],
+    record_matches: Callable[[Numbers, Numbers], Mask],
     *,
     may_block: bool,
 ) -> TimestampOffset | None:
@@ -287,9 +289,7 @@ def _find_record(
             start = int(rows.column(BatchColumn.POSITION)[row])
             batch = chunk.data[start : start + int(rows.column(BatchColumn.SIZE)[row])]
             try:
-                for record in iterate_records(batch):
-                    if matches(record):
-                        return TimestampOffset(record.timestamp, record.offset)
+                records = read_records(batch)
             except FormatError as error:
                 raise CorruptBatch(
                     f"Corrupt record batch: {error.reason}",
@@ -298,6 +298,10 @@ def _find_record(
                     base_offset=int(rows.column(BatchColumn.BASE_OFFSET)[row]),
                     last_offset=int(rows.column(BatchColumn.LAST_OFFSET)[row]),
                 ) from error
+            hits = np.flatnonzero(record_matches(records.timestamps, records.offsets))
+            if len(hits):
+                first = int(hits[0])
+                return TimestampOffset(int(records.timestamps[first]), int(records.offsets[first]))
         if rows.stop not in (ScanStop.END, ScanStop.PARTIAL):
             raise _corrupt(segment, chunk.position + rows.stop_position, rows.stop)
     return None

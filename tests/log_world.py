@@ -1,0 +1,145 @@
+"""A simulated machine with one partition directory, for tests of the log's lower half."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.env.system_threads import SystemThreads
+from kafkalog.log.environment import LogEnvironment
+from kafkalog.log.local_log import LocalLog
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.log_segment import LogSegment
+from kafkalog.log.log_segments import LogSegments
+from kafkalog.log.segment_file import MovableDirectory
+from tests.sim.sim_clock import SimClock
+from tests.sim.sim_faults import Effect, Fault
+from tests.sim.sim_filesystem import SimFilesystem
+from tests.sim.sim_random import SimRandom
+from tests.sim.sim_scheduler import SimScheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.log.segment_read import SegmentRead
+    from tests.naive.batches import PlainBatch
+
+DIRECTORY = "/data/topic-0"
+
+
+class LogWorld:
+    """Disk, clock and scheduler of one test, and the partition directory on it."""
+
+    def __init__(
+        self, config: LogConfig | None = None, *, index_cache_bytes: int = 1 << 20
+    ) -> None:
+        self.config = LogConfig(segment_index_bytes=4096) if config is None else config
+        self.clock = SimClock()
+        self.call_count = 0
+        self.filesystem = SimFilesystem(self.clock, on_call=self._count_call)
+        self.scheduler = SimScheduler(self.clock)
+        self.environment = LogEnvironment.create(
+            self.filesystem,
+            self.clock,
+            self.scheduler,
+            SimRandom(1),
+            SystemThreads(_raise),
+            index_cache_bytes=index_cache_bytes,
+            open_file_count=2,
+        )
+        self.scheduler.startup()
+        self.filesystem.make_dir(DIRECTORY)
+        self.directory = MovableDirectory(DIRECTORY)
+
+    def _count_call(self) -> None:
+        self.call_count += 1
+
+    def fail_writes_to(self, suffix: str, error: int) -> None:
+        """From now on half of each write to such files is done, then it fails with errno."""
+        writes = frozenset({"write"})
+        fault = Fault(Effect.SHORT_WRITE, error, writes, path_contains=suffix, times=10**9)
+        self.filesystem.faults.add(fault)
+
+    def heal(self) -> None:
+        """The disk works again."""
+        self.filesystem.faults.clear()
+
+    def new_segment(self, base_offset: int = 0) -> LogSegment:
+        """An empty active segment."""
+        return LogSegment.create(self.environment, self.directory, base_offset, self.config)
+
+    def reopened(self, segment: LogSegment) -> LogSegment:
+        """The same files as a closed segment that was just found on disk."""
+        stat = self.filesystem.stat(segment.log_file.path)
+        return LogSegment(
+            self.environment,
+            self.directory,
+            segment.base_offset,
+            self.config,
+            size_bytes=stat.size,
+            last_modified_ms=stat.mtime_ms,
+            has_transaction_index=segment.transaction_index.exists,
+        )
+
+    def new_log(self, base_offset: int = 0) -> LocalLog:
+        """A log of one empty segment."""
+        return LocalLog(
+            self.environment,
+            self.directory,
+            self.config,
+            LogSegments([self.new_segment(base_offset)]),
+            recovery_point=base_offset,
+            log_end_offset=base_offset,
+        )
+
+    def reopen(self, log: LocalLog, *, clean: bool) -> None:
+        """Give log fresh segment objects over the same files: clean, or recovered after a crash."""
+        if clean:
+            log.close()
+        else:
+            log.close_handles()
+        segments = [self.reopened(segment) for segment in log.segments]
+        if not clean:
+            for segment in segments:
+                segment.recover()
+        segments[-1].become_active()
+        log.segments = LogSegments(segments)
+
+    def run_tasks(self) -> None:
+        """Let the delay of every scheduled task pass."""
+        self.clock.advance_ms(self.config.file_delete_delay_ms)
+
+    def size(self, name: str) -> int:
+        """Bytes of a file of the partition."""
+        return self.filesystem.stat(f"{self.directory.path}/{name}").size
+
+    def content(self, name: str) -> bytes:
+        """The whole file."""
+        return self.filesystem.read_file(f"{self.directory.path}/{name}")
+
+    def flip(self, name: str, position: int) -> None:
+        """Turn over all bits of one byte."""
+        file = self.filesystem.open_write(f"{self.directory.path}/{name}")
+        file.pwrite(bytes([file.pread(1, position)[0] ^ 0xFF]), position)
+
+    def names(self) -> list[str]:
+        """File names in the partition directory."""
+        return self.filesystem.list_dir(self.directory.path)
+
+
+def _raise(name: str, error: BaseException) -> None:
+    raise AssertionError(name) from error
+
+
+def append(target: LogSegment | LocalLog, *batches: PlainBatch) -> None:
+    """All batches as one set."""
+    target.append([batch.encode() for batch in batches], [batch.facts() for batch in batches])
+
+
+def joined(batches: Sequence[PlainBatch]) -> bytes:
+    """The bytes of the batches, back to back."""
+    return b"".join(batch.encode() for batch in batches)
+
+
+def bytes_of(found: SegmentRead | None) -> bytes | None:
+    """Data of a read as bytes."""
+    return None if found is None else bytes(found.data)

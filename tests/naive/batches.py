@@ -1,0 +1,85 @@
+"""Plain twin of the batch builder: v2 batches with ``struct``, one field after the other."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import crc32c
+
+from kafkalog.log.appended_batch import AppendedBatch
+
+AFTER_CRC = struct.Struct(">hiqqqhii")  # attributes ... record count
+
+
+def varint(value: int) -> bytes:
+    """Zigzag, seven bits a byte, least significant first."""
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 127:
+        out.append(rest & 127 | 128)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+@dataclass(frozen=True)
+class PlainBatch:
+    """A batch of records without key and headers, at absolute offsets."""
+
+    base_offset: int
+    timestamps_ms: tuple[int, ...]
+    values: tuple[bytes, ...]
+    base_sequence: int = -1
+    last_offset_delta: int | None = None  # above the record count - 1 after compaction
+
+    @property
+    def last_offset(self) -> int:
+        """Last offset, which after compaction no record may have."""
+        delta = self.last_offset_delta
+        return self.base_offset + (len(self.values) - 1 if delta is None else delta)
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """Largest record timestamp."""
+        return max(self.timestamps_ms)
+
+    def encode(self) -> bytes:
+        """The batch as on disk."""
+        base_timestamp = self.timestamps_ms[0]
+        records = b""
+        for delta, (timestamp, value) in enumerate(
+            zip(self.timestamps_ms, self.values, strict=True)
+        ):
+            body = b"\0" + varint(timestamp - base_timestamp) + varint(delta)
+            body += varint(-1) + varint(len(value)) + value + varint(0)
+            records += varint(len(body)) + body
+        checked = (
+            AFTER_CRC.pack(
+                0,
+                self.last_offset - self.base_offset,
+                base_timestamp,
+                self.max_timestamp_ms,
+                -1,
+                -1,
+                self.base_sequence,
+                len(self.values),
+            )
+            + records
+        )
+        head = struct.pack(">qiib", self.base_offset, 4 + 1 + 4 + len(checked), 0, 2)
+        return head + struct.pack(">I", crc32c.crc32c(checked)) + checked
+
+    def facts(self) -> AppendedBatch:
+        """What the segment is told."""
+        return AppendedBatch(
+            base_offset=self.base_offset,
+            last_offset=self.last_offset,
+            size_bytes=len(self.encode()),
+            max_timestamp_ms=self.max_timestamp_ms,
+        )
+
+
+def one_record(offset: int, timestamp_ms: int = 1000, value: bytes = b"v" * 100) -> PlainBatch:
+    """A batch of a single record: 61 + 9 + len(value) bytes for values of 64 to 8,000 bytes."""
+    return PlainBatch(offset, (timestamp_ms,), (value,))

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import types
 
 import kafkalog.kernels as package
 from kafkalog.kernels import KERNEL_MODULES, batch_scan, cache, loads
-from kafkalog.kernels.compile import BYTES, I64, JIT_DISABLED, U64, Bytes, kernel
+from kafkalog.kernels.compile import BYTES, BYTES_OUT, I64, JIT_DISABLED, U64, Bytes, kernel
 
 REPORT = """
 import sys, kafkalog.kernels
@@ -128,3 +129,44 @@ def test_loads_equal_struct(fill: int, at: int) -> None:
     assert _wide_big(data, at) == struct.unpack_from(">Q", raw, at)[0]
     assert _wide_little(data, at) == struct.unpack_from("<Q", raw, at)[0]
     assert _wide_signed(data, at) == struct.unpack_from(">q", raw, at)[0]
+
+
+@kernel(types.none(BYTES_OUT, I64, I64))
+def _store_all(data: Bytes, at: int, value: int) -> None:
+    """Every store, back to back."""
+    loads.store_i16be(data, at, value)
+    loads.store_i32be(data, at + 2, value)
+    loads.store_i64be(data, at + 6, value)
+    loads.store_u16le(data, at + 14, value)
+    loads.store_u32le(data, at + 16, value)
+    loads.store_u64le(data, at + 20, value)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1, 2**63 - 1, -(2**63), 0x0123456789ABCDEF])
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_stores_equal_struct(value: int, at: int) -> None:
+    """Low bits are kept; the bytes around stay."""
+    data = np.full(32, 0xAA, dtype=np.uint8)
+    _store_all(data, at, value)
+    unsigned = value % 2**64
+    big, small = unsigned.to_bytes(8, "big"), unsigned.to_bytes(8, "little")
+    written = big[6:] + big[4:] + big + small[:2] + small[:4] + small
+    assert bytes(data) == b"\xaa" * at + written + b"\xaa" * (4 - at)
+
+
+def test_a_change_in_an_imported_module_changes_the_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """numba's own stamp sees one file; ours sees what the kernel is made of, and nothing else."""
+    for source in Path(package.__file__).parent.glob("*.py"):
+        (tmp_path / source.name).write_bytes(source.read_bytes())
+    monkeypatch.setattr(cache, "_SOURCE_DIRECTORY", str(tmp_path))
+    seen = []
+    for changed in ("nothing", "record_build", "batch_scan", "loads"):
+        with (tmp_path / f"{changed}.py").open("a", encoding="utf-8") as text:
+            text.write("# another line\n")
+        cache.source_digest.cache_clear()
+        seen.append(cache.source_digest("index_build"))
+    cache.source_digest.cache_clear()
+    assert seen[0] == seen[1]
+    assert len(set(seen)) == 3

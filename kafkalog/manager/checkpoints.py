@@ -1,0 +1,76 @@
+"""Which offset of which log goes into which checkpoint file of its log directory.
+
+Owns the collecting; LogDir owns the files. Reads only what logs publish, so any thread may write
+(tasks, the flusher, the shutdown). A partition that is not served keeps the entries it was found with.
+Source: Kafka's LogManager.checkpoint*, ReplicaManager.checkpointHighWatermarks; log-format.md 10.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.manager.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.log_dir import LogDir
+    from kafkalog.manager.partition_table import PartitionTable
+
+
+class Checkpoints:
+    """Writes the three files of a directory."""
+
+    def __init__(self, table: PartitionTable) -> None:
+        # constant after construction
+        self._table = table
+        # filled while loading
+        self._found: dict[tuple[str, str], dict[TopicPartition, int]] = {}
+
+    def keep_found(self, log_dir: LogDir, name: str, offsets: dict[TopicPartition, int]) -> None:
+        """Remember what the file held at the start, for partitions that cannot be loaded."""
+        self._found[log_dir.path, name] = offsets
+
+    def write_recovery_points(self, log_dir: LogDir) -> None:
+        """Every log's recovery point; guarded, durable on return."""
+        self._write(log_dir, RECOVERY_POINTS, lambda log: log.recovery_point)
+
+    def write_high_watermarks(self, log_dir: LogDir) -> None:
+        """Every log's high watermark; guarded, durable on return."""
+        self._write(log_dir, HIGH_WATERMARKS, lambda log: log.high_watermark)
+
+    def write_start_offsets(self, log_dir: LogDir) -> None:
+        """Start offsets that the first segment's name does not tell; guarded, durable on return."""
+        self._write(log_dir, LOG_START_OFFSETS, _untold_start_offset)
+
+    def write_all(self, log_dir: LogDir) -> None:
+        """All three, at shutdown and after a deletion."""
+        self.write_recovery_points(log_dir)
+        self.write_start_offsets(log_dir)
+        self.write_high_watermarks(log_dir)
+
+    def _write(
+        self, log_dir: LogDir, name: str, offset_of: Callable[[UnifiedLog], int | None]
+    ) -> None:
+        def collect() -> dict[TopicPartition, int]:
+            found = self._found.get((log_dir.path, name), {})
+            offsets = {
+                partition: found[partition]
+                for partition in (TopicPartition(*key) for key in self._table.faults())
+                if partition in found
+            }
+            for log in self._table.logs_in(log_dir.path):
+                offset = offset_of(log)
+                if offset is not None:
+                    offsets[log.topic_partition] = offset
+            return offsets
+
+        log_dir.write_checkpoint(name, collect)
+
+
+def _untold_start_offset(log: UnifiedLog) -> int | None:
+    """The start offset where it lies inside the first segment; None otherwise (Kafka)."""
+    start = log.log_start_offset
+    return start if start > log.segments.first.base_offset else None

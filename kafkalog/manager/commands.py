@@ -1,0 +1,191 @@
+"""Commands: every mutation of a partition, run by the writer thread of its log directory.
+
+A command is made and submitted on any thread, runs on the writer thread, and is completed
+(``complete``) on the thread that the CompletionSink chooses. It is a small mutable object on purpose:
+one allocation a request. A run does at most ``DIRECTORY_OPERATIONS_MAX`` directory operations and then
+asks to be queued again, so that appends behind it do not wait for mass work.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from kafkalog.errors import KafkalogError, OffsetAboveHighWatermark, PolicyViolation
+from kafkalog.manager.values import Acks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.values import ValidatedRecords
+    from kafkalog.manager.log_dir_writer import LogDirWriter
+
+T = TypeVar("T")
+
+DIRECTORY_OPERATIONS_MAX = 64
+COMMAND_OVERHEAD_BYTES = 512  # what a command without payload counts in the queue
+
+
+class Step(enum.Enum):
+    """What the writer does with a command after a run."""
+
+    DONE = "done"
+    AGAIN = "again"  # queue it behind what waits
+    WAIT = "wait"  # the command registered itself with a sync and ends with it
+
+
+class Command:
+    """``result`` is what ``complete``'s receiver reads unless ``error`` is set."""
+
+    __slots__ = ("error", "is_internal", "on_done", "result", "size_bytes")
+
+    def __init__(self, on_done: Callable[[Command], None] | None, size_bytes: int) -> None:
+        # constant after construction
+        self.on_done = on_done
+        self.size_bytes = size_bytes
+        self.is_internal = False  # completed by the writer thread, not through the sink
+        # owned by the writer thread until it is delivered
+        self.result: object = None
+        self.error: KafkalogError | None = None
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """On the writer thread. KafkalogError and OSError end the command with that error."""
+        raise AssertionError(f"{type(self).__name__} has no run")
+
+    def complete(self) -> None:
+        """On the receiver's thread, once, after the command was delivered."""
+        if self.on_done is not None:
+            self.on_done(self)
+
+
+class AppendCommand(Command):
+    """Append validated records; result: LogAppendInfo."""
+
+    __slots__ = ("acks", "expected_offset", "log", "records")
+
+    def __init__(
+        self,
+        log: UnifiedLog,
+        records: ValidatedRecords,
+        acks: Acks,
+        expected_offset: int | None,
+        on_done: Callable[[Command], None] | None,
+    ) -> None:
+        super().__init__(on_done, records.size_bytes + COMMAND_OVERHEAD_BYTES)
+        self.log = log
+        self.records = records
+        self.acks = acks
+        self.expected_offset = expected_offset
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """Write; then wait for the fdatasync when acks or ``flush.messages`` want it.
+
+        An append that reaches ``flush.messages`` is answered after its flush, whatever its acks, so
+        that fewer than that many acknowledged records can ever be lost.
+        """
+        writer.log_dir.check_space()
+        log, records = self.log, self.records
+        unflushed = log.log_end_offset - log.recovery_point + records.record_count
+        synced = self.acks is Acks.ALL or unflushed >= log.config.flush_messages
+        watermark, active = log.high_watermark, log.segments.active
+        self.result = log.append(records, synced=synced, expected_offset=self.expected_offset)
+        if log.high_watermark != watermark:
+            writer.note_advanced(log)
+        if log.segments.active is not active:
+            writer.request_flush_after_roll(log)
+        if not synced:
+            return Step.DONE
+        writer.wait_for_flush(log, self)
+        return Step.WAIT
+
+
+class DeleteRecordsCommand(Command):
+    """Move the log start offset; result: the low watermark, checkpointed durably before."""
+
+    __slots__ = ("log", "offset")
+
+    def __init__(
+        self, log: UnifiedLog, offset: int, on_done: Callable[[Command], None] | None
+    ) -> None:
+        super().__init__(on_done, COMMAND_OVERHEAD_BYTES)
+        self.log = log
+        self.offset = offset
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """Offset -1 is the high watermark. Waits for the start-offset checkpoint of the directory.
+
+        Refused where ``cleanup.policy`` has no delete. Waits also when nothing moved: an earlier
+        command may have moved it whose checkpoint is not durable yet.
+        """
+        log = self.log
+        if not log.config.is_deleted:
+            raise PolicyViolation(
+                f"Records of {log.topic_partition} cannot be deleted: cleanup.policy has no delete",
+                topic=log.topic_partition.topic,
+            )
+        offset = log.high_watermark if self.offset == -1 else self.offset
+        if not 0 <= offset <= log.high_watermark:
+            raise OffsetAboveHighWatermark(
+                f"Cannot delete records of {log.topic_partition} before offset {offset}: "
+                f"the high watermark is {log.high_watermark}",
+                high_watermark=log.high_watermark,
+            )
+        self.result = log.delete_records(offset)
+        writer.wait_for_start_offsets(self)
+        return Step.WAIT
+
+
+class CallCommand(Command, Generic[T]):
+    """Run a function on the writer thread: creation, renaming, closing, configuration."""
+
+    __slots__ = ("_call",)
+
+    def __init__(
+        self, call: Callable[[], T], on_done: Callable[[Command], None] | None = None
+    ) -> None:
+        super().__init__(on_done, COMMAND_OVERHEAD_BYTES)
+        self._call = call
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """The function's value is the result."""
+        self.result = self._call()
+        return Step.DONE
+
+
+class EachCommand(Command):
+    """Run many pieces of work with a few directory operations each, in slices; no result.
+
+    The first error ends it; what is done stays done.
+    """
+
+    __slots__ = ("_slice", "_works")
+
+    def __init__(self, works: Sequence[Callable[[], None]], operations_each: int) -> None:
+        """``operations_each``: directory operations of one piece, 1 to the most allowed."""
+        super().__init__(None, COMMAND_OVERHEAD_BYTES)
+        assert 1 <= operations_each <= DIRECTORY_OPERATIONS_MAX
+        self._works = deque(works)
+        self._slice = DIRECTORY_OPERATIONS_MAX // operations_each
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """One slice."""
+        for _ in range(min(self._slice, len(self._works))):
+            self._works.popleft()()
+        return Step.AGAIN if self._works else Step.DONE
+
+
+class FlushCommand(Command):
+    """Make everything appended so far durable (``kafka-log-flusher``, ``flush-log``)."""
+
+    __slots__ = ("log",)
+
+    def __init__(self, log: UnifiedLog, on_done: Callable[[Command], None] | None = None) -> None:
+        super().__init__(on_done, COMMAND_OVERHEAD_BYTES)
+        self.log = log
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """Ends with the flush."""
+        writer.wait_for_flush(self.log, self)
+        return Step.WAIT

@@ -1,0 +1,276 @@
+"""DirectoryLoading: from the directories on disk to served logs, at the start of the daemon.
+
+Owns the scan of the log directories, the pools of recovery threads and the judgement of what a failed
+load means: an I/O error takes its directory offline; corrupt data or record formats that are no longer
+supported put that one partition out of service with its reason. Nothing is served before it returns.
+Never touches the registry. Source: Kafka's LogManager.loadLogs, log-lifecycle 11.1; unlike Kafka a
+directory whose name is no partition (``lost+found``) is skipped with a warning (operations.md 6.1).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.errors import CorruptCheckpoint, InvalidConfig, KafkalogError, StorageFault
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.partition_metadata import decode_partition_metadata, encode_partition_metadata
+from kafkalog.format.topic_partition import (
+    CLUSTER_METADATA_TOPIC,
+    REMOTE_LOG_INDEX_CACHE,
+    DirectoryState,
+    directory_name,
+    parse_directory_name,
+)
+from kafkalog.log.log_loader import load_log
+from kafkalog.manager.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from kafkalog.manager.startup_plan import FoundPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
+    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.env.random import Random
+    from kafkalog.env.threads import Threads
+    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.broker_config import BrokerConfig
+    from kafkalog.manager.checkpoints import Checkpoints
+    from kafkalog.manager.log_dir_unit import LogDirUnit
+    from kafkalog.manager.partition_table import PartitionTable
+    from kafkalog.manager.topic_registry import RegisteredTopic
+
+PARTITION_METADATA = "partition.metadata"
+
+_log = structlog.get_logger(__name__)
+
+Job = tuple[FoundPartition, "RegisteredTopic"]
+
+
+def find_partitions(unit: LogDirUnit, filesystem: Filesystem) -> list[FoundPartition]:
+    """Partition directories below a log directory; guarded. Links and files are passed over."""
+    log_dir = unit.log_dir
+    found: list[FoundPartition] = []
+    with log_dir.guard():
+        for entry in filesystem.list_dir_stats(log_dir.path):
+            if not entry.is_dir or entry.name == REMOTE_LOG_INDEX_CACHE:
+                continue
+            try:
+                parsed = parse_directory_name(entry.name)
+            except FormatError as error:
+                _log.warning(
+                    "directory_skipped", log_dir=log_dir.path, name=entry.name, reason=str(error)
+                )
+                continue
+            if parsed.topic_partition.topic == CLUSTER_METADATA_TOPIC:
+                continue
+            topic_id = None
+            if parsed.state is DirectoryState.LIVE:
+                topic_id = _read_topic_id(filesystem, f"{log_dir.path}/{entry.name}")
+            found.append(
+                FoundPartition(
+                    log_dir.path, entry.name, parsed.topic_partition, parsed.state, topic_id
+                )
+            )
+    return found
+
+
+def _read_topic_id(filesystem: Filesystem, path: str) -> UUID | None:
+    """From ``partition.metadata``; None when absent or damaged: the name decides then."""
+    try:
+        return decode_partition_metadata(filesystem.read_file(f"{path}/{PARTITION_METADATA}"))
+    except FileNotFoundError:
+        return None
+    except FormatError as error:
+        _log.warning("partition_metadata_ignored", directory=path, reason=str(error))
+        return None
+
+
+def refuse_duplicates(found: Sequence[FoundPartition]) -> None:
+    """InvalidConfig when two directories hold the same partition (fatal in Kafka too)."""
+    seen: dict[TopicPartition, FoundPartition] = {}
+    for partition in found:
+        other = seen.setdefault(partition.topic_partition, partition)
+        if other is not partition:
+            raise InvalidConfig(
+                f"Duplicate log directories for {partition.topic_partition} are found in both "
+                f"{other.path} and {partition.path}. It is likely because log directory failure "
+                "happened while the broker was replacing a replica. Move one of them away.",
+                first=other.path,
+                second=partition.path,
+            )
+
+
+def rename_with_suffix(
+    unit: LogDirUnit,
+    filesystem: Filesystem,
+    random: Random,
+    partition: FoundPartition,
+    state: DirectoryState,
+) -> str:
+    """Give a directory its ``-delete`` or ``-stray`` name, durable on return; guarded."""
+    name = directory_name(partition.topic_partition, state, random.uuid_bytes().hex())
+    path = f"{partition.log_dir}/{name}"
+    with unit.log_dir.guard():
+        filesystem.rename(partition.path, path)
+        filesystem.sync_dir(partition.log_dir)
+    return path
+
+
+class DirectoryLoading:
+    """Loads planned partitions of all directories in parallel."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        filesystem: Filesystem,
+        threads: Threads,
+        table: PartitionTable,
+        checkpoints: Checkpoints,
+        parse_topic_config: Callable[[RegisteredTopic], LogConfig],
+    ) -> None:
+        # constant after construction
+        self._config = config
+        self._filesystem = filesystem
+        self._threads = threads
+        self._table = table
+        self._checkpoints = checkpoints
+        self._topic_config = parse_topic_config
+        # appended by recovery threads
+        self._crashes: deque[BaseException] = deque()
+
+    def load_all(self, jobs: Sequence[tuple[LogDirUnit, list[Job]]]) -> None:
+        """Load every job; a pool of ``num.recovery.threads.per.data.dir`` threads a directory.
+
+        A bug (any exception that is no KafkalogError and no OSError) ends the start: raised here.
+        """
+        started = []
+        for unit, partitions in jobs:
+            try:
+                loader = _UnitLoader(self, unit, partitions)
+            except StorageFault as fault:
+                _log.error("log_dir_not_loaded", log_dir=unit.log_dir.path, reason=fault.message)
+                continue
+            pool = min(self._config.num_recovery_threads_per_data_dir, len(partitions))
+            for number in range(pool):
+                name = f"log-recovery-{unit.log_dir.path}-{number}"
+                started.append(self._threads.start(name, loader.run, background=True))
+        for thread in started:
+            thread.join()
+        if self._crashes:
+            raise self._crashes[0]
+        for unit, _ in jobs:
+            unit.log_dir.is_loaded = unit.log_dir.is_online
+
+    def create(
+        self, unit: LogDirUnit, topic_partition: TopicPartition, topic: RegisteredTopic
+    ) -> UnifiedLog:
+        """Make the directory of a new partition and its log, names durable on return.
+
+        On the writer thread (or before it started). OSError is the caller's guard's matter. Crash:
+        an empty or half-made directory is loaded or completed by the next start.
+        """
+        path = f"{unit.log_dir.path}/{topic_partition}"
+        self._filesystem.make_dir(path)
+        self._ensure_metadata(path, topic)
+        log = self._open(unit, path, topic_partition, topic, 0, 0, was_clean=True)
+        self._filesystem.sync_dir(path)
+        self._filesystem.sync_dir(unit.log_dir.path)
+        return log
+
+    def _ensure_metadata(self, path: str, topic: RegisteredTopic) -> None:
+        metadata = f"{path}/{PARTITION_METADATA}"
+        if not self._filesystem.exists(metadata):
+            self._filesystem.write_file_atomically(
+                metadata, encode_partition_metadata(topic.topic_id)
+            )
+
+    def _open(
+        self,
+        unit: LogDirUnit,
+        path: str,
+        topic_partition: TopicPartition,
+        topic: RegisteredTopic,
+        log_start_offset: int,
+        recovery_point: int,
+        *,
+        was_clean: bool,
+    ) -> UnifiedLog:
+        """The log of a directory; sole replica: the high watermark is the log end."""
+        log = load_log(
+            unit.environment,
+            path,
+            topic_partition,
+            self._topic_config(topic),
+            topic_id=topic.topic_id,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            had_clean_shutdown=was_clean,
+        )
+        log.update_high_watermark(log.log_end_offset)
+        return log
+
+
+class _UnitLoader:
+    """The jobs of one directory, popped by its recovery threads."""
+
+    def __init__(self, loading: DirectoryLoading, unit: LogDirUnit, jobs: list[Job]) -> None:
+        self._loading = loading
+        self._unit = unit
+        self._jobs = deque(jobs)
+        log_dir = unit.log_dir
+        self._recovery_points = log_dir.read_checkpoint(RECOVERY_POINTS)
+        self._start_offsets = log_dir.read_checkpoint(LOG_START_OFFSETS)
+        for name, offsets in (
+            (RECOVERY_POINTS, self._recovery_points),
+            (LOG_START_OFFSETS, self._start_offsets),
+            (HIGH_WATERMARKS, log_dir.read_checkpoint(HIGH_WATERMARKS)),
+        ):
+            loading._checkpoints.keep_found(log_dir, name, offsets)
+
+    def run(self) -> None:
+        """Thread body."""
+        try:
+            while self._jobs and self._unit.log_dir.is_online:
+                try:
+                    partition, topic = self._jobs.popleft()
+                except IndexError:
+                    return  # another thread took the last one
+                self._load(partition, topic)
+        except BaseException as error:  # noqa: BLE001 - a thread body: the start re-raises it
+            self._loading._crashes.append(error)
+
+    def _load(self, partition: FoundPartition, topic: RegisteredTopic) -> None:
+        """Load one partition into the table, as a log or as a fault."""
+        loading, topic_partition = self._loading, partition.topic_partition
+        try:
+            with self._unit.log_dir.guard():
+                loading._ensure_metadata(partition.path, topic)
+                log = loading._open(
+                    self._unit,
+                    partition.path,
+                    topic_partition,
+                    topic,
+                    self._start_offsets.get(topic_partition, 0),
+                    self._recovery_points.get(topic_partition, 0),
+                    was_clean=self._unit.log_dir.was_clean,
+                )
+            loading._table.add(log)
+        except StorageFault as fault:
+            loading._table.add_fault(topic_partition, fault)
+        except FormatError as error:
+            fault = CorruptCheckpoint(str(error), file=partition.path, position=0)
+            self._put_out_of_service(topic_partition, fault)
+        except KafkalogError as fault:
+            self._put_out_of_service(topic_partition, fault)
+
+    def _put_out_of_service(self, topic_partition: TopicPartition, fault: KafkalogError) -> None:
+        _log.error(
+            "partition_offline", partition=str(topic_partition), reason=fault.message
+        )
+        self._unit.log_dir.has_faulty_partitions = True
+        self._loading._table.add_fault(topic_partition, fault)

@@ -1,0 +1,109 @@
+"""LogDeletion: the queue of ``-delete`` directories and the task ``kafka-delete-logs``.
+
+Owns the queue; an entry is removed from disk when the broker's ``log.segment.delete.delay.ms`` is over
+(the topic's own delay is not used, as in Kafka). Runs on scheduler threads under the guard of the log
+directory; nobody appends to these logs any more. Crash: the name says what to do, the next start
+queues the directory again. Source: Kafka's LogManager.deleteLogs, log-lifecycle 11.1 and 11.3.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.errors import StorageFault
+
+if TYPE_CHECKING:
+    from kafkalog.env.clock import Clock
+    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.env.scheduler import ScheduledTask, Scheduler
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.log_dir import LogDir
+
+DELETE_LOGS_TASK = "kafka-delete-logs"
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Doomed:
+    log_dir: LogDir
+    path: str
+    log: UnifiedLog | None  # None: found at the start, never loaded
+    due_ns: int
+
+
+class LogDeletion:
+    """See the module."""
+
+    def __init__(
+        self, filesystem: Filesystem, clock: Clock, scheduler: Scheduler, delay_ms: int
+    ) -> None:
+        # constant after construction
+        self._filesystem = filesystem
+        self._clock = clock
+        self._scheduler = scheduler
+        self._delay_ms = delay_ms
+        # appended by any thread, popped by the task
+        self._queue: deque[_Doomed] = deque()
+        self._task: ScheduledTask | None = None
+        self._is_stopped = False
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, log_dir: LogDir, path: str, log: UnifiedLog | None = None) -> None:
+        """Queue a directory that has its ``-delete`` name durably."""
+        due_ns = self._clock.monotonic_ns() + self._delay_ms * 1_000_000
+        self._queue.append(_Doomed(log_dir, path, log, due_ns))
+
+    def schedule(self, delay_ms: int) -> None:
+        """Run the task after delay_ms; it schedules itself from then on."""
+        if not self._is_stopped:
+            self._task = self._scheduler.schedule_once(DELETE_LOGS_TASK, self._run, delay_ms)
+
+    def stop(self) -> None:
+        """No further runs."""
+        self._is_stopped = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def delete_due_once(self) -> int:
+        """Remove what is due; the number of directories removed. Loop body.
+
+        The rule of at most 64 directory operations binds writers only; this thread holds up none.
+        """
+        removed = 0
+        while self._queue and self._queue[0].due_ns <= self._clock.monotonic_ns():
+            doomed = self._queue.popleft()
+            try:
+                with doomed.log_dir.guard():
+                    self._remove(doomed)
+                removed += 1
+            except StorageFault as fault:
+                _log.error("log_not_deleted", path=doomed.path, reason=fault.message)
+        return removed
+
+    def _remove(self, doomed: _Doomed) -> None:
+        if doomed.log is not None:
+            doomed.log.delete()
+        if self._filesystem.exists(doomed.path):
+            self._filesystem.remove_tree(doomed.path)
+        self._filesystem.sync_dir(doomed.log_dir.path)
+        _log.info("log_deleted", path=doomed.path)
+
+    def _run(self) -> None:
+        """The task: as Kafka's, due again when the head of the queue is."""
+        try:
+            self.delete_due_once()
+        finally:
+            self.schedule(self._next_delay_ms())
+
+    def _next_delay_ms(self) -> int:
+        if not self._queue:
+            return max(self._delay_ms, 1)
+        wait_ns = self._queue[0].due_ns - self._clock.monotonic_ns()
+        return max(-(-wait_ns // 1_000_000), 0)

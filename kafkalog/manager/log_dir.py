@@ -1,0 +1,280 @@
+"""LogDir: one entry of ``log.dirs``: its lock, identity, marker, checkpoint files and fate.
+
+Owns the files in the root of a log directory except the topic registry, and the decision what an
+OSError below that root means (``guard``). Never touches a partition's files. State changes are one
+way: online, then perhaps offline for good until a restart. Any thread; ``opened``, ``claim`` and
+``release`` belong to the thread that starts and stops the daemon.
+
+Crash rules: checkpoints and ``meta.properties`` are replaced atomically; the clean-shutdown marker is
+deleted (and that is made durable) before any log is loaded and written after everything else.
+Source: Kafka's LogManager, MetaProperties, CleanShutdownFileHandler, LogDirFailureChannel.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.errors import DiskFull, InvalidConfig, LogDirOffline, StorageFault
+from kafkalog.format.checkpoint_text import decode_offsets, encode_offsets
+from kafkalog.format.clean_shutdown import encode_clean_shutdown
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.meta_properties import (
+    MetaProperties,
+    decode_meta_properties,
+    encode_meta_properties,
+)
+from kafkalog.format.topic_id import new_id
+from kafkalog.manager.storage_fault import fault_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kafkalog.env.clock import Clock
+    from kafkalog.env.filesystem import DirLock, Filesystem
+    from kafkalog.env.random import Random
+    from kafkalog.env.threads import Threads
+    from kafkalog.format.topic_partition import TopicPartition
+
+LOCK_FILE = ".lock"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+
+_SPACE_CHECK_INTERVAL_NS = 250_000_000  # statvfs at most this often while the disk is full
+
+_log = structlog.get_logger(__name__)
+
+
+class LogDir:
+    """See the module."""
+
+    def __init__(  # noqa: PLR0913 - the seams, each needed
+        self,
+        path: str,
+        filesystem: Filesystem,
+        clock: Clock,
+        random: Random,
+        threads: Threads,
+        *,
+        min_free_bytes: int,
+        is_cordoned: bool = False,
+    ) -> None:
+        """``path`` is absolute. Nothing is touched before ``open``."""
+        # constant after construction
+        self.path = path
+        self.is_cordoned = is_cordoned
+        self._filesystem = filesystem
+        self._clock = clock
+        self._random = random
+        self._min_free_bytes = min_free_bytes
+        self._mutex = threads.mutex()
+        self._checkpoint_mutex = threads.mutex()
+        # owned by the starting thread
+        self._lock: DirLock | None = None
+        self.meta: MetaProperties | None = None
+        self.was_clean = False
+        self.is_loaded = False
+        self.has_faulty_partitions = False  # set by recovery threads: the next start looks again
+        # published; changed under the mutex
+        self._offline_reason: str | None = None
+        self._on_offline: tuple[Callable[[LogDir], None], ...] = ()
+        self._is_full = False
+        self._next_space_check_ns = 0
+
+    # ---- fate
+
+    @property
+    def is_online(self) -> bool:
+        """False for good after the first I/O error that is neither a full disk nor a shortage."""
+        return self._offline_reason is None
+
+    @property
+    def offline_reason(self) -> str | None:
+        """Why it is offline; None while online."""
+        return self._offline_reason
+
+    def when_offline(self, callback: Callable[[LogDir], None]) -> None:
+        """Call once, on the thread that sees the failure, when the directory goes offline."""
+        with self._mutex:
+            self._on_offline = (*self._on_offline, callback)
+
+    def check_online(self) -> None:
+        """Raise LogDirOffline when it is not online."""
+        if self._offline_reason is not None:
+            raise LogDirOffline(self._offline_reason, log_dir=self.path)
+
+    def take_offline(self, reason: str) -> None:
+        """Mark it offline; the first call logs and tells the listeners, later ones do nothing."""
+        with self._mutex:
+            if self._offline_reason is not None:
+                return
+            self._offline_reason = reason
+            listeners = self._on_offline
+        _log.error("log_dir_offline", log_dir=self.path, reason=reason)
+        for listener in listeners:
+            listener(self)
+
+    def fault(self, error: OSError) -> StorageFault:
+        """The fault that error is, after its consequence for the directory was drawn."""
+        fault = fault_of(error, self.path)
+        if isinstance(fault, LogDirOffline):
+            self.take_offline(fault.message)
+        elif isinstance(fault, DiskFull):
+            with self._mutex:
+                if not self._is_full:
+                    _log.error("log_dir_full", log_dir=self.path, reason=fault.message)
+                self._is_full = True
+                self._next_space_check_ns = self._clock.monotonic_ns() + _SPACE_CHECK_INTERVAL_NS
+        else:
+            _log.error("descriptors_short", log_dir=self.path, reason=fault.message)
+        return fault
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Around any disk work below the root: OSError becomes its StorageFault."""
+        self.check_online()
+        try:
+            yield
+        except OSError as error:
+            raise self.fault(error) from error
+
+    # ---- space
+
+    def space(self) -> tuple[int, int]:
+        """(total, available) bytes of its file system; guarded."""
+        with self.guard():
+            return self._filesystem.space(self.path)
+
+    def check_space(self) -> None:
+        """Before an append: DiskFull while the disk was full and has not enough free space again.
+
+        Costs one attribute look-up while nothing is wrong.
+        """
+        if not self._is_full:
+            return
+        now_ns = self._clock.monotonic_ns()
+        if now_ns >= self._next_space_check_ns:
+            self._next_space_check_ns = now_ns + _SPACE_CHECK_INTERVAL_NS
+            if self.space()[1] > self._min_free_bytes:
+                with self._mutex:
+                    self._is_full = False
+                _log.info("log_dir_has_space_again", log_dir=self.path)
+                return
+        raise DiskFull(f"No space is left in log directory {self.path}", log_dir=self.path)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether appends are refused until there is space again."""
+        return self._is_full
+
+    # ---- start and stop
+
+    def open(self) -> None:
+        """Create the directory if missing, lock it and read who it belongs to.
+
+        InvalidConfig when another process holds the lock or ``meta.properties`` is unreadable; an
+        I/O error takes the directory offline and raises its StorageFault.
+        """
+        filesystem = self._filesystem
+        with self.guard():
+            if not filesystem.exists(self.path):
+                filesystem.make_dir(self.path)
+                filesystem.sync_dir(self.path.rpartition("/")[0] or "/")
+            filesystem.list_dir(self.path)
+            try:
+                self._lock = filesystem.lock(self._file(LOCK_FILE))
+            except BlockingIOError as error:
+                raise InvalidConfig(
+                    f"Failed to acquire lock on file {LOCK_FILE} in {self.path}. A Kafka or "
+                    "kafkalog process is already using this directory.",
+                    log_dir=self.path,
+                ) from error
+            self.meta = self._read_meta()
+
+    def claim(self, cluster_id: str, node_id: int) -> None:
+        """Give a fresh directory its ``meta.properties`` (or complete one of old); guarded.
+
+        Content written by Kafka is kept as it is when it is complete.
+        """
+        meta = self.meta
+        if meta is not None and meta.directory_id is not None and meta.cluster_id is not None:
+            return
+        self.meta = MetaProperties(
+            cluster_id=(meta.cluster_id if meta else None) or cluster_id,
+            node_id=node_id if meta is None or meta.node_id is None else meta.node_id,
+            directory_id=(meta.directory_id if meta else None) or new_id(self._random.uuid_bytes),
+            version=1,
+        )
+        with self.guard():
+            data = encode_meta_properties(self.meta, self._clock.wall_ms())
+            self._filesystem.write_file_atomically(self._file(META_PROPERTIES), data)
+
+    def take_clean_shutdown_marker(self) -> bool:
+        """Whether the last shutdown was clean; the marker is gone durably on return. Guarded."""
+        marker = self._file(CLEAN_SHUTDOWN_MARKER)
+        with self.guard():
+            self.was_clean = self._filesystem.exists(marker)
+            if self.was_clean:
+                self._filesystem.unlink(marker)
+                self._filesystem.sync_dir(self.path)
+        return self.was_clean
+
+    def write_clean_shutdown_marker(self) -> None:
+        """The last write of an orderly shutdown; guarded."""
+        with self.guard():
+            self._filesystem.write_file_atomically(
+                self._file(CLEAN_SHUTDOWN_MARKER), encode_clean_shutdown()
+            )
+
+    def release(self) -> None:
+        """Unlock. The lock file stays, as Kafka's does."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _read_meta(self) -> MetaProperties | None:
+        path = self._file(META_PROPERTIES)
+        if not self._filesystem.exists(path):
+            return None
+        try:
+            return decode_meta_properties(self._filesystem.read_file(path))
+        except FormatError as error:
+            raise InvalidConfig(f"{path} is not usable: {error}", file=path) from error
+
+    # ---- checkpoints
+
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """Entries of a checkpoint file; absent or damaged files are empty (logged). Guarded.
+
+        Empty is always safe: a log without a recovery point is recovered from its start, one
+        without a start offset starts at its first segment.
+        """
+        path = self._file(name)
+        with self.guard():
+            try:
+                return decode_offsets(self._filesystem.read_file(path))
+            except FileNotFoundError:
+                return {}
+            except FormatError as error:
+                _log.warning("checkpoint_ignored", file=path, reason=str(error))
+                return {}
+
+    def write_checkpoint(
+        self, name: str, collect: Callable[[], Mapping[TopicPartition, int]]
+    ) -> None:
+        """Replace a checkpoint file by what ``collect`` says now, durable on return; guarded.
+
+        Collecting happens under the lock of the writing: a slow writer cannot put an older state
+        over a newer one that somebody was told is durable.
+        """
+        with self.guard(), self._checkpoint_mutex:
+            self._filesystem.write_file_atomically(self._file(name), encode_offsets(collect()))
+
+    def _file(self, name: str) -> str:
+        return f"{self.path}/{name}"

@@ -1,0 +1,394 @@
+"""LogDirWriter: the single writer of a log directory.
+
+Owns every mutation of every partition below the directory: commands run here one after another, so no
+partition has a lock and queue order is offset order. Never syncs: what must be durable goes to the
+directory's flusher and its outcome comes back as a command. ``drain_once`` is the loop body.
+
+Group commit: a log (or the start-offset checkpoint) has at most one sync under way. Commands that come
+meanwhile are written at once and share the next one, which is planned when the first returns. A sync
+therefore serves exactly the commands that were written before it was planned.
+
+Threads: ``submit``, ``call`` and ``start`` on any thread; all else on the writer thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+
+import structlog
+
+from kafkalog.errors import KafkalogError, LogDirOffline, NotReady, Overloaded
+from kafkalog.manager.commands import CallCommand, Command, Step
+from kafkalog.manager.log_dir_flusher import SyncJob
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from kafkalog.env.threads import Mutex, Thread, Threads
+    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.log.unified_log import FlushPlan, UnifiedLog
+    from kafkalog.manager.log_dir import LogDir
+    from kafkalog.manager.log_dir_flusher import LogDirFlusher
+
+T = TypeVar("T")
+_log = structlog.get_logger(__name__)
+
+
+class CompletionSink(Protocol):
+    """Receives finished commands; the edge."""
+
+    def deliver(self, finished: list[Command], advanced: frozenset[TopicPartition]) -> None:
+        """Called once a drain on the writer thread; must not block.
+
+        ``advanced``: partitions whose high watermark moved. Each finished command's ``complete`` is
+        called by the receiver on a thread of its choice.
+        """
+        ...
+
+
+class QueueBudget:
+    """Bytes that may wait in the queues of all directories (``queued.max.request.bytes``)."""
+
+    def __init__(self, mutex: Mutex, limit_bytes: int) -> None:
+        self._mutex = mutex
+        self._limit_bytes = limit_bytes
+        self._used_bytes = 0
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes taken now."""
+        return self._used_bytes
+
+    def take(self, size_bytes: int) -> None:
+        """Overloaded when there is no room; a single command always fits an empty queue."""
+        with self._mutex:
+            used = self._used_bytes + size_bytes
+            if used > self._limit_bytes and self._used_bytes:
+                raise Overloaded("Too many bytes wait to be appended", queued_bytes=used)
+            self._used_bytes = used
+
+    def give_back(self, size_bytes: int) -> None:
+        """The commands ended."""
+        with self._mutex:
+            self._used_bytes -= size_bytes
+
+
+class _Sync(Protocol):
+    """Something that can be made durable together for many waiters."""
+
+    def plan(self) -> Callable[[], None] | None:
+        """The blocking work for the flusher, None when nothing is dirty; no I/O."""
+        ...
+
+    def completed(self, writer: LogDirWriter) -> None:
+        """The planned work succeeded."""
+        ...
+
+
+class _LogSync:
+    """The files of one log."""
+
+    def __init__(self, log: UnifiedLog) -> None:
+        self._log = log
+        self._plan: FlushPlan | None = None
+        self.include_active = False
+
+    def plan(self) -> Callable[[], None] | None:
+        """See _Sync."""
+        self._plan = self._log.plan_flush(include_active=self.include_active)
+        self.include_active = False
+        return None if self._plan is None else self._plan.run
+
+    def completed(self, writer: LogDirWriter) -> None:
+        """Move recovery point and high watermark."""
+        assert self._plan is not None
+        watermark = self._log.high_watermark
+        self._log.mark_flushed(self._plan)
+        self._plan = None
+        if self._log.high_watermark != watermark:
+            writer.note_advanced(self._log)
+
+
+class _CheckpointSync:
+    """The log-start-offset checkpoint of the directory."""
+
+    def __init__(self, write: Callable[[], None]) -> None:
+        self._write = write
+
+    def plan(self) -> Callable[[], None] | None:
+        """Always dirty: somebody asked."""
+        return self._write
+
+    def completed(self, writer: LogDirWriter) -> None:
+        """Nothing to move."""
+
+
+@dataclass(slots=True)
+class _SyncState:
+    """One sync with its waiters; ``covered`` are those of the sync under way."""
+
+    sync: _Sync
+    waiting: list[Command] = field(default_factory=list)
+    covered: list[Command] = field(default_factory=list)
+    is_under_way: bool = False
+    is_wanted_again: bool = False
+
+
+class _SyncDone(Command):
+    """The flusher's answer; lives in the queue like any command but is never delivered."""
+
+    __slots__ = ("key", "outcome")
+
+    def __init__(self, key: Hashable, outcome: KafkalogError | None) -> None:
+        super().__init__(None, 0)
+        self.key = key
+        self.outcome = outcome
+
+
+_START_OFFSETS = "log-start-offsets"
+
+
+class LogDirWriter:
+    """See the module."""
+
+    def __init__(
+        self,
+        log_dir: LogDir,
+        flusher: LogDirFlusher,
+        threads: Threads,
+        budget: QueueBudget,
+        sink: CompletionSink,
+        write_start_offsets: Callable[[LogDir], None],
+        drop_logs: Callable[[LogDir], None],
+    ) -> None:
+        """``write_start_offsets`` runs on the flusher; ``drop_logs`` on the writer, once offline."""
+        # constant after construction
+        self.log_dir = log_dir
+        self._flusher = flusher
+        self._threads = threads
+        self._signal = threads.signal()
+        self._budget = budget
+        self._sink = sink
+        self._checkpoint = _CheckpointSync(lambda: write_start_offsets(log_dir))
+        self._drop_logs = drop_logs
+        # any thread appends, the writer thread pops
+        self._queue: deque[Command] = deque()
+        self._is_idle = False
+        self._is_stopping = False
+        self._thread: Thread | None = None
+        # owned by the writer thread
+        self._syncs: dict[Hashable, _SyncState] = {}
+        self._wanted: dict[Hashable, _SyncState] = {}  # to be planned at the end of this drain
+        self._finished: list[Command] = []
+        self._advanced: set[TopicPartition] = set()
+        self._has_internal = False
+        self._has_dropped_logs = False
+        log_dir.when_offline(lambda _: self._signal.set())
+
+    # ---- any thread
+
+    def start(self) -> None:
+        """Start the thread; commands queued before are run then."""
+        self._thread = self._threads.start(f"log-dir-writer-{self.log_dir.path}", self._run)
+
+    def stop(self) -> None:
+        """Refuse new commands, run the queued ones with their syncs, then end the thread."""
+        self._is_stopping = True
+        self._signal.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def submit(self, command: Command) -> None:
+        """Queue a command. LogDirOffline, NotReady (stopping) or Overloaded: it was not queued."""
+        self.log_dir.check_online()
+        if self._is_stopping:
+            raise NotReady("The daemon is stopping")
+        self._budget.take(command.size_bytes)
+        self._enqueue(command)
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Run work on the writer thread, wait for it and return its value or raise its error.
+
+        For control-plane threads and tasks; never on the event loop or on a writer thread.
+        """
+        return cast("T", self.run(CallCommand(work)))
+
+    def run(self, command: Command) -> object:
+        """Submit a command without a receiver of its own and wait for its result or error.
+
+        Such a command is completed by the writer thread itself, never through the sink.
+        """
+        assert command.on_done is None
+        done = self._threads.signal()
+        command.on_done = lambda _: done.set()
+        command.is_internal = True
+        self.submit(command)
+        done.wait()
+        if command.error is not None:
+            raise command.error
+        return command.result
+
+    # ---- for commands, on the writer thread
+
+    def note_advanced(self, log: UnifiedLog) -> None:
+        """The log's high watermark moved."""
+        self._advanced.add(log.topic_partition)
+
+    def wait_for_flush(self, log: UnifiedLog, command: Command) -> None:
+        """End command when everything the log holds now is durable."""
+        state = self._log_state(log)
+        cast("_LogSync", state.sync).include_active = True
+        self._wait(log, state, command)
+
+    def request_flush_after_roll(self, log: UnifiedLog) -> None:
+        """The ``flush-log`` of a roll: closed segments become durable soon; nobody waits."""
+        self._wanted[log] = self._log_state(log)
+
+    def wait_for_start_offsets(self, command: Command) -> None:
+        """End command when the start-offset checkpoint holds what is true now."""
+        state = self._syncs.get(_START_OFFSETS)
+        if state is None:
+            state = self._syncs[_START_OFFSETS] = _SyncState(self._checkpoint)
+        self._wait(_START_OFFSETS, state, command)
+
+    # ---- the loop
+
+    def drain_once(self) -> int:
+        """Run everything queued now, start the syncs it asked for, deliver; commands run."""
+        if not self.log_dir.is_online:
+            self._fail_everything()
+        queue = self._queue
+        count = len(queue)
+        released_bytes = 0
+        for _ in range(count):
+            command = queue.popleft()
+            if type(command) is _SyncDone:
+                self._finish_sync(command)
+                continue
+            step = self._step(command)
+            if step is Step.AGAIN:
+                queue.append(command)
+                continue
+            released_bytes += command.size_bytes
+            if step is Step.DONE:
+                self._finished.append(command)
+        if self._wanted:
+            self._start_syncs()
+        if released_bytes:
+            self._budget.give_back(released_bytes)
+        self._deliver()
+        return count
+
+    def _step(self, command: Command) -> Step:
+        """Run one command; its errors are its own."""
+        if command.is_internal:
+            self._has_internal = True
+        try:
+            self.log_dir.check_online()
+            return command.run(self)
+        except KafkalogError as error:
+            command.error = error
+        except OSError as error:
+            command.error = self.log_dir.fault(error)
+        return Step.DONE
+
+    def _log_state(self, log: UnifiedLog) -> _SyncState:
+        state = self._syncs.get(log)
+        if state is None:
+            state = self._syncs[log] = _SyncState(_LogSync(log))
+        return state
+
+    def _wait(self, key: Hashable, state: _SyncState, command: Command) -> None:
+        state.waiting.append(command)
+        self._wanted[key] = state
+
+    def _start_syncs(self) -> None:
+        """Plan every sync that is wanted and not under way; no I/O here."""
+        wanted, self._wanted = self._wanted, {}
+        for key, state in wanted.items():
+            if state.is_under_way:
+                state.is_wanted_again = True  # planned when that one is done
+                continue
+            state.is_wanted_again = False
+            work = state.sync.plan()
+            if work is None:
+                self._end(state.waiting, None)
+                del self._syncs[key]
+                continue
+            state.covered, state.waiting = state.waiting, []
+            state.is_under_way = True
+            self._flusher.submit(SyncJob(work, self._answer_to(key)))
+
+    def _answer_to(self, key: Hashable) -> Callable[[KafkalogError | None], None]:
+        """What the flusher calls when the sync of key has ended."""
+        return lambda outcome: self._enqueue(_SyncDone(key, outcome))
+
+    def _finish_sync(self, done: _SyncDone) -> None:
+        """Back from the flusher: end what it covered, in this very drain."""
+        state = self._syncs.get(done.key)
+        if state is None:
+            return  # the directory went offline meanwhile
+        state.is_under_way = False
+        covered, state.covered = state.covered, []
+        if done.outcome is None:
+            state.sync.completed(self)
+        self._end(covered, done.outcome)
+        if state.is_wanted_again:
+            self._wanted[done.key] = state
+        elif done.key not in self._wanted:
+            del self._syncs[done.key]
+
+    def _end(self, commands: list[Command], error: KafkalogError | None) -> None:
+        """Commands that waited for a sync have ended."""
+        for command in commands:
+            command.error = error
+            self._has_internal = self._has_internal or command.is_internal
+        self._finished.extend(commands)
+
+    def _deliver(self) -> None:
+        """Give what ended to the receiver, once a drain."""
+        if not self._finished and not self._advanced:
+            return
+        finished, self._finished = self._finished, []
+        advanced, self._advanced = frozenset(self._advanced), set()
+        if self._has_internal:
+            self._has_internal = False
+            for command in finished:
+                if command.is_internal:
+                    command.complete()
+            finished = [command for command in finished if not command.is_internal]
+        if finished or advanced:
+            self._sink.deliver(finished, advanced)
+
+    def _fail_everything(self) -> None:
+        """The directory is offline: nobody waits for a sync any more, handles are dropped."""
+        error = LogDirOffline(str(self.log_dir.offline_reason), log_dir=self.log_dir.path)
+        for state in self._syncs.values():
+            self._end(state.covered, error)
+            self._end(state.waiting, error)
+        self._syncs.clear()
+        self._wanted.clear()
+        if not self._has_dropped_logs:
+            self._has_dropped_logs = True
+            self._drop_logs(self.log_dir)
+
+    def _enqueue(self, command: Command) -> None:
+        self._queue.append(command)
+        if self._is_idle:
+            self._signal.set()
+
+    def _run(self) -> None:
+        """Thread body: drain until told to stop and nothing is left."""
+        while True:
+            self.drain_once()
+            if self._queue:
+                continue
+            if self._is_stopping and not self._syncs:
+                return
+            # Announce the wait first, look again then: a producer either sees the flag or is seen.
+            self._is_idle = True
+            if not self._queue:
+                self._signal.wait()
+            self._is_idle = False

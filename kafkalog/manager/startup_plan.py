@@ -1,0 +1,126 @@
+"""The plan for what was found in the log directories at the start: load, delete, put aside, adopt.
+
+Pure: directories and the registry in, decisions out. A partition directory is known by the topic id in
+its ``partition.metadata``, and by its name only where that file is missing (a crash before it was
+durable, or a Kafka before 2.8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kafkalog.format.topic_id import is_reserved
+from kafkalog.format.topic_partition import DirectoryState, TopicPartition, topic_name_fault
+from kafkalog.manager.topic_registry import RegisteredTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from uuid import UUID
+
+    from kafkalog.manager.topic_registry import RegistryState
+
+# What Kafka's brokers set on the topics that hold their own state. The overrides of an adopted
+# topic are lost with Kafka's metadata; without these, retention would eat committed offsets.
+_COMPACTED = MappingProxyType({"cleanup.policy": "compact", "segment.bytes": "104857600"})
+INTERNAL_OVERRIDES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "__consumer_offsets": _COMPACTED,
+        "__transaction_state": _COMPACTED,
+        "__share_group_state": MappingProxyType(
+            {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "104857600"}
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPartition:
+    """One partition directory. ``topic_id`` None: it has no ``partition.metadata``."""
+
+    log_dir: str
+    name: str
+    topic_partition: TopicPartition
+    state: DirectoryState
+    topic_id: UUID | None
+
+    @property
+    def path(self) -> str:
+        """Absolute."""
+        return f"{self.log_dir}/{self.name}"
+
+
+@dataclass(slots=True)
+class StartupPlan:
+    """What to do with each; ``registry`` is the next generation when topics were adopted."""
+
+    registry: RegistryState
+    load: list[tuple[FoundPartition, RegisteredTopic]] = field(default_factory=list)
+    delete: list[FoundPartition] = field(default_factory=list)  # rename to -delete, then remove
+    remove: list[FoundPartition] = field(default_factory=list)  # already renamed to -delete
+    stray: list[FoundPartition] = field(default_factory=list)  # rename to -stray
+    left_alone: list[FoundPartition] = field(default_factory=list)  # -future and -stray
+    adopted: list[RegisteredTopic] = field(default_factory=list)
+
+
+def plan_startup(
+    registry: RegistryState,
+    found: Iterable[FoundPartition],
+    *,
+    adopt: bool,
+    new_topic_id: Callable[[], UUID],
+) -> StartupPlan:
+    """Decide every found directory; see the module and design 4.6."""
+    plan = StartupPlan(registry)
+    unknown: list[FoundPartition] = []
+    for partition in found:
+        if partition.state is DirectoryState.DELETE:
+            plan.remove.append(partition)
+        elif partition.state is not DirectoryState.LIVE:
+            plan.left_alone.append(partition)
+        elif partition.topic_id in registry.deleted:
+            plan.delete.append(partition)
+        elif (topic := _topic_of(registry, partition)) is not None:
+            plan.load.append((partition, topic))
+        else:
+            unknown.append(partition)
+    if adopt:
+        _adopt(plan, unknown, new_topic_id)
+    else:
+        plan.stray.extend(unknown)
+    return plan
+
+
+def _topic_of(registry: RegistryState, partition: FoundPartition) -> RegisteredTopic | None:
+    """The living topic that the directory belongs to."""
+    name, number = partition.topic_partition.topic, partition.topic_partition.partition
+    topic = registry.topics.get(name)
+    if topic is None or number >= topic.partition_count:
+        return None
+    return topic if partition.topic_id in (None, topic.topic_id) else None
+
+
+def _adopt(
+    plan: StartupPlan, unknown: list[FoundPartition], new_topic_id: Callable[[], UUID]
+) -> None:
+    """Make topics of unknown directories; those that contradict one another become strays."""
+    by_name: dict[str, list[FoundPartition]] = {}
+    for partition in unknown:
+        by_name.setdefault(partition.topic_partition.topic, []).append(partition)
+    used_ids = {topic.topic_id for topic in plan.registry.topics.values()}
+    for name, partitions in sorted(by_name.items()):
+        ids = sorted({p.topic_id for p in partitions if p.topic_id is not None})
+        topic_id = ids[0] if ids else new_topic_id()
+        is_impossible = name in plan.registry.topics or topic_name_fault(name) is not None
+        if is_impossible or len(ids) > 1 or topic_id in used_ids or is_reserved(topic_id):
+            plan.stray.extend(partitions)
+            continue
+        used_ids.add(topic_id)
+        count = max(p.topic_partition.partition for p in partitions) + 1
+        overrides = INTERNAL_OVERRIDES.get(name, MappingProxyType({}))
+        topic = RegisteredTopic(topic_id, name, count, overrides)
+        plan.adopted.append(topic)
+        plan.load.extend((partition, topic) for partition in partitions)
+    if plan.adopted:
+        plan.registry = plan.registry.with_topics(plan.adopted)

@@ -1,0 +1,248 @@
+"""TopicRegistry: which topics exist, their ids, partition counts and overrides, and which are dead.
+
+Owns the file ``kafkalog.registry`` in the root of every online log directory. Every change is written
+to all of them before it counts, each atomically with one fsync. At the start the highest generation
+wins; equal generations with different content mean that directories of different histories were put
+together: refused. A newer format is refused, naming it. Deleted ids are kept, so that a directory that
+was away while its topic died is finished when it comes back.
+
+Crash rule: between two directory writes the newer generation is in some directories only; the next
+start takes it everywhere (the change then happened, though nobody was told).
+Threads: one change at a time (the caller's lock); ``topics`` is an immutable snapshot for any thread.
+Has no counterpart in Kafka, which keeps this in ``__cluster_metadata``.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from kafkalog.errors import InvalidConfig, LogDirOffline, StorageFault
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.topic_id import decode_id, encode_id
+from kafkalog.format.topic_partition import PARTITION_MAX, topic_name_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from uuid import UUID
+
+    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.manager.log_dir import LogDir
+
+REGISTRY_FILE = "kafkalog.registry"
+FORMAT = 1
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredTopic:
+    """One living topic. ``overrides`` are topic configs as the user wrote them."""
+
+    topic_id: UUID
+    name: str
+    partition_count: int
+    overrides: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryState:
+    """One generation: topics by name, names and ids unique; ids that were deleted."""
+
+    generation: int = 0
+    topics: Mapping[str, RegisteredTopic] = field(default_factory=lambda: MappingProxyType({}))
+    deleted: frozenset[UUID] = frozenset()
+
+    def with_topics(self, added: Iterable[RegisteredTopic]) -> RegistryState:
+        """The next generation with new topics."""
+        topics = {**self.topics, **{topic.name: topic for topic in added}}
+        return replace(self, generation=self.generation + 1, topics=MappingProxyType(topics))
+
+    def without_topic(self, name: str) -> RegistryState:
+        """The next generation without the topic, its id deleted."""
+        topics = dict(self.topics)
+        topic_id = topics.pop(name).topic_id
+        return RegistryState(
+            self.generation + 1, MappingProxyType(topics), self.deleted | {topic_id}
+        )
+
+    def by_id(self, topic_id: UUID) -> RegisteredTopic | None:
+        """The living topic of that id."""
+        return next((t for t in self.topics.values() if t.topic_id == topic_id), None)
+
+
+def encode_registry(state: RegistryState) -> bytes:
+    """The file: one JSON object, keys sorted, so that equal states are equal bytes."""
+    body: dict[str, Any] = {
+        "format": FORMAT,
+        "generation": state.generation,
+        "topics": {
+            encode_id(topic.topic_id): {
+                "name": topic.name,
+                "partitions": topic.partition_count,
+                "configs": dict(topic.overrides),
+            }
+            for topic in state.topics.values()
+        },
+        "deleted": sorted(map(encode_id, state.deleted)),
+    }
+    body["checksum"] = _checksum(body)
+    return json.dumps(body, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def decode_registry(data: bytes) -> RegistryState:
+    """Reverse of encode_registry. FormatError for anything else, and for a newer format."""
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"The topic registry is no JSON: {error}") from error
+    if not isinstance(body, dict) or not isinstance(body.get("format"), int):
+        raise FormatError("The topic registry has no format")
+    if body["format"] > FORMAT:
+        raise FormatError(
+            f"The topic registry has format {body['format']}; this version knows up to {FORMAT}"
+        )
+    checksum = body.pop("checksum", None)
+    if checksum != _checksum(body):
+        raise FormatError("The topic registry does not match its checksum")
+    try:
+        topics = [
+            RegisteredTopic(
+                decode_id(topic_id),
+                topic["name"],
+                int(topic["partitions"]),
+                MappingProxyType({str(k): str(v) for k, v in topic["configs"].items()}),
+            )
+            for topic_id, topic in body["topics"].items()
+        ]
+        deleted = frozenset(map(decode_id, body["deleted"]))
+        generation = int(body["generation"])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise FormatError(f"The topic registry is malformed: {error}") from error
+    by_name = {topic.name: topic for topic in topics}
+    if len(by_name) != len(topics):
+        raise FormatError("The topic registry names a topic twice")
+    for topic in topics:
+        fault = topic_name_fault(topic.name)
+        if fault or not 1 <= topic.partition_count <= PARTITION_MAX or topic.topic_id in deleted:
+            raise FormatError(f"The topic registry has an impossible topic {topic.name!r}")
+    return RegistryState(generation, MappingProxyType(by_name), deleted)
+
+
+def _checksum(body: Mapping[str, Any]) -> str:
+    """CRC-32 of the canonical text without the checksum: rot in a name must not become a topic."""
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+    return f"{zlib.crc32(canonical):08x}"
+
+
+class TopicRegistry:
+    """The registry of all directories."""
+
+    def __init__(self, filesystem: Filesystem) -> None:
+        # constant after construction
+        self._filesystem = filesystem
+        # published; changed under the caller's lock
+        self._state = RegistryState()
+        self.existed = False
+
+    @property
+    def state(self) -> RegistryState:
+        """The generation in force."""
+        return self._state
+
+    @property
+    def topics(self) -> Mapping[str, RegisteredTopic]:
+        """Living topics by name."""
+        return self._state.topics
+
+    def load(self, log_dirs: Sequence[LogDir]) -> None:
+        """Read all files; take the highest generation; bring the others up to it.
+
+        InvalidConfig when a file is unreadable, too new, or two of one generation differ. I/O
+        errors take their directory offline; the rest decides.
+        """
+        found: dict[LogDir, RegistryState] = {}
+        for log_dir in log_dirs:
+            try:
+                state = self._read(log_dir)
+            except StorageFault as fault:
+                _log.error("registry_unreadable", log_dir=log_dir.path, reason=fault.message)
+                continue
+            if state is not None:
+                found[log_dir] = state
+        self.existed = bool(found)
+        if not found:
+            return
+        newest_dir = max(found, key=lambda log_dir: found[log_dir].generation)
+        newest = found[newest_dir]
+        for log_dir, state in found.items():
+            if state.generation == newest.generation and state != newest:
+                raise InvalidConfig(
+                    f"{REGISTRY_FILE} of {log_dir.path} and of {newest_dir.path} have generation "
+                    f"{state.generation} and different content: the directories have different "
+                    "histories. Remove one of them from log.dirs, or the wrong file.",
+                    log_dir=log_dir.path,
+                )
+        self._state = newest
+        behind = [log_dir for log_dir in log_dirs if found.get(log_dir) != newest]
+        self._write(newest, [log_dir for log_dir in behind if log_dir.is_online])
+
+    def change(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> None:
+        """Make state, the next generation, the one in force: durable in every online directory.
+
+        A directory that fails goes offline and does not hold up the change. LogDirOffline when none
+        is left, DiskFull or DescriptorsShort when a living one could not take it: then the state in
+        force stays, though some directory may hold the new one already; the next change or
+        start settles it, because a generation is never given twice with different content.
+        """
+        assert state.generation == self._state.generation + 1
+        online = [log_dir for log_dir in log_dirs if log_dir.is_online]
+        try:
+            written = self._write(state, online)
+        except StorageFault:
+            # Some directory may hold this generation: it may never be used for other content.
+            self._state = replace(self._state, generation=state.generation + 1)
+            self._write_best_effort(self._state, online)
+            raise
+        if not written:
+            raise LogDirOffline("No log directory is left that could hold the topic registry")
+        self._state = state
+
+    def _write(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> int:
+        """Write to each; the number of directories that took it. DiskFull and shortage raise."""
+        data = encode_registry(state)
+        written = 0
+        for log_dir in log_dirs:
+            try:
+                with log_dir.guard():
+                    self._filesystem.write_file_atomically(f"{log_dir.path}/{REGISTRY_FILE}", data)
+                written += 1
+            except LogDirOffline as fault:
+                _log.error("registry_not_written", log_dir=log_dir.path, reason=fault.message)
+        return written
+
+    def _write_best_effort(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> None:
+        """Undo a refused change where a directory takes it: a generation above the refused one."""
+        for log_dir in log_dirs:
+            try:
+                self._write(state, [log_dir])
+            except StorageFault as fault:
+                _log.error("registry_not_written", log_dir=log_dir.path, reason=fault.message)
+
+    def _read(self, log_dir: LogDir) -> RegistryState | None:
+        """State of one directory; None when it has no file."""
+        path = f"{log_dir.path}/{REGISTRY_FILE}"
+        with log_dir.guard():
+            try:
+                data = self._filesystem.read_file(path)
+            except FileNotFoundError:
+                return None
+        try:
+            return decode_registry(data)
+        except FormatError as error:
+            raise InvalidConfig(f"{path}: {error}", file=path) from error

@@ -1,0 +1,60 @@
+"""Values that the manager shows to the edges: immutable, no behaviour."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class Acks(enum.Enum):
+    """When a produce is answered; the value is its spelling in requests and configuration."""
+
+    ALL = "all"  # after the group-committed fdatasync
+    LEADER = "1"  # when the page cache has it
+    NONE = "0"  # at once
+
+
+class TopicConfigEntry(Protocol):
+    """One effective topic config; the settings' description of a key satisfies it."""
+
+    @property
+    def name(self) -> str:
+        """Kafka's key."""
+        ...
+
+    @property
+    def value(self) -> str | None:
+        """Its effective value as text."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Who set it, in Kafka's words."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic as the admin routes show it; ``topic_id`` is the 22-character text."""
+
+    name: str
+    topic_id: str
+    partition_count: int
+    is_internal: bool
+    overrides: Mapping[str, str]
+    configs: Sequence[TopicConfigEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What a readiness probe needs to know. ``offline_partitions`` are not served."""
+
+    is_loaded: bool
+    online_dirs: int
+    offline_dirs: int
+    partitions: int
+    offline_partitions: int

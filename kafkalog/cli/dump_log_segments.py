@@ -5,7 +5,8 @@ changes a file and holds at most one batch in memory. Findings go to the error s
 the status stays 0, as Kafka's. Source: `kafka.tools.DumpLogSegments`, log-format.md 14.
 
 Differs from Kafka: a broken record, index or position ends the tool with one line instead of a
-stack trace, and a missing `.index` beside a dumped `.timeindex` is not created.
+stack trace, a name without a dot is ignored like every unknown kind, a missing `.index` beside a
+dumped `.timeindex` is not created, and a cut snapshot is called so (Kafka prints "null").
 """
 
 from __future__ import annotations

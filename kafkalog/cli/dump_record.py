@@ -5,6 +5,7 @@ Pure functions. Source: Kafka 4.1 `DumpLogSegments.dumpLog`, log-format.md 14.1.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from kafkalog.format.control_record import (
@@ -15,6 +16,9 @@ from kafkalog.format.control_record import (
 
 if TYPE_CHECKING:
     from kafkalog.format.record import Record
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
 
 
 def record_line(
@@ -72,5 +76,9 @@ def _size(data: bytes | None) -> int:
 
 
 def _text(data: bytes) -> str:
-    """As Java's String(bytes, UTF_8): broken bytes become the replacement character."""
-    return data.decode("utf-8", "replace")
+    """As Java's String(bytes, UTF_8): broken bytes become the replacement character.
+
+    Java and Python agree on how many bytes make one, except for encoded surrogates: Java takes all
+    bytes of one together.
+    """
+    return _SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")

@@ -27,6 +27,7 @@ VERSION = 1
 HEADER = struct.Struct(">hIi")
 ENTRY = struct.Struct(">qhiqiqiq")
 _CHECKED_FROM = 6
+_INVALID = "Snapshot failed schema validation"  # Kafka's words, as are those for a wrong CRC
 
 assert HEADER.size == 10
 assert ENTRY.size == 46
@@ -60,10 +61,10 @@ def encode_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
 def decode_snapshot(data: bytes) -> list[ProducerSnapshotEntry]:
     """Entries in the file's order. FormatError: the file is deleted and an older one tried."""
     if len(data) < HEADER.size:
-        raise FormatError(f"Snapshot of {len(data)} bytes is shorter than its header")
+        raise FormatError(f"{_INVALID}: {len(data)} bytes are shorter than its header")
     version, stored_crc, count = HEADER.unpack_from(data)
     if version != VERSION:
-        raise FormatError(f"Snapshot contained an unknown file version {version}")
+        raise FormatError(f"{_INVALID}: Snapshot contained an unknown file version {version}")
     computed_crc = crc32c.crc32c(memoryview(data)[_CHECKED_FROM:])
     if stored_crc != computed_crc:
         raise FormatError(
@@ -71,7 +72,7 @@ def decode_snapshot(data: bytes) -> list[ProducerSnapshotEntry]:
             f"Computed crc: {computed_crc}"
         )
     if len(data) != HEADER.size + count * ENTRY.size:
-        raise FormatError(f"Snapshot of {len(data)} bytes does not hold {count} entries")
+        raise FormatError(f"{_INVALID}: {len(data)} bytes do not hold {count} entries")
     return [
         ProducerSnapshotEntry(*fields)
         for fields in ENTRY.iter_unpack(memoryview(data)[HEADER.size :])

@@ -1,0 +1,124 @@
+"""What an append will do, worked out before a byte is written: offsets, producer changes, buffers.
+
+Pure but for reading the producer state; writer thread. Source: Kafka's UnifiedLog.append and
+analyzeAndValidateProducerState.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.errors import InvalidRequest
+from kafkalog.format.record_batch import (
+    PREFIX_BYTES,
+    add_to_sequence,
+    is_transactional,
+    patch_prefix,
+)
+from kafkalog.log.appended_batch import AppendedBatch
+from kafkalog.log.producer_append_info import ProducerAppendInfo, ProducerBatch
+from kafkalog.log.values import NO_PRODUCER_ID, NO_SEQUENCE, AppendOrigin, BatchFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.env.filesystem import Buffer
+    from kafkalog.log.producer_state import BatchMetadata
+    from kafkalog.log.producer_state_manager import ProducerStateManager
+    from kafkalog.log.values import CompletedTransaction, ValidatedRecords
+
+
+class PlacedBatch(NamedTuple):
+    """A batch with its final offsets and epoch (-1: none to note)."""
+
+    facts: BatchFacts
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class ProducerChanges:
+    """What the append changes once its bytes are written; ``duplicate``: write nothing."""
+
+    duplicate: BatchMetadata | None = None
+    infos: dict[int, ProducerAppendInfo] = field(default_factory=dict)
+    completed: list[CompletedTransaction] = field(default_factory=list)
+
+
+def place(records: ValidatedRecords, log_end_offset: int, leader_epoch: int) -> list[PlacedBatch]:
+    """Offsets for every batch; REPLICATION keeps its own, which must rise from the log end."""
+    placed: list[PlacedBatch] = []
+    next_offset = log_end_offset
+    for batch in records.batches:
+        base_offset, epoch = next_offset, leader_epoch
+        if records.origin is AppendOrigin.REPLICATION:
+            base_offset, epoch = batch.base_offset, batch.leader_epoch
+            if base_offset < next_offset or batch.last_offset_delta < 0:
+                raise InvalidRequest(
+                    f"Unexpected offset {base_offset} in append: the next is {next_offset}",
+                    log_end_offset=log_end_offset,
+                )
+        last_offset = base_offset + batch.last_offset_delta
+        placed.append(PlacedBatch(batch, base_offset, last_offset, epoch))
+        next_offset = last_offset + 1
+    return placed
+
+
+def check_producers(
+    producers: ProducerStateManager, origin: AppendOrigin, placed: Sequence[PlacedBatch]
+) -> ProducerChanges:
+    """Sequence and epoch rules of each batch in turn; the first duplicate ends the append."""
+    changes = ProducerChanges()
+    for placed_batch in placed:
+        if placed_batch.facts.producer_id == NO_PRODUCER_ID:
+            continue
+        batch = _producer_batch(placed_batch)
+        entry = producers.entries.get(batch.producer_id)
+        if origin is AppendOrigin.CLIENT and entry is not None:
+            duplicate = entry.find_batch(
+                batch.producer_epoch, batch.first_sequence, batch.last_sequence
+            )
+            if duplicate is not None:
+                return ProducerChanges(duplicate=duplicate)
+        info = changes.infos.get(batch.producer_id)
+        if info is None:
+            info = producers.prepare(batch.producer_id, origin)
+            changes.infos[batch.producer_id] = info
+        ended = info.append(batch)
+        if ended is not None:
+            changes.completed.append(ended)
+    return changes
+
+
+def gather(placed: Sequence[PlacedBatch]) -> tuple[list[Buffer], list[AppendedBatch]]:
+    """A new 16-byte prefix beside each untouched payload, and the facts for the segment."""
+    buffers: list[Buffer] = []
+    batches: list[AppendedBatch] = []
+    for facts, base_offset, last_offset, epoch in placed:
+        data = memoryview(facts.data)
+        buffers.append(patch_prefix(data, base_offset, epoch))
+        buffers.append(data[PREFIX_BYTES:])
+        batches.append(AppendedBatch(base_offset, last_offset, len(data), facts.max_timestamp_ms))
+    return buffers, batches
+
+
+def _producer_batch(placed: PlacedBatch) -> ProducerBatch:
+    """A validated batch as the producer state sees it."""
+    facts = placed.facts
+    last_sequence = facts.base_sequence
+    if last_sequence != NO_SEQUENCE:
+        last_sequence = add_to_sequence(last_sequence, facts.last_offset_delta)
+    return ProducerBatch(
+        producer_id=facts.producer_id,
+        producer_epoch=facts.producer_epoch,
+        first_sequence=facts.base_sequence,
+        last_sequence=last_sequence,
+        first_offset=placed.base_offset,
+        last_offset=placed.last_offset,
+        max_timestamp_ms=facts.max_timestamp_ms,
+        is_transactional=is_transactional(facts.attributes),
+        control_type=facts.control_type,
+        coordinator_epoch=facts.coordinator_epoch,
+    )

@@ -1,0 +1,53 @@
+"""FlushPlan: one group commit of one log, carried from the writer to the flusher and back.
+
+Made by the writer thread without I/O; ``run`` is the flusher thread's and touches only the files
+and the directory listed here; ``UnifiedLog.mark_flushed`` takes it back on the writer thread. After
+a failed sync the kernel may have dropped the pages and call the next one a success, so a plan runs
+once and what it listed is never synced again as if it could heal: the directory goes offline.
+Source: Kafka's LocalLog.flush and UnifiedLog.flushProducerStateSnapshot, log-lifecycle 5.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.log.local_log import LocalFlush
+
+
+class FlushPlan:
+    """Files to sync so that every offset below ``end_offset`` is durable."""
+
+    __slots__ = ("_filesystem", "_has_started", "is_done", "local", "snapshots")
+
+    def __init__(
+        self, local: LocalFlush, snapshots: tuple[str, ...], filesystem: Filesystem
+    ) -> None:
+        """``snapshots``: paths of producer snapshots written since the last flush."""
+        # constant after construction
+        self.local = local
+        self.snapshots = snapshots
+        self._filesystem = filesystem
+        # the flusher's, read by the writer once the plan came back
+        self._has_started = False
+        self.is_done = False
+
+    @property
+    def end_offset(self) -> int:
+        """Everything below is durable once ``run`` returned."""
+        return self.local.end_offset
+
+    def run(self) -> None:
+        """The fsyncs: snapshots, segments, at last their names. OSError: never again on these."""
+        assert not self._has_started, "a flush is never repeated"
+        self._has_started = True
+        for path in self.snapshots:
+            try:
+                file = self._filesystem.open_write(path, create=False)
+            except FileNotFoundError:
+                continue  # deleted with its segment meanwhile
+            file.datasync()
+            file.close()
+        self.local.run()
+        self.is_done = True

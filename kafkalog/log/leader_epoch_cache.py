@@ -1,0 +1,148 @@
+"""LeaderEpochCache: which leader epoch began at which offset, and its checkpoint file.
+
+Owns ``leader-epoch-checkpoint`` of one partition directory. Look-ups are for any thread (they take
+the published tuple); changes are the writer thread's. ``assign`` writes the file before it returns,
+as the epoch must be durable before the bytes (log-lifecycle 18.2); truncation only marks the cache
+dirty and ``flush`` writes later: an entry too many on disk is cut again at load.
+Source: Kafka's LeaderEpochFileCache, log-format.md 10.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.errors import CorruptCheckpoint
+from kafkalog.format.checkpoint_text import decode_leader_epochs, encode_leader_epochs
+from kafkalog.format.file_names import LEADER_EPOCH_CHECKPOINT
+from kafkalog.format.format_error import FormatError
+
+if TYPE_CHECKING:
+    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.log.segment_file import MovableDirectory
+
+UNDEFINED = -1
+
+
+class EpochEntry(NamedTuple):
+    """Epoch and the offset of its first record."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochCache:
+    """Entries with rising epochs and rising start offsets."""
+
+    __slots__ = ("_directory", "_filesystem", "entries", "is_dirty")
+
+    def __init__(self, filesystem: Filesystem, directory: MovableDirectory) -> None:
+        """Empty; ``load`` reads the file."""
+        # constant after construction
+        self._filesystem = filesystem
+        self._directory = directory
+        # owned by the writer thread
+        self.is_dirty = False
+        # published to readers
+        self.entries: tuple[EpochEntry, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The checkpoint file."""
+        return f"{self._directory.path}/{LEADER_EPOCH_CHECKPOINT}"
+
+    def load(self) -> None:
+        """Read the file; a missing one has no entries. CorruptCheckpoint when it is damaged."""
+        try:
+            data = self._filesystem.read_file(self.path)
+        except FileNotFoundError:
+            return
+        try:
+            pairs = decode_leader_epochs(data)
+        except FormatError as error:
+            raise CorruptCheckpoint(error.reason, file=self.path, position=0) from error
+        entries: tuple[EpochEntry, ...] = ()
+        for epoch, start_offset in pairs:
+            if epoch < 0 or start_offset < 0:
+                raise CorruptCheckpoint(
+                    f"negative entry {epoch} {start_offset}", file=self.path, position=0
+                )
+            entries = _with(entries, EpochEntry(epoch, start_offset))
+        self.entries = entries
+
+    @property
+    def latest(self) -> EpochEntry | None:
+        """The newest entry."""
+        return self.entries[-1] if self.entries else None
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that epoch writes from start_offset on; True when that was new and is on disk."""
+        if not self.remember(epoch, start_offset):
+            return False
+        self.flush()
+        return True
+
+    def remember(self, epoch: int, start_offset: int) -> bool:
+        """``assign`` without writing the file (recovery assigns many and flushes once)."""
+        assert epoch >= 0
+        assert start_offset >= 0
+        latest = self.latest
+        if latest is not None and epoch == latest.epoch and start_offset >= latest.start_offset:
+            return False
+        self.entries = _with(self.entries, EpochEntry(epoch, start_offset))
+        self.is_dirty = True
+        return True
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drop entries that begin at or above end_offset."""
+        kept = tuple(entry for entry in self.entries if entry.start_offset < end_offset)
+        if len(kept) != len(self.entries):
+            self.entries = kept
+            self.is_dirty = True
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Drop entries that end below start_offset; the one that holds it begins there."""
+        below = [entry for entry in self.entries if entry.start_offset <= start_offset]
+        if not below or (below[-1].start_offset == start_offset and len(below) == 1):
+            return
+        first = EpochEntry(below[-1].epoch, start_offset)
+        self.entries = (first, *self.entries[len(below) :])
+        self.is_dirty = True
+
+    def clear(self) -> None:
+        """Forget everything; the file is emptied by the next flush."""
+        self.is_dirty = self.is_dirty or bool(self.entries)
+        self.entries = ()
+
+    def flush(self) -> None:
+        """Write the file when something changed since; atomic and synced."""
+        if self.is_dirty:
+            self._filesystem.write_file_atomically(self.path, encode_leader_epochs(self.entries))
+            self.is_dirty = False
+
+    def epoch_for(self, offset: int) -> int:
+        """Epoch of the record at offset; -1 below the first entry."""
+        for entry in reversed(self.entries):
+            if entry.start_offset <= offset:
+                return entry.epoch
+        return UNDEFINED
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry:
+        """(epoch found, where it ends): OffsetsForLeaderEpoch. (-1, -1) when unknown."""
+        entries = self.entries
+        if epoch < 0 or not entries or epoch > entries[-1].epoch:
+            return EpochEntry(UNDEFINED, UNDEFINED)
+        if epoch == entries[-1].epoch:
+            return EpochEntry(epoch, log_end_offset)
+        higher = next(entry for entry in entries if entry.epoch > epoch)
+        floor = max((entry.epoch for entry in entries if entry.epoch <= epoch), default=epoch)
+        return EpochEntry(floor, higher.start_offset)
+
+
+def _with(entries: tuple[EpochEntry, ...], new: EpochEntry) -> tuple[EpochEntry, ...]:
+    """Entries with ``new`` behind those that it does not contradict."""
+    count = len(entries)
+    while count and (
+        entries[count - 1].epoch >= new.epoch or entries[count - 1].start_offset >= new.start_offset
+    ):
+        count -= 1
+    return (*entries[:count], new)

@@ -1,0 +1,141 @@
+"""The read side of UnifiedLog: fetch and list-offsets, on any thread, without a lock.
+
+Works on what the writer published: bounds first, then the segment tuple. A segment that deletion
+overtakes in between shows as FileNotFoundError and is answered by the new log start.
+Source: Kafka's UnifiedLog.read and fetchOffsetByTimestamp, log-lifecycle 7 and 8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import InvalidRequest, OffsetAboveLogEnd, OffsetBelowLogStart
+from kafkalog.log.values import NO_TIMESTAMP, FetchDataInfo, Isolation, TimestampOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.values import AbortedTransaction
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+
+
+def limit_of(log: UnifiedLog, isolation: Isolation) -> int:
+    """First offset that a reader of this isolation may not see."""
+    if isolation is Isolation.LOG_END:
+        return log.log_end_offset
+    if isolation is Isolation.HIGH_WATERMARK:
+        return log.high_watermark
+    return log.last_stable_offset
+
+
+def read(
+    log: UnifiedLog,
+    offset: int,
+    max_bytes: int,
+    isolation: Isolation,
+    *,
+    min_one_batch: bool,
+    may_block: bool,
+) -> FetchDataInfo:
+    """See UnifiedLog.read."""
+    assert max_bytes >= 0
+    limit = limit_of(log, isolation)
+    _check_bounds(log, offset)
+    if offset >= limit:
+        return _answer(log, memoryview(b""), offset, offset)
+    try:
+        found = log.local.read(
+            offset, max_bytes, max_offset=limit, min_one_batch=min_one_batch, may_block=may_block
+        )
+    except FileNotFoundError:
+        _check_bounds(log, offset)  # retention was faster
+        raise
+    if found is None:
+        return _answer(log, memoryview(b""), offset, offset)
+    aborted: Sequence[AbortedTransaction] = ()
+    if isolation is Isolation.LAST_STABLE and found.data:
+        aborted = log.local.collect_aborted(offset, found.next_offset, may_block=may_block)
+    return _answer(log, found.data, found.base_offset, found.next_offset, aborted)
+
+
+def _check_bounds(log: UnifiedLog, offset: int) -> None:
+    """OffsetBelowLogStart or OffsetAboveLogEnd."""
+    start, end = log.log_start_offset, log.log_end_offset
+    if start <= offset <= end:
+        return
+    error = OffsetBelowLogStart if offset < start else OffsetAboveLogEnd
+    raise error(
+        f"Received request for offset {offset} for partition {log.topic_partition}, but we only "
+        f"have log segments from offset {start} up to {end}.",
+        log_start_offset=start,
+        log_end_offset=end,
+    )
+
+
+def _answer(
+    log: UnifiedLog,
+    data: memoryview,
+    base_offset: int,
+    next_offset: int,
+    aborted: Sequence[AbortedTransaction] = (),
+) -> FetchDataInfo:
+    """The answer with the watermarks of now."""
+    return FetchDataInfo(
+        data=data,
+        base_offset=base_offset,
+        next_offset=next_offset,
+        log_start_offset=log.log_start_offset,
+        high_watermark=log.high_watermark,
+        log_end_offset=log.log_end_offset,
+        last_stable_offset=log.last_stable_offset,
+        aborted=aborted,
+    )
+
+
+def offset_for_timestamp(
+    log: UnifiedLog, timestamp_ms: int, isolation: Isolation, *, may_block: bool
+) -> TimestampOffset | None:
+    """See UnifiedLog.offset_for_timestamp."""
+    if timestamp_ms < MAX_TIMESTAMP:
+        raise InvalidRequest(f"{timestamp_ms} names no offset: -1 latest, -2 earliest, -3 newest")
+    limit = limit_of(log, isolation)
+    if timestamp_ms == LATEST_TIMESTAMP:
+        return TimestampOffset(NO_TIMESTAMP, limit)
+    if timestamp_ms == EARLIEST_TIMESTAMP:
+        return TimestampOffset(NO_TIMESTAMP, log.log_start_offset)
+    try:
+        if timestamp_ms == MAX_TIMESTAMP:
+            found = _newest(log, may_block=may_block)
+        else:
+            found = _first_at_or_after(log, timestamp_ms, may_block=may_block)
+    except FileNotFoundError:
+        return None  # retention was faster: what was looked at is gone
+    return found if found is not None and found.offset < limit else None
+
+
+def _newest(log: UnifiedLog, *, may_block: bool) -> TimestampOffset | None:
+    """First record with the largest timestamp of the log."""
+    segments = [segment for segment in log.segments if segment.size_bytes]
+    if not segments:
+        return None
+    newest = max(
+        segments,
+        key=lambda segment: segment.max_timestamp_so_far(may_block=may_block).timestamp_ms,
+    )  # max takes the first one of equals, as Kafka does
+    return newest.find_max_timestamp_record(may_block=may_block)
+
+
+def _first_at_or_after(
+    log: UnifiedLog, timestamp_ms: int, *, may_block: bool
+) -> TimestampOffset | None:
+    """First record at or after timestamp_ms in the first segment that reaches it."""
+    for segment in log.segments:
+        if segment.largest_timestamp_ms(may_block=may_block) >= timestamp_ms:
+            return segment.find_offset_by_timestamp(
+                timestamp_ms, log.log_start_offset, may_block=may_block
+            )
+    return None

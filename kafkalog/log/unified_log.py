@@ -1,0 +1,482 @@
+"""UnifiedLog: one partition as everybody above sees it.
+
+Owns the log start offset, the high watermark, the last stable offset, producer state and epochs of
+one partition, on top of a LocalLog. Knows no other partition, no queue, no fsync: a flush is
+planned here and run elsewhere. Changes are the writer thread's; reads are for any thread and see
+what was published last.
+
+Order inside an append (log-lifecycle 1 and 18): epoch cache, size of the set, roll, duplicate and
+sequence checks, bytes, log end, producer state, transaction index, first unstable offset, high
+watermark. A refused append leaves no record behind; a failed write leaves the log as it was
+(LocalLog), and a failure *after* the bytes marks the log broken, so that no offset is given twice
+(KAFKA-7866).
+
+High watermark (one replica): the log end, but never above the first batch that was appended with
+``synced=True`` and is not flushed yet, so nobody reads what a power cut could take back.
+Source: Kafka's UnifiedLog (4.1).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.errors import (
+    ExpectedOffsetMismatch,
+    LogDirOffline,
+    OffsetAboveHighWatermark,
+    PolicyViolation,
+    RecordSetTooLarge,
+)
+from kafkalog.log import append_plan, log_reads, producer_rebuild
+from kafkalog.log.flush_plan import FlushPlan
+from kafkalog.log.values import NO_TIMESTAMP, LogAppendInfo, RollParams
+
+if TYPE_CHECKING:
+    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.log.append_plan import ProducerChanges
+    from kafkalog.log.environment import LogEnvironment
+    from kafkalog.log.leader_epoch_cache import LeaderEpochCache
+    from kafkalog.log.local_log import LocalLog
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.log_segment import LogSegment
+    from kafkalog.log.log_segments import LogSegments
+    from kafkalog.log.producer_state import BatchMetadata
+    from kafkalog.log.producer_state_manager import ProducerStateManager
+    from kafkalog.log.values import FetchDataInfo, Isolation, TimestampOffset, ValidatedRecords
+
+_log = structlog.get_logger(__name__)
+
+DELETE_SNAPSHOT_TASK = "delete-producer-snapshot"
+HIGH_WATERMARK = -1  # as the offset of delete_records
+
+
+class UnifiedLog:
+    """See the module. Made by ``log_loader.load_log``."""
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        environment: LogEnvironment,
+        local: LocalLog,
+        epochs: LeaderEpochCache,
+        producers: ProducerStateManager,
+        *,
+        log_start_offset: int,
+        topic_id: str | None = None,
+    ) -> None:
+        """The high watermark begins at the log start; the owner sets it (log-lifecycle 6)."""
+        # constant after construction
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self._environment = environment
+        self.local = local
+        self.epochs = epochs
+        # owned by the writer thread
+        self.producers = producers
+        self._unsynced: deque[int] = deque()  # base offsets of synced appends before their flush
+        self._unsynced_snapshots: list[int] = []
+        self._broken: str | None = None
+        # published to readers
+        self.log_start_offset = log_start_offset
+        self.high_watermark = log_start_offset
+        self._first_unstable_offset: int | None = producers.first_unstable_offset
+
+    # ---- what anybody may ask
+
+    @property
+    def directory(self) -> str:
+        """Absolute path of the partition directory."""
+        return self.local.directory.path
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's configuration."""
+        return self.local.config
+
+    @property
+    def segments(self) -> LogSegments:
+        """All segments."""
+        return self.local.segments
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset of the next record."""
+        return self.local.log_end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is durable."""
+        return self.local.recovery_point
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all ``.log`` files."""
+        return self.local.size_bytes
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset of an open transaction, at most the high watermark."""
+        first = self._first_unstable_offset  # before the high watermark: it is published first
+        high_watermark = self.high_watermark
+        return high_watermark if first is None else min(first, high_watermark)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a failed write left something that only a reload can repair."""
+        return self._broken is not None or self.local.active_segment.is_broken
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether ``flush.messages`` or a roll asks for a flush."""
+        local = self.local
+        is_count_due = local.unflushed_offsets >= self.config.flush_messages
+        return is_count_due or local.recovery_point < local.active_segment.base_offset
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        isolation: Isolation,
+        *,
+        min_one_batch: bool = True,
+        may_block: bool = True,
+    ) -> FetchDataInfo:
+        """Whole batches of one segment, from the one that holds the least live offset >= offset.
+
+        Empty at and behind the limit of the isolation. Raises OffsetBelowLogStart,
+        OffsetAboveLogEnd, CorruptBatch, and WouldBlock when may_block is False.
+        """
+        return log_reads.read(
+            self, offset, max_bytes, isolation, min_one_batch=min_one_batch, may_block=may_block
+        )
+
+    def offset_for_timestamp(
+        self, timestamp_ms: int, isolation: Isolation, *, may_block: bool = True
+    ) -> TimestampOffset | None:
+        """List-offsets: -1 latest, -2 earliest, -3 largest timestamp, else first at or after."""
+        return log_reads.offset_for_timestamp(self, timestamp_ms, isolation, may_block=may_block)
+
+    # ---- append
+
+    def append(
+        self,
+        records: ValidatedRecords,
+        *,
+        leader_epoch: int = 0,
+        synced: bool,
+        expected_offset: int | None = None,
+    ) -> LogAppendInfo:
+        """Append the set, all or nothing; offsets are given here (REPLICATION keeps its own).
+
+        ``synced``: readable only after the flush that covers it. A retry of one of a producer's
+        last five batches answers with the first one's offsets and writes nothing. Raises
+        ExpectedOffsetMismatch, RecordSetTooLarge, OutOfOrderSequence, InvalidProducerEpoch,
+        InvalidTxnState, TransactionCoordinatorFenced; OSError when the disk failed (see
+        ``is_broken``); LogDirOffline once broken.
+        """
+        self._refuse_when_broken()
+        if expected_offset is not None and expected_offset != self.log_end_offset:
+            raise ExpectedOffsetMismatch(
+                f"Expected offset {expected_offset}, but the log ends at {self.log_end_offset}",
+                log_end_offset=self.log_end_offset,
+            )
+        if not records.batches:
+            return self._append_info(records, self.log_end_offset, self.log_end_offset - 1)
+        placed = append_plan.place(records, self.log_end_offset, leader_epoch)
+        first_offset, last_offset = placed[0].base_offset, placed[-1].last_offset
+        for batch in placed:
+            if batch.leader_epoch >= 0:
+                self.epochs.assign(batch.leader_epoch, batch.base_offset)
+        if records.size_bytes > self.config.max_segment_bytes:
+            raise RecordSetTooLarge(
+                f"Append size is {records.size_bytes} bytes, which exceeds the maximum configured "
+                f"segment size of {self.config.max_segment_bytes}.",
+                size_bytes=records.size_bytes,
+                segment_bytes=self.config.max_segment_bytes,
+            )
+        self._maybe_roll(records, first_offset, last_offset)
+        changes = append_plan.check_producers(self.producers, records.origin, placed)
+        if changes.duplicate is not None:
+            return self._duplicate_info(records, changes.duplicate)
+        self.local.append(*append_plan.gather(placed))
+        try:
+            self._after_write(changes)
+        except OSError as error:
+            # The bytes are there and the log end has moved: their offsets are used up.
+            self._broken = f"{type(error).__name__}: {error}"
+            raise
+        if synced:
+            self._unsynced.append(first_offset)
+        self._advance_high_watermark()
+        return self._append_info(records, first_offset, last_offset)
+
+    def _refuse_when_broken(self) -> None:
+        """No appends behind a torn tail."""
+        if self.is_broken:
+            reason = self._broken or "a failed append could not be cut back"
+            raise LogDirOffline(f"{self.topic_partition} takes no appends: {reason}")
+
+    def _maybe_roll(self, records: ValidatedRecords, first_offset: int, last_offset: int) -> None:
+        """Start a new segment when the set does not belong into the active one."""
+        params = RollParams(
+            max_segment_ms=self.config.max_segment_ms,
+            max_segment_bytes=self.config.max_segment_bytes,
+            max_timestamp_in_set_ms=records.max_timestamp_ms,
+            max_offset_in_set=last_offset,
+            set_size_bytes=records.size_bytes,
+            now_ms=self._environment.clock.wall_ms(),
+        )
+        if self.local.active_segment.should_roll(params):
+            self.roll(first_offset)
+
+    def _after_write(self, changes: ProducerChanges) -> None:
+        """Producer state and transaction index of bytes that are in the log."""
+        for info in changes.infos.values():
+            self.producers.update(info)
+        for transaction in changes.completed:
+            stable = self.producers.last_stable_offset_after(transaction)
+            self.local.active_segment.update_transaction_index(transaction, stable)
+            self.producers.complete(transaction)
+        self.producers.end_offset = self.log_end_offset
+        self._first_unstable_offset = self.producers.first_unstable_offset
+
+    def _append_info(
+        self, records: ValidatedRecords, first_offset: int, last_offset: int
+    ) -> LogAppendInfo:
+        """The answer for bytes that were written."""
+        return LogAppendInfo(
+            first_offset=first_offset,
+            last_offset=last_offset,
+            log_append_time_ms=records.log_append_time_ms,
+            max_timestamp_ms=records.max_timestamp_ms,
+            log_start_offset=self.log_start_offset,
+            record_count=records.record_count,
+            size_bytes=records.size_bytes,
+        )
+
+    def _duplicate_info(self, records: ValidatedRecords, first: BatchMetadata) -> LogAppendInfo:
+        """The answer for a retry: what the first attempt was told."""
+        is_stamped = records.log_append_time_ms != NO_TIMESTAMP
+        return LogAppendInfo(
+            first_offset=first.first_offset,
+            last_offset=first.last_offset,
+            log_append_time_ms=first.timestamp_ms if is_stamped else NO_TIMESTAMP,
+            max_timestamp_ms=first.timestamp_ms,
+            log_start_offset=self.log_start_offset,
+            record_count=first.offset_delta + 1,
+            size_bytes=0,
+            duplicate=True,
+        )
+
+    # ---- roll and flush
+
+    def roll(self, expected_next_offset: int = 0) -> LogSegment:
+        """Start a new active segment at max(expected_next_offset, log end) and snapshot producers.
+
+        On OSError the log is broken: the old segment may be closed already.
+        """
+        self._refuse_when_broken()
+        try:
+            segment = self.local.roll(expected_next_offset)
+            self.producers.end_offset = segment.base_offset
+            self.take_producer_snapshot()
+        except OSError as error:
+            self._broken = f"{type(error).__name__}: {error}"
+            raise
+        self._advance_high_watermark()
+        return segment
+
+    def take_producer_snapshot(self) -> None:
+        """Write a snapshot at the log end unless there is one; synced by the next flush."""
+        offset = self.producers.take_snapshot(sync=False)
+        if offset is not None:
+            self._unsynced_snapshots.append(offset)
+
+    def plan_flush(self, *, include_active: bool = True) -> FlushPlan | None:
+        """What to sync so that all (or all but the active segment) is durable; None: nothing."""
+        local = self.local.plan_flush(include_active=include_active)
+        if local is None:
+            return None
+        snapshots = tuple(map(self.producers.snapshot_path, self._unsynced_snapshots))
+        return FlushPlan(local, snapshots, self._environment.filesystem)
+
+    def mark_flushed(self, plan: FlushPlan) -> None:
+        """The plan ran without an error: recovery point and high watermark move."""
+        assert plan.is_done, "a plan that failed or did not run makes nothing durable"
+        synced = set(plan.snapshots)
+        self._unsynced_snapshots = [
+            offset
+            for offset in self._unsynced_snapshots
+            if self.producers.snapshot_path(offset) not in synced
+        ]
+        self.local.mark_flushed(plan.local)
+        while self._unsynced and self._unsynced[0] < plan.end_offset:
+            self._unsynced.popleft()
+        self._advance_high_watermark()
+
+    # ---- watermarks
+
+    def _advance_high_watermark(self) -> None:
+        """Up to the log end or the first batch that waits for its flush."""
+        self.update_high_watermark(self._unsynced[0] if self._unsynced else self.log_end_offset)
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Move it up to ``offset``, bounded by log start and log end, never back; returns it."""
+        bounded = max(self.log_start_offset, min(offset, self.log_end_offset))
+        if bounded > self.high_watermark:
+            self.high_watermark = bounded
+            self.producers.on_high_watermark(bounded)
+            self._first_unstable_offset = self.producers.first_unstable_offset
+        return self.high_watermark
+
+    def increment_log_start_offset(self, new_offset: int, reason: str) -> bool:
+        """Hide everything below new_offset; False when it is not above the log start.
+
+        Raises OffsetAboveHighWatermark. Files go with the next retention pass.
+        """
+        if new_offset > self.high_watermark:
+            raise OffsetAboveHighWatermark(
+                f"Cannot increment the log start offset to {new_offset} of partition "
+                f"{self.topic_partition} since it is larger than the high watermark "
+                f"{self.high_watermark}",
+                high_watermark=self.high_watermark,
+            )
+        if new_offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = new_offset
+        self.local.recovery_point = max(self.local.recovery_point, new_offset)
+        self.epochs.truncate_from_start(new_offset)
+        self.producers.on_log_start(new_offset)
+        self._first_unstable_offset = self.producers.first_unstable_offset
+        _log.info(
+            "log_start_moved", partition=str(self.topic_partition), offset=new_offset, reason=reason
+        )
+        return True
+
+    def delete_records(self, offset: int) -> int:
+        """DeleteRecords: hide everything below offset (-1: the high watermark); low watermark.
+
+        Raises PolicyViolation without ``delete`` in cleanup.policy, OffsetAboveHighWatermark. The
+        caller makes the new log start durable before it answers.
+        """
+        if not self.config.is_deleted:
+            raise PolicyViolation(
+                f"Records of partition {self.topic_partition} can not be deleted due to the "
+                "configured policy"
+            )
+        target = self.high_watermark if offset == HIGH_WATERMARK else offset
+        if target < 0 or target > self.high_watermark:
+            raise OffsetAboveHighWatermark(
+                f"The specified offset {offset} is not between 0 and the high watermark "
+                f"{self.high_watermark}",
+                high_watermark=self.high_watermark,
+            )
+        self.increment_log_start_offset(target, "delete records")
+        return self.log_start_offset
+
+    # ---- truncate, delete, close
+
+    def delete_segments(self, segments: tuple[LogSegment, ...], reason: str) -> None:
+        """Drop the oldest segments and their snapshots; the log start moves to the first left."""
+        if not segments:
+            return
+        following = self.segments.higher(segments[-1].base_offset)
+        assert following is not None, "the active segment is rolled before it goes"
+        self.increment_log_start_offset(following.base_offset, reason)
+        self.local.delete_segments(segments)
+        self._delete_snapshots_of(segments)
+
+    def _delete_snapshots_of(self, segments: tuple[LogSegment, ...]) -> None:
+        """Rename snapshots of deleted segments, remove them after the delay."""
+        marked = [self.producers.mark_snapshot_deleted(each.base_offset) for each in segments]
+        paths = [path for path in marked if path is not None]
+        if not paths:
+            return
+        guard, filesystem = self._environment.io_guard, self._environment.filesystem
+
+        def delete_files() -> None:
+            with guard():
+                for path in paths:
+                    try:
+                        filesystem.unlink(path)
+                    except FileNotFoundError:
+                        _log.info("snapshot_already_gone", path=path)
+
+        self._environment.scheduler.schedule_once(
+            DELETE_SNAPSHOT_TASK, delete_files, self.config.file_delete_delay_ms
+        )
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop every batch that reaches offset or above; False when there was none."""
+        if offset >= self.log_end_offset:
+            return False
+        if self.segments.first.base_offset > offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        gone = self.local.truncate_to(offset)
+        # A batch is never cut in two: the log may end before the offset asked for.
+        self.local.log_end_offset = min(offset, self.local.active_segment.read_next_offset())
+        self._delete_snapshots_of(gone)
+        self.epochs.truncate_from_end(self.log_end_offset)
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        producer_rebuild.rebuild(
+            self.producers,
+            self.segments,
+            self.log_start_offset,
+            self.log_end_offset,
+            self._environment.clock.wall_ms(),
+            is_clean=False,
+        )
+        self._after_truncation()
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the log is empty at offset."""
+        self._delete_snapshots_of(self.local.truncate_fully_and_start_at(offset))
+        self.epochs.clear()
+        self.producers.truncate_fully_and_start_at(offset)
+        self.log_start_offset = offset
+        self._after_truncation()
+
+    def _after_truncation(self) -> None:
+        """Watermarks back inside the log, epochs on disk."""
+        self._unsynced = deque(base for base in self._unsynced if base < self.log_end_offset)
+        self.high_watermark = max(
+            self.log_start_offset, min(self.high_watermark, self.log_end_offset)
+        )
+        self._first_unstable_offset = self.producers.first_unstable_offset
+        self.epochs.flush()
+
+    def update_config(self, config: LogConfig) -> None:
+        """Take effect from the next append, roll or deletion on."""
+        self.local.config = config
+
+    def remove_expired_producers(self) -> int:
+        """The periodic check; returns how many went."""
+        return self.producers.remove_expired(self._environment.clock.wall_ms())
+
+    def close(self) -> None:
+        """Clean close, after a flush of everything: snapshot at the log end, trimmed indexes."""
+        if not self.is_broken:
+            self.producers.take_snapshot(sync=True)
+            self.epochs.flush()
+        self.local.close()
+
+    def close_handles(self) -> None:
+        """Drop descriptors without writing: the directory failed."""
+        self._broken = self._broken or "closed"
+        self.local.close_handles()
+
+    def rename_dir(self, name: str) -> None:
+        """Give the partition directory another name beside its siblings; the caller syncs."""
+        parent = self.directory.rpartition("/")[0]
+        self.local.rename_dir(f"{parent}/{name}")
+
+    def delete(self) -> None:
+        """Remove every file and the directory; nobody may use the log any more."""
+        self._broken = "deleted"
+        self.local.delete_all_segments()
+        self.local.delete_empty_dir()

@@ -1,5 +1,6 @@
 """Goal: the machine's file system and the simulated one keep the same contract.
-Method: one suite over both; every rule of kafkalog/env/filesystem.py that a caller can see."""
+Method: one suite over both; every rule of kafkalog/env/filesystem.py that a caller can see.
+"""
 
 from __future__ import annotations
 

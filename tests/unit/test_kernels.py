@@ -170,3 +170,16 @@ def test_a_change_in_an_imported_module_changes_the_digest(
     cache.source_digest.cache_clear()
     assert seen[0] == seen[1]
     assert len(set(seen)) == 3
+
+
+def test_warm_up_tells_each_module_and_counts_each_kernel() -> None:
+    """What the log line of a start says; the last call of progress has done == total."""
+    told: list[tuple[str, int, int]] = []
+    result = package.warm_up(lambda module, done, total: told.append((module, done, total)))
+    total = len(KERNEL_MODULES)
+    assert [module for module, _, _ in told] == [*KERNEL_MODULES, ""]
+    assert [done for _, done, _ in told] == list(range(total + 1))
+    if JIT_DISABLED:
+        assert (result.compiled, result.cached) == (0, 0)
+    else:
+        assert result.compiled + result.cached >= total

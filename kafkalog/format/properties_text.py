@@ -1,7 +1,7 @@
 r"""Java's `.properties` text, complete: reading and writing.
 
 Never interprets a key. Pure functions. Source: the grammar of `java.util.Properties.load`/`store`
-(bytes are ISO 8859-1; everything else is written ``\uXXXX``).
+(bytes are ISO 8859-1; everything else is written as ``\u00E4``).
 """
 
 from __future__ import annotations

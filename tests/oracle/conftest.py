@@ -11,6 +11,16 @@ from tests.oracle.kafka import Broker, Kafka
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+# A first run fetches Kafka, and a JVM on a busy machine is slow: every command has its own limit.
+LONGEST_TEST_SECONDS = 1200
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with Java get more time than the suite's default."""
+    for item in items:
+        if item.get_closest_marker("oracle") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LONGEST_TEST_SECONDS))
+
 
 @pytest.fixture(scope="session")
 def kafka() -> Kafka:

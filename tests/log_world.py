@@ -30,12 +30,18 @@ class LogWorld:
     """Disk, clock and scheduler of one test, and the partition directory on it."""
 
     def __init__(
-        self, config: LogConfig | None = None, *, index_cache_bytes: int = 1 << 20
+        self,
+        config: LogConfig | None = None,
+        *,
+        index_cache_bytes: int = 1 << 20,
+        disk: SimFilesystem | None = None,
     ) -> None:
+        """``disk``: what a crash left behind, instead of an empty one."""
         self.config = LogConfig(segment_index_bytes=4096) if config is None else config
         self.clock = SimClock()
         self.call_count = 0
-        self.filesystem = SimFilesystem(self.clock, on_call=self._count_call)
+        new_disk = SimFilesystem(self.clock, on_call=self._count_call)
+        self.filesystem = new_disk if disk is None else disk
         self.scheduler = SimScheduler(self.clock)
         self.environment = LogEnvironment.create(
             self.filesystem,

@@ -66,13 +66,13 @@ class LogSegment:
         "_environment",
         "_first_timestamp_ms",
         "_flushed_version",
-        "_index_interval_bytes",
         "_is_active",
         "_jitter_ms",
         "_last_modified_ms",
         "_max_timestamp",
         "_version",
         "base_offset",
+        "index_interval_bytes",
         "is_broken",
         "log_file",
         "offset_index",
@@ -106,7 +106,7 @@ class LogSegment:
 
         # constant after construction
         self._environment = environment
-        self._index_interval_bytes = config.index_interval_bytes
+        self.index_interval_bytes = config.index_interval_bytes
         self._created_ms = environment.clock.wall_ms()
         jitter_bound = min(config.segment_jitter_ms, config.segment_ms)
         self._jitter_ms = environment.random.below(jitter_bound) if jitter_bound > 0 else 0
@@ -219,7 +219,7 @@ class LogSegment:
                 largest = TimestampOffset(batch.max_timestamp_ms, batch.last_offset)
             # Tested before this batch is counted: the first batch of a segment has no entry. An
             # index that fills up in the middle of a set stays sparse there; the segment rolls next.
-            if since > self._index_interval_bytes and not self.offset_index.is_full:
+            if since > self.index_interval_bytes and not self.offset_index.is_full:
                 self.offset_index.append(batch.last_offset, position)
                 if not self.time_index.is_full:
                     self.time_index.maybe_append(
@@ -442,11 +442,6 @@ class LogSegment:
         self._first_timestamp_ms = None
         self._bytes_since_index_entry = 0
         self.mark_unflushed()
-
-    @property
-    def index_interval_bytes(self) -> int:
-        """index.interval.bytes at the time of opening."""
-        return self._index_interval_bytes
 
     @property
     def files(self) -> tuple[SegmentFile, ...]:

@@ -117,13 +117,13 @@ def _answer(
     """Cut the batches to return out of a chunk whose row ``hit`` is the first of them."""
     rows = chunk.rows
     base_offsets = rows.column(BatchColumn.BASE_OFFSET)[hit:]
-    below = int(np.searchsorted(base_offsets, max_offset, side="left"))
+    below = int(base_offsets.searchsorted(max_offset))
     if below == 0:
         return None
     positions = rows.column(BatchColumn.POSITION)[hit : hit + below]
     ends = positions + rows.column(BatchColumn.SIZE)[hit : hit + below]
     start = int(positions[0])
-    count = int(np.searchsorted(ends, start + max_bytes, side="right"))
+    count = int(ends.searchsorted(start + max_bytes, side="right"))
     if count == 0:
         if not min_one_batch:
             position = chunk.position + start

@@ -127,7 +127,6 @@ def test_flush_plan_covers_what_is_dirty_and_nothing_else() -> None:
     log.mark_flushed(plan)
     assert (log.recovery_point, log.unflushed_offsets) == (12, 0)
     assert log.plan_flush() is None
-    plan = None
     append(log, one_record(12))
     assert log.plan_flush() is not None
 

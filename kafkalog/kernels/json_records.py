@@ -389,10 +389,11 @@ def _put_payload(
 def _size_bound(row: Int64s, fixed: int, embedded: int) -> int:
     """Bytes that a record cannot exceed in its format; base64 less than doubles."""
     growth = _ESCAPE_GROWTH if embedded == _TEXT else 2
-    payload = max(row[_KEY_SIZE], 0) + max(row[_VALUE_SIZE], 0)
+    payload: int = max(row[_KEY_SIZE], 0) + max(row[_VALUE_SIZE], 0)
     headers: int = (row[_RECORD_END] - row[_HEADERS_AT]) * _ESCAPE_GROWTH
     headers += row[_HEADER_COUNT] * _HEADER_TEXT_MAX
-    return payload * growth + headers + fixed + _RECORD_TEXT_MAX
+    bound: int = payload * growth + headers + fixed + _RECORD_TEXT_MAX
+    return bound
 
 
 @inlined

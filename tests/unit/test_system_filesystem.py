@@ -1,0 +1,101 @@
+"""Goal: what the machine's files alone promise: modes, links, locks between processes, descriptors.
+Method: temporary directories; a second process for the lock; the limit on file size for short
+writes. The rules shared with the simulated disk are in tests/sim/test_filesystem_contract.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.env.system_filesystem import SystemFilesystem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_TRY_LOCK = """
+import fcntl, sys
+file = open(sys.argv[1], "r+")
+try:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    sys.exit(7)
+"""
+
+_SHORT_WRITE = """
+import errno, os, resource, signal, sys
+from kafkalog.env.system_filesystem import SystemFilesystem
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+file = SystemFilesystem().open_write(sys.argv[1])
+try:
+    file.pwritev([b"a" * 600, b"b" * 600], 0)
+except OSError as error:
+    sys.exit(0 if error.errno == errno.EFBIG and file.size() == 1000 else 1)
+sys.exit(2)
+"""
+
+
+def _run(program: str, argument: str) -> int:
+    command = [sys.executable, "-c", program, argument]
+    return subprocess.run(command, check=False, timeout=60).returncode
+
+
+def test_files_and_directories_are_closed_to_others(tmp_path: Path) -> None:
+    fs = SystemFilesystem()
+    fs.make_dir(f"{tmp_path}/a/b")
+    fs.open_write(f"{tmp_path}/a/b/c")
+    for name, mode in (("a", 0o750), ("a/b", 0o750), ("a/b/c", 0o640)):
+        assert (tmp_path / name).stat().st_mode & 0o777 & ~mode == 0
+
+
+def test_planted_links_are_never_followed(tmp_path: Path) -> None:
+    fs = SystemFilesystem()
+    (tmp_path / "victim").write_bytes(b"untouched")
+    (tmp_path / "tree").mkdir()
+    for link in ("log", ".lock", "tree/inner"):
+        (tmp_path / link).symlink_to(tmp_path / "victim")
+    for call in (fs.open_read, fs.open_write, fs.lock):
+        for link in ("log", ".lock"):
+            with pytest.raises(OSError, match="symbolic") as refused:
+                call(f"{tmp_path}/{link}")
+            assert refused.value.errno == errno.ELOOP
+    stat = fs.stat(f"{tmp_path}/log")
+    assert not stat.is_file
+    assert not stat.is_dir
+    fs.remove_tree(f"{tmp_path}/tree")
+    assert (tmp_path / "victim").read_bytes() == b"untouched"
+
+
+def test_the_lock_excludes_other_processes_until_released(tmp_path: Path) -> None:
+    """M01: Java's FileChannel.lock is this POSIX lock, so Kafka and kafkalog exclude each other."""
+    path = f"{tmp_path}/.lock"
+    lock = SystemFilesystem().lock(path)
+    assert _run(_TRY_LOCK, path) == 7
+    lock.release()
+    assert _run(_TRY_LOCK, path) == 0
+
+
+def test_a_short_gather_write_is_continued_until_the_error(tmp_path: Path) -> None:
+    assert _run(_SHORT_WRITE, f"{tmp_path}/a") == 0
+
+
+def test_descriptors_close_with_the_last_reference(tmp_path: Path) -> None:
+    fs = SystemFilesystem()
+    fs.open_write(f"{tmp_path}/a").pwrite(b"x", 0)
+    before = len(os.listdir("/proc/self/fd"))
+    held = [fs.open_read(f"{tmp_path}/a") for _ in range(10)]
+    assert len(os.listdir("/proc/self/fd")) == before + 10
+    held.clear()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_an_entry_that_is_no_file_is_listed_as_neither(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (entry,) = SystemFilesystem().list_dir_stats(str(tmp_path))
+    assert (entry.name, entry.is_dir, entry.is_file) == ("pipe", False, False)

@@ -16,6 +16,7 @@ from kafkalog.log.values import CompletedTransaction, RollParams, TimestampOffse
 from kafkalog.log.would_block import WouldBlock
 from tests.log_world import LogWorld, append, bytes_of, joined
 from tests.naive.batches import PlainBatch, one_record
+from tests.sim.sim_faults import Fault
 
 if TYPE_CHECKING:
     from kafkalog.log.log_segment import LogSegment
@@ -146,6 +147,21 @@ def test_failed_append_leaves_nothing_behind(target: str) -> None:
     append(segment, *more)
     assert bytes_of(segment.read(0, 10_000)) == joined(batches + more)
     assert [entry.offset for entry in segment.offset_index.entries()] == [1, 2, 3, 4]
+
+
+def test_segment_that_cannot_be_cut_back_is_broken() -> None:
+    """M15: the first error is raised, the flag takes the directory offline."""
+    world = LogWorld()
+    segment, batches = filled(world, 3)
+    world.fail_writes_to(".log", errno.EIO)
+    world.filesystem.faults.add(Fault(kinds=frozenset({"truncate"}), path_contains=".log"))
+    with pytest.raises(OSError, match=f"Errno {errno.EIO}") as caught:
+        append(segment, one_record(3))
+    assert segment.is_broken
+    assert "cutting" in caught.value.__notes__[0]
+    assert bytes_of(segment.read(0, 10_000)) == joined(batches)
+    world.heal()
+    assert world.reopened(segment).recover().next_offset == 3
 
 
 def test_roll_rules() -> None:

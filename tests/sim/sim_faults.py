@@ -29,7 +29,7 @@ class SimulatedCrash(BaseException):
 
 
 class Effect(enum.Enum):
-    """What happens at the call."""
+    """What happens at the call. Where an effect has no meaning, the call raises."""
 
     RAISE = "raise"  # nothing done, errno raised
     SHORT_WRITE = "short write"  # half of the bytes written, then errno raised
@@ -105,7 +105,7 @@ class FaultPlan:
             self.operations.append(Operation(kind, path))
         for fault in self._faults:
             if fault.matches(kind, path):
-                if fault.effect is Effect.RAISE:
+                if kind not in _PARTLY_DONE.get(fault.effect, ()):
                     raise OSError(fault.error, "simulated fault", path)
                 return fault
         return None
@@ -119,3 +119,8 @@ class FaultPlan:
 
 
 _PARTIAL = Fault(Effect.SHORT_WRITE)
+_PARTLY_DONE = {  # the calls that carry an effect out themselves
+    Effect.SHORT_WRITE: ("write",),
+    Effect.LOSE_SYNC: ("datasync", "sync", "sync_dir"),
+    Effect.FLIP_BIT: ("read",),
+}

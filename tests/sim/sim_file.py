@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from tests.sim.sim_faults import Effect
 from tests.sim.sim_inode import Inode, Resize, Write
 
 if TYPE_CHECKING:
@@ -46,8 +45,6 @@ class SimFile:
         data = bytes(memoryview(inode.content)[position : position + size])
         if fault is None or not data:
             return data
-        if fault.effect is not Effect.FLIP_BIT:
-            self._disk.faults.raise_after(fault, self._path)
         flipped = bytearray(data)
         flipped[len(flipped) // 2] ^= 0x10
         return bytes(flipped)
@@ -73,7 +70,6 @@ class SimFile:
         fault = disk.enter("write", self._path)
         data = bytes(data)
         if fault is not None:
-            assert fault.effect is Effect.SHORT_WRITE
             self._write(data[: len(data) // 2], position)
             disk.faults.raise_after(fault, self._path)
         room = disk.charge(inode, position, len(data))
@@ -121,9 +117,8 @@ class SimFile:
         self._check()
         fault = self._disk.enter(kind, self._path)
         if fault is not None:
-            if fault.effect is Effect.LOSE_SYNC:
-                self._inode.lose_pending()
-                self._disk.mark_clean(self._inode)
+            self._inode.lose_pending()
+            self._disk.mark_clean(self._inode)
             self._disk.faults.raise_after(fault, self._path)
         self._inode.sync()
         self._disk.mark_clean(self._inode)

@@ -139,6 +139,10 @@ def test_faults_strike_the_call_they_name() -> None:
         file.pwrite(b"wxyz", 4)
     assert full.value.errno == errno.ENOSPC
     assert file.pread(10, 0) == b"A1C3wx6789"
+    disk.faults.add(Fault(Effect.SHORT_WRITE, errno.EROFS, frozenset({"rename"})))
+    with pytest.raises(OSError, match="simulated"):
+        disk.rename("/d/a", "/d/b")
+    assert disk.list_dir("/d") == ["a"]
     disk.faults.add(Fault(Effect.FLIP_BIT, kinds=frozenset({"read"}), path_contains="/a"))
     assert file.pread(1, 0) != b"A"
     assert file.pread(1, 0) == b"A"

@@ -152,6 +152,7 @@ def test_listings_and_stats(place: tuple[Filesystem, str]) -> None:
     assert fs.stat(f"{root}/z").mtime_ms == 1_600_000_000_123
     assert fs.exists(f"{root}/z")
     assert not fs.exists(f"{root}/y")
+    assert not fs.exists(f"{root}/z/below-a-file")
     with pytest.raises(FileNotFoundError):
         fs.stat(f"{root}/y")
     with pytest.raises(FileNotFoundError):

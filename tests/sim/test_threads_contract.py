@@ -124,6 +124,7 @@ def test_what_a_thread_raises_is_reported(world: World) -> None:
 
 
 def test_the_scheduler_runs_due_tasks_and_survives_errors(world: World) -> None:
+    """M13: periods, delays, cancelling, and a task that raises keeps its schedule."""
     done = world.threads.signal()
     runs: list[str] = []
 

@@ -163,7 +163,7 @@ def _skip_plain(text: Bytes, position: int, end: int) -> int:
         plain = ((word ^ _QUOTES) & _LOW_BITS) + _LOW_BITS
         plain &= ((word ^ _BACKSLASHES) & _LOW_BITS) + _LOW_BITS
         plain &= (word & _LOW_BITS) + _ABOVE_CONTROLS
-        if (plain & ~word & _TOP_BITS) != _TOP_BITS:
+        if plain & ((word & _TOP_BITS) ^ _TOP_BITS) != _TOP_BITS:
             break
         position += 8
     while position < end:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.env.filesystem import Buffer
+    from kafkalog.env.filesystem import Buffer, FileStat
 
 _IOV_MAX = 1024
 _FILE_MODE = 0o640
@@ -220,7 +220,7 @@ class SystemFilesystem:
         """See Filesystem."""
         return sorted(os.listdir(path))
 
-    def list_dir_stats(self, path: str) -> list[SystemFileStat]:
+    def list_dir_stats(self, path: str) -> list[FileStat]:
         """See Filesystem."""
         with os.scandir(path) as entries:
             found = [stat for entry in entries if (stat := _stat_or_none(entry)) is not None]

@@ -157,7 +157,7 @@ def test_the_scheduler_runs_due_tasks_and_survives_errors(world: World) -> None:
 
 
 def test_a_busy_worker_does_not_hold_up_the_others() -> None:
-    """Two long tasks and a third one due: a wake-up swallowed by a busy worker would hang this."""
+    """M13: a task that falls due while another one runs is taken by an idle worker."""
     clock = SystemClock()
     scheduler = SystemScheduler(clock, SystemThreads(_raise), 2, _raise)
     scheduler.startup()

@@ -228,11 +228,11 @@ def write_page(  # noqa: PLR0913 - keywords, each with a meaning of its own
             if codec is not Codec.NONE:
                 records = decompress(codec, records, max_bytes=max_decompressed_bytes)
             status = page.write(header, records)
+        if status is PageStatus.BAD_RECORD:
+            raise MalformedBatch("a record breaks its format in the batch", position)
         if status is PageStatus.BATCH_DONE:
             state[PageCell.NEXT_OFFSET] = max(state[PageCell.NEXT_OFFSET], header.next_offset)
         position = batch_end
-    if status is PageStatus.BAD_RECORD:
-        raise MalformedBatch("a record breaks its format", position)
     if kind is EmbeddedKind.JSON:
         page.check_json()
     if status is PageStatus.BAD_TEXT:

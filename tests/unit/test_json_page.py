@@ -111,10 +111,12 @@ def test_a_partial_batch_at_the_end_is_ignored() -> None:
 
 
 def test_a_damaged_record_is_an_error_not_a_page() -> None:
-    damaged = bytearray(batch_of(b"abc"))
+    whole = batch_of(b"abc")
+    damaged = bytearray(whole)
     damaged[61] = 0x7E
-    with pytest.raises(MalformedBatch):
-        page_of(bytes(damaged))
+    with pytest.raises(MalformedBatch) as caught:
+        page_of(whole + damaged)
+    assert caught.value.position == len(whole)
 
 
 @pytest.mark.parametrize(

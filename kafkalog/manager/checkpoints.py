@@ -1,7 +1,8 @@
 """Which offset of which log goes into which checkpoint file of its log directory.
 
 Owns the collecting; LogDir owns the files. Reads only what logs publish, so any thread may write
-(tasks, the flusher, the shutdown). A partition that is not served keeps the entries it was found with.
+(tasks, the flusher, the shutdown). A partition that is not served keeps the entries it was found
+with.
 Source: Kafka's LogManager.checkpoint*, ReplicaManager.checkpointHighWatermarks; log-format.md 10.
 """
 

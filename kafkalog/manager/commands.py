@@ -1,9 +1,9 @@
 """Commands: every mutation of a partition, run by the writer thread of its log directory.
 
 A command is made and submitted on any thread, runs on the writer thread, and is completed
-(``complete``) on the thread that the CompletionSink chooses. It is a small mutable object on purpose:
-one allocation a request. A run does at most ``DIRECTORY_OPERATIONS_MAX`` directory operations and then
-asks to be queued again, so that appends behind it do not wait for mass work.
+(``complete``) on the thread that the CompletionSink chooses. It is a small mutable object on
+purpose: one allocation a request. A run does at most ``DIRECTORY_OPERATIONS_MAX`` directory
+operations and then asks to be queued again, so that appends behind it do not wait for mass work.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import enum
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from kafkalog.errors import KafkalogError, OffsetAboveHighWatermark, PolicyViolation
 from kafkalog.manager.values import Acks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kafkalog.errors import KafkalogError
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import ValidatedRecords
     from kafkalog.manager.log_dir_writer import LogDirWriter
@@ -85,6 +85,7 @@ class AppendCommand(Command):
         An append that reaches ``flush.messages`` is answered after its flush, whatever its acks, so
         that fewer than that many acknowledged records can ever be lost.
         """
+        writer.refuse_retired(self.log)
         writer.log_dir.check_space()
         log, records = self.log, self.records
         unflushed = log.log_end_offset - log.recovery_point + records.record_count
@@ -114,25 +115,13 @@ class DeleteRecordsCommand(Command):
         self.offset = offset
 
     def run(self, writer: LogDirWriter) -> Step:
-        """Offset -1 is the high watermark. Waits for the start-offset checkpoint of the directory.
+        """Offset -1 is the high watermark; policy and bounds are the log's rules.
 
-        Refused where ``cleanup.policy`` has no delete. Waits also when nothing moved: an earlier
-        command may have moved it whose checkpoint is not durable yet.
+        Waits also when nothing moved: an earlier command may have moved it whose checkpoint is not
+        durable yet.
         """
-        log = self.log
-        if not log.config.is_deleted:
-            raise PolicyViolation(
-                f"Records of {log.topic_partition} cannot be deleted: cleanup.policy has no delete",
-                topic=log.topic_partition.topic,
-            )
-        offset = log.high_watermark if self.offset == -1 else self.offset
-        if not 0 <= offset <= log.high_watermark:
-            raise OffsetAboveHighWatermark(
-                f"Cannot delete records of {log.topic_partition} before offset {offset}: "
-                f"the high watermark is {log.high_watermark}",
-                high_watermark=log.high_watermark,
-            )
-        self.result = log.delete_records(offset)
+        writer.refuse_retired(self.log)
+        self.result = self.log.delete_records(self.offset)
         writer.wait_for_start_offsets(self)
         return Step.WAIT
 

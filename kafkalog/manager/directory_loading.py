@@ -1,10 +1,11 @@
 """DirectoryLoading: from the directories on disk to served logs, at the start of the daemon.
 
-Owns the scan of the log directories, the pools of recovery threads and the judgement of what a failed
-load means: an I/O error takes its directory offline; corrupt data or record formats that are no longer
-supported put that one partition out of service with its reason. Nothing is served before it returns.
-Never touches the registry. Source: Kafka's LogManager.loadLogs, log-lifecycle 11.1; unlike Kafka a
-directory whose name is no partition (``lost+found``) is skipped with a warning (operations.md 6.1).
+Owns the scan of the log directories, the pools of recovery threads and the judgement of what a
+failed load means: an I/O error takes its directory offline; corrupt data or record formats that are
+no longer supported put that one partition out of service with its reason. Nothing is served before
+it returns. Never touches the registry. Source: Kafka's LogManager.loadLogs, log-lifecycle 11.1;
+unlike Kafka a directory whose name is no partition (``lost+found``) is skipped with a warning
+(operations.md 6.1).
 """
 
 from __future__ import annotations
@@ -263,14 +264,13 @@ class _UnitLoader:
         except StorageFault as fault:
             loading._table.add_fault(topic_partition, fault)
         except FormatError as error:
-            fault = CorruptCheckpoint(str(error), file=partition.path, position=0)
-            self._put_out_of_service(topic_partition, fault)
+            self._put_out_of_service(
+                topic_partition, CorruptCheckpoint(str(error), file=partition.path, position=0)
+            )
         except KafkalogError as fault:
             self._put_out_of_service(topic_partition, fault)
 
     def _put_out_of_service(self, topic_partition: TopicPartition, fault: KafkalogError) -> None:
-        _log.error(
-            "partition_offline", partition=str(topic_partition), reason=fault.message
-        )
+        _log.error("partition_offline", partition=str(topic_partition), reason=fault.message)
         self._unit.log_dir.has_faulty_partitions = True
         self._loading._table.add_fault(topic_partition, fault)

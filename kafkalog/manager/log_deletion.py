@@ -1,9 +1,10 @@
 """LogDeletion: the queue of ``-delete`` directories and the task ``kafka-delete-logs``.
 
-Owns the queue; an entry is removed from disk when the broker's ``log.segment.delete.delay.ms`` is over
-(the topic's own delay is not used, as in Kafka). Runs on scheduler threads under the guard of the log
-directory; nobody appends to these logs any more. Crash: the name says what to do, the next start
-queues the directory again. Source: Kafka's LogManager.deleteLogs, log-lifecycle 11.1 and 11.3.
+Owns the queue; an entry is removed from disk when the broker's ``log.segment.delete.delay.ms`` is
+over (the topic's own delay is not used, as in Kafka). Runs on scheduler threads under the guard of
+the log directory; nobody appends to these logs any more. Crash: the name says what to do, the next
+start queues the directory again. Source: Kafka's LogManager.deleteLogs, log-lifecycle 11.1 and
+11.3.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ OSError below that root means (``guard``). Never touches a partition's files. St
 way: online, then perhaps offline for good until a restart. Any thread; ``opened``, ``claim`` and
 ``release`` belong to the thread that starts and stops the daemon.
 
-Crash rules: checkpoints and ``meta.properties`` are replaced atomically; the clean-shutdown marker is
-deleted (and that is made durable) before any log is loaded and written after everything else.
+Crash rules: checkpoints and ``meta.properties`` are replaced atomically; the clean-shutdown marker
+is deleted (and that is made durable) before any log is loaded and written after everything else.
 Source: Kafka's LogManager, MetaProperties, CleanShutdownFileHandler, LogDirFailureChannel.
 """
 
@@ -54,7 +54,7 @@ _log = structlog.get_logger(__name__)
 class LogDir:
     """See the module."""
 
-    def __init__(  # noqa: PLR0913 - the seams, each needed
+    def __init__(
         self,
         path: str,
         filesystem: Filesystem,

@@ -1,7 +1,7 @@
 """LogDirFlusher: the one thread of a log directory that calls fsync.
 
-Owns a queue of sync jobs; runs each, in order, and hands the outcome back to the writer. Never touches
-the state of a log: a job is a plan that the writer made. ``flush_once`` is the loop body.
+Owns a queue of sync jobs; runs each, in order, and hands the outcome back to the writer. Never
+touches the state of a log: a job is a plan that the writer made. ``flush_once`` is the loop body.
 """
 
 from __future__ import annotations

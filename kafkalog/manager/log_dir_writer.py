@@ -1,12 +1,12 @@
 """LogDirWriter: the single writer of a log directory.
 
-Owns every mutation of every partition below the directory: commands run here one after another, so no
-partition has a lock and queue order is offset order. Never syncs: what must be durable goes to the
-directory's flusher and its outcome comes back as a command. ``drain_once`` is the loop body.
+Owns every mutation of every partition below the directory: commands run here one after another, so
+no partition has a lock and queue order is offset order. Never syncs: what must be durable goes to
+the directory's flusher and its outcome comes back as a command. ``drain_once`` is the loop body.
 
-Group commit: a log (or the start-offset checkpoint) has at most one sync under way. Commands that come
-meanwhile are written at once and share the next one, which is planned when the first returns. A sync
-therefore serves exactly the commands that were written before it was planned.
+Group commit: a log (or the start-offset checkpoint) has at most one sync under way. Commands that
+come meanwhile are written at once and share the next one, which is planned when the first returns.
+A sync therefore serves exactly the commands that were written before it was planned.
 
 Threads: ``submit``, ``call`` and ``start`` on any thread; all else on the writer thread.
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import structlog
 
-from kafkalog.errors import KafkalogError, LogDirOffline, NotReady, Overloaded
+from kafkalog.errors import KafkalogError, LogDirOffline, NotReady, Overloaded, UnknownTopic
 from kafkalog.manager.commands import CallCommand, Command, Step
 from kafkalog.manager.log_dir_flusher import SyncJob
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from kafkalog.env.threads import Mutex, Thread, Threads
     from kafkalog.format.topic_partition import TopicPartition
-    from kafkalog.log.unified_log import FlushPlan, UnifiedLog
+    from kafkalog.log.flush_plan import FlushPlan
+    from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_dir_flusher import LogDirFlusher
 
@@ -163,7 +164,7 @@ class LogDirWriter:
         write_start_offsets: Callable[[LogDir], None],
         drop_logs: Callable[[LogDir], None],
     ) -> None:
-        """``write_start_offsets`` runs on the flusher; ``drop_logs`` on the writer, once offline."""
+        """``write_start_offsets`` runs on the flusher, ``drop_logs`` on the writer, once."""
         # constant after construction
         self.log_dir = log_dir
         self._flusher = flusher
@@ -183,6 +184,7 @@ class LogDirWriter:
         self._wanted: dict[Hashable, _SyncState] = {}  # to be planned at the end of this drain
         self._finished: list[Command] = []
         self._advanced: set[TopicPartition] = set()
+        self._retired: set[UnifiedLog] = set()
         self._has_internal = False
         self._has_dropped_logs = False
         log_dir.when_offline(lambda _: self._signal.set())
@@ -231,6 +233,16 @@ class LogDirWriter:
         return command.result
 
     # ---- for commands, on the writer thread
+
+    def retire(self, log: UnifiedLog) -> None:
+        """The log's topic is deleted: commands that were queued behind that are refused."""
+        self._retired.add(log)
+
+    def refuse_retired(self, log: UnifiedLog) -> None:
+        """UnknownTopic when the log was retired."""
+        if self._retired and log in self._retired:
+            name = log.topic_partition.topic
+            raise UnknownTopic(f"Topic {name} was deleted", topic=name)
 
     def note_advanced(self, log: UnifiedLog) -> None:
         """The log's high watermark moved."""

@@ -1,16 +1,15 @@
 """PartitionTable: which log serves a partition, and which partitions are not served and why.
 
-Owns the map; never the logs' state. Look-ups take no lock and are for any thread; changes are single
-dictionary operations by the threads that start, create and delete.
+Owns the map; never the logs' state. Look-ups take no lock and are for any thread; changes are
+single dictionary operations by the threads that start, create and delete.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import KafkalogError
-
 if TYPE_CHECKING:
+    from kafkalog.errors import KafkalogError
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
 

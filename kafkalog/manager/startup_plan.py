@@ -1,8 +1,8 @@
 """The plan for what was found in the log directories at the start: load, delete, put aside, adopt.
 
-Pure: directories and the registry in, decisions out. A partition directory is known by the topic id in
-its ``partition.metadata``, and by its name only where that file is missing (a crash before it was
-durable, or a Kafka before 2.8).
+Pure: directories and the registry in, decisions out. A partition directory is known by the topic id
+in its ``partition.metadata``, and by its name only where that file is missing (a crash before it
+was durable, or a Kafka before 2.8).
 """
 
 from __future__ import annotations

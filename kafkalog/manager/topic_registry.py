@@ -1,15 +1,15 @@
-"""TopicRegistry: which topics exist, their ids, partition counts and overrides, and which are dead.
+"""TopicRegistry: which topics exist, their ids, partition counts and overrides; which are dead.
 
-Owns the file ``kafkalog.registry`` in the root of every online log directory. Every change is written
-to all of them before it counts, each atomically with one fsync. At the start the highest generation
-wins; equal generations with different content mean that directories of different histories were put
-together: refused. A newer format is refused, naming it. Deleted ids are kept, so that a directory that
-was away while its topic died is finished when it comes back.
+Owns the file ``kafkalog.registry`` in the root of every online log directory. Every change is
+written to all of them before it counts, each atomically with one fsync. At the start the highest
+generation wins; equal generations with different content mean that directories of different
+histories were put together: refused. A newer format is refused, naming it. Deleted ids are kept, so
+that a directory that was away while its topic died is finished when it comes back.
 
 Crash rule: between two directory writes the newer generation is in some directories only; the next
 start takes it everywhere (the change then happened, though nobody was told).
-Threads: one change at a time (the caller's lock); ``topics`` is an immutable snapshot for any thread.
-Has no counterpart in Kafka, which keeps this in ``__cluster_metadata``.
+Threads: one change at a time (the caller's lock); ``topics`` is an immutable snapshot for any
+thread. Has no counterpart in Kafka, which keeps this in ``__cluster_metadata``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,439 @@
+"""LogManager: all logs of all log directories, from start to shutdown.
+
+Owns the directories with their writers and flushers, the partition table, the topic registry and
+the periodic tasks. Knows no request: ``operations.py`` does. Control-plane changes (create, delete)
+run one at a time under a lock, on threads that may block; partitions themselves are changed only by
+the writers. Start: lock, identify, read the registry, decide every directory (``startup_plan``),
+load in parallel, create what is missing, then serve. Shutdown order per directory: flush, close,
+checkpoints, marker; a failure costs that directory its marker, nothing else.
+Source: Kafka's LogManager (4.1), log-lifecycle 11.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.errors import (
+    InvalidConfig,
+    KafkalogError,
+    LogDirOffline,
+    StorageFault,
+    UnknownPartition,
+)
+from kafkalog.format.topic_id import encode_id, new_id
+from kafkalog.format.topic_partition import DirectoryState, TopicPartition, directory_name
+from kafkalog.log.environment import LogEnvironment
+from kafkalog.manager.checkpoints import Checkpoints
+from kafkalog.manager.commands import EachCommand
+from kafkalog.manager.directory_loading import (
+    DirectoryLoading,
+    find_partitions,
+    refuse_duplicates,
+    rename_with_suffix,
+)
+from kafkalog.manager.log_deletion import LogDeletion
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.log_dir_flusher import LogDirFlusher
+from kafkalog.manager.log_dir_unit import LogDirUnit
+from kafkalog.manager.log_dir_writer import LogDirWriter, QueueBudget
+from kafkalog.manager.manager_tasks import ManagerTasks
+from kafkalog.manager.partition_table import PartitionTable, log_dir_of
+from kafkalog.manager.shutdown import close_units
+from kafkalog.manager.startup_plan import FoundPartition, StartupPlan, plan_startup
+from kafkalog.manager.topic_registry import RegisteredTopic, TopicRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafkalog.env.threads import Mutex
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.broker_config import BrokerConfig, TopicConfigParser
+    from kafkalog.manager.log_dir_writer import CompletionSink
+    from kafkalog.manager.seams import Seams
+
+_CREATE_OPERATIONS = 16  # directory operations of one new partition, generously
+
+_log = structlog.get_logger(__name__)
+
+
+class LogManager:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        resolve_topic_config: TopicConfigParser,
+        seams: Seams,
+        sink: CompletionSink,
+        on_all_dirs_offline: Callable[[], None],
+    ) -> None:
+        """Nothing is touched before ``startup``."""
+        # constant after construction
+        self.config = config
+        self.seams = seams
+        self._resolve = resolve_topic_config
+        self._on_all_dirs_offline = on_all_dirs_offline
+        self._topics_mutex = seams.threads.mutex()
+        self.table = PartitionTable()
+        self.registry = TopicRegistry(seams.filesystem)
+        self.checkpoints = Checkpoints(self.table)
+        self.deletion = LogDeletion(
+            seams.filesystem,
+            seams.clock,
+            seams.scheduler,
+            config.topic_defaults.file_delete_delay_ms,
+        )
+        budget = QueueBudget(seams.threads.mutex(), config.queued_max_request_bytes)
+        self._units = {
+            path: self._make_unit(path, budget, sink) for path in dict.fromkeys(config.log_dirs)
+        }
+        self._loading = DirectoryLoading(
+            config,
+            seams.filesystem,
+            seams.threads,
+            self.table,
+            self.checkpoints,
+            lambda topic: resolve_topic_config(topic.overrides),
+        )
+        self._tasks = ManagerTasks(self)
+        # owned by the starting thread, published
+        self.cluster_id = ""
+        self.is_loaded = False
+
+    def _make_unit(self, path: str, budget: QueueBudget, sink: CompletionSink) -> LogDirUnit:
+        seams = self.seams
+        log_dir = LogDir(
+            path,
+            seams.filesystem,
+            seams.clock,
+            seams.random,
+            seams.threads,
+            min_free_bytes=self.config.log_dir_min_free_bytes,
+        )
+        environment = replace(
+            LogEnvironment.create(
+                seams.filesystem, seams.clock, seams.scheduler, seams.random, seams.threads
+            ),
+            io_guard=log_dir.guard,
+        )
+        flusher = LogDirFlusher(log_dir, seams.clock, seams.threads, seams.metrics)
+        writer = LogDirWriter(
+            log_dir,
+            flusher,
+            seams.threads,
+            budget,
+            sink,
+            self.checkpoints.write_start_offsets,
+            self._drop_logs,
+        )
+        seams.metrics.log_dir_online.labels(path).set(1)
+        log_dir.when_offline(self._note_offline)
+        return LogDirUnit(log_dir, environment, writer, flusher)
+
+    # ---- look-ups, any thread
+
+    @property
+    def units(self) -> list[LogDirUnit]:
+        """All directories in the order of the configuration."""
+        return list(self._units.values())
+
+    @property
+    def online_units(self) -> list[LogDirUnit]:
+        """Directories that serve."""
+        return [unit for unit in self._units.values() if unit.log_dir.is_online]
+
+    def unit_of(self, log: UnifiedLog) -> LogDirUnit:
+        """The directory that holds the log."""
+        return self._units[log_dir_of(log)]
+
+    def log_of(self, topic: str, partition: int) -> UnifiedLog:
+        """The log that serves a partition of an existing topic.
+
+        UnknownPartition; LogDirOffline or the reason why the partition could not be loaded.
+        """
+        log = self.table.get(topic, partition)
+        if log is None:
+            registered = self.registry.topics.get(topic)
+            if registered is None or not 0 <= partition < registered.partition_count:
+                raise UnknownPartition(
+                    f"Topic {topic} has no partition {partition}", topic=topic, partition=partition
+                )
+            raise LogDirOffline(
+                f"Partition {topic}-{partition} lies in a log directory that is offline",
+                topic=topic,
+                partition=partition,
+            )
+        self.unit_of(log).log_dir.check_online()
+        return log
+
+    def topic_config(self, topic: RegisteredTopic) -> LogConfig:
+        """Effective configuration of a topic."""
+        return self._resolve(topic.overrides)
+
+    # ---- start
+
+    def startup(self) -> None:
+        """Load everything and serve. InvalidConfig: the operator must act; nothing was changed.
+
+        LogDirOffline when no directory can be used.
+        """
+        self._open_dirs()
+        self._identify()
+        log_dirs = [unit.log_dir for unit in self.online_units]
+        self.registry.load(log_dirs)
+        plan = self._plan()
+        if plan.adopted:
+            self.registry.change(plan.registry, log_dirs)
+            names = [topic.name for topic in plan.adopted]
+            _log.warning("topics_adopted", topics=names, note="with the broker's default configs")
+        self._set_aside(plan)
+        self._load(plan)
+        self._complete_topics()
+        if not self.online_units:
+            raise LogDirOffline("Shutdown broker because none of the log dirs can be used")
+        for unit in self.online_units:
+            unit.start()
+        self._tasks.start()
+        self.is_loaded = True
+
+    def _open_dirs(self) -> None:
+        """Lock each; one real path twice is refused before anything is written."""
+        seen: dict[str, str] = {}
+        for unit in self.units:
+            path = unit.log_dir.path
+            try:
+                unit.log_dir.open()
+                with unit.log_dir.guard():
+                    real = self.seams.filesystem.real_path(path)
+            except StorageFault as fault:
+                _log.error("log_dir_not_opened", log_dir=path, reason=fault.message)
+                unit.log_dir.take_offline(fault.message)
+                continue
+            if real in seen:
+                raise InvalidConfig(f"log.dirs names {seen[real]} twice: as {path}", value=path)
+            seen[real] = path
+        if not self.online_units:
+            raise LogDirOffline(
+                "Shutdown broker because none of the specified log dirs can be used"
+            )
+
+    def _identify(self) -> None:
+        """cluster.id and node.id agree, directory.id is unique; fresh directories join."""
+        known: dict[object, str] = {}
+        clusters: dict[str, str] = {}
+        for unit in self.online_units:
+            meta, path = unit.log_dir.meta, unit.log_dir.path
+            if meta is None:
+                continue
+            if meta.cluster_id is not None:
+                clusters.setdefault(meta.cluster_id, path)
+            if meta.node_id is not None and meta.node_id != self.config.node_id:
+                raise InvalidConfig(
+                    f"Stored node id {meta.node_id} of {path} does not match node.id "
+                    f"{self.config.node_id}",
+                    log_dir=path,
+                )
+            if meta.directory_id is not None and known.setdefault(meta.directory_id, path) != path:
+                raise InvalidConfig(
+                    f"{path} and {known[meta.directory_id]} have the same directory.id: one is a "
+                    "copy of the other",
+                    log_dir=path,
+                )
+        if len(clusters) > 1:
+            raise InvalidConfig(f"Log directories belong to different clusters: {clusters}")
+        self.cluster_id = next(iter(clusters), "") or self._new_id_text()
+        for unit in self.online_units:
+            try:
+                unit.log_dir.claim(self.cluster_id, self.config.node_id)
+                if not unit.log_dir.take_clean_shutdown_marker():
+                    self.seams.metrics.unclean_starts.labels(unit.log_dir.path).inc()
+            except StorageFault as fault:
+                unit.log_dir.take_offline(fault.message)
+
+    def _new_id_text(self) -> str:
+        return encode_id(new_id(self.seams.random.uuid_bytes))
+
+    def _plan(self) -> StartupPlan:
+        """Scan all directories and decide."""
+        found: list[FoundPartition] = []
+        for unit in self.online_units:
+            try:
+                found.extend(find_partitions(unit, self.seams.filesystem))
+            except StorageFault as fault:
+                unit.log_dir.take_offline(fault.message)
+        adopt = self.config.adopt_unknown_topics
+        plan = plan_startup(
+            self.registry.state,
+            found,
+            adopt=not self.registry.existed if adopt is None else adopt,
+            new_topic_id=lambda: new_id(self.seams.random.uuid_bytes),
+        )
+        refuse_duplicates([partition for partition, _ in plan.load])
+        return plan
+
+    def _set_aside(self, plan: StartupPlan) -> None:
+        """Finish deletions, rename strays."""
+        seams = self.seams
+        for partition in plan.remove:
+            self.deletion.add(self._units[partition.log_dir].log_dir, partition.path)
+        for state, partitions in (
+            (DirectoryState.DELETE, plan.delete),
+            (DirectoryState.STRAY, plan.stray),
+        ):
+            for partition in partitions:
+                unit = self._units[partition.log_dir]
+                try:
+                    path = rename_with_suffix(
+                        unit, seams.filesystem, seams.random, partition, state
+                    )
+                except StorageFault as fault:
+                    unit.log_dir.take_offline(fault.message)
+                    continue
+                _log.warning("directory_set_aside", directory=partition.path, now=path)
+                if state is DirectoryState.DELETE:
+                    self.deletion.add(unit.log_dir, path)
+
+    def _load(self, plan: StartupPlan) -> None:
+        self._loading.load_all(
+            [
+                (unit, [job for job in plan.load if job[0].log_dir == unit.log_dir.path])
+                for unit in self.online_units
+            ]
+        )
+
+    def _complete_topics(self) -> None:
+        """Create partitions that no directory holds; not while one is offline: it may hold them."""
+        if len(self.online_units) < len(self._units):
+            return
+        faults = self.table.faults()
+        for topic in self.registry.topics.values():
+            for number in range(topic.partition_count):
+                key = (topic.name, number)
+                if key in faults or self.table.get(*key) is not None:
+                    continue
+                _log.error("partition_missing_created_empty", partition=f"{topic.name}-{number}")
+                unit = self._least_loaded()
+                with unit.log_dir.guard():
+                    self.table.add(self._loading.create(unit, TopicPartition(*key), topic))
+
+    # ---- topics, control plane
+
+    def create_topic(
+        self, name: str, partition_count: int, overrides: Mapping[str, str]
+    ) -> RegisteredTopic:
+        """Register the topic, then make its partitions; durable on return. May block.
+
+        The caller has validated it under ``topics_lock``. Crash in between: the topic exists, the
+        next start makes the missing partitions. When a partition cannot be made the topic is
+        deleted again.
+        """
+        topic = RegisteredTopic(
+            new_id(self.seams.random.uuid_bytes), name, partition_count, dict(overrides)
+        )
+        log_dirs = [unit.log_dir for unit in self.online_units]
+        self.registry.change(self.registry.state.with_topics([topic]), log_dirs)
+        placed: dict[str, list[int]] = {}
+        counts = self._log_counts()
+        for number in range(partition_count):
+            path = min(counts, key=lambda each: counts[each])
+            counts[path] += 1
+            placed.setdefault(path, []).append(number)
+        try:
+            for path, numbers in placed.items():
+                unit = self._units[path]
+                works = [self._creation(unit, topic, number) for number in numbers]
+                unit.writer.run(EachCommand(works, _CREATE_OPERATIONS))
+        except KafkalogError:
+            self.delete_topic(name)  # all or nothing: the client's next try starts afresh
+            raise
+        return topic
+
+    def _creation(
+        self, unit: LogDirUnit, topic: RegisteredTopic, number: int
+    ) -> Callable[[], None]:
+        def create() -> None:
+            topic_partition = TopicPartition(topic.name, number)
+            self.table.add(self._loading.create(unit, topic_partition, topic))
+
+        return create
+
+    def delete_topic(self, name: str) -> None:
+        """Unregister the topic, rename its directories ``-delete``; durable on return. May block.
+
+        Partitions in an offline directory go when that directory comes back: their id is dead.
+        """
+        topic = self.registry.topics[name]
+        log_dirs = [unit.log_dir for unit in self.online_units]
+        self.registry.change(self.registry.state.without_topic(name), log_dirs)
+        doomed: dict[str, list[UnifiedLog]] = {}
+        faults = self.table.faults()
+        for number in range(topic.partition_count):
+            if (name, number) not in faults:
+                log = self.table.get(name, number)
+                if log is not None:
+                    doomed.setdefault(log_dir_of(log), []).append(log)
+            self.table.remove(TopicPartition(name, number))
+        for path, logs in doomed.items():
+            unit = self._units[path]
+            try:
+                unit.writer.run(EachCommand([self._dooming(unit, log) for log in logs], 2))
+                self.checkpoints.write_all(unit.log_dir)
+            except StorageFault as fault:
+                _log.error("topic_not_renamed", topic=name, log_dir=path, reason=fault.message)
+        self.seams.metrics.forget_topic(name)
+
+    def _dooming(self, unit: LogDirUnit, log: UnifiedLog) -> Callable[[], None]:
+        def doom() -> None:
+            unit.writer.retire(log)
+            unique = self.seams.random.uuid_bytes().hex()
+            log.rename_dir(directory_name(log.topic_partition, DirectoryState.DELETE, unique))
+            self.seams.filesystem.sync_dir(unit.log_dir.path)
+            self.deletion.add(unit.log_dir, log.directory, log)
+
+        return doom
+
+    @property
+    def topics_lock(self) -> Mutex:
+        """Held around validation and change of topics."""
+        return self._topics_mutex
+
+    def _log_counts(self) -> dict[str, int]:
+        """Logs per directory that may take new ones; all cordoned: the first online one (Kafka)."""
+        online = self.online_units
+        if not online:
+            raise LogDirOffline("No log directory is online")
+        open_units = [unit for unit in online if not unit.log_dir.is_cordoned] or online[:1]
+        counts = dict.fromkeys((unit.log_dir.path for unit in open_units), 0)
+        for log in self.table.logs():
+            path = log_dir_of(log)
+            if path in counts:
+                counts[path] += 1
+        return counts
+
+    def _least_loaded(self) -> LogDirUnit:
+        counts = self._log_counts()
+        return self._units[min(counts, key=lambda path: counts[path])]
+
+    # ---- failure and end
+
+    def _note_offline(self, log_dir: LogDir) -> None:
+        """Any thread: count it; end the daemon with the last one."""
+        self.seams.metrics.log_dir_online.labels(log_dir.path).set(0)
+        if not self.online_units and self.is_loaded:
+            _log.error("all_log_dirs_offline")
+            self._on_all_dirs_offline()
+
+    def _drop_logs(self, log_dir: LogDir) -> None:
+        """Writer thread, once: let go of the handles without a flush."""
+        for log in self.table.logs_in(log_dir.path):
+            log.close_handles()
+
+    def shutdown(self) -> None:
+        """Orderly end of everything that serves; see ``shutdown.py``. May block for long."""
+        self.is_loaded = False
+        self._tasks.stop()
+        close_units(self.units, self.table, self.checkpoints, self.seams.threads)

@@ -1,0 +1,106 @@
+"""ManagerTasks: the periodic tasks of the manager, with Kafka's names, first runs and periods.
+
+Owns the schedule; the work is a call into checkpoints or writers. A directory that fails in a task
+goes offline and the others are still served; nothing is raised to the scheduler for it.
+Source: log-lifecycle 11.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.errors import KafkalogError
+from kafkalog.log.log_config import LONG_MAX
+from kafkalog.manager.commands import FlushCommand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.env.scheduler import ScheduledTask
+    from kafkalog.manager.log_dir import LogDir
+    from kafkalog.manager.log_manager import LogManager
+
+HIGH_WATERMARK_TASK = "highwatermark-checkpoint"
+RECOVERY_POINT_TASK = "kafka-recovery-point-checkpoint"
+START_OFFSET_TASK = "kafka-log-start-offset-checkpoint"
+FLUSHER_TASK = "kafka-log-flusher"
+FLUSH_MS_PERIOD_MAX_MS = 1_000
+
+_log = structlog.get_logger(__name__)
+
+
+class ManagerTasks:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._tasks: list[ScheduledTask] = []
+
+    def start(self) -> None:
+        """Schedule all."""
+        manager, config = self._manager, self._manager.config
+        checkpoints = manager.checkpoints
+        delay_ms = config.log_initial_task_delay_ms
+        self._every(
+            HIGH_WATERMARK_TASK,
+            lambda: self.for_each_dir(checkpoints.write_high_watermarks),
+            0,
+            config.replica_high_watermark_checkpoint_interval_ms,
+        )
+        self._every(
+            RECOVERY_POINT_TASK,
+            lambda: self.for_each_dir(checkpoints.write_recovery_points),
+            delay_ms,
+            config.log_flush_offset_checkpoint_interval_ms,
+        )
+        self._every(
+            START_OFFSET_TASK,
+            lambda: self.for_each_dir(checkpoints.write_start_offsets),
+            delay_ms,
+            config.log_flush_start_offset_checkpoint_interval_ms,
+        )
+        # Kafka's scheduler interval is "never" by default, which makes flush.ms of a topic void;
+        # here flush.ms holds by itself (fewer than T + 1 s of records are at risk).
+        period_ms = config.log_flush_scheduler_interval_ms
+        if period_ms == LONG_MAX:
+            self._every(
+                FLUSHER_TASK, self.flush_due_once, FLUSH_MS_PERIOD_MAX_MS, FLUSH_MS_PERIOD_MAX_MS
+            )
+        else:
+            self._every(FLUSHER_TASK, self.flush_due_once, delay_ms, period_ms)
+        manager.deletion.schedule(delay_ms)
+
+    def stop(self) -> None:
+        """No further runs."""
+        for task in self._tasks:
+            task.cancel()
+        self._manager.deletion.stop()
+
+    def for_each_dir(self, work: Callable[[LogDir], None]) -> None:
+        """Work on every online directory; a fault is that directory's alone."""
+        for unit in self._manager.online_units:
+            try:
+                work(unit.log_dir)
+            except KafkalogError as error:
+                _log.error("task_failed", log_dir=unit.log_dir.path, reason=error.message)
+
+    def flush_due_once(self) -> None:
+        """Ask the writers to flush logs whose ``flush.ms`` is over; does not wait. Loop body."""
+        now_ms = self._manager.seams.clock.wall_ms()
+        for log in self._manager.table.logs():
+            limit_ms = log.config.flush_ms
+            if limit_ms == LONG_MAX or log.recovery_point >= log.log_end_offset:
+                continue
+            if now_ms - log.local.last_flush_ms >= limit_ms:
+                try:
+                    self._manager.unit_of(log).writer.submit(FlushCommand(log))
+                except KafkalogError as error:
+                    _log.error(
+                        "flush_failed", partition=str(log.topic_partition), reason=error.message
+                    )
+
+    def _every(self, name: str, task: Callable[[], None], first_ms: int, period_ms: int) -> None:
+        scheduler = self._manager.seams.scheduler
+        self._tasks.append(scheduler.schedule_periodic(name, task, first_ms, period_ms))

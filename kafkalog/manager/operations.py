@@ -1,0 +1,289 @@
+"""Operations: what HTTP, the console, the CLI and jobs call. The one layer under every edge.
+
+Owns the rules about topics that need no partition: names, collisions, counts, internal topics, who
+answers when (acks). The data plane is for any thread and never blocks on the disk unless said; the
+control plane blocks and is called from a pool. Errors are those of ``errors.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import (
+    InvalidPartitions,
+    InvalidRequest,
+    InvalidTopicName,
+    NotReady,
+    TopicCollision,
+    TopicExists,
+    UnknownTopic,
+)
+from kafkalog.format.topic_id import ZERO_ID, encode_id
+from kafkalog.format.topic_partition import (
+    CLUSTER_METADATA_TOPIC,
+    INTERNAL_TOPICS,
+    collision_key,
+    topic_name_fault,
+)
+from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand
+from kafkalog.manager.topic_registry import RegisteredTopic
+from kafkalog.manager.values import Acks, Readiness, TopicConfigEntry, TopicDescription
+from kafkalog.observe.metrics import PartitionSample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.values import FetchDataInfo, Isolation, TimestampOffset, ValidatedRecords
+    from kafkalog.manager.commands import Command
+    from kafkalog.manager.log_manager import LogManager
+
+__all__ = ["Acks", "Operations"]
+
+DEFAULT_PARTITIONS_MAX = 10_000
+_CLOSED_TO_CLIENTS = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC}
+
+
+class Operations:
+    """See the module."""
+
+    def __init__(
+        self,
+        manager: LogManager,
+        describe_topic_config: Callable[[Mapping[str, str]], Sequence[TopicConfigEntry]],
+        *,
+        partitions_max: int = DEFAULT_PARTITIONS_MAX,
+    ) -> None:
+        """``partitions_max``: most partitions of a topic to be created."""
+        # constant after construction
+        self._manager = manager
+        self._describe_config = describe_topic_config
+        self._partitions_max = partitions_max
+        self._broker_acks = Acks(manager.config.http_produce_acks)
+        self.node_id = manager.config.node_id
+        self.max_decompressed_bytes = manager.config.max_decompressed_batch_bytes
+
+    # ---- data plane, any thread
+
+    def now_ms(self) -> int:
+        """Wall clock: what ``log.append.time`` and timestamp windows are judged by."""
+        return self._manager.seams.clock.wall_ms()
+
+    def partition_log(self, topic: str, partition: int) -> UnifiedLog:
+        """The log of a partition: UnknownTopic, UnknownPartition, NotReady, LogDirOffline.
+
+        A partition that could not be loaded raises its reason.
+        """
+        self._registered(topic)
+        return self._manager.log_of(topic, partition)
+
+    def submit_produce(
+        self,
+        log: UnifiedLog,
+        records: ValidatedRecords,
+        acks: Acks,
+        *,
+        expected_offset: int | None = None,
+        on_done: Callable[[Command], None] | None = None,
+    ) -> None:
+        """Queue an append; ``on_done`` gets the finished command (result: LogAppendInfo).
+
+        Overloaded, LogDirOffline, DiskFull and NotReady are raised here when they are known before
+        the hop, and are the command's error otherwise. InvalidRequest for internal topics.
+        """
+        _refuse_internal(log.topic_partition.topic, "produced to")
+        unit = self._manager.unit_of(log)
+        unit.writer.submit(AppendCommand(log, records, acks, expected_offset, on_done))
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_bytes: int,
+        isolation: Isolation,
+        *,
+        min_one_batch: bool = True,
+        may_block: bool,
+    ) -> FetchDataInfo:
+        """Read batches; WouldBlock when pages are cold and ``may_block`` is False."""
+        log = self.partition_log(topic, partition)
+        with self._manager.unit_of(log).log_dir.guard():
+            return log.read(
+                offset, max_bytes, isolation, min_one_batch=min_one_batch, may_block=may_block
+            )
+
+    def list_offset(
+        self,
+        topic: str,
+        partition: int,
+        timestamp_ms: int,
+        isolation: Isolation,
+        *,
+        may_block: bool,
+    ) -> TimestampOffset | None:
+        """First offset at or after a time; -1 latest, -2 earliest, -3 the largest timestamp's."""
+        log = self.partition_log(topic, partition)
+        with self._manager.unit_of(log).log_dir.guard():
+            return log.offset_for_timestamp(timestamp_ms, isolation, may_block=may_block)
+
+    def submit_delete_records(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        on_done: Callable[[Command], None] | None,
+    ) -> None:
+        """Queue a move of the log start; result: the low watermark, durable before the answer."""
+        _refuse_internal(topic, "deleted from")
+        log = self.partition_log(topic, partition)
+        self._manager.unit_of(log).writer.submit(DeleteRecordsCommand(log, offset, on_done))
+
+    def default_acks(self, topic: str) -> Acks:
+        """Acks of a produce that names none: the topic's ``http.produce.acks``, else the broker's."""
+        fixed = self._manager.topic_config(self._registered(topic)).http_produce_acks
+        return self._broker_acks if fixed is None else Acks(fixed)
+
+    def topic_names(self) -> list[str]:
+        """All topics, sorted, internal ones too."""
+        return sorted(self._manager.registry.topics)
+
+    def partition_count(self, topic: str) -> int:
+        """Partitions of the topic; UnknownTopic."""
+        return self._registered(topic).partition_count
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """The topic with its effective configs; UnknownTopic."""
+        return self._description(self._registered(name))
+
+    def readiness(self) -> Readiness:
+        """For probes."""
+        manager = self._manager
+        offline = [unit for unit in manager.units if not unit.log_dir.is_online]
+        dead = sum(len(manager.table.logs_in(unit.log_dir.path)) for unit in offline)
+        return Readiness(
+            is_loaded=manager.is_loaded,
+            online_dirs=len(manager.units) - len(offline),
+            offline_dirs=len(offline),
+            partitions=len(manager.table) - dead,
+            offline_partitions=manager.table.fault_count + dead,
+        )
+
+    def partition_samples(self) -> list[PartitionSample]:
+        """Published facts of every served partition, for the metrics page; no disk."""
+        return [
+            PartitionSample(
+                topic=log.topic_partition.topic,
+                partition=log.topic_partition.partition,
+                size_bytes=log.size_bytes,
+                segments=len(log.segments),
+                start_offset=log.log_start_offset,
+                end_offset=log.log_end_offset,
+                high_watermark=log.high_watermark,
+            )
+            for log in self._manager.table.logs()
+        ]
+
+    # ---- control plane, blocking
+
+    def create_topic(
+        self,
+        name: str,
+        partition_count: int | None = None,
+        configs: Mapping[str, str] | None = None,
+        *,
+        replication_factor: int | None = None,
+        validate_only: bool = False,
+    ) -> TopicDescription:
+        """Create a topic; durable on return. ``partition_count`` None or -1: ``num.partitions``.
+
+        InvalidTopicName, TopicExists, TopicCollision, InvalidPartitions, InvalidTopicConfig,
+        InvalidRequest (replication factor, internal name), StorageFault.
+        """
+        overrides = dict(configs or {})
+        count = self._manager.config.num_partitions
+        if partition_count not in (None, -1):
+            assert partition_count is not None
+            count = partition_count
+        with self._manager.topics_lock:
+            self._check_ready()
+            self._validate_new(name, count, replication_factor)
+            draft = RegisteredTopic(ZERO_ID, name, count, overrides)
+            self._manager.topic_config(draft)
+            if validate_only:
+                return self._description(draft)
+            return self._description(self._manager.create_topic(name, count, overrides))
+
+    def ensure_topic(self, name: str) -> None:
+        """Create the topic with the defaults unless it exists (``auto.create.topics.enable``)."""
+        if name in self._manager.registry.topics:
+            return
+        if not self._manager.config.auto_create_topics_enable:
+            raise UnknownTopic(f"Topic {name} does not exist", topic=name)
+        try:
+            self.create_topic(name)
+        except TopicExists:
+            return  # another request was faster
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; its directories are renamed on return and removed later."""
+        with self._manager.topics_lock:
+            self._check_ready()
+            self._registered(name)
+            _refuse_internal(name, "deleted")
+            self._manager.delete_topic(name)
+
+    # ---- rules
+
+    def _registered(self, topic: str) -> RegisteredTopic:
+        registered = self._manager.registry.topics.get(topic)
+        if registered is None:
+            self._check_ready()
+            raise UnknownTopic(f"Topic {topic} does not exist", topic=topic)
+        return registered
+
+    def _check_ready(self) -> None:
+        if not self._manager.is_loaded:
+            raise NotReady("The daemon is starting or stopping")
+
+    def _validate_new(self, name: str, count: int, replication_factor: int | None) -> None:
+        """Kafka's order: name, existence, collision, counts."""
+        fault = topic_name_fault(name)
+        if fault is not None:
+            raise InvalidTopicName(fault, topic=name[:300])
+        _refuse_internal(name, "created")
+        topics = self._manager.registry.topics
+        if name in topics:
+            raise TopicExists(f"Topic '{name}' already exists.", topic=name)
+        key = collision_key(name)
+        clash = next((each for each in topics if collision_key(each) == key), None)
+        if clash is not None:
+            raise TopicCollision(
+                f"Topic '{name}' collides with existing topic: {clash}", topic=name, existing=clash
+            )
+        if not 1 <= count <= self._partitions_max:
+            raise InvalidPartitions(
+                f"Number of partitions must be 1 to {self._partitions_max}, not {count}.",
+                partitions=count,
+            )
+        if replication_factor not in (None, 1, -1):
+            raise InvalidRequest(
+                f"Replication factor {replication_factor} is larger than the one available broker.",
+                replication_factor=replication_factor,
+            )
+
+    def _description(self, topic: RegisteredTopic) -> TopicDescription:
+        return TopicDescription(
+            name=topic.name,
+            topic_id=encode_id(topic.topic_id),
+            partition_count=topic.partition_count,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            overrides=topic.overrides,
+            configs=self._describe_config(topic.overrides),
+        )
+
+
+def _refuse_internal(topic: str, verb: str) -> None:
+    """Kafka's own topics are read-only for clients."""
+    if topic in _CLOSED_TO_CLIENTS:
+        raise InvalidTopicName(f"Internal topic {topic} cannot be {verb} by clients", topic=topic)

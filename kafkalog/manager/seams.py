@@ -1,0 +1,26 @@
+"""Seams: what the manager needs from outside, bundled by the composition root."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalog.env.clock import Clock
+    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.env.random import Random
+    from kafkalog.env.scheduler import Scheduler
+    from kafkalog.env.threads import Threads
+    from kafkalog.observe.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """One of each. The scheduler is started and stopped by whoever made it."""
+
+    filesystem: Filesystem
+    clock: Clock
+    scheduler: Scheduler
+    random: Random
+    threads: Threads
+    metrics: Metrics

@@ -1,0 +1,77 @@
+"""The orderly end of log directories: flush, close, checkpoints, marker, unlock; all in parallel.
+
+The clean-shutdown marker of a directory is its last write and only made when every step before it
+succeeded, its logs had been loaded, and no partition in it is out of service. Crash anywhere
+before: the next start recovers. Source: Kafka's LogManager.shutdown, log-lifecycle 11.2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.errors import KafkalogError
+from kafkalog.manager.commands import FlushCommand
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.env.threads import Threads
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.checkpoints import Checkpoints
+    from kafkalog.manager.log_dir_unit import LogDirUnit
+    from kafkalog.manager.partition_table import PartitionTable
+
+_log = structlog.get_logger(__name__)
+
+
+def close_units(
+    units: Sequence[LogDirUnit],
+    table: PartitionTable,
+    checkpoints: Checkpoints,
+    threads: Threads,
+) -> None:
+    """Close every directory on a thread ``log-closing-<dir>``; returns when all have ended."""
+
+    def close(unit: LogDirUnit) -> None:
+        try:
+            close_unit(unit, table.logs_in(unit.log_dir.path), checkpoints)
+        finally:
+            unit.log_dir.release()
+
+    started = [
+        threads.start(f"log-closing-{unit.log_dir.path}", lambda unit=unit: close(unit))  # type: ignore[misc]
+        for unit in units
+    ]
+    for thread in started:
+        thread.join()
+
+
+def close_unit(unit: LogDirUnit, logs: list[UnifiedLog], checkpoints: Checkpoints) -> bool:
+    """One directory; whether the marker was written."""
+    log_dir = unit.log_dir
+    if not log_dir.is_online or not log_dir.is_loaded:
+        unit.stop()
+        return False
+    try:
+        for log in logs:
+            if log.recovery_point < log.log_end_offset:
+                unit.writer.submit(FlushCommand(log))
+        # Behind the flushes' plans, which are made in the same drain: the logs are closed only
+        # after stop() below has seen every sync return.
+        unit.writer.stop()
+        unit.flusher.stop()
+        is_whole = all(log.recovery_point == log.log_end_offset for log in logs)
+        for log in logs:
+            with log_dir.guard():
+                log.close()
+        checkpoints.write_all(log_dir)
+        is_clean = is_whole and not log_dir.has_faulty_partitions
+        if is_clean and not any(log.is_broken for log in logs):
+            log_dir.write_clean_shutdown_marker()
+            return True
+    except KafkalogError as error:
+        _log.error("log_dir_not_closed_cleanly", log_dir=log_dir.path, reason=error.message)
+        unit.stop()
+    return False

@@ -69,7 +69,7 @@ _FAULTS = {
 }
 
 
-class MalformedJson(FormatError):  # noqa: N818 - named as its siblings
+class MalformedJson(FormatError):
     """The text of a body is refused; ``fault`` names the rule, ``position`` the byte."""
 
     def __init__(self, fault: JsonFault, position: int) -> None:
@@ -77,7 +77,7 @@ class MalformedJson(FormatError):  # noqa: N818 - named as its siblings
         self.fault = fault
 
 
-class UndecodableRecord(FormatError):  # noqa: N818 - named as its siblings
+class UndecodableRecord(FormatError):
     """A stored key or value is not JSON or not UTF-8; ``part`` is "key" or "value"."""
 
     def __init__(self, offset: int, part: str, embedded: str) -> None:

@@ -56,7 +56,7 @@ _REASONS = {
 }
 
 
-class MalformedRecord(FormatError):  # noqa: N818 - named as its siblings
+class MalformedRecord(FormatError):
     """A record breaks its structure; ``index`` is its place in the batch, ``fault`` the rule."""
 
     def __init__(self, fault: RecordFault, index: int) -> None:

@@ -51,7 +51,9 @@ class Daemon:
     """One run of the server."""
 
     config: ServerConfig
-    build: Callable[[CompletionSink], Graph]  # blocking: loads and recovers all logs
+    # Blocking: loads and recovers all logs. The second argument is called, on any thread, when no
+    # log directory is left.
+    build: Callable[[CompletionSink, Callable[[], None]], Graph]
     request_id_prefix: str
     reader_threads_per_dir: int
     exit_code: int = 0
@@ -66,7 +68,11 @@ class Daemon:
         delayed = DelayedFetches(loop, self.config.http_max_streams)
         control = thread_pool("control", _CONTROL_THREADS)
         readers = PoolPerLogDir("reader", self.reader_threads_per_dir)
-        graph = await loop.run_in_executor(control, self.build, delayed)
+
+        def give_up() -> None:
+            loop.call_soon_threadsafe(self._stop_with_error, stop)
+
+        graph = await loop.run_in_executor(control, self.build, delayed, give_up)
         api = Api(
             operations=graph.operations,
             config=self.config,
@@ -91,9 +97,9 @@ class Daemon:
             raise SystemExit(130)
         stop.set()
 
-    def stop_with_error(self, stop: asyncio.Event, code: int) -> None:
+    def _stop_with_error(self, stop: asyncio.Event) -> None:
         """No log directory is left: end as Kafka does."""
-        self.exit_code = code
+        self.exit_code = 1
         stop.set()
 
     async def _serve(self, api: Api, stop: asyncio.Event) -> None:

@@ -1,0 +1,149 @@
+"""The composition root: the only place that builds the object graph of the daemon."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkalog import __version__
+from kafkalog.cli.main import make_cli
+from kafkalog.errors import InvalidConfig, KafkalogError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.manager.log_dir_writer import CompletionSink
+    from kafkalog.server.daemon import Graph
+    from kafkalog.settings import Settings
+
+
+@click.command()
+@click.argument("properties", type=click.Path(dir_okay=False), required=False)
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Repeatable.")
+def server(properties: str | None, overrides: tuple[str, ...]) -> None:
+    """Run the daemon in the foreground until SIGTERM or SIGINT.
+
+    PROPERTIES is a file in Kafka's server.properties syntax. The environment
+    (KAFKALOG_LOG_RETENTION_MS=...) goes over the file, --override over both.
+
+    Example: kafkalog server config/server.properties --override http.port=9000
+    """
+    try:
+        settings = _load(properties, overrides)
+    except InvalidConfig as error:
+        raise click.ClickException(error.message) from error
+    sys.exit(_serve(settings))
+
+
+def _load(properties: str | None, overrides: tuple[str, ...]) -> Settings:
+    from kafkalog.settings import load_settings
+
+    pairs: dict[str, str] = {}
+    for pair in overrides:
+        key, separator, value = pair.partition("=")
+        if not separator:
+            raise click.UsageError(f"--override takes key=value, not '{pair}'")
+        pairs[key.strip()] = value.strip()
+    data = None
+    if properties is not None:
+        try:
+            data = Path(properties).read_bytes()
+        except OSError as error:
+            raise click.ClickException(f"Cannot read {properties}: {error.strerror}") from error
+    return load_settings(data, os.environ, pairs)
+
+
+def _serve(settings: Settings) -> int:
+    """Configure the process, then run the loop. Returns the exit status."""
+    if not __debug__:
+        raise click.ClickException("python -O removes the checks that keep data safe; run without.")
+    import structlog
+    import uvloop
+
+    from kafkalog import kernels
+    from kafkalog.observe.logging import configure_logging
+    from kafkalog.server.daemon import Daemon
+
+    configure_logging(
+        sys.stdout, log_format=settings.server.log_format, level=settings.server.log_level
+    )
+    log = structlog.get_logger("kafkalog")
+    for notice in settings.notices:
+        getattr(log, notice.level)(notice.message)
+    warm = kernels.warm_up()
+    log.info("Kernels are ready", compiled=warm.compiled, cached=warm.cached)
+    daemon = Daemon(
+        config=settings.server,
+        build=lambda sink, give_up: _build(settings, sink, give_up),
+        request_id_prefix=os.urandom(4).hex(),
+        reader_threads_per_dir=settings.broker.num_io_threads_per_data_dir,
+    )
+    try:
+        return uvloop.run(daemon.run())
+    except KafkalogError as error:
+        log.error("Cannot start", reason=error.message)
+        return 1
+    except OSError as error:
+        log.error("Cannot start", reason=str(error))
+        return 1
+
+
+def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]) -> Graph:
+    """Everything below the HTTP edge, loaded and recovered. Blocking."""
+    import structlog
+
+    from kafkalog.env.clock import SystemClock
+    from kafkalog.env.random import SystemRandom
+    from kafkalog.env.system_filesystem import SystemFilesystem
+    from kafkalog.env.system_scheduler import SystemScheduler
+    from kafkalog.env.system_threads import SystemThreads
+    from kafkalog.manager.log_manager import LogManager
+    from kafkalog.manager.operations import Operations
+    from kafkalog.manager.seams import Seams
+    from kafkalog.observe.metrics import Metrics
+    from kafkalog.server.daemon import Graph
+
+    log = structlog.get_logger("kafkalog")
+
+    def thread_failed(name: str, error: BaseException) -> None:
+        log.critical("A thread died of a defect; the daemon ends", thread=name, exc_info=error)
+        os._exit(70)  # a directory without its writer must not look alive
+
+    def task_failed(name: str, error: BaseException) -> None:
+        log.error("A task failed and keeps its schedule", task=name, exc_info=error)
+
+    clock, threads = SystemClock(), SystemThreads(thread_failed)
+    scheduler = SystemScheduler(clock, threads, settings.broker.background_threads, task_failed)
+    metrics = Metrics(with_process=True)
+    metrics.build_info.labels(__version__, platform.python_version(), "1").set(1)
+    seams = Seams(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, metrics)
+    manager = LogManager(settings.broker, settings.topic_config, seams, sink, give_up)
+    scheduler.startup()
+    try:
+        manager.startup()
+    except BaseException:
+        scheduler.shutdown()
+        raise
+    operations = Operations(manager, settings.describe_topic_config)
+
+    def close() -> None:
+        manager.shutdown()
+        scheduler.shutdown()
+
+    return Graph(operations, metrics, manager.cluster_id, close)
+
+
+def main() -> None:
+    """The ``kafkalog`` command."""
+    cli = make_cli()
+    cli.add_command(server)
+    cli(prog_name="kafkalog")
+
+
+if __name__ == "__main__":
+    main()

@@ -51,8 +51,11 @@ class DumpedLog:
         """Whole batches from start, a position at which one begins.
 
         Ends quietly at a partial batch. Raises CorruptBatch where no batch can begin: its size is
-        impossible, as in zeros, or it is a message set of before Kafka 0.11.
+        impossible, as in zeros, or it is a message set of before Kafka 0.11; and for a negative
+        start, as a damaged index may name.
         """
+        if start < 0:
+            raise self._corrupt("Invalid position", start)
         end = self.size_bytes if max_bytes is None else min(self.size_bytes, start + max_bytes)
         position = start
         while position < end - HEADER_UP_TO_MAGIC:

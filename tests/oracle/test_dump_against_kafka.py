@@ -164,9 +164,11 @@ def test_a_compacted_log_has_gaps(
 ) -> None:
     directory = directories["dump compacted"]
     monkeypatch.chdir(directory)
-    for log in sorted(path.name for path in directory.glob("*.log")):
-        _, err = assert_same(kafka, directory, [log], {"print_data_log": True})
-    assert f"Non-consecutive offsets in {directory}" in err
+    found = [
+        assert_same(kafka, directory, [log], {"print_data_log": True})[1]
+        for log in sorted(path.name for path in directory.glob("*.log"))
+    ]
+    assert any(f"Non-consecutive offsets in {directory}" in err for err in found)
 
 
 def zero_crc(data: bytearray) -> None:

@@ -1,0 +1,1 @@
+"""Benchmarks: end to end, Kafka beside in the same run, results as JSON under results/."""

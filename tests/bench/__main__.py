@@ -1,0 +1,129 @@
+"""``python -m tests.bench [--quick] [--without-kafka] [--profile] [name ...]``: run benchmarks.
+
+A full run writes results/<name>.json and renews the README's table. --quick uses small data and two
+rounds, prints, and leaves the result files alone. --profile writes CPU profiles of the daemon to
+build/profiles (its figures are then not to be quoted).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.bench import fetch_rows, produce_rows, report, results, start_rows
+from tests.bench.bench import Bench
+from tests.bench.daemon_side import raise_open_files
+from tests.bench.kafka_side import Jars
+from tests.oracle.kafka import KafkaToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BENCHMARKS: dict[str, Callable[[Bench], results.Result]] = {
+    function.__name__: function
+    for function in (
+        produce_rows.produce_raw,
+        produce_rows.produce_json,
+        produce_rows.produce_json_single,
+        produce_rows.produce_json_single_synced,
+        fetch_rows.fetch_raw,
+        fetch_rows.fetch_json,
+        start_rows.clean_start,
+        start_rows.recovery_large_batches,
+        start_rows.recovery_small_batches,
+        start_rows.idle_memory,
+    )
+}
+FULL_ROUNDS, QUICK_ROUNDS = 5, 2
+
+
+def main() -> None:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(BENCHMARKS))
+    parser.add_argument("--quick", action="store_true", help="small data, two rounds, print only")
+    parser.add_argument("--without-kafka", action="store_true", help="kafkalog alone, print only")
+    parser.add_argument("--profile", action="store_true", help="CPU profiles, print only")
+    parser.add_argument("--rounds", type=int, help="rounds to count")
+    parser.add_argument("--work", type=Path, default=results.ROOT / "build" / "bench")
+    options = parser.parse_args()
+    unknown = set(options.names) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    jars = None if options.without_kafka else find_kafka()
+    profiles = None
+    if options.profile:
+        profiles = results.ROOT / "build" / "profiles"
+        profiles.mkdir(parents=True, exist_ok=True)
+    bench = Bench(
+        work=options.work.resolve(),
+        rounds=options.rounds or (QUICK_ROUNDS if options.quick else FULL_ROUNDS),
+        quick=options.quick,
+        jars=jars,
+        profiles=profiles,
+        open_files=raise_open_files(),
+    )
+    is_kept = not options.quick and not options.profile and not options.without_kafka
+    for name in options.names or BENCHMARKS:
+        result = run_one(bench, name)
+        if is_kept and jars is not None:
+            results.write(result, jars.version)
+    if is_kept and report.README.exists():
+        report.main()
+
+
+def find_kafka() -> Jars | None:
+    """Kafka's jars; None, with the reason printed, where they cannot be had."""
+    try:
+        return Jars()
+    except (KafkaToolError, OSError) as error:
+        print(f"bench: without Kafka: {error}", flush=True)
+        return None
+
+
+def run_one(bench: Bench, name: str) -> results.Result:
+    """Run one benchmark in a directory of its own and print what it found."""
+    started = time.monotonic()
+    bench.name = name
+    bench.clear()
+    bench.work.mkdir(parents=True, exist_ok=True)
+    try:
+        result = BENCHMARKS[name](bench)
+    finally:
+        bench.clear()
+    print(describe(result, time.monotonic() - started), flush=True)
+    return result
+
+
+def describe(result: results.Result, seconds: float) -> str:
+    """A few lines for the terminal."""
+    content = results.to_json(result, None)
+    met = {True: "met", False: "MISSED", None: "not comparable"}[content["met"]]
+    width = min(shutil.get_terminal_size((100, 24)).columns, 100)
+    lines = [
+        f"{result.name}: {content['median']:,.6g} {result.unit}"
+        f" ({content['min']:,.6g} to {content['max']:,.6g}); goal {result.goal.text}: {met}"
+        f" [{seconds:.0f} s]"
+    ]
+    if content["kafka_median"] is not None:
+        lines.append(
+            f"  Kafka {content['kafka_median']:,.6g} ({content['kafka_min']:,.6g} to"
+            f" {content['kafka_max']:,.6g}); ratio {content['ratio_median']:.3g}"
+        )
+    for title, side in (("kafkalog", "kafkalog"), ("Kafka", "kafka")):
+        last = getattr(result.rounds[-1], side)
+        if last is not None:
+            shares = {"client_cpu": last.client_cpu_share, "server_cpu": last.server_cpu_share}
+            known = {key: value for key, value in shares.items() if value is not None}
+            figures = {**known, **last.extra, **(result.beside if side == "kafkalog" else {})}
+            text = ", ".join(f"{key} {value:.3g}" for key, value in figures.items())
+            if text:
+                lines.append(f"  {title}, last round: {text}"[: width + 60])
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

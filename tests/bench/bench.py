@@ -1,0 +1,95 @@
+"""What every benchmark gets: sizes, directories, both servers, and the alternation of rounds."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from tests.bench.daemon_side import BenchDaemon, sync_disks
+from tests.bench.kafka_side import BenchBroker
+from tests.bench.results import Round
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.bench.kafka_side import Jars
+    from tests.bench.results import Sample
+
+Value = TypeVar("Value")
+
+
+@dataclass
+class Bench:
+    """One run of the harness. ``work`` is on the file system to be measured and may be filled."""
+
+    work: Path
+    rounds: int
+    quick: bool
+    jars: Jars | None
+    profiles: Path | None = None
+    open_files: int = 0
+    name: str = ""
+    _directories: list[Path] = field(default_factory=list)
+
+    def size(self, full: Value, quick: Value) -> Value:
+        """The size that this run uses."""
+        return quick if self.quick else full
+
+    def directory(self, name: str) -> Path:
+        """A directory of the benchmark under way; gone when it ends."""
+        path = self.work / self.name / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._directories.append(path)
+        return path
+
+    def clear(self) -> None:
+        """Remove what the benchmark left on disk."""
+        shutil.rmtree(self.work / self.name, ignore_errors=True)
+        self._directories.clear()
+
+    def daemon(self, name: str = "kafkalog", **overrides: str) -> BenchDaemon:
+        """A daemon that does not run yet, with its profile under the benchmark's name."""
+        profile = None
+        if self.profiles is not None:
+            profile = self.profiles / f"{self.name}.txt"
+        return BenchDaemon(self.directory(name), profile=profile, **overrides)
+
+    @contextmanager
+    def running_daemon(self, **overrides: str) -> Iterator[BenchDaemon]:
+        """A daemon that is ready."""
+        with self.daemon(**overrides) as daemon:
+            yield daemon
+
+    @contextmanager
+    def running_broker(self, extra: str = "") -> Iterator[BenchBroker | None]:
+        """A broker that is ready; None in a run without Kafka."""
+        if self.jars is None:
+            yield None
+            return
+        with BenchBroker(self.jars, self.directory("kafka"), extra) as broker:
+            yield broker
+
+    def alternate(
+        self, kafkalog: Callable[[], Sample], kafka: Callable[[], Sample] | None
+    ) -> list[Round]:
+        """One warm-up of each that is not counted, then the rounds; every other one Kafka first."""
+        kafkalog()
+        if kafka is not None:
+            kafka()
+        rounds = []
+        for number in range(self.rounds):
+            if kafka is None:
+                sync_disks()
+                rounds.append(Round(kafkalog()))
+                continue
+            order = (kafkalog, kafka) if number % 2 == 0 else (kafka, kafkalog)
+            samples = []
+            for side in order:
+                sync_disks()
+                samples.append(side())
+            ours, theirs = samples if number % 2 == 0 else reversed(samples)
+            rounds.append(Round(ours, theirs))
+        return rounds

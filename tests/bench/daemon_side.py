@@ -1,0 +1,101 @@
+"""kafkalog's side of a benchmark: a real daemon, started with a stop-watch, profiled when asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from tests.bench.load_client import LoadResult, build_request, run_load
+from tests.bench.machine_use import cpu_seconds
+from tests.integration.daemon import Daemon
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_START_SECONDS = 300.0
+
+
+class BenchDaemon(Daemon):
+    """A daemon whose starts are timed. ``profile``: where to write a profile when it stops."""
+
+    def __init__(self, root: Path, *, profile: Path | None = None, **overrides: str) -> None:
+        super().__init__(root, log_dirs=1, **overrides)
+        self.profile = profile
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def command(self) -> list[str]:
+        """The daemon's command line, with the sampler around it when a profile is wanted."""
+        command = super().command()
+        if self.profile is None:
+            return command
+        at = command.index("kafkalog")
+        launcher = [sys.executable, "-m", "tests.bench.sampled_daemon", str(self.profile)]
+        return [*launcher, *command[at + 1 :]]
+
+    @property
+    def pid(self) -> int:
+        """Of the running daemon."""
+        assert self.process is not None
+        return self.process.pid
+
+    def start_timed(self) -> float:
+        """Start; seconds from the process's start to the first 200 of /readyz."""
+        started = time.perf_counter()
+        self.start(wait=False)
+        assert self.process is not None
+        while time.perf_counter() - started < _START_SECONDS:
+            try:
+                if self.request("GET", "/readyz").status == 200:
+                    return time.perf_counter() - started
+            except OSError:
+                if self.process.poll() is not None:
+                    break
+            time.sleep(0.01)
+        raise AssertionError(f"the daemon did not start: {self.log_tail()}")
+
+    def log_events(self) -> list[dict[str, Any]]:
+        """What it logged, one JSON object a line."""
+        lines = self.log_path.read_text(errors="replace").splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def load(
+        self, requests: Sequence[bytes], *, count: int, connections: int, processes: int = 1
+    ) -> tuple[LoadResult, float]:
+        """Run the load client; its result and the daemon's CPU share."""
+        before = cpu_seconds(self.pid)
+        result = run_load(
+            self.port, requests, count=count, connections=connections, processes=processes
+        )
+        return result, (cpu_seconds(self.pid) - before) / result.seconds
+
+    def walk(self, path: str, accept: str, end_offset: int) -> list[bytes]:
+        """Requests for the pages of ``path`` (it ends in ``offset=``) from 0 to end_offset."""
+        offset, requests = 0, []
+        while offset < end_offset:
+            answer = self.request("GET", f"{path}{offset}", None, {"Accept": accept})
+            assert answer.status == 200, answer.body[:500]
+            requests.append(build_request("GET", f"{path}{offset}", accept=accept))
+            following = int(answer.headers["Kafka-Next-Offset"])
+            assert following > offset
+            offset = following
+        return requests
+
+
+def raise_open_files() -> int:
+    """Let children open as many files as this user may; the limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard if hard != resource.RLIM_INFINITY else 1 << 30
+
+
+def sync_disks() -> None:
+    """Write back what the other side left dirty, so that no round pays for the one before."""
+    os.sync()

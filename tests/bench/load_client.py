@@ -1,0 +1,200 @@
+"""A load client with pre-built requests: epoll, many keep-alive connections, no HTTP library.
+
+Closed loop: each connection has one request under way. Answers are read by their Content-Length;
+latency runs from the first byte sent to the last byte read. One process is enough while its own CPU
+share stays below one core; more are forked on demand and start together. The CPU time of all
+client processes is reported, so that a reader can see how much of the machine the client took.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import resource
+import select
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BUFFER_BYTES = 4 << 20
+_HEAD_END = b"\r\n\r\n"
+_LENGTH_NAME = b"content-length:"
+
+
+@dataclass(slots=True)
+class LoadResult:
+    """What a run saw. Bytes count heads and bodies."""
+
+    requests: int
+    seconds: float
+    bytes_received: int
+    client_cpu_seconds: float
+    latencies_ms: list[float] = field(repr=False)
+
+    @property
+    def requests_per_second(self) -> float:
+        """Answers a second."""
+        return self.requests / self.seconds
+
+    @property
+    def client_cpu_share(self) -> float:
+        """CPU seconds of the client per second; 1.0 is one core."""
+        return self.client_cpu_seconds / self.seconds
+
+    def percentile_ms(self, percent: float) -> float:
+        """Latency below which so many percent of the answers stayed."""
+        ordered = sorted(self.latencies_ms)
+        return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+def build_request(
+    method: str, path: str, body: bytes = b"", content_type: str = "", accept: str = "*/*"
+) -> bytes:
+    """One HTTP/1.1 request as it goes over the wire."""
+    head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nAccept: {accept}\r\n"
+    if content_type:
+        head += f"Content-Type: {content_type}\r\n"
+    if body or method == "POST":
+        head += f"Content-Length: {len(body)}\r\n"
+    return head.encode() + b"\r\n" + body
+
+
+def run_load(
+    port: int, requests: Sequence[bytes], *, count: int, connections: int, processes: int = 1
+) -> LoadResult:
+    """Send ``count`` requests, taken from ``requests`` round and round; every answer must be 2xx.
+
+    With several processes connections and requests are divided among them, and the time runs from
+    the first start to the last end.
+    """
+    if processes == 1:
+        return _Client(port, connections).run(requests, count)
+    context = multiprocessing.get_context("fork")
+    together = context.Barrier(processes)
+    shares = [(connections * n // processes, count * n // processes) for n in range(processes + 1)]
+    pipes = []
+    for (first_c, first_n), (next_c, next_n) in itertools.pairwise(shares):
+        here, there = context.Pipe(duplex=False)
+
+        def work(connection_count: int, share: int, offset: int, pipe: object = there) -> None:
+            client = _Client(port, connection_count)
+            turned = [*requests[offset % len(requests) :], *requests[: offset % len(requests)]]
+            together.wait(60)
+            pipe.send(client.run(turned, share))  # type: ignore[attr-defined]
+
+        context.Process(target=work, args=(next_c - first_c, next_n - first_n, first_n)).start()
+        there.close()
+        pipes.append(here)
+    results: list[LoadResult] = [pipe.recv() for pipe in pipes]
+    return LoadResult(
+        requests=sum(result.requests for result in results),
+        seconds=max(result.seconds for result in results),
+        bytes_received=sum(result.bytes_received for result in results),
+        client_cpu_seconds=sum(result.client_cpu_seconds for result in results),
+        latencies_ms=[ms for result in results for ms in result.latencies_ms],
+    )
+
+
+class _Connection:
+    """One socket and the exchange under way on it."""
+
+    __slots__ = ("head", "pending", "remaining", "socket", "started")
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setblocking(False)
+        self.pending = memoryview(b"")
+        self.remaining = -1  # bytes of the answer still to come; -1: its head is not whole
+        self.head = b""
+        self.started = 0.0
+
+
+class _Client:
+    """All connections of one process."""
+
+    def __init__(self, port: int, connections: int) -> None:
+        self._connections = [_Connection(port) for _ in range(connections)]
+        self._by_fd = {item.socket.fileno(): item for item in self._connections}
+        self._poll = select.epoll()
+        for fd in self._by_fd:
+            self._poll.register(fd, select.EPOLLIN)
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+
+    def run(self, requests: Sequence[bytes], count: int) -> LoadResult:
+        """The closed loop; closes the connections at its end."""
+        latencies: list[float] = []
+        sent = received = 0
+        cycle = len(requests)
+        cpu_before, started = _cpu_seconds(), time.perf_counter()
+        for connection in self._connections[:count]:
+            self._begin(connection, requests[sent % cycle])
+            sent += 1
+        while len(latencies) < count:
+            for fd, events in self._poll.poll():
+                connection = self._by_fd[fd]
+                if events & select.EPOLLOUT:
+                    self._send(connection)
+                if events & ~select.EPOLLOUT:
+                    size = connection.socket.recv_into(self._buffer)
+                    received += size
+                    if self._is_whole(connection, size):
+                        latencies.append((time.perf_counter() - connection.started) * 1000)
+                        if sent < count:
+                            self._begin(connection, requests[sent % cycle])
+                            sent += 1
+        seconds, cpu = time.perf_counter() - started, _cpu_seconds() - cpu_before
+        for connection in self._connections:
+            connection.socket.close()
+        self._poll.close()
+        return LoadResult(count, seconds, received, cpu, latencies)
+
+    def _begin(self, connection: _Connection, request: bytes) -> None:
+        connection.remaining, connection.head = -1, b""
+        connection.started = time.perf_counter()
+        done = connection.socket.send(request)
+        if done < len(request):
+            connection.pending = memoryview(request)[done:]
+            self._poll.modify(connection.socket, select.EPOLLIN | select.EPOLLOUT)
+
+    def _send(self, connection: _Connection) -> None:
+        done = connection.socket.send(connection.pending)
+        connection.pending = connection.pending[done:]
+        if not connection.pending:
+            self._poll.modify(connection.socket, select.EPOLLIN)
+
+    def _is_whole(self, connection: _Connection, size: int) -> bool:
+        """Take in what was read; True when the answer is complete."""
+        if size == 0:
+            raise ConnectionError("the server closed the connection")
+        if connection.remaining < 0:
+            before = len(connection.head)
+            connection.head += self._view[: min(size, 16384)]
+            end = connection.head.find(_HEAD_END)
+            if end < 0:
+                return False
+            body = _body_length(connection.head[:end], connection.head)
+            connection.remaining = end + len(_HEAD_END) + body - before
+        connection.remaining -= size
+        return connection.remaining <= 0
+
+
+def _body_length(head: bytes, whole: bytes) -> int:
+    if not head.startswith(b"HTTP/1.1 2"):
+        raise AssertionError(f"the server answered {whole[:400]!r}")
+    lower = head.lower()
+    at = lower.find(_LENGTH_NAME)
+    if at < 0:
+        return 0
+    end = lower.find(b"\r", at)
+    return int(lower[at + len(_LENGTH_NAME) : end if end > 0 else None])
+
+
+def _cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime

@@ -1,0 +1,41 @@
+"""CPU time and memory of a process from /proc, and what a sync costs on this disk."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process and its threads so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def resident_mb(pid: int, *, peak: bool = False) -> float:
+    """Resident memory in MB (10^6), now or at its peak."""
+    name = "VmHWM:" if peak else "VmRSS:"
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise AssertionError(f"process {pid} has no {name}")
+
+
+def fdatasync_p50_ms(directory: Path, count: int = 400) -> float:
+    """Median time of an fdatasync after a small append: the floor under every synced figure."""
+    path = directory / "fdatasync.probe"
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY)
+    times = []
+    try:
+        for _ in range(count):
+            os.write(descriptor, b"x" * 200)
+            started = time.perf_counter()
+            os.fdatasync(descriptor)
+            times.append(time.perf_counter() - started)
+    finally:
+        os.close(descriptor)
+        path.unlink()
+    return sorted(times)[count // 2] * 1000

@@ -1,0 +1,86 @@
+"""Put ready-made partition directories under stopped servers, the same files on both sides."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from kafkalog.format.checkpoint_text import encode_offsets
+from kafkalog.format.file_names import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from kafkalog.format.topic_partition import TopicPartition
+    from tests.bench.bench import Bench
+
+
+def plant_unclean(bench: Bench, topic: str, source: Path, *, with_kafka: bool = True) -> None:
+    """Create ``topic`` with one partition on each side, stop, and leave it as after a crash.
+
+    The next start recovers everything from the .log files of ``source``.
+    """
+    with bench.running_daemon() as daemon:
+        daemon.create_topic(topic)
+        daemon.stop()
+        make_unclean(daemon.log_dirs[0], topic, source)
+    if not with_kafka:
+        return
+    with bench.running_broker() as broker:
+        if broker is not None:
+            broker.create_topic(topic)
+            broker.stop()
+            make_unclean(broker.data, topic, source)
+
+
+def make_unclean(log_dir: Path, topic: str, source: Path) -> None:
+    """Of partition 0 only source's .log files (hard-linked copies would be written to) remain.
+
+    No marker, no recovery point: every byte is to be checked, every index to be built.
+    """
+    partition = log_dir / f"{topic}-0"
+    for path in list(partition.iterdir()):
+        if path.name != PARTITION_METADATA:
+            path.unlink()
+    for path in source.iterdir():
+        assert path.suffix == LOG_SUFFIX
+        shutil.copyfile(path, partition / path.name)
+    forget_clean_stop(log_dir)
+
+
+def forget_recovery(log_dir: Path, topic: str) -> None:
+    """After a start and a kill: drop what the recovery built, so that the next start repeats it."""
+    for path in list((log_dir / f"{topic}-0").iterdir()):
+        if path.name != PARTITION_METADATA and path.suffix != LOG_SUFFIX:
+            path.unlink()
+    forget_clean_stop(log_dir)
+
+
+def forget_clean_stop(log_dir: Path) -> None:
+    """Remove the marker and the recovery points."""
+    for name in (CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        (log_dir / name).unlink(missing_ok=True)
+
+
+def plant_clean(
+    log_dir: Path, files: Mapping[str, bytes], partitions: list[TopicPartition], end_offset: int
+) -> None:
+    """Under a cleanly stopped server: the same files for each partition, checkpoints to match."""
+    assert (log_dir / CLEAN_SHUTDOWN).exists()
+    for partition in partitions:
+        target = log_dir / f"{partition.topic}-{partition.partition}"
+        for path in list(target.iterdir()):
+            if path.name != PARTITION_METADATA:
+                path.unlink()
+        for name, content in files.items():
+            (target / name).write_bytes(content)
+    checkpoint = encode_offsets(dict.fromkeys(partitions, end_offset))
+    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        (log_dir / name).write_bytes(checkpoint)

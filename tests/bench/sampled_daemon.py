@@ -1,0 +1,111 @@
+"""Run the daemon under a sampler: ``python -m tests.bench.sampled_daemon PROFILE server ...``.
+
+A thread looks at every thread's Python stack 250 times a second and weighs it with the CPU time
+that thread used since the look before, so that waiting costs nothing. Native time counts for the
+Python frame that called it. At the end PROFILE holds CPU seconds by thread, by function (own and
+with callees), and the heaviest stacks.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+Key = TypeVar("Key")
+
+_PERIOD_SECONDS = 0.004
+_TOP = 40
+_STACKS = 25
+
+
+class Sampler:
+    """CPU-weighted stack samples of all threads."""
+
+    def __init__(self) -> None:
+        self.by_thread: defaultdict[str, float] = defaultdict(float)
+        self.own: defaultdict[str, float] = defaultdict(float)
+        self.cumulative: defaultdict[str, float] = defaultdict(float)
+        self.stacks: defaultdict[tuple[str, ...], float] = defaultdict(float)
+        self._last_cpu: dict[int, float] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+
+    def start(self) -> None:
+        """Begin sampling."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(_PERIOD_SECONDS):
+            names = {thread.ident: thread.name for thread in threading.enumerate()}
+            for ident, frame in sys._current_frames().items():
+                if ident != threading.get_ident():
+                    self._sample(ident, names.get(ident, "?"), frame)
+
+    def _sample(self, ident: int, thread: str, frame: FrameType | None) -> None:
+        try:
+            cpu = time.clock_gettime(time.pthread_getcpuclockid(ident))
+        except OSError:
+            return  # ended in between
+        weight = cpu - self._last_cpu.get(ident, cpu)
+        self._last_cpu[ident] = cpu
+        if weight <= 0:
+            return
+        stack = []
+        while frame is not None:
+            code = frame.f_code
+            short = "/".join(code.co_filename.rsplit("/", 3)[-2:])
+            stack.append(f"{short}:{code.co_qualname}")
+            frame = frame.f_back
+        self.by_thread[thread] += weight
+        self.own[stack[0]] += weight
+        for name in set(stack):
+            self.cumulative[name] += weight
+        self.stacks[(thread, *reversed(stack[:14]))] += weight
+
+    def report(self) -> str:
+        """The tables."""
+        total = sum(self.by_thread.values()) or 1.0
+        parts = [f"CPU seconds {total:.2f}\n\nBy thread"]
+        parts += [f"{s:8.2f} {s / total:6.1%}  {n}" for n, s in _heaviest(self.by_thread, 20)]
+        for title, counter in (("Own", self.own), ("With callees", self.cumulative)):
+            parts.append(f"\n{title}")
+            parts += [f"{s:8.2f} {s / total:6.1%}  {n}" for n, s in _heaviest(counter, _TOP)]
+        parts.append("\nStacks, outermost first")
+        for stack, seconds in _heaviest(self.stacks, _STACKS):
+            parts.append(f"{seconds:8.2f} {seconds / total:6.1%}  " + " > ".join(stack))
+        return "\n".join(parts) + "\n"
+
+
+def _heaviest(weights: dict[Key, float], count: int) -> list[tuple[Key, float]]:
+    return sorted(weights.items(), key=lambda item: item[1], reverse=True)[:count]
+
+
+def main() -> None:
+    """Sample from before the first import of the daemon to its end."""
+    target = Path(sys.argv[1])
+    sys.argv = ["kafkalog", *sys.argv[2:]]
+    sampler = Sampler()
+    sampler.start()
+    from kafkalog.__main__ import main as run_daemon  # late: its imports are sampled too
+
+    try:
+        run_daemon()
+    finally:
+        sampler.stop()
+        target.write_text(sampler.report(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

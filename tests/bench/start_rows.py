@@ -1,0 +1,221 @@
+"""Starts: many small partitions after a clean stop, a large log after a crash, and idle memory."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from kafkalog.format.topic_partition import TopicPartition
+from tests.bench import datasets
+from tests.bench.kafka_side import BenchBroker
+from tests.bench.machine_use import resident_mb
+from tests.bench.planting import forget_recovery, make_unclean, plant_clean
+from tests.bench.results import Goal, Result, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.bench.bench import Bench
+    from tests.bench.daemon_side import BenchDaemon
+
+_SEGMENTS = 10
+_PER_TOPIC = 1000
+_SPARE_FILES = 1200  # jars, sockets and whatever else a broker keeps open
+
+
+def clean_start(bench: Bench) -> Result:
+    """From the process's start to readiness; every partition has ten small segments."""
+    count = bench.size(2000, 200)
+    # Kafka keeps every .log of every segment open; where that many are not allowed it gets fewer
+    # partitions, and its time is scaled up.
+    kafka_count = min(count, (bench.open_files - _SPARE_FILES) // _SEGMENTS)
+    files, end = datasets.segment_files(_SEGMENTS), datasets.end_offset(_SEGMENTS)
+    daemon, broker = bench.daemon(), _stopped_broker(bench)
+    with daemon:
+        for topic, partitions in _topics(count):
+            daemon.create_topic(topic, partitions)
+        daemon.stop()
+        plant_clean(daemon.log_dirs[0], files, _partitions(count), end)
+
+        def ours() -> Sample:
+            seconds = daemon.start_timed()
+            answer = daemon.request("GET", f"/topics/start0/partitions/{_PER_TOPIC // 10}/offsets")
+            assert answer.json["end_offset"] == end, answer.body
+            memory = resident_mb(daemon.pid)
+            peak = resident_mb(daemon.pid, peak=True)
+            daemon.stop(120)
+            return Sample(seconds, extra={"rss_mb": memory, "peak_rss_mb": peak})
+
+        def theirs() -> Sample:
+            assert broker is not None
+            seconds = broker.start()
+            loaded, milliseconds = broker.load_all_ms()
+            memory = resident_mb(broker.pid)
+            broker.stop()
+            extra = {"rss_mb": memory, "logs_loaded": loaded, "load_seconds": milliseconds / 1000}
+            return Sample(seconds * count / kafka_count, extra=extra)
+
+        if broker is not None:
+            with broker:
+                for topic, partitions in _topics(kafka_count):
+                    broker.create_topic(topic, partitions)
+                broker.stop()
+                plant_clean(broker.data, files, _partitions(kafka_count), end)
+                rounds = bench.alternate(ours, theirs)
+        else:
+            rounds = bench.alternate(ours, None)
+    scaled = f"Kafka with {kafka_count} partitions (limit of open files), time scaled to {count}"
+    return Result(
+        name="clean_start",
+        what=f"Clean start, {count:,} partitions of 10 segments",
+        unit="s",
+        durability="files in the page cache",
+        goal=Goal(
+            "<= 10 s, <= 600 MB, not slower than Kafka",
+            at_most=10,
+            ratio=1,
+            extra_at_most={"rss_mb": 600},
+        ),
+        rounds=rounds,
+        lower_is_better=True,
+        notes=("process start to ready, JVM and interpreter included",)
+        + ((scaled,) if kafka_count < count else ()),
+    )
+
+
+def _topics(count: int) -> list[tuple[str, int]]:
+    """Names and partition counts that make ``count`` partitions."""
+    return [
+        (f"start{at // _PER_TOPIC}", min(_PER_TOPIC, count - at))
+        for at in range(0, count, _PER_TOPIC)
+    ]
+
+
+def _partitions(count: int) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic, number)
+        for topic, partitions in _topics(count)
+        for number in range(partitions)
+    ]
+
+
+def _stopped_broker(bench: Bench) -> BenchBroker | None:
+    return None if bench.jars is None else BenchBroker(bench.jars, bench.directory("kafka"))
+
+
+def recovery_large_batches(bench: Bench) -> Result:
+    """One log of 64 KiB batches."""
+    goal = Goal(">= 1x", ratio=1)
+    return _recovery(bench, "recovery_large_batches", "64 KiB batches", 64, 1000, goal)
+
+
+def recovery_small_batches(bench: Bench) -> Result:
+    """One log of batches of one record, 150 bytes each."""
+    goal = Goal(">= 5x", ratio=5)
+    return _recovery(bench, "recovery_small_batches", "150-byte batches", 1, 80, goal)
+
+
+def _recovery(
+    bench: Bench, name: str, what: str, batch_records: int, value_bytes: int, goal: Goal
+) -> Result:
+    total = bench.size((1 << 30) - (1 << 20), 128 << 20)
+    source = bench.directory("source")
+    source.mkdir()
+    log = source / "00000000000000000000.log"
+    end = datasets.write_log(
+        log, total_bytes=total, batch_records=batch_records, value_bytes=value_bytes
+    )
+    size = log.stat().st_size
+    daemon, broker = bench.daemon(), _stopped_broker(bench)
+    with daemon:
+        daemon.create_topic("crash")
+        daemon.stop()
+        empty = min(_start_and_stop(daemon) for _ in range(3))
+        make_unclean(daemon.log_dirs[0], "crash", source)
+
+        def ours() -> Sample:
+            seconds = daemon.start_timed()
+            answer = daemon.request("GET", "/topics/crash/partitions/0/offsets")
+            assert answer.json["end_offset"] == end, answer.body
+            if daemon.profile is None:
+                daemon.kill()
+            else:
+                daemon.stop()
+            forget_recovery(daemon.log_dirs[0], "crash")
+            extra = {"start_seconds": seconds}
+            return Sample(size / max(seconds - empty, 1e-3) / 1e6, extra=extra)
+
+        def theirs() -> Sample:
+            assert broker is not None
+            seconds = broker.start()
+            milliseconds = broker.load_ms("crash-0")
+            assert milliseconds, broker.log_text()[-3000:]
+            broker.kill()
+            forget_recovery(broker.data, "crash")
+            return Sample(size / milliseconds / 1e3, extra={"start_seconds": seconds})
+
+        if broker is not None:
+            with broker:
+                broker.create_topic("crash")
+                broker.stop()
+                make_unclean(broker.data, "crash", source)
+                rounds = bench.alternate(ours, theirs)
+        else:
+            rounds = bench.alternate(ours, None)
+    return Result(
+        name=name,
+        what=f"Recovery of one unclean log of {size / 2**30:.2g} GiB, {what}",
+        unit="MB/s",
+        durability="from the page cache",
+        goal=goal,
+        rounds=rounds,
+        notes=(
+            "kafkalog: time to ready less the time to ready with an empty log",
+            "Kafka: the time its log manager prints for this log",
+        ),
+    )
+
+
+def _start_and_stop(daemon: BenchDaemon) -> float:
+    seconds = daemon.start_timed()
+    daemon.stop()
+    return seconds
+
+
+def idle_memory(bench: Bench) -> Result:
+    """Resident memory some seconds after the start, one empty topic, no requests."""
+    wait_seconds = bench.size(10.0, 2.0)
+    daemon, broker = bench.daemon(), _stopped_broker(bench)
+    with daemon:
+        daemon.create_topic("idle")
+        daemon.stop()
+
+        def ours() -> Sample:
+            daemon.start_timed()
+            return _idle(daemon.pid, wait_seconds, daemon.stop)
+
+        def theirs() -> Sample:
+            assert broker is not None
+            broker.start()
+            return _idle(broker.pid, wait_seconds, broker.stop)
+
+        if broker is not None:
+            broker.format()
+        rounds = bench.alternate(ours, theirs if broker is not None else None)
+    return Result(
+        name="idle_memory",
+        what="Idle memory",
+        unit="MB",
+        durability="",
+        goal=Goal("<= 220 MB", at_most=220),
+        rounds=rounds,
+        lower_is_better=True,
+        notes=("resident set; Kafka with its default heap of 1 GiB",),
+    )
+
+
+def _idle(pid: int, wait_seconds: float, stop: Callable[[], object]) -> Sample:
+    time.sleep(wait_seconds)
+    memory = resident_mb(pid)
+    stop()
+    return Sample(memory)

@@ -18,6 +18,7 @@ import structlog
 from kafkalog.errors import CorruptCheckpoint, InvalidConfig, KafkalogError, StorageFault
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.partition_metadata import decode_partition_metadata, encode_partition_metadata
+from kafkalog.format.topic_id import encode_id
 from kafkalog.format.topic_partition import (
     CLUSTER_METADATA_TOPIC,
     REMOTE_LOG_INDEX_CACHE,
@@ -178,7 +179,7 @@ class DirectoryLoading:
         path = f"{unit.log_dir.path}/{topic_partition}"
         self._filesystem.make_dir(path)
         self._ensure_metadata(path, topic)
-        log = self._open(unit, path, topic_partition, topic, 0, 0, was_clean=True)
+        log = self._open(unit, path, topic, 0, 0, was_clean=False)
         self._filesystem.sync_dir(path)
         self._filesystem.sync_dir(unit.log_dir.path)
         return log
@@ -194,7 +195,6 @@ class DirectoryLoading:
         self,
         unit: LogDirUnit,
         path: str,
-        topic_partition: TopicPartition,
         topic: RegisteredTopic,
         log_start_offset: int,
         recovery_point: int,
@@ -202,15 +202,17 @@ class DirectoryLoading:
         was_clean: bool,
     ) -> UnifiedLog:
         """The log of a directory; sole replica: the high watermark is the log end."""
+        config = self._config
         log = load_log(
-            unit.environment,
             path,
-            topic_partition,
             self._topic_config(topic),
-            topic_id=topic.topic_id,
-            log_start_offset=log_start_offset,
+            unit.environment,
+            clean=was_clean,
             recovery_point=recovery_point,
-            had_clean_shutdown=was_clean,
+            log_start_offset=log_start_offset,
+            corruption="kafka" if config.log_recovery_corruption == "kafka" else "keep",
+            topic_id=encode_id(topic.topic_id),
+            producer_expiration_ms=config.producer_id_expiration_ms,
         )
         log.update_high_watermark(log.log_end_offset)
         return log
@@ -254,7 +256,6 @@ class _UnitLoader:
                 log = loading._open(
                     self._unit,
                     partition.path,
-                    topic_partition,
                     topic,
                     self._start_offsets.get(topic_partition, 0),
                     self._recovery_points.get(topic_partition, 0),

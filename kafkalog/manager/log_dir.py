@@ -183,9 +183,7 @@ class LogDir:
         """
         filesystem = self._filesystem
         with self.guard():
-            if not filesystem.exists(self.path):
-                filesystem.make_dir(self.path)
-                filesystem.sync_dir(self.path.rpartition("/")[0] or "/")
+            self._make_durably(self.path)
             filesystem.list_dir(self.path)
             try:
                 self._lock = filesystem.lock(self._file(LOCK_FILE))
@@ -237,6 +235,15 @@ class LogDir:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    def _make_durably(self, path: str) -> None:
+        """Create a directory with its missing parents, each name durable on return."""
+        if self._filesystem.exists(path):
+            return
+        parent = path.rpartition("/")[0] or "/"
+        self._make_durably(parent)
+        self._filesystem.make_dir(path)
+        self._filesystem.sync_dir(parent)
 
     def _read_meta(self) -> MetaProperties | None:
         path = self._file(META_PROPERTIES)

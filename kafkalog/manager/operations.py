@@ -140,7 +140,7 @@ class Operations:
         self._manager.unit_of(log).writer.submit(DeleteRecordsCommand(log, offset, on_done))
 
     def default_acks(self, topic: str) -> Acks:
-        """Acks of a produce that names none: the topic's ``http.produce.acks``, else the broker's."""
+        """Acks of a produce that names none: the topic's own setting, else the broker's."""
         fixed = self._manager.topic_config(self._registered(topic)).http_produce_acks
         return self._broker_acks if fixed is None else Acks(fixed)
 

@@ -1,0 +1,136 @@
+"""A whole manager on the twins: one disk, one clock, one seed; its sink completes at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.log_validator import validate
+from kafkalog.log.values import AppendOrigin
+from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.log_manager import LogManager
+from kafkalog.manager.operations import Operations
+from kafkalog.manager.seams import Seams
+from kafkalog.manager.values import Acks
+from kafkalog.observe.metrics import Metrics
+from kafkalog.settings.topic_configs import describe_topic_config, parse_topic_config
+from tests.sim.sim_clock import SimClock
+from tests.sim.sim_filesystem import SimFilesystem
+from tests.sim.sim_random import SimRandom
+from tests.sim.sim_scheduler import SimScheduler
+from tests.sim.sim_threads import SimThreads
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.values import ValidatedRecords
+    from kafkalog.manager.commands import Command
+
+DIRS = ("/data/a", "/data/b")
+
+
+class Sink:
+    """Completes commands on the spot and remembers what it saw."""
+
+    def __init__(self) -> None:
+        self.finished: list[Command] = []
+        self.deliveries = 0
+        self.advanced: set[TopicPartition] = set()
+
+    def deliver(self, finished: list[Command], advanced: frozenset[TopicPartition]) -> None:
+        """See CompletionSink."""
+        self.deliveries += 1
+        self.finished += finished
+        self.advanced |= advanced
+        for command in finished:
+            command.complete()
+
+
+class SimManager:
+    """One run of the daemon without HTTP. ``stop`` or ``disk.kill()`` ends it."""
+
+    def __init__(
+        self,
+        disk: SimFilesystem | None = None,
+        *,
+        seed: int = 0,
+        config: BrokerConfig | None = None,
+    ) -> None:
+        self.clock = SimClock()
+        self.disk = disk if disk is not None else SimFilesystem()
+        self.disk.clock = self.clock
+        self.threads = SimThreads(self.clock, seed)
+        self.scheduler = SimScheduler(self.clock)
+        self.metrics = Metrics()
+        self.sink = Sink()
+        self.all_dirs_died = False
+        self.config = config if config is not None else BrokerConfig(log_dirs=DIRS)
+        seams = Seams(
+            self.disk, self.clock, self.scheduler, SimRandom(seed), self.threads, self.metrics
+        )
+        self.manager = LogManager(self.config, resolve, seams, self.sink, self._note_death)
+        self.operations = Operations(
+            self.manager, lambda overrides: describe_topic_config(overrides, {})
+        )
+
+    def _note_death(self) -> None:
+        self.all_dirs_died = True
+
+    def start(self) -> SimManager:
+        """Load and serve."""
+        self.scheduler.startup()
+        self.manager.startup()
+        return self
+
+    def stop(self) -> SimFilesystem:
+        """Orderly end; the disk for the next run."""
+        self.manager.shutdown()
+        self.scheduler.shutdown()
+        self.threads.kill_all()
+        return self.disk.kill()
+
+    def kill(self) -> SimFilesystem:
+        """SIGKILL."""
+        self.threads.kill_all()
+        return self.disk.kill()
+
+    def produce(
+        self, topic: str, batch: bytes, acks: Acks = Acks.ALL, partition: int = 0
+    ) -> Command:
+        """Append and run until answered."""
+        done: list[Command] = []
+        log = self.operations.partition_log(topic, partition)
+        self.operations.submit_produce(log, records_of(batch, log), acks, on_done=done.append)
+        self.threads.run_until(lambda: bool(done))
+        return done[0]
+
+    def delete_records(self, topic: str, offset: int, partition: int = 0) -> Command:
+        """Move the log start and run until answered."""
+        done: list[Command] = []
+        self.operations.submit_delete_records(topic, partition, offset, done.append)
+        self.threads.run_until(lambda: bool(done))
+        return done[0]
+
+
+def resolve(overrides: Mapping[str, str]) -> LogConfig:
+    """Topic overrides over Kafka's defaults."""
+    return parse_topic_config(overrides, LogConfig())
+
+
+def batch_of(*values: str) -> bytes:
+    """One batch of records without keys."""
+    return build_batch(RecordColumns.of([None] * len(values), list(values), 1_700_000_000_000))
+
+
+def records_of(batch: bytes, log: UnifiedLog) -> ValidatedRecords:
+    """A client's batch, validated for the log."""
+    return validate(
+        batch,
+        log.config,
+        1_700_000_000_000,
+        AppendOrigin.CLIENT,
+        max_decompressed_bytes=1 << 20,
+    )

@@ -1,0 +1,263 @@
+"""Goal: the manager starts, serves, stops and starts again; each fault stays where it happened.
+Method: a whole manager on the simulated disk, clock and threads; one part is broken.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from kafkalog.errors import (
+    DiskFull,
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidRequest,
+    InvalidTopicConfig,
+    InvalidTopicName,
+    LogDirOffline,
+    OffsetAboveHighWatermark,
+    PolicyViolation,
+    TopicCollision,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+)
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.log.values import Isolation, LogAppendInfo
+from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.values import Acks
+from tests.sim.sim_crash import CrashMode
+from tests.sim.sim_faults import Fault
+from tests.sim.sim_filesystem import SimFilesystem
+from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
+
+MARKER = ".kafka_cleanshutdown"
+
+
+def started(disk: SimFilesystem | None = None, seed: int = 0) -> SimManager:
+    return SimManager(disk, seed=seed).start()
+
+
+def fetched(sim: SimManager, topic: str, partition: int = 0) -> int:
+    """Offset behind the last batch a reader sees."""
+    log = sim.operations.partition_log(topic, partition)
+    found = sim.operations.fetch(
+        topic, partition, log.log_start_offset, 1 << 20, Isolation.HIGH_WATERMARK, may_block=True
+    )
+    return found.next_offset
+
+
+def test_life_of_a_directory() -> None:
+    """M01 M14: produce, clean stop with marker and checkpoints, start without recovery."""
+    sim = started()
+    sim.operations.create_topic("t", 2)
+    command = sim.produce("t", batch_of("a", "b"))
+    assert command.error is None
+    assert isinstance(command.result, LogAppendInfo)
+    assert (command.result.first_offset, command.result.last_offset) == (0, 1)
+    assert fetched(sim, "t") == 2
+    disk = sim.stop()
+    for path in DIRS:
+        assert disk.read_file(f"{path}/{MARKER}") == b'{"version":0,"brokerEpoch":-1}'
+    home = next(path for path in DIRS if disk.exists(f"{path}/t-0"))
+    points = disk.read_file(f"{home}/recovery-point-offset-checkpoint")
+    assert points == b"0\n1\nt 0 2\n"
+    assert disk.read_file(f"{home}/replication-offset-checkpoint") == points
+    assert len(disk.read_file(f"{home}/t-0/partition.metadata")) == 43
+    again = started(disk)
+    assert not disk.exists(f"{home}/{MARKER}")
+    assert fetched(again, "t") == 2
+
+
+def test_partitions_go_where_the_fewest_logs_are() -> None:
+    """M14: four partitions on two empty directories are two each."""
+    sim = started()
+    sim.operations.create_topic("t", 4)
+    assert [len(sim.manager.table.logs_in(path)) for path in DIRS] == [2, 2]
+
+
+@pytest.mark.parametrize("mode", list(CrashMode))
+def test_synced_answer_survives_a_power_cut(mode: CrashMode) -> None:
+    """M14: what acks=all was answered for is there after any cut, topic and offsets alike."""
+    sim = started()
+    sim.operations.create_topic("t", 1)
+    sim.produce("t", batch_of("a"))
+    sim.produce("t", batch_of("b"))
+    sim.threads.kill_all()
+    again = started(sim.disk.crash(mode, seed=3))
+    assert fetched(again, "t") == 2
+
+
+def test_one_sync_serves_all_that_were_written_before_it() -> None:
+    """Group commit: fifty waiting appends need a few syncs, not fifty."""
+    sim = started()
+    sim.operations.create_topic("t", 1)
+    log = sim.operations.partition_log("t", 0)
+    sim.threads.run_until_idle()
+    done: list[object] = []
+    before = len([op for op in sim.disk.operations if op.kind == "datasync"])
+    for _ in range(50):
+        records = records_of(batch_of("a"), log)
+        sim.operations.submit_produce(log, records, Acks.ALL, on_done=done.append)
+    assert log.high_watermark == 0
+    sim.threads.run_until(lambda: len(done) == 50)
+    syncs = len([op for op in sim.disk.operations if op.kind == "datasync"]) - before
+    assert log.high_watermark == 50
+    assert 0 < syncs < 25
+    assert sim.sink.advanced == {TopicPartition("t", 0)}
+
+
+def test_failed_sync_takes_the_directory_offline_alone() -> None:
+    """M15: the answer is an error, nothing is tried again, the other directory serves."""
+    sim = started()
+    sim.operations.create_topic("t", 2)
+    log = sim.operations.partition_log("t", 0)
+    bad = log.directory.rpartition("/")[0]
+    sim.disk.faults.add(Fault(kinds=frozenset({"datasync"}), path_contains=bad))
+    command = sim.produce("t", batch_of("a"))
+    assert isinstance(command.error, LogDirOffline)
+    with pytest.raises(LogDirOffline):
+        sim.operations.partition_log("t", 0)
+    assert sim.produce("t", batch_of("a"), partition=1).error is None
+    assert sim.operations.readiness().offline_dirs == 1
+    assert not sim.all_dirs_died
+    disk = sim.stop()
+    assert not disk.exists(f"{bad}/{MARKER}")
+
+
+def test_last_directory_dying_ends_the_daemon() -> None:
+    """M15: as Kafka halts when no directory is left."""
+    sim = SimManager(config=BrokerConfig(log_dirs=("/data/a",))).start()
+    sim.operations.create_topic("t", 1)
+    sim.disk.faults.add(Fault(kinds=frozenset({"datasync"}), path_contains="t-0"))
+    sim.produce("t", batch_of("a"))
+    assert sim.all_dirs_died
+
+
+def test_full_disk_is_507_and_heals() -> None:
+    """M15: ENOSPC is no dead directory; appends resume when there is space again."""
+    sim = started()
+    sim.operations.create_topic("t", 1)
+    sim.produce("t", batch_of("a"))
+    sim.disk.faults.add(Fault(error=errno.ENOSPC, kinds=frozenset({"pwrite", "pwritev", "write"})))
+    assert isinstance(sim.produce("t", batch_of("b"), Acks.LEADER).error, DiskFull)
+    assert isinstance(sim.produce("t", batch_of("b"), Acks.LEADER).error, DiskFull)
+    assert fetched(sim, "t") == 1
+    sim.clock.advance_ms(1_000)
+    assert sim.produce("t", batch_of("b"), Acks.LEADER).error is None
+    assert fetched(sim, "t") == 2
+
+
+def test_delete_records_is_durable_before_the_answer() -> None:
+    """M10 M14: the start offset survives a power cut right after the answer."""
+    sim = started()
+    sim.operations.create_topic("t", 1)
+    sim.produce("t", batch_of("a", "b", "c"))
+    assert isinstance(sim.delete_records("t", 4).error, OffsetAboveHighWatermark)
+    assert sim.delete_records("t", 2).result == 2
+    sim.threads.kill_all()
+    again = started(sim.disk.crash(CrashMode.DROP_ALL))
+    assert again.operations.partition_log("t", 0).log_start_offset == 2
+    assert again.delete_records("t", -1).result == 3
+    again.operations.create_topic("c", 1, {"cleanup.policy": "compact"})
+    assert isinstance(again.delete_records("c", 0).error, PolicyViolation)
+
+
+def test_topic_rules() -> None:
+    """Kafka's refusals, and nothing is created by them."""
+    sim = started()
+    operations = sim.operations
+    operations.create_topic("a.b", 1)
+    for error, name, count, configs in (
+        (InvalidTopicName, "a/b", 1, {}),
+        (InvalidTopicName, "__consumer_offsets", 1, {}),
+        (TopicExists, "a.b", 1, {}),
+        (TopicCollision, "a_b", 1, {}),
+        (InvalidPartitions, "n", 0, {}),
+        (InvalidPartitions, "n", 10_001, {}),
+        (InvalidTopicConfig, "n", 1, {"segment.bytes": "x"}),
+    ):
+        with pytest.raises(error):
+            operations.create_topic(name, count, configs)
+    with pytest.raises(InvalidRequest):
+        operations.create_topic("n", 1, replication_factor=3)
+    described = operations.create_topic("n", -1, {"http.produce.acks": "1"}, validate_only=True)
+    assert described.partition_count == 1
+    assert operations.topic_names() == ["a.b"]
+    with pytest.raises(UnknownPartition):
+        operations.partition_log("a.b", 1)
+    operations.create_topic("n", 1, {"http.produce.acks": "1"})
+    assert operations.default_acks("n") is Acks.LEADER
+    assert operations.default_acks("a.b") is Acks.ALL
+
+
+def test_deleted_topic_is_renamed_then_removed() -> None:
+    """M13: kafka-delete-logs removes after the delay; the name is free at once."""
+    sim = started()
+    sim.operations.create_topic("t", 1)
+    sim.produce("t", batch_of("a"))
+    sim.operations.delete_topic("t")
+    with pytest.raises(UnknownTopic):
+        sim.operations.partition_log("t", 0)
+    names = [name for path in DIRS for name in sim.disk.list_dir(path) if "-delete" in name]
+    assert len(names) == 1
+    sim.operations.create_topic("t", 1)
+    sim.clock.advance_ms(200_000)
+    left = [name for path in DIRS for name in sim.disk.list_dir(path) if "-delete" in name]
+    assert left == []
+    assert fetched(sim, "t") == 0
+
+
+def test_found_directories() -> None:
+    """M14: unknown ones are adopted once, later set aside; what is no partition is left alone."""
+    disk = SimFilesystem()
+    for name in ("old-0", "lost+found", "__cluster_metadata-0"):
+        disk.make_dir(f"/data/a/{name}")
+    sim = started(disk)
+    assert sim.operations.topic_names() == ["old"]
+    disk = sim.stop()
+    disk.make_dir("/data/b/alien-0")
+    again = started(disk)
+    assert again.operations.topic_names() == ["old"]
+    stray = [name for name in disk.list_dir("/data/b") if name.startswith("alien-0")]
+    assert len(stray) == 1
+    assert stray[0].endswith("-stray")
+    assert disk.exists("/data/a/lost+found")
+    assert disk.exists("/data/a/__cluster_metadata-0")
+
+
+def test_refusals_at_the_start() -> None:
+    """M14: a held lock, the same partition twice, another node's directory."""
+    disk = SimFilesystem()
+    disk.make_dir("/data/a")
+    disk.hold_lock("/data/a/.lock")
+    with pytest.raises(InvalidConfig, match="already using"):
+        started(disk)
+    disk = SimFilesystem()
+    disk.make_dir("/data/a/t-0")
+    disk.make_dir("/data/b/t-0")
+    with pytest.raises(InvalidConfig, match="Duplicate"):
+        started(disk)
+    disk = SimFilesystem()
+    disk.make_dir("/data/a")
+    disk.write_file_atomically("/data/a/meta.properties", b"version=1\nnode.id=7\ncluster.id=x\n")
+    with pytest.raises(InvalidConfig, match="node id 7"):
+        started(disk)
+
+
+def test_corrupt_partition_is_out_of_service_alone() -> None:
+    """M14 M15: a message set of magic 1 puts its partition offline with the reason, no other."""
+    sim = started()
+    sim.operations.create_topic("t", 2)
+    sim.produce("t", batch_of("a"))
+    sim.produce("t", batch_of("b"), partition=1)
+    path = f"{sim.operations.partition_log('t', 0).directory}/{0:020d}.log"
+    disk = sim.stop()
+    file = disk.open_write(path)
+    file.pwrite(b"\x01", 16)
+    again = started(disk)
+    assert fetched(again, "t", 1) == 1
+    with pytest.raises(Exception, match="magic"):
+        again.operations.partition_log("t", 0)
+    assert again.operations.readiness().offline_partitions == 1

@@ -29,7 +29,7 @@ Detail = int | str | None
 
 
 class KafkalogError(Exception):
-    """Root of the tree. ``kafka_error`` is the Kafka protocol's name, ``retriable`` Kafka's notion."""
+    """Root of the tree; ``kafka_error`` is the Kafka protocol's name for it."""
 
     kafka_error: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
     retriable: ClassVar[bool] = False

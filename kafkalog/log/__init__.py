@@ -1,1 +1,1 @@
-"""One partition: its segments, indexes, producer state, epochs, loader. Knows no other partition."""
+"""One partition: segments, indexes, producer state, epochs, loader. Knows no other partition."""

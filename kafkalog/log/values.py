@@ -63,7 +63,7 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class CompletedTransaction:
-    """A transaction that an end marker closed; first_offset of its data, last_offset the marker's."""
+    """A transaction that a marker closed: first_offset of its data, last_offset the marker's."""
 
     producer_id: int
     first_offset: int
@@ -96,7 +96,7 @@ class BatchFacts:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedRecords:
-    """What the validator hands to append: whole batches that keep every rule needing no log state."""
+    """What the validator hands to append: batches that keep every rule needing no log state."""
 
     batches: tuple[BatchFacts, ...]
     size_bytes: int
@@ -108,7 +108,7 @@ class ValidatedRecords:
 
 @dataclass(frozen=True, slots=True)
 class LogAppendInfo:
-    """The answer of an append. first_offset..last_offset are inclusive; duplicate: nothing written."""
+    """The answer of an append. Both offsets are inclusive; duplicate: nothing was written."""
 
     first_offset: int
     last_offset: int
@@ -137,7 +137,7 @@ class FetchDataInfo:
     """Whole batches read from one segment: ``batches`` lie back to back in ``data``.
 
     The first batch holds the least live offset >= the one asked for. ``next_offset`` is where the
-    next fetch should start. ``aborted`` lists the aborted transactions that overlap (read_committed).
+    next fetch should start. ``aborted`` lists the aborted transactions that overlap.
     """
 
     data: bytes | memoryview

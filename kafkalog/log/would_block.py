@@ -7,5 +7,5 @@ same call with ``may_block=True`` on a reader thread; nothing was changed by the
 from __future__ import annotations
 
 
-class WouldBlock(Exception):  # noqa: N818 - control flow, not an error
+class WouldBlock(Exception):
     """The answer is not in memory, and ``may_block`` was False."""

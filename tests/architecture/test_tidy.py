@@ -1,5 +1,6 @@
 """Goal: the house rules that no linter knows stay true (style: file, function, naming, seams).
-Method: read every module of the package as text and as a syntax tree."""
+Method: read every module of the package as text and as a syntax tree.
+"""
 
 from __future__ import annotations
 

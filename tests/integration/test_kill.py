@@ -95,7 +95,8 @@ def test_nothing_acknowledged_is_lost_by_kill_minus_nine(tmp_path: Path) -> None
     daemon = Daemon(tmp_path)
     daemon.start()
     daemon.create_topic(TOPIC, internal_segment_bytes=str(SEGMENT_BYTES))
-    expected, seen = Expected(), {}
+    expected = Expected()
+    seen: dict[int, str] = {}
     kills_in_flight = kills_at_roll = 0
     for kill in range(KILLS):
         log = tmp_path / f"client-{kill}.log"

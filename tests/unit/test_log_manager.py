@@ -5,10 +5,12 @@ Method: a whole manager on the simulated disk, clock and threads; one part is br
 from __future__ import annotations
 
 import errno
+from zlib import crc32
 
 import pytest
 
 from kafkalog.errors import (
+    CorruptBatch,
     DiskFull,
     InvalidConfig,
     InvalidPartitions,
@@ -252,12 +254,22 @@ def test_corrupt_partition_is_out_of_service_alone() -> None:
     sim.operations.create_topic("t", 2)
     sim.produce("t", batch_of("a"))
     sim.produce("t", batch_of("b"), partition=1)
-    path = f"{sim.operations.partition_log('t', 0).directory}/{0:020d}.log"
+    home = sim.operations.partition_log("t", 0).directory
     disk = sim.stop()
-    file = disk.open_write(path)
-    file.pwrite(b"\x01", 16)
+    legacy = disk.open_write(f"{home}/{0:020d}.log")
+    legacy.truncate(0)
+    legacy.pwrite(legacy_message_set(), 0)
     again = started(disk)
     assert fetched(again, "t", 1) == 1
-    with pytest.raises(Exception, match="magic"):
+    with pytest.raises(CorruptBatch, match="v0 or v1"):
         again.operations.partition_log("t", 0)
     assert again.operations.readiness().offline_partitions == 1
+    disk = again.stop()
+    assert not disk.exists(f"{home.rpartition('/')[0]}/{MARKER}")
+
+
+def legacy_message_set() -> bytes:
+    """Two messages of magic 0 with 20 bytes of value: 46 bytes each, offsets 0 and 1."""
+    body = b"\x00\x00" + (0xFFFFFFFF).to_bytes(4) + (20).to_bytes(4) + b"v" * 20
+    message = crc32(body).to_bytes(4) + body
+    return b"".join(offset.to_bytes(8) + len(message).to_bytes(4) + message for offset in range(2))

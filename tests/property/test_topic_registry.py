@@ -1,0 +1,193 @@
+"""Goal: the registry never forgets an acknowledged change and never mixes histories.
+Method: random creates, deletes, lost directories and crashes between writes, against a plain dict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from kafkalog.errors import InvalidConfig
+from kafkalog.format.format_error import FormatError
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.topic_registry import (
+    REGISTRY_FILE,
+    RegisteredTopic,
+    RegistryState,
+    TopicRegistry,
+    decode_registry,
+    encode_registry,
+)
+from tests.sim.sim_clock import SimClock
+from tests.sim.sim_crash import CrashMode
+from tests.sim.sim_faults import SimulatedCrash
+from tests.sim.sim_filesystem import SimFilesystem
+from tests.sim.sim_random import SimRandom
+from tests.sim.sim_threads import SimThreads
+
+PATHS = ("/a", "/b", "/c")
+IDS = st.uuids().filter(lambda value: value.int > 1000)
+TOPICS = st.builds(
+    RegisteredTopic,
+    IDS,
+    st.from_regex(r"[a-z0-9_.-]{1,8}", fullmatch=True).filter(lambda name: name not in (".", "..")),
+    st.integers(1, 100),
+    st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2).map(MappingProxyType),
+)
+STATES = st.builds(
+    lambda generation, topics, deleted: RegistryState(
+        generation, MappingProxyType({topic.name: topic for topic in topics}), deleted
+    ),
+    st.integers(0, 2**40),
+    st.lists(TOPICS, max_size=4, unique_by=(lambda t: t.name, lambda t: t.topic_id)),
+    st.frozensets(st.uuids(version=4), max_size=3),
+)
+
+
+@given(STATES)
+def test_round_trip(state: RegistryState) -> None:
+    """What is written is read, and equal states are equal bytes."""
+    assert decode_registry(encode_registry(state)) == state
+
+
+@given(STATES, st.data())
+def test_no_flipped_bit_is_believed(state: RegistryState, data: st.DataObject) -> None:
+    """A changed byte is refused or changes nothing (white space)."""
+    raw = bytearray(encode_registry(state))
+    raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        assert decode_registry(bytes(raw)) == state
+    except FormatError:
+        return
+
+
+def test_newer_format_is_refused() -> None:
+    """The message names the version."""
+    with pytest.raises(FormatError, match="format 2"):
+        decode_registry(b'{"format": 2, "later": true}')
+
+
+def dirs_of(disk: SimFilesystem, paths: tuple[str, ...]) -> list[LogDir]:
+    clock = SimClock()
+    threads = SimThreads(clock)
+    made = []
+    for path in paths:
+        log_dir = LogDir(path, disk, clock, SimRandom(), threads, min_free_bytes=0)
+        log_dir.open()
+        made.append(log_dir)
+    return made
+
+
+def test_equal_generations_of_different_histories_are_refused() -> None:
+    """Two directories that lived apart may not be put together."""
+    disk = SimFilesystem()
+    first = TopicRegistry(disk)
+    first.change(first.state.with_topics([topic_of(1)]), dirs_of(disk, ("/a",)))
+    second = TopicRegistry(disk)
+    second.change(second.state.with_topics([topic_of(2)]), dirs_of(disk, ("/b",)))
+    with pytest.raises(InvalidConfig, match="different histories"):
+        TopicRegistry(disk).load(dirs_of(disk.kill(), ("/a", "/b")))
+
+
+def topic_of(number: int) -> RegisteredTopic:
+    return RegisteredTopic(UUID(int=1000 + number), f"t{number}", 1)
+
+
+@dataclass(slots=True)
+class Model:
+    """Names that were acknowledged, and the one change that nobody was told about."""
+
+    living: set[str] = field(default_factory=set)
+    dead: set[UUID] = field(default_factory=set)
+
+
+class RegistryMachine(RuleBasedStateMachine):
+    """One directory at a time may be away; a crash cuts a change anywhere."""
+
+    @initialize()
+    def start(self) -> None:
+        self.disk = SimFilesystem()
+        self.model = Model()
+        self.number = 0
+        self.away: str | None = None
+        self.open()
+
+    def open(self) -> None:
+        paths = tuple(path for path in PATHS if path != self.away)
+        self.dirs = dirs_of(self.disk, paths)
+        self.registry = TopicRegistry(self.disk)
+        self.registry.load(self.dirs)
+
+    @rule()
+    def create(self) -> None:
+        self.number += 1
+        topic = topic_of(self.number)
+        self.registry.change(self.registry.state.with_topics([topic]), self.dirs)
+        self.model.living.add(topic.name)
+
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        if self.model.living:
+            name = data.draw(st.sampled_from(sorted(self.model.living)))
+            self.model.dead.add(self.registry.topics[name].topic_id)
+            self.registry.change(self.registry.state.without_topic(name), self.dirs)
+            self.model.living.discard(name)
+
+    @rule(path=st.sampled_from([None, *PATHS]))
+    def restart_without(self, path: str | None) -> None:
+        """Every directory but one comes back, the former one too."""
+        self.disk.kill()
+        self.away = path
+        self.open()
+
+    @rule(
+        path=st.sampled_from(PATHS),
+    )
+    def directory_fails(self, path: str) -> None:
+        if sum(log_dir.is_online for log_dir in self.dirs) > 2:
+            for log_dir in self.dirs:
+                if log_dir.path == path:
+                    log_dir.take_offline("test")
+
+    @rule(
+        stop=st.integers(0, 12),
+        mode=st.sampled_from(list(CrashMode)),
+        seed=st.integers(0, 5),
+    )
+    def crash_in_a_create(self, stop: int, mode: CrashMode, seed: int) -> None:
+        """The change is there or not after the cut; the model follows what the disk says."""
+        self.number += 1
+        topic = topic_of(self.number)
+        self.disk.stop_at(len(self.disk.operations) + stop)
+        try:
+            self.registry.change(self.registry.state.with_topics([topic]), self.dirs)
+            self.model.living.add(topic.name)
+        except SimulatedCrash:
+            pass
+        self.disk.faults.clear()
+        self.disk = self.disk.crash(mode, seed)
+        self.away = None
+        self.open()
+        if topic.name in self.registry.topics:
+            self.model.living.add(topic.name)
+
+    @invariant()
+    def nothing_acknowledged_is_lost(self) -> None:
+        assert set(self.registry.topics) == self.model.living
+        assert self.model.dead <= self.registry.state.deleted
+
+    @invariant()
+    def every_online_directory_has_the_state_in_force(self) -> None:
+        for log_dir in self.dirs:
+            if log_dir.is_online and self.registry.state.generation:
+                data = self.disk.read_file(f"{log_dir.path}/{REGISTRY_FILE}")
+                assert decode_registry(data) == self.registry.state
+
+
+TestRegistryMachine = RegistryMachine.TestCase

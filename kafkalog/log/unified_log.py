@@ -439,6 +439,7 @@ class UnifiedLog:
         self.epochs.clear()
         self.producers.truncate_fully_and_start_at(offset)
         self.log_start_offset = offset
+        self.local.recovery_point = offset  # nothing lies below it
         self._after_truncation()
 
     def _after_truncation(self) -> None:

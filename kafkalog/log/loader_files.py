@@ -1,0 +1,181 @@
+"""What a crash left in a partition directory: finish it or throw it away (log-lifecycle 11.4, 1-4).
+
+Runs in the loader, before any segment object of the log exists. Every step may be cut short by
+another crash and is done again by the next load: files are deleted before others are renamed, and
+renames never replace data that is still needed.
+Source: Kafka's LogLoader, removeTempFilesAndCollectSwapFiles and the swap part of load.
+
+Differs from Kafka: a ``.swap`` log that fails its check is dropped while its originals are there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.errors import CorruptBatch
+from kafkalog.format.batch_scan import ScanStop
+from kafkalog.format.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    METADATA_CHECKPOINT_DELETED_SUFFIX,
+    SWAP_SUFFIX,
+    SegmentFileName,
+    parse_segment_file,
+)
+from kafkalog.format.format_error import FormatError
+from kafkalog.log.log_segment import LogSegment
+from kafkalog.log.segment_read import scan_chunks
+
+if TYPE_CHECKING:
+    from kafkalog.env.filesystem import FileStat
+    from kafkalog.log.environment import LogEnvironment
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.segment_file import MovableDirectory
+
+_log = structlog.get_logger(__name__)
+
+
+class LoaderFiles:
+    """The files of one partition directory during a load."""
+
+    def __init__(
+        self, environment: LogEnvironment, directory: MovableDirectory, config: LogConfig
+    ) -> None:
+        self._environment = environment
+        self._directory = directory
+        self._config = config
+        self._has_changed = False
+        self.stats: dict[str, FileStat] = {}
+        self.names: dict[str, SegmentFileName] = {}
+        self._list()
+
+    def settle(self) -> None:
+        """Steps 1 to 4 and index files without a log; afterwards no stage suffix is left."""
+        self._remove_deleted()
+        self._remove_unfinished()
+        self._finish_swaps()
+        self._list()
+        logs = {name.offset for name in self.names.values() if name.suffix == LOG_SUFFIX}
+        for file_name, name in tuple(self.names.items()):
+            if name.suffix in INDEX_SUFFIXES and name.offset not in logs:
+                _log.warning("index_without_log_deleted", path=self.path(file_name))
+                self._delete(file_name)
+        if self._has_changed:
+            self._environment.filesystem.sync_dir(self._directory.path)
+
+    def path(self, file_name: str) -> str:
+        """Absolute."""
+        return f"{self._directory.path}/{file_name}"
+
+    def offsets_of(self, suffix: str) -> list[int]:
+        """Offsets of the files of one kind without a stage suffix, rising."""
+        return sorted(
+            name.offset for name in self.names.values() if name.suffix == suffix and not name.stage
+        )
+
+    def segment(self, base_offset: int, stage: str = "") -> LogSegment:
+        """The closed segment object of files that are listed."""
+        log = self.stats[str(SegmentFileName(base_offset, LOG_SUFFIX, stage))]
+        transaction_index = str(SegmentFileName(base_offset, INDEX_SUFFIXES[-1], stage))
+        return LogSegment(
+            self._environment,
+            self._directory,
+            base_offset,
+            self._config,
+            size_bytes=log.size,
+            last_modified_ms=log.mtime_ms,
+            has_transaction_index=transaction_index in self.stats,
+            suffix=stage,
+        )
+
+    def has_file(self, base_offset: int, suffix: str) -> bool:
+        """Whether the segment has a file of this kind."""
+        return str(SegmentFileName(base_offset, suffix, "")) in self.stats
+
+    def _list(self) -> None:
+        """Read the directory; names that only look like a segment's are left alone."""
+        listing = self._environment.filesystem.list_dir_stats(self._directory.path)
+        self.stats = {stat.name: stat for stat in listing if stat.is_file}
+        self.names = {}
+        for file_name in self.stats:
+            try:
+                name = parse_segment_file(file_name)
+            except FormatError:
+                continue
+            if name is not None:
+                self.names[file_name] = name
+
+    def _delete(self, file_name: str) -> None:
+        self._environment.filesystem.unlink(self.path(file_name))
+        self.stats.pop(file_name, None)
+        self.names.pop(file_name, None)
+        self._has_changed = True
+
+    def _remove_deleted(self) -> None:
+        """Step 1: deletions that a crash left pending."""
+        for file_name in tuple(self.stats):
+            is_metadata = file_name.endswith(METADATA_CHECKPOINT_DELETED_SUFFIX)
+            if file_name.endswith(DELETED_SUFFIX) and not is_metadata:
+                self._delete(file_name)
+
+    def _remove_unfinished(self) -> None:
+        """Step 2: all ``.cleaned``, and every ``.swap`` at or above the lowest of them."""
+        cleaned = [file for file, name in self.names.items() if name.stage == CLEANED_SUFFIX]
+        lowest = min((self.names[file].offset for file in cleaned), default=None)
+        for file_name, name in tuple(self.names.items()):
+            is_partial = lowest is not None and name.offset >= lowest
+            if name.stage == SWAP_SUFFIX and is_partial:
+                self._delete(file_name)
+        for file_name in cleaned:
+            self._delete(file_name)
+
+    def _finish_swaps(self) -> None:
+        """Steps 3 and 4: originals inside the swapped range go, swaps get their final names."""
+        ranges: list[tuple[int, int]] = []
+        for name in sorted(self.names.values(), key=lambda each: each.offset):
+            if name.stage == SWAP_SUFFIX and name.suffix == LOG_SUFFIX:
+                end = self._checked_end(name.offset)
+                if end is not None:
+                    ranges.append((name.offset, end))
+        if ranges:
+            low, high = ranges[0][0], max(end for _, end in ranges)
+            for file_name, name in tuple(self.names.items()):
+                if name.stage != SWAP_SUFFIX and low <= name.offset < high:
+                    self._delete(file_name)
+        for file_name, name in tuple(self.names.items()):
+            if name.stage == SWAP_SUFFIX:
+                final = self.path(str(SegmentFileName(name.offset, name.suffix, "")))
+                self._environment.filesystem.rename(self.path(file_name), final)
+                self._has_changed = True
+
+    def _checked_end(self, base_offset: int) -> int | None:
+        """Next offset of a ``.swap`` log; None when it was damaged and its originals stay.
+
+        CorruptBatch when it is damaged and there is no original any more.
+        """
+        segment = self.segment(base_offset, SWAP_SUFFIX)
+        position = 0
+        for chunk in scan_chunks(segment, 0, segment.size_bytes, check_crc=True):
+            position = chunk.position + chunk.rows.consumed_bytes
+            if chunk.rows.stop not in (ScanStop.END, ScanStop.PARTIAL):
+                break
+        if position == segment.size_bytes:
+            end = segment.read_next_offset()
+            segment.close_handles()
+            return end
+        segment.close_handles()
+        if not self.has_file(base_offset, LOG_SUFFIX):
+            raise CorruptBatch(
+                "a swapped segment is damaged and its original is gone",
+                file=segment.log_file.path,
+                position=position,
+            )
+        _log.error("damaged_swap_dropped", path=segment.log_file.path, position=position)
+        for file_name, name in tuple(self.names.items()):
+            if name.stage == SWAP_SUFFIX and name.offset == base_offset:
+                self._delete(file_name)
+        return None

@@ -1,0 +1,304 @@
+"""load_log: from a partition directory to a UnifiedLog, after a clean stop or a crash.
+
+Owns the order of the steps (log-lifecycle 11.4) and nothing afterwards. One thread per log; nobody
+else sees the log before it is returned. A crash at any point is harmless: the clean-shutdown mark
+was removed before, so the next load is an unclean one and does the same again.
+Source: Kafka's LogLoader. Differs from Kafka: see ``recovery_policy`` (corruption='keep') and
+``loader_files``; a segment whose offsets do not fit it (KAFKA-5413) is refused, not split; message
+sets of magic 0 and 1 are refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import structlog
+
+from kafkalog.errors import CorruptBatch, CorruptIndex
+from kafkalog.format.batch_scan import BatchColumn, BatchRows
+from kafkalog.format.file_names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+)
+from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
+from kafkalog.log import producer_rebuild, recovery_policy
+from kafkalog.log.leader_epoch_cache import LeaderEpochCache
+from kafkalog.log.loader_files import LoaderFiles
+from kafkalog.log.local_log import DELETE_FILE_TASK, LocalLog
+from kafkalog.log.log_segment import LONG_MAX, LogSegment
+from kafkalog.log.log_segments import LogSegments
+from kafkalog.log.producer_state_manager import DEFAULT_EXPIRATION_MS, ProducerStateManager
+from kafkalog.log.segment_file import MovableDirectory
+from kafkalog.log.segment_recovery import SegmentOffsetOverflow
+from kafkalog.log.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.log.environment import LogEnvironment
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.values import CompletedTransaction
+
+_log = structlog.get_logger(__name__)
+
+Corruption = Literal["kafka", "keep"]
+
+
+def load_log(
+    directory: str,
+    config: LogConfig,
+    environment: LogEnvironment,
+    *,
+    clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    corruption: Corruption = "kafka",
+    topic_id: str | None = None,
+    producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+) -> UnifiedLog:
+    """Open one partition; the directory exists, an empty one becomes an empty log.
+
+    ``clean``: the log directory was shut down cleanly; else everything from ``recovery_point`` on
+    is scanned. Both offsets are the checkpoints', 0 without. Raises CorruptBatch (legacy message
+    sets, an offset overflow, a damaged swap), CorruptCheckpoint (epochs) and OSError. The caller
+    restores the high watermark.
+    """
+    loader = _Loader(directory, config, environment, corruption, producer_expiration_ms)
+    return loader.load(
+        clean=clean,
+        recovery_point=recovery_point,
+        checkpointed_start=log_start_offset,
+        topic_id=topic_id,
+    )
+
+
+class _Loader:
+    """The state of one load."""
+
+    def __init__(
+        self,
+        directory: str,
+        config: LogConfig,
+        environment: LogEnvironment,
+        corruption: Corruption,
+        producer_expiration_ms: int,
+    ) -> None:
+        self._environment = environment
+        self._config = config
+        self._corruption = corruption
+        self._directory = MovableDirectory(directory)
+        self._files = LoaderFiles(environment, self._directory, config)
+        self._segments = LogSegments()
+        self._epochs = LeaderEpochCache(environment.filesystem, self._directory)
+        self._producers = ProducerStateManager(
+            environment.filesystem, self._directory, expiration_ms=producer_expiration_ms
+        )
+        self._expiration_ms = producer_expiration_ms
+        self._start = 0
+
+    def load(
+        self, *, clean: bool, recovery_point: int, checkpointed_start: int, topic_id: str | None
+    ) -> UnifiedLog:
+        """All steps."""
+        self._start = checkpointed_start
+        self._files.settle()
+        snapshots = self._files.offsets_of(SNAPSHOT_SUFFIX)
+        self._producers = ProducerStateManager(
+            self._environment.filesystem,
+            self._directory,
+            snapshots,
+            expiration_ms=self._expiration_ms,
+        )
+        self._epochs.load()
+        self._load_segments()
+        identity = parse_directory_name(self._directory.path.rpartition("/")[2])
+        is_deleted = identity.state is DirectoryState.DELETE
+        if not is_deleted:
+            if not clean:
+                self._recover_from(recovery_point)
+            self._drop_when_below_start()
+        if not len(self._segments):
+            base = 0 if is_deleted else self._start
+            self._segments.add(
+                LogSegment.create(self._environment, self._directory, base, self._config)
+            )
+        active = self._segments.active
+        active.become_active()
+        log_end = active.read_next_offset()
+        local = LocalLog(
+            self._environment,
+            self._directory,
+            self._config,
+            self._segments,
+            recovery_point=log_end if clean else min(recovery_point, log_end),
+            log_end_offset=log_end,
+        )
+        if not is_deleted:
+            self._restore_state(local, clean=clean)
+        return UnifiedLog(
+            identity.topic_partition,
+            self._environment,
+            local,
+            self._epochs,
+            self._producers,
+            log_start_offset=self._start,
+            topic_id=topic_id,
+        )
+
+    def _load_segments(self) -> None:
+        """Step 5: one object a segment; those that cannot be served as they are get recovered."""
+        bases = self._files.offsets_of(LOG_SUFFIX)
+        for base in bases:
+            segment = self._files.segment(base)
+            self._segments.add(segment)
+            if base in (bases[0], bases[-1]):
+                legacy = recovery_policy.has_legacy_start(segment)
+                if legacy is not None:
+                    recovery_policy.refuse_legacy(segment, legacy)
+            is_indexed = self._files.has_file(base, OFFSET_INDEX_SUFFIX)
+            if not is_indexed or not _has_sane_transactions(segment):
+                _log.warning("segment_index_rebuilt", path=segment.log_file.path)
+                self._recover(segment)
+
+    def _recover_from(self, recovery_point: int) -> None:
+        """Step 7: scan what may not be durable; behind the first loss nothing is kept."""
+        for segment in self._segments.values_between(recovery_point, LONG_MAX):
+            if self._recover(segment):
+                later = self._segments.higher_values(segment.base_offset)
+                self._delete(later)
+                return
+
+    def _recover(self, segment: LogSegment) -> bool:
+        """Check one segment and rebuild what belongs to it; True when bytes were cut off."""
+        producer_rebuild.rebuild(
+            self._producers,
+            self._segments,
+            self._start,
+            segment.base_offset,
+            self._environment.clock.wall_ms(),
+            is_clean=False,
+        )
+
+        def on_completed(completed: CompletedTransaction) -> None:
+            stable = self._producers.last_stable_offset_after(completed)
+            segment.update_transaction_index(completed, stable)
+
+        def on_batches(rows: BatchRows, data: memoryview) -> None:
+            producer_rebuild.apply_rows(self._producers, rows.table, data, on_completed)
+            self._note_epochs(rows)
+
+        bad = recovery_policy.find_bad(segment)
+        if bad is not None:
+            recovery_policy.refuse_legacy(segment, bad)
+            if self._corruption == "keep":
+                if recovery_policy.is_rot(segment, bad):
+                    bad = recovery_policy.recover_around_rot(segment, on_batches)
+                if bad is None:
+                    self._after_recovery(segment, segment.read_next_offset())
+                    return False
+                recovery_policy.keep_torn_bytes(self._environment.filesystem, segment, bad)
+        try:
+            result = segment.recover(on_batches)
+        except SegmentOffsetOverflow as error:
+            raise CorruptBatch(
+                f"offset {error.offset} is more than 2^31 - 1 above the segment's base; let Apache "
+                "Kafka split the segment",
+                file=segment.log_file.path,
+                position=0,
+            ) from error
+        if result.truncated_bytes:
+            _log.warning(
+                "segment_cut",
+                path=segment.log_file.path,
+                bytes=result.truncated_bytes,
+                position=result.valid_bytes,
+                reason="none" if result.bad_batch is None else result.bad_batch.value,
+            )
+        self._after_recovery(segment, result.next_offset)
+        return result.truncated_bytes > 0
+
+    def _after_recovery(self, segment: LogSegment, next_offset: int) -> None:
+        """So that the next segment does not scan this one again."""
+        self._producers.end_offset = max(next_offset, segment.base_offset)
+        self._producers.take_snapshot(sync=False)
+
+    def _note_epochs(self, rows: BatchRows) -> None:
+        """Epochs of recovered batches: the checkpoint may be older than they are."""
+        if not rows.count:
+            return
+        epochs = rows.column(BatchColumn.LEADER_EPOCH)
+        changes = np.flatnonzero(np.diff(epochs, prepend=epochs[0] - 1))
+        for row in changes.tolist():
+            epoch = int(epochs[row])
+            latest = self._epochs.latest
+            if epoch >= 0 and (latest is None or epoch > latest.epoch):
+                self._epochs.remember(epoch, int(rows.column(BatchColumn.BASE_OFFSET)[row]))
+
+    def _drop_when_below_start(self) -> None:
+        """Step 8: a log that ends below its start has lost what the start promised to hold."""
+        if not len(self._segments):
+            return
+        log_end = self._segments.active.read_next_offset()
+        if log_end >= self._start:
+            return
+        _log.warning(
+            "log_below_start_dropped",
+            directory=self._directory.path,
+            log_end_offset=log_end,
+            log_start_offset=self._start,
+        )
+        self._delete(self._segments.values)
+        self._epochs.clear()
+        self._producers.truncate_fully_and_start_at(self._start)
+
+    def _restore_state(self, local: LocalLog, *, clean: bool) -> None:
+        """Step 11: epochs, log start, snapshots, producers."""
+        log_end = local.log_end_offset
+        self._start = max(self._start, self._segments.first.base_offset)
+        local.recovery_point = max(local.recovery_point, self._start)
+        self._epochs.truncate_from_end(log_end)
+        self._epochs.truncate_from_start(self._start)
+        self._epochs.flush()
+        bases = {segment.base_offset for segment in self._segments}
+        self._producers.remove_stray_snapshots(bases)
+        producer_rebuild.rebuild(
+            self._producers,
+            self._segments,
+            self._start,
+            log_end,
+            self._environment.clock.wall_ms(),
+            is_clean=clean,
+        )
+        if not clean:
+            for segment in self._segments.values_between(local.recovery_point, LONG_MAX):
+                segment.mark_unflushed()
+
+    def _delete(self, segments: Sequence[LogSegment]) -> None:
+        """Out of the set, renamed now, removed by a task after the delay."""
+        if not segments:
+            return
+        self._segments.remove(segments)
+        for segment in segments:
+            segment.change_suffix(DELETED_SUFFIX)
+        guard = self._environment.io_guard
+
+        def delete_files() -> None:
+            with guard():
+                for segment in segments:
+                    segment.delete_files()
+
+        self._environment.scheduler.schedule_once(
+            DELETE_FILE_TASK, delete_files, self._config.file_delete_delay_ms
+        )
+
+
+def _has_sane_transactions(segment: LogSegment) -> bool:
+    """Whether the transaction index can be believed."""
+    try:
+        segment.transaction_index.sanity_check()
+    except CorruptIndex:
+        return False
+    return True

@@ -1,0 +1,165 @@
+"""One partition on simulated clock, disk and scheduler, for the tests of the upper half of log/."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkalog.env.system_threads import SystemThreads
+from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.record import Record, iterate_records
+from kafkalog.format.record_batch import Codec, read_header
+from kafkalog.log.environment import LogEnvironment
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.log_loader import Corruption, load_log
+from kafkalog.log.log_validator import validate
+from kafkalog.log.values import AppendOrigin, Isolation, LogAppendInfo, ValidatedRecords
+from tests.sim.sim_clock import SimClock
+from tests.sim.sim_filesystem import SimFilesystem
+from tests.sim.sim_random import SimRandom
+from tests.sim.sim_scheduler import SimScheduler
+
+if TYPE_CHECKING:
+    from kafkalog.log.unified_log import UnifiedLog
+
+NOW_MS = 1_700_000_000_000
+DIRECTORY = "/logs/orders-0"
+INFLATED_MAX = 1 << 20
+
+
+def _raise(name: str, error: BaseException) -> None:
+    raise AssertionError(name) from error
+
+
+def batch(
+    values: list[bytes | None],
+    *,
+    timestamps: list[int] | int = NOW_MS,
+    keys: list[bytes | None] | None = None,
+    codec: Codec = Codec.NONE,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    is_transactional: bool = False,
+) -> bytes:
+    """One client batch; producer is (id, epoch, base sequence)."""
+    columns = RecordColumns.of([None] * len(values) if keys is None else keys, values, timestamps)
+    return build_batch(
+        columns,
+        codec=codec,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=producer[2],
+        is_transactional=is_transactional,
+    )
+
+
+def checked(
+    data: bytes,
+    config: LogConfig | None = None,
+    *,
+    now_ms: int = NOW_MS,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    allow_many: bool = True,
+) -> ValidatedRecords:
+    """What the validator makes of bytes."""
+    return validate(
+        data,
+        config or LogConfig(),
+        now_ms,
+        origin,
+        max_decompressed_bytes=INFLATED_MAX,
+        allow_many=allow_many,
+    )
+
+
+def records_of(data: bytes | memoryview) -> list[Record]:
+    """All records of batches that lie back to back."""
+    records: list[Record] = []
+    view, position = memoryview(data), 0
+    while position < len(view):
+        size = read_header(view, position).size_bytes
+        records += iterate_records(view[position : position + size])
+        position += size
+    return records
+
+
+@dataclass
+class PartitionWorld:
+    """A log that can be closed, killed and loaded again."""
+
+    config: LogConfig = field(default_factory=LogConfig)
+    corruption: Corruption = "kafka"
+
+    def __post_init__(self) -> None:
+        self.clock = SimClock(NOW_MS)
+        self.filesystem = SimFilesystem(self.clock)
+        self.filesystem.make_dir(DIRECTORY)
+        self.log = self.open(clean=False)
+
+    def environment(self) -> LogEnvironment:
+        """Fresh caches and scheduler on the same disk."""
+        self.scheduler = SimScheduler(self.clock)
+        self.scheduler.startup()
+        return LogEnvironment.create(
+            self.filesystem, self.clock, self.scheduler, SimRandom(1), SystemThreads(_raise)
+        )
+
+    def open(
+        self, *, clean: bool, recovery_point: int = 0, log_start_offset: int = 0
+    ) -> UnifiedLog:
+        """Load the log and make all of it readable."""
+        self.log = load_log(
+            DIRECTORY,
+            self.config,
+            self.environment(),
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            corruption=self.corruption,
+        )
+        self.log.update_high_watermark(self.log.log_end_offset)
+        return self.log
+
+    def reopen(self, *, clean: bool) -> UnifiedLog:
+        """Close (clean) or drop (unclean, nothing lost) the log and load it again."""
+        start, point = self.log.log_start_offset, self.log.recovery_point
+        if clean:
+            self.flush()
+            self.log.close()
+        else:
+            self.log.close_handles()
+        return self.open(clean=clean, recovery_point=point, log_start_offset=start)
+
+    def append(
+        self,
+        data: bytes,
+        *,
+        synced: bool = False,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> LogAppendInfo:
+        """Validate and append."""
+        return self.log.append(checked(data, self.config, origin=origin), synced=synced)
+
+    def flush(self) -> None:
+        """One group commit."""
+        plan = self.log.plan_flush()
+        if plan is not None:
+            plan.run()
+            self.log.mark_flushed(plan)
+
+    def read_all(self, offset: int, isolation: Isolation = Isolation.LOG_END) -> list[Record]:
+        """Records from the batch that holds offset to the end."""
+        records: list[Record] = []
+        while True:
+            found = self.log.read(offset, 1 << 20, isolation)
+            if not found.data:
+                return records
+            records += records_of(found.data)
+            offset = found.next_offset
+
+    def bases(self) -> list[int]:
+        """Base offsets of the segments."""
+        return [segment.base_offset for segment in self.log.segments]
+
+    def names(self) -> list[str]:
+        """Files of the partition."""
+        return self.filesystem.list_dir(DIRECTORY)

@@ -1,0 +1,168 @@
+"""Goal: loading finishes or undoes what a crash left, and keeps all that is still good.
+Method: files of a closed or killed log are damaged, renamed or removed, then it is loaded again.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog.errors import CorruptBatch, CorruptData
+from kafkalog.log.directory_check import verify_directory
+from kafkalog.log.invariants import check_invariants
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.values import Isolation
+from tests.partition_world import DIRECTORY, PartitionWorld, batch
+
+CONFIG = LogConfig(internal_segment_bytes=300, index_interval_bytes=0)
+LOG_0 = f"{DIRECTORY}/00000000000000000000.log"
+
+
+def filled(count: int = 10, config: LogConfig = CONFIG) -> PartitionWorld:
+    world = PartitionWorld(config)
+    for number in range(count):
+        world.append(batch([b"value-%d" % number], producer=(7, 0, number)))
+    return world
+
+
+def values(world: PartitionWorld) -> list[bytes | None]:
+    return [record.value for record in world.read_all(world.log.log_start_offset)]
+
+
+def change(world: PartitionWorld, path: str, position: int, data: bytes) -> None:
+    world.filesystem.open_write(path).pwrite(data, position)
+
+
+def test_stage_suffixes_are_settled() -> None:
+    """M09: .deleted and .cleaned go, an index without log goes, .checkpoint.deleted stays."""
+    world = filled()
+    world.flush()
+    world.log.close()
+    left = "00000000000000000000.timeindex.deleted", "00000000000000000003.log.cleaned"
+    for name in (*left, "00000000000000000099.index", "x.checkpoint.deleted"):
+        world.filesystem.open_write(f"{DIRECTORY}/{name}")
+    world.open(clean=True, recovery_point=10)
+    assert not {*left, "00000000000000000099.index"} & set(world.names())
+    assert "x.checkpoint.deleted" in world.names()
+    assert len(values(world)) == 10
+    check_invariants(world.log)
+
+
+def test_swap_is_finished() -> None:
+    """M09: a complete .swap replaces the originals in its range."""
+    world = filled()
+    world.flush()
+    world.log.close()
+    world.filesystem.rename(LOG_0, f"{LOG_0}.swap")
+    world.open(clean=False)
+    assert len(values(world)) == 10
+    check_invariants(world.log)
+
+
+def test_torn_tail_is_cut() -> None:
+    """M08: bytes behind the last whole batch go; the log appends on."""
+    world = filled()
+    active = world.log.local.active_segment
+    change(world, active.log_file.path, active.size_bytes, b"\x00" * 40)
+    world.reopen(clean=False)
+    assert len(values(world)) == 10
+    check_invariants(world.log)
+    assert world.append(batch([b"n"], producer=(7, 0, 10))).first_offset == 10
+
+
+@pytest.mark.parametrize("corruption", ["kafka", "keep"])
+def test_rot_in_the_middle(corruption: str) -> None:
+    """M08: Kafka's rule cuts there; 'keep' serves everything but the rotten batch."""
+    world = filled(10, LogConfig())
+    world.corruption = corruption  # type: ignore[assignment] # one of the two
+    size = len(batch([b"value-0"], producer=(7, 0, 0)))
+    change(world, LOG_0, 4 * size + 65, b"\xff")
+    world.reopen(clean=False)
+    if corruption == "kafka":
+        assert world.log.log_end_offset == 4
+        return
+    assert world.log.log_end_offset == 10
+    with pytest.raises(CorruptBatch):
+        world.log.read(4, 1000, Isolation.LOG_END)
+    assert [record.offset for record in world.read_all(5)] == [5, 6, 7, 8, 9]
+
+
+def test_torn_bytes_are_kept_beside() -> None:
+    """M08: under a name that no loader takes for a segment's."""
+    world = filled(3, LogConfig())
+    world.corruption = "keep"
+    size = world.log.size_bytes
+    change(world, LOG_0, size, b"torn")
+    world.reopen(clean=False)
+    kept = f"{LOG_0}.{size}.torn"
+    assert world.filesystem.read_file(kept) == b"torn"
+    world.reopen(clean=True)
+    assert len(values(world)) == 3
+
+
+def test_legacy_message_sets_are_refused() -> None:
+    """A v1 message in a segment: the partition says so and keeps its bytes."""
+    world = filled(2, LogConfig())
+    change(world, LOG_0, 16, b"\x01")
+    before = world.filesystem.read_file(LOG_0)
+    for clean in (True, False):
+        with pytest.raises(CorruptBatch, match="v0 or v1"):
+            world.open(clean=clean)
+    assert world.filesystem.read_file(LOG_0) == before
+
+
+def test_every_index_and_snapshot_may_be_missing() -> None:
+    """M08, I10: an unclean load without any of them answers the same."""
+    world = filled()
+    before = values(world)
+    world.log.close_handles()
+    for name in world.names():
+        if not name.endswith(".log"):
+            world.filesystem.unlink(f"{DIRECTORY}/{name}")
+    world.open(clean=False)
+    assert values(world) == before
+    assert world.append(batch([b"value-9"], producer=(7, 0, 9))).duplicate
+    check_invariants(world.log)
+
+
+def test_padded_time_index_of_a_clean_log() -> None:
+    """M08, KAFKA-10207: zero padding is never taken for a timestamp of 0."""
+    world = filled(3, LogConfig())
+    largest = world.log.local.active_segment.largest_timestamp_ms()
+    world.flush()
+    world.log.close()
+    path = LOG_0.replace(".log", ".timeindex")
+    world.filesystem.open_write(path).truncate(1200)
+    world.open(clean=True, recovery_point=3)
+    assert world.log.local.active_segment.largest_timestamp_ms() == largest
+
+
+def test_log_below_its_start_is_dropped() -> None:
+    """M08, KAFKA-10101: everything was lost below the start offset: empty at the start."""
+    world = filled(3)
+    world.log.close_handles()
+    world.open(clean=False, log_start_offset=50)
+    assert (world.log.log_start_offset, world.log.log_end_offset) == (50, 50)
+    assert world.append(batch([b"n"])).first_offset == 50
+    check_invariants(world.log)
+
+
+def test_verify_finds_what_is_wrong() -> None:
+    """M09: a clean directory has no findings; a flipped bit and a bad index have one each."""
+    world = filled()
+    world.flush()
+    world.log.close()
+    assert verify_directory(DIRECTORY, world.filesystem) == []
+    change(world, LOG_0, 70, b"\xff")
+    found = verify_directory(DIRECTORY, world.filesystem)
+    assert [(each.file, each.position) for each in found] == [("00000000000000000000.log", 0)]
+
+
+def test_damaged_epoch_checkpoint_is_refused() -> None:
+    """M08: never half believed."""
+    world = filled(1)
+    world.log.close_handles()
+    path = f"{DIRECTORY}/leader-epoch-checkpoint"
+    assert world.filesystem.read_file(path) == b"0\n1\n0 0\n"
+    change(world, path, 2, b"7")
+    with pytest.raises(CorruptData):
+        world.open(clean=False)

@@ -1,0 +1,205 @@
+"""Goal: append, roll, watermarks, look-ups, deletion and loading of one partition follow Kafka.
+Method: the executed examples of Kafka 4.1.0 as figures, and a log on the simulated disk.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog.errors import (
+    ExpectedOffsetMismatch,
+    OffsetAboveHighWatermark,
+    OffsetAboveLogEnd,
+    OffsetBelowLogStart,
+    OutOfOrderSequence,
+    RecordSetTooLarge,
+)
+from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.log.invariants import check_invariants
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.values import AppendOrigin, Isolation
+from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch, checked
+
+
+def world_of(**config: int) -> PartitionWorld:
+    return PartitionWorld(LogConfig(**config))  # type: ignore[arg-type] # integers only
+
+
+def test_offsets_are_given_and_read_back() -> None:
+    """M01: batches of several records take that many offsets; a reopened log goes on."""
+    world = world_of()
+    assert world.append(batch([b"a", b"b"])).first_offset == 0
+    info = world.append(batch([b"c"]) + batch([b"d", b"e"]))
+    assert (info.first_offset, info.last_offset) == (2, 4)
+    for clean in (True, False):
+        world.reopen(clean=clean)
+        assert [record.value for record in world.read_all(0)] == [b"a", b"b", b"c", b"d", b"e"]
+        check_invariants(world.log)
+    assert world.append(batch([b"f"])).first_offset == 5
+
+
+def test_segments_of_the_size_example() -> None:
+    """Four batches of 171 bytes fit 700 bytes; 20 give bases 0 4 8 12 16."""
+    world = world_of(internal_segment_bytes=700)
+    value = bytes(171 - len(batch([b""])) - 2)
+    one = batch([value])
+    while len(one) < 171:
+        value += b"x"
+        one = batch([value])
+    assert len(one) == 171
+    for _ in range(20):
+        world.append(one)
+    assert world.bases() == [0, 4, 8, 12, 16]
+    check_invariants(world.log)
+
+
+def test_event_time_roll() -> None:
+    """1000 ms is not more than segment.ms, 1001 is; an old timestamp does not roll."""
+    world = world_of(segment_ms=1000)
+    for timestamp in (1000, 2000, 2001, 500):
+        world.append(batch([b"v"], timestamps=timestamp))
+    assert world.bases() == [0, 2]
+
+
+def test_lookup_by_timestamp() -> None:
+    """The first record at or after, in log order; -3 takes the first of equals (KAFKA-16310)."""
+    world = world_of()
+    assert world.log.offset_for_timestamp(-3, Isolation.HIGH_WATERMARK) is None
+    for timestamp in (1000, 3000, 2000, 3000):
+        world.append(batch([b"v"], timestamps=timestamp))
+    for asked, expected in ((1500, 1), (2500, 1), (3001, None), (-3, 1), (-1, 4), (-2, 0)):
+        found = world.log.offset_for_timestamp(asked, Isolation.HIGH_WATERMARK)
+        assert (found.offset if found else None) == expected
+    batch_of_three = batch([b"a", b"b", b"c"], timestamps=[4000, 9000, 5000])
+    world.append(batch_of_three)
+    newest = world.log.offset_for_timestamp(-3, Isolation.HIGH_WATERMARK)
+    assert newest is not None
+    assert newest.offset == 5
+
+
+def test_record_without_timestamp() -> None:
+    """-3 answers (-1, 0), t = 0 nothing."""
+    world = world_of()
+    world.append(batch([b"v"], timestamps=-1))
+    newest = world.log.offset_for_timestamp(-3, Isolation.HIGH_WATERMARK)
+    assert newest is not None
+    assert (newest.timestamp_ms, newest.offset) == (-1, 0)
+
+
+def test_closed_log_files() -> None:
+    """Index trimmed to 0 bytes, time index to 12, a snapshot at the log end without producers."""
+    world = world_of()
+    world.append(batch([b"v"]))
+    world.flush()
+    world.log.close()
+    sizes = {stat.name: stat.size for stat in world.filesystem.list_dir_stats(DIRECTORY)}
+    assert sizes["00000000000000000000.index"] == 0
+    assert sizes["00000000000000000000.timeindex"] == 12
+    assert sizes["00000000000000000001.snapshot"] == 10
+
+
+def test_synced_batches_are_hidden_until_flushed() -> None:
+    """The high watermark stops before the first unflushed acks=all batch."""
+    world = world_of()
+    world.append(batch([b"a"]))
+    assert world.log.high_watermark == 1
+    world.append(batch([b"b"]), synced=True)
+    world.append(batch([b"c"]))
+    assert world.log.high_watermark == 1
+    plan = world.log.plan_flush()
+    assert plan is not None
+    world.append(batch([b"d"]), synced=True)
+    plan.run()
+    world.log.mark_flushed(plan)
+    assert (world.log.high_watermark, world.log.recovery_point) == (3, 3)
+    world.flush()
+    assert world.log.high_watermark == 4
+
+
+def test_duplicates_gaps_and_restart() -> None:
+    """M05: one of the last five batches answers with its first offsets; a gap is refused."""
+    world = world_of()
+    for sequence in range(6):
+        world.append(batch([b"v"], producer=(7, 0, sequence)))
+    again = world.append(batch([b"v"], producer=(7, 0, 3)))
+    assert again.duplicate
+    assert (again.first_offset, world.log.log_end_offset) == (3, 6)
+    for sequence in (0, 8):
+        with pytest.raises(OutOfOrderSequence):
+            world.append(batch([b"v"], producer=(7, 0, sequence)))
+    for clean in (False, True):
+        world.reopen(clean=clean)
+        assert world.append(batch([b"v"], producer=(7, 0, 5))).duplicate
+    assert world.append(batch([b"v"], producer=(7, 0, 6))).first_offset == 6
+
+
+def test_duplicate_may_roll_and_writes_nothing() -> None:
+    """Roll comes before the duplicate check (log-lifecycle 18.1)."""
+    one = batch([b"v"], producer=(7, 0, 0))
+    world = world_of(internal_segment_bytes=len(one))
+    world.append(one)
+    assert world.append(one).duplicate
+    assert world.bases() == [0, 1]
+    assert world.log.size_bytes == len(one)
+
+
+def test_refused_appends_change_nothing() -> None:
+    """A set above segment.bytes and a wrong expected offset leave no byte."""
+    world = world_of(internal_segment_bytes=100)
+    with pytest.raises(RecordSetTooLarge):
+        world.append(batch([bytes(200)]))
+    assert world.log.size_bytes == 0
+    with pytest.raises(ExpectedOffsetMismatch):
+        world.log.append(checked(batch([b"v"])), synced=False, expected_offset=3)
+
+
+def test_bounds_and_delete_records() -> None:
+    """The log start moves inside a batch; fetch below it and above the end is out of range."""
+    world = world_of()
+    world.append(batch([b"a", b"b", b"c"]))
+    with pytest.raises(OffsetAboveHighWatermark):
+        world.log.delete_records(4)
+    assert world.log.delete_records(1) == 1
+    assert world.log.delete_records(0) == 1
+    with pytest.raises(OffsetBelowLogStart):
+        world.log.read(0, 100, Isolation.HIGH_WATERMARK)
+    with pytest.raises(OffsetAboveLogEnd):
+        world.log.read(4, 100, Isolation.HIGH_WATERMARK)
+    assert world.log.read(1, 1000, Isolation.HIGH_WATERMARK).base_offset == 0
+    assert not world.log.read(3, 1000, Isolation.HIGH_WATERMARK).data
+    assert world.log.delete_records(-1) == 3
+    world.reopen(clean=True)
+    assert world.log.log_start_offset == 3
+
+
+def test_transactions_and_last_stable_offset() -> None:
+    """Open transactions hold the last stable offset; an abort is listed, also after recovery."""
+    world = world_of()
+    world.append(batch([b"a"], producer=(7, 0, 0), is_transactional=True))
+    world.append(batch([b"b"]))
+    assert world.log.last_stable_offset == 0
+    marker = build_end_transaction_marker(7, 0, 0, ControlRecordType.ABORT, timestamp_ms=NOW_MS)
+    world.append(marker, origin=AppendOrigin.COORDINATOR)
+    for clean in (None, True, False):
+        if clean is not None:
+            world.reopen(clean=clean)
+        assert world.log.last_stable_offset == 3
+        found = world.log.read(0, 1000, Isolation.LAST_STABLE)
+        aborted = [
+            (each.producer_id, each.first_offset, each.last_offset) for each in found.aborted
+        ]
+        assert aborted == [(7, 0, 2)]
+    check_invariants(world.log)
+
+
+def test_truncate() -> None:
+    """Batches at and above the offset go, producers go back with them."""
+    world = world_of(internal_segment_bytes=200)
+    for sequence in range(6):
+        world.append(batch([bytes(30)], producer=(7, 0, sequence)))
+    world.log.truncate_to(3)
+    assert world.log.log_end_offset == 3
+    assert world.append(batch([b"n"], producer=(7, 0, 3))).first_offset == 3
+    world.log.truncate_fully_and_start_at(10)
+    assert (world.log.log_start_offset, world.log.log_end_offset) == (10, 10)
+    check_invariants(world.log)

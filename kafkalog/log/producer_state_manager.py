@@ -65,7 +65,7 @@ class ProducerStateManager:
         self._unreplicated: dict[int, int] = {}  # first offset -> the marker's offset
         self.entries: dict[int, ProducerStateEntry] = {}
         self.end_offset = 0  # everything below is reflected in entries
-        self.last_snapshot_offset = -1
+        self.last_snapshot_offset = 0  # as in Kafka: an empty log at 0 gets no snapshot
 
     # ---- appends
 
@@ -224,7 +224,7 @@ class ProducerStateManager:
         self.entries = {}
         self._ongoing = {}
         self._unreplicated = {}
-        self.last_snapshot_offset = -1
+        self.last_snapshot_offset = 0  # as in Kafka: an empty log at 0 gets no snapshot
 
     def _load(self, offset: int, now_ms: int) -> bool:
         """Take over one snapshot; False when it is damaged or gone."""

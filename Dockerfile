@@ -5,10 +5,10 @@ WORKDIR /opt/kafkalog
 COPY requirements ./requirements
 RUN python3 -m venv .venv \
  && .venv/bin/python -m pip install --quiet --require-hashes -r requirements/build.txt \
- && .venv/bin/uv pip install --quiet --python .venv/bin/python --require-hashes -r requirements/run.txt
+ && .venv/bin/uv pip install --quiet --system-certs --python .venv/bin/python --require-hashes -r requirements/run.txt
 COPY pyproject.toml README.md ./
 COPY kafkalog ./kafkalog
-RUN .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation . \
+RUN .venv/bin/uv pip install --quiet --system-certs --python .venv/bin/python --no-deps --no-build-isolation . \
  && .venv/bin/python -m kafkalog.kernels \
  && rm -rf kafkalog
 

@@ -6,7 +6,8 @@ RUN_READY := .venv/.run-ready
 DEV_READY := .venv/.dev-ready
 KERNELS_READY := .venv/.kernels-ready
 KERNEL_SOURCES := $(wildcard kafkalog/kernels/*.py)
-UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
+# System certificates: uv's bundled ones know no company proxy.
+UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -q
 

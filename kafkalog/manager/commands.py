@@ -151,7 +151,7 @@ class EachCommand(Command):
 
     __slots__ = ("_slice", "_works")
 
-    def __init__(self, works: Sequence[Callable[[], None]], operations_each: int) -> None:
+    def __init__(self, works: Sequence[Callable[[], object]], operations_each: int) -> None:
         """``operations_each``: directory operations of one piece, 1 to the most allowed."""
         super().__init__(None, COMMAND_OVERHEAD_BYTES)
         assert 1 <= operations_each <= DIRECTORY_OPERATIONS_MAX

@@ -47,6 +47,7 @@ from kafkalog.manager.topic_registry import RegisteredTopic, TopicRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from uuid import UUID
 
     from kafkalog.env.threads import Mutex
     from kafkalog.log.log_config import LogConfig
@@ -97,9 +98,11 @@ class LogManager:
             seams.threads,
             self.table,
             self.checkpoints,
-            lambda topic: resolve_topic_config(topic.overrides),
+            self.topic_config,
         )
         self._tasks = ManagerTasks(self)
+        # single dictionary operations by any thread
+        self._configs: dict[UUID, tuple[RegisteredTopic, LogConfig]] = {}
         # owned by the starting thread, published
         self.cluster_id = ""
         self.is_loaded = False
@@ -171,8 +174,15 @@ class LogManager:
         return log
 
     def topic_config(self, topic: RegisteredTopic) -> LogConfig:
-        """Effective configuration of a topic."""
-        return self._resolve(topic.overrides)
+        """Effective configuration of a topic, resolved once: requests ask for it."""
+        known = self._configs.get(topic.topic_id)
+        if known is None or known[0] is not topic:
+            known = self._configs[topic.topic_id] = (topic, self._resolve(topic.overrides))
+        return known[1]
+
+    def validate_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
+        """The configuration that these overrides would make; InvalidTopicConfig."""
+        return self._resolve(overrides)
 
     # ---- start
 
@@ -316,9 +326,12 @@ class LogManager:
                 if key in faults or self.table.get(*key) is not None:
                     continue
                 _log.error("partition_missing_created_empty", partition=f"{topic.name}-{number}")
-                unit = self._least_loaded()
-                with unit.log_dir.guard():
-                    self.table.add(self._loading.create(unit, TopicPartition(*key), topic))
+                unit, topic_partition = self._least_loaded(), TopicPartition(*key)
+                try:
+                    with unit.log_dir.guard():
+                        self.table.add(self._loading.create(unit, topic_partition, topic))
+                except StorageFault as fault:
+                    self.table.add_fault(topic_partition, fault)
 
     # ---- topics, control plane
 
@@ -384,6 +397,7 @@ class LogManager:
                 self.checkpoints.write_all(unit.log_dir)
             except StorageFault as fault:
                 _log.error("topic_not_renamed", topic=name, log_dir=path, reason=fault.message)
+        self._configs.pop(topic.topic_id, None)
         self.seams.metrics.forget_topic(name)
 
     def _dooming(self, unit: LogDirUnit, log: UnifiedLog) -> Callable[[], None]:

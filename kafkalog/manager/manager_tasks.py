@@ -13,7 +13,7 @@ import structlog
 
 from kafkalog.errors import KafkalogError
 from kafkalog.log.log_config import LONG_MAX
-from kafkalog.manager.commands import FlushCommand
+from kafkalog.manager.commands import EachCommand, FlushCommand
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,10 @@ HIGH_WATERMARK_TASK = "highwatermark-checkpoint"
 RECOVERY_POINT_TASK = "kafka-recovery-point-checkpoint"
 START_OFFSET_TASK = "kafka-log-start-offset-checkpoint"
 FLUSHER_TASK = "kafka-log-flusher"
+PRODUCER_EXPIRATION_TASK = "PeriodicProducerExpirationCheck"
+LOG_DIR_METRICS_TASK = "kafkalog-log-dir-metrics"
 FLUSH_MS_PERIOD_MAX_MS = 1_000
+_METRICS_PERIOD_MS = 10_000
 
 _log = structlog.get_logger(__name__)
 
@@ -70,6 +73,18 @@ class ManagerTasks:
             )
         else:
             self._every(FLUSHER_TASK, self.flush_due_once, delay_ms, period_ms)
+        self._every(
+            PRODUCER_EXPIRATION_TASK,
+            self.expire_producers_once,
+            config.producer_id_expiration_check_interval_ms,
+            config.producer_id_expiration_check_interval_ms,
+        )
+        self._every(
+            LOG_DIR_METRICS_TASK,
+            lambda: self.for_each_dir(self._measure),
+            0,
+            _METRICS_PERIOD_MS,
+        )
         manager.deletion.schedule(delay_ms)
 
     def stop(self) -> None:
@@ -100,6 +115,24 @@ class ManagerTasks:
                     _log.error(
                         "flush_failed", partition=str(log.topic_partition), reason=error.message
                     )
+
+    def expire_producers_once(self) -> None:
+        """Ask the writers to forget idle producers; does not wait. Loop body."""
+        self.for_each_dir(self._expire_producers)
+
+    def _expire_producers(self, log_dir: LogDir) -> None:
+        logs = self._manager.table.logs_in(log_dir.path)
+        if logs:
+            works = [log.remove_expired_producers for log in logs]
+            self._manager.unit_of(logs[0]).writer.submit(EachCommand(works, 1))
+
+    def _measure(self, log_dir: LogDir) -> None:
+        """Sizes of one directory for the metrics page, which never touches the disk itself."""
+        metrics, path = self._manager.seams.metrics, log_dir.path
+        metrics.set_log_dir_space(path, *log_dir.space())
+        logs = self._manager.table.logs_in(path)
+        metrics.log_dir_partitions.labels(path).set(len(logs))
+        metrics.log_dir_segments.labels(path).set(sum(len(log.segments) for log in logs))
 
     def _every(self, name: str, task: Callable[[], None], first_ms: int, period_ms: int) -> None:
         scheduler = self._manager.seams.scheduler

@@ -209,7 +209,7 @@ class Operations:
             self._check_ready()
             self._validate_new(name, count, replication_factor)
             draft = RegisteredTopic(ZERO_ID, name, count, overrides)
-            self._manager.topic_config(draft)
+            self._manager.validate_overrides(overrides)
             if validate_only:
                 return self._description(draft)
             return self._description(self._manager.create_topic(name, count, overrides))

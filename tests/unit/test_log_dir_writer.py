@@ -1,0 +1,247 @@
+"""Goal: the writer runs in order, slices mass work, bounds its queue, fails what must fail.
+Method: loop bodies called by hand on the twins; at the end the real threads on a real directory.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.env.clock import SystemClock
+from kafkalog.env.random import SystemRandom
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.env.system_scheduler import SystemScheduler
+from kafkalog.env.system_threads import SystemThreads
+from kafkalog.errors import DescriptorsShort, DiskFull, LogDirOffline, NotReady, Overloaded
+from kafkalog.log.values import LogAppendInfo
+from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.commands import CallCommand, Command, EachCommand, Step
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.log_dir_flusher import LogDirFlusher
+from kafkalog.manager.log_dir_writer import LogDirWriter, QueueBudget
+from kafkalog.manager.log_manager import LogManager
+from kafkalog.manager.operations import Operations
+from kafkalog.manager.seams import Seams
+from kafkalog.manager.storage_fault import fault_of
+from kafkalog.manager.values import Acks
+from kafkalog.observe.metrics import Metrics
+from tests.sim.sim_clock import SimClock
+from tests.sim.sim_filesystem import SimFilesystem
+from tests.sim.sim_manager import SimManager, Sink, batch_of, records_of, resolve
+from tests.sim.sim_random import SimRandom
+from tests.sim.sim_threads import SimThreads
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Bench:
+    """A writer whose threads are the test itself."""
+
+    def __init__(self, limit_bytes: int = 1 << 20) -> None:
+        clock = SimClock()
+        threads = SimThreads(clock)
+        self.sink = Sink()
+        self.log_dir = LogDir(
+            "/a", SimFilesystem(clock), clock, SimRandom(), threads, min_free_bytes=0
+        )
+        self.flusher = LogDirFlusher(self.log_dir, clock, threads, Metrics())
+        self.budget = QueueBudget(threads.mutex(), limit_bytes)
+        self.dropped: list[LogDir] = []
+        self.checkpoints = 0
+        self.writer = LogDirWriter(
+            self.log_dir,
+            self.flusher,
+            threads,
+            self.budget,
+            self.sink,
+            self._write_checkpoint,
+            self.dropped.append,
+        )
+
+    def _write_checkpoint(self, _: LogDir) -> None:
+        self.checkpoints += 1
+
+
+def test_order_and_one_delivery_a_drain() -> None:
+    """Commands run in queue order; the edge is woken once for all of them."""
+    bench = Bench()
+    seen: list[int] = []
+    for number in range(5):
+        bench.writer.submit(CallCommand(lambda number=number: seen.append(number)))  # type: ignore[misc]
+    assert bench.writer.drain_once() == 5
+    assert seen == [0, 1, 2, 3, 4]
+    assert bench.sink.deliveries == 1
+    assert bench.budget.used_bytes == 0
+
+
+def test_mass_work_lets_others_pass() -> None:
+    """At most 64 directory operations, then behind what waits."""
+    bench = Bench()
+    seen: list[str] = []
+    bench.writer.submit(EachCommand([lambda: seen.append("mass")] * 100, 2))
+    bench.writer.submit(CallCommand(lambda: seen.append("small")))
+    bench.writer.drain_once()
+    assert seen == ["mass"] * 32 + ["small"]
+    while bench.writer.drain_once():
+        pass
+    assert seen.count("mass") == 100
+
+
+def test_queue_is_bounded_in_bytes() -> None:
+    """Full means Overloaded and nothing queued; a drain makes room."""
+    bench = Bench(limit_bytes=1_000)
+    bench.writer.submit(CallCommand(int))
+    with pytest.raises(Overloaded):
+        bench.writer.submit(CallCommand(int))
+    bench.writer.drain_once()
+    bench.writer.submit(CallCommand(int))
+
+
+def test_waiters_written_during_a_sync_share_the_next() -> None:
+    """Group commit: the sync under way covers only what was there when it was planned."""
+    bench = Bench()
+
+    class Wait(Command):
+        def run(self, writer: LogDirWriter) -> Step:
+            writer.wait_for_start_offsets(self)
+            return Step.WAIT
+
+    waits = [Wait(None, 1) for _ in range(4)]
+    bench.writer.submit(waits[0])
+    bench.writer.drain_once()
+    for wait in waits[1:]:
+        bench.writer.submit(wait)
+    bench.writer.drain_once()
+    assert bench.sink.finished == []
+    assert bench.flusher.flush_once() == 1
+    bench.writer.drain_once()
+    assert bench.sink.finished == waits[:1]
+    assert bench.flusher.flush_once() == 1
+    bench.writer.drain_once()
+    assert bench.sink.finished == waits
+    assert bench.checkpoints == 2
+    assert bench.flusher.flush_once() == 0
+
+
+def test_offline_fails_all_and_drops_handles_once() -> None:
+    """M15: what waits gets LogDirOffline, later commands are refused at the door."""
+    bench = Bench()
+    command = CallCommand(int)
+    bench.writer.submit(command)
+    bench.log_dir.take_offline("gone")
+    bench.log_dir.take_offline("again")
+    bench.writer.drain_once()
+    bench.writer.drain_once()
+    assert isinstance(command.error, LogDirOffline)
+    assert bench.dropped == [bench.log_dir]
+    assert bench.log_dir.offline_reason == "gone"
+    with pytest.raises(LogDirOffline):
+        bench.writer.submit(CallCommand(int))
+
+
+@pytest.mark.parametrize(
+    ("number", "fault", "is_online"),
+    [
+        (errno.ENOSPC, DiskFull, True),
+        (errno.EDQUOT, DiskFull, True),
+        (errno.EFBIG, DiskFull, True),
+        (errno.EMFILE, DescriptorsShort, True),
+        (errno.ENFILE, DescriptorsShort, True),
+        (errno.ENOMEM, DescriptorsShort, True),
+        (errno.EIO, LogDirOffline, False),
+        (errno.EROFS, LogDirOffline, False),
+        (errno.ENOENT, LogDirOffline, False),
+    ],
+)
+def test_what_an_error_number_means(number: int, fault: type, is_online: bool) -> None:
+    """M15: a full disk and a shortage are no dead directory; the rest is."""
+    bench = Bench()
+    error = OSError(number, "x")
+    assert type(fault_of(error, "/a")) is fault
+    with pytest.raises(fault), bench.log_dir.guard():
+        raise error
+    assert bench.log_dir.is_online is is_online
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_flush_messages_bounds_what_can_be_lost(seed: int) -> None:
+    """M13: flush.messages=1 makes an acks=1 answer wait for its sync, in any interleaving."""
+    sim = SimManager(seed=seed).start()
+    sim.operations.create_topic("t", 1, {"flush.messages": "1"})
+    log = sim.operations.partition_log("t", 0)
+    for count in range(1, 4):
+        assert sim.produce("t", batch_of("a"), Acks.LEADER).error is None
+        assert log.recovery_point == count
+
+
+def test_flush_ms_is_kept_by_the_task() -> None:
+    """M13: an acks=1 append becomes durable within flush.ms and a second."""
+    sim = SimManager().start()
+    sim.operations.create_topic("t", 1, {"flush.ms": "2000"})
+    log = sim.operations.partition_log("t", 0)
+    sim.produce("t", batch_of("a"), Acks.LEADER)
+    assert (log.high_watermark, log.recovery_point) == (1, 0)
+    sim.clock.advance_ms(3_100)
+    sim.threads.run_until_idle()
+    assert log.recovery_point == 1
+
+
+def test_closed_segments_are_flushed_after_a_roll() -> None:
+    """flush-log: a roll makes the closed segment durable though nobody asked."""
+    sim = SimManager().start()
+    sim.operations.create_topic("t", 1, {"internal.segment.bytes": "100"})
+    log = sim.operations.partition_log("t", 0)
+    for _ in range(2):
+        sim.produce("t", batch_of("a"), Acks.LEADER)
+    sim.threads.run_until_idle()
+    assert len(log.segments) == 2
+    assert log.recovery_point == 1
+
+
+def test_real_threads_on_a_real_directory(tmp_path: Path) -> None:
+    """M01 M14: the same on the machine: 500 appends of each class, stop, start, all there."""
+    failures: list[BaseException] = []
+
+    def run() -> tuple[LogManager, Operations, SystemThreads, SystemScheduler]:
+        threads = SystemThreads(lambda _, error: failures.append(error))
+        clock = SystemClock()
+        scheduler = SystemScheduler(clock, threads, 2, lambda _, error: failures.append(error))
+        seams = Seams(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, Metrics())
+        config = BrokerConfig(log_dirs=(f"{tmp_path}/a", f"{tmp_path}/b"))
+        manager = LogManager(config, resolve, seams, Sink(), lambda: None)
+        scheduler.startup()
+        manager.startup()
+        return manager, Operations(manager, lambda _: ()), threads, scheduler
+
+    manager, operations, threads, scheduler = run()
+    operations.create_topic("t", 2)
+    done = threads.signal()
+    infos: list[LogAppendInfo] = []
+
+    def note(command: Command) -> None:
+        assert command.error is None
+        assert isinstance(command.result, LogAppendInfo)
+        infos.append(command.result)
+        if len(infos) == 1_000:
+            done.set()
+
+    log = operations.partition_log("t", 1)
+    for number in range(1_000):
+        acks = Acks.ALL if number % 2 else Acks.LEADER
+        operations.submit_produce(log, records_of(batch_of("a"), log), acks, on_done=note)
+    assert done.wait(30)
+    assert sorted(info.first_offset for info in infos) == list(range(1_000))
+    assert log.high_watermark == 1_000
+    manager.shutdown()
+    scheduler.shutdown()
+    with pytest.raises(NotReady):
+        manager.unit_of(log).writer.submit(CallCommand(int))
+    manager, operations, _, scheduler = run()
+    assert operations.partition_log("t", 1).log_end_offset == 1_000
+    assert all(unit.log_dir.was_clean for unit in manager.units)
+    manager.shutdown()
+    scheduler.shutdown()
+    assert failures == []

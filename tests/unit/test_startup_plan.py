@@ -1,0 +1,84 @@
+"""Goal: every directory found at the start gets the one decision that design 4.6 names for it.
+Method: the pure planner on hand-made findings; one whole start after a topic died while away.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kafkalog.format.topic_partition import DirectoryState, TopicPartition
+from kafkalog.manager.startup_plan import FoundPartition, plan_startup
+from kafkalog.manager.topic_registry import RegisteredTopic, RegistryState
+from tests.sim.sim_manager import DIRS, SimManager
+
+ALIVE, DEAD, OTHER = UUID(int=1001), UUID(int=1002), UUID(int=1003)
+
+
+def found(
+    topic: str,
+    partition: int = 0,
+    topic_id: UUID | None = None,
+    state: DirectoryState = DirectoryState.LIVE,
+) -> FoundPartition:
+    name = f"{topic}-{partition}{state.value}"
+    return FoundPartition("/a", name, TopicPartition(topic, partition), state, topic_id)
+
+
+def registry() -> RegistryState:
+    state = RegistryState().with_topics(
+        [RegisteredTopic(ALIVE, "t", 2), RegisteredTopic(DEAD, "gone", 1)]
+    )
+    return state.without_topic("gone")
+
+
+def test_each_kind_of_directory() -> None:
+    """M14: known id or name: load; dead id: delete; unknown or contradicting: stray."""
+    load = [found("t", 0, ALIVE), found("t", 1)]
+    delete = [found("gone", 0, DEAD), found("t", 0, DEAD)]
+    stray = [found("t", 2, ALIVE), found("t", 1, OTHER), found("new", 0, OTHER), found("gone")]
+    remove = [found("x", state=DirectoryState.DELETE)]
+    alone = [found("x", state=DirectoryState.STRAY), found("x", state=DirectoryState.FUTURE)]
+    plan = plan_startup(
+        registry(),
+        [*load, *delete, *stray, *remove, *alone],
+        adopt=False,
+        new_topic_id=lambda: OTHER,
+    )
+    assert [each for each, _ in plan.load] == load
+    assert (plan.delete, plan.stray) == (delete, stray)
+    assert (plan.remove, plan.left_alone) == (remove, alone)
+    assert plan.registry == registry()
+
+
+def test_adoption() -> None:
+    """M14: ids are kept, holes are counted in, internal topics stay compacted."""
+    plan = plan_startup(
+        RegistryState(),
+        [found("n", 3, OTHER), found("n", 0), found("__consumer_offsets", 49, ALIVE)],
+        adopt=True,
+        new_topic_id=lambda: DEAD,
+    )
+    topics = plan.registry.topics
+    assert plan.registry.generation == 1
+    assert (topics["n"].topic_id, topics["n"].partition_count) == (OTHER, 4)
+    assert topics["__consumer_offsets"].partition_count == 50
+    assert topics["__consumer_offsets"].overrides["cleanup.policy"] == "compact"
+    assert len(plan.load) == 3
+    assert plan.stray == []
+
+
+def test_a_topic_that_died_while_its_directory_was_away() -> None:
+    """M14 M15: the directory that comes back finishes the delete, the id is dead for good."""
+    sim = SimManager().start()
+    sim.operations.create_topic("t", 2)
+    away = sim.operations.partition_log("t", 1).directory.rpartition("/")[0]
+    sim.manager._units[away].log_dir.take_offline("pulled")
+    sim.threads.run_until_idle()
+    sim.operations.delete_topic("t")
+    disk = sim.stop()
+    assert disk.exists(f"{away}/t-1")
+    again = SimManager(disk, seed=1).start()
+    assert again.operations.topic_names() == []
+    assert not disk.exists(f"{away}/t-1")
+    again.clock.advance_ms(200_000)
+    assert not [name for path in DIRS for name in disk.list_dir(path) if name.startswith("t-")]

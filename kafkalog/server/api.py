@@ -47,6 +47,7 @@ class Api:
     cluster_id: str
     # owned by the event loop
     stopping: bool = False
+    requests_in_work: int = 0
     _null_key_turns: Iterator[int] = field(default_factory=itertools.count)
 
     def null_key_partition(self, partition_count: int) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
-from kafkalog.server.api import API_KEY
-from kafkalog.server.exchange import RequestIds, make_middleware
+from kafkalog.server.api import API_KEY, api_of
+from kafkalog.server.exchange import make_middleware
 from kafkalog.server.routes import (
     batches,
     delete_records,
@@ -21,6 +21,7 @@ from kafkalog.server.routes import (
 
 if TYPE_CHECKING:
     from kafkalog.server.api import Api
+    from kafkalog.server.replies import RequestIds
 
 ROUTE_TABLES = (
     probes.ROUTES,
@@ -34,14 +35,32 @@ ROUTE_TABLES = (
 )
 
 
-def make_app(api: Api, request_id_prefix: str) -> web.Application:
+def make_app(api: Api, request_ids: RequestIds) -> web.Application:
     """An application over one object graph."""
     app = web.Application(
-        middlewares=[make_middleware(RequestIds(request_id_prefix))],
+        middlewares=[make_middleware(request_ids)],
         client_max_size=0,  # bodies are bounded by in_flight.Body, which counts inflated bytes
     )
     app[API_KEY] = api
     for table in ROUTE_TABLES:
-        app.add_routes(table)
+        for route in table:
+            assert isinstance(route, web.RouteDef)
+            methods = (
+                (hdrs.METH_GET, hdrs.METH_HEAD)
+                if route.method == hdrs.METH_GET
+                else (route.method,)
+            )
+            for method in methods:
+                app.router.add_route(method, route.path, route.handler, expect_handler=_on_expect)
     app.freeze()
     return app
+
+
+async def _on_expect(request: web.Request) -> None:
+    """100 Continue, unless the body would be refused anyway: then the refusal comes at once."""
+    if request.headers.get(hdrs.EXPECT, "").lower() != "100-continue":
+        raise web.HTTPExpectationFailed
+    declared = request.content_length or 0
+    if request.version == (1, 1) and declared <= api_of(request).config.socket_request_max_bytes:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer itself has not begun

@@ -20,6 +20,7 @@ from kafkalog.server.app import make_app
 from kafkalog.server.delayed_fetch import DelayedFetches
 from kafkalog.server.in_flight import InFlightBytes
 from kafkalog.server.protocol import ConnectionServer
+from kafkalog.server.replies import RequestIds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,8 +105,9 @@ class Daemon:
 
     async def _serve(self, api: Api, stop: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
+        ids = RequestIds(self.request_id_prefix)
         server = ConnectionServer(
-            make_app(api, self.request_id_prefix), loop=loop, config=self.config
+            make_app(api, ids), loop=loop, config=self.config, request_ids=ids
         )
         listener = await loop.create_server(
             server, self.config.http_host, self.config.http_port, backlog=1024, reuse_address=True
@@ -118,10 +120,10 @@ class Daemon:
         finally:
             _log.info("Shutting down")
             api.stopping = True
+            api.delayed_fetches.wake_all()
             await asyncio.sleep(self.config.shutdown_grace_ms / 1000)
             lag.cancel()
             listener.close()
-            api.delayed_fetches.wake_all()
             await server.shutdown(timeout=15)
 
     async def _watch_lag(self, api: Api) -> None:

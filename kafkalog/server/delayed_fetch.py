@@ -26,6 +26,11 @@ class DelayedFetches:
         self._waiting: dict[TopicPartition, set[asyncio.Future[bool]]] = {}
         self._count = 0
 
+    @property
+    def waiting_count(self) -> int:
+        """Fetches that wait now."""
+        return self._count
+
     def deliver(self, finished: list[Command], advanced: frozenset[TopicPartition]) -> None:
         """Called by a writer thread once a drain: one wake-up of the loop for all of it."""
         self._loop.call_soon_threadsafe(self._finish, finished, advanced)
@@ -50,9 +55,7 @@ class DelayedFetches:
     async def wait(self, partition: TopicPartition, timeout_seconds: float) -> bool:
         """Wait until the partition's high watermark moved; False when the time is over."""
         if self._count >= self._max_waiting:
-            raise ApiError(
-                42903, "Too many fetches are waiting. Try again.", headers={"Retry-After": "1"}
-            )
+            raise ApiError(42903, "Too many fetches are waiting. Try again.")
         waiter: asyncio.Future[bool] = self._loop.create_future()
         self._waiting.setdefault(partition, set()).add(waiter)
         self._count += 1

@@ -6,6 +6,7 @@ that the Kafka REST ecosystem already uses keep their meaning. docs/errors.md co
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from kafkalog import errors
@@ -206,3 +207,7 @@ def reference() -> str:
         for row in _ROWS
     ]
     return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

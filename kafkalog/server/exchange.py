@@ -5,58 +5,39 @@ One middleware, because each costs some microseconds of every request.
 
 from __future__ import annotations
 
-import itertools
-import re
 import time
 from typing import TYPE_CHECKING
 
 import structlog
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from kafkalog.errors import KafkalogError, NotReady
-from kafkalog.server.api import API_KEY, api_of
+from kafkalog.server.api import API_KEY
 from kafkalog.server.error_map import ApiError
-from kafkalog.server.replies import error_reply
+from kafkalog.server.replies import RequestIds, error_reply, framework_error, seal
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
+    from kafkalog.server.api import Api
+
 _log = structlog.get_logger("kafkalog.server")
-_CLIENT_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
-_NATIVE_PREFIXES = ("/v1/", "/v3/", "/kafka/v3/")
-# Routes that answer while the daemon is starting or stopping.
-_ALWAYS = ("/livez", "/readyz", "/startupz", "/healthz", "/healthy", "/ready", "/metrics")
-
-REQUEST_ID = "request_id"
-
-
-class RequestIds:
-    """Unique within the machine's history: a prefix drawn at start, then a counter."""
-
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self._numbers = itertools.count(1)
-
-    def take(self, request: web.BaseRequest) -> str:
-        """The client's own X-Request-Id when it is harmless, else a new one."""
-        given = request.headers.get("X-Request-Id")
-        if given is not None and _CLIENT_ID.fullmatch(given):
-            return given
-        return f"{self._prefix}-{next(self._numbers):x}"
-
-
-def _framework_error(error: web.HTTPException) -> ApiError:
-    """aiohttp's own refusals in our shape."""
-    if isinstance(error, web.HTTPMethodNotAllowed):
-        allow = ", ".join(sorted(error.allowed_methods))
-        return ApiError(405, f"This path takes {allow}.", headers={"Allow": allow})
-    if isinstance(error, web.HTTPRequestEntityTooLarge):
-        return ApiError(41302, "The request body is too large.")
-    if isinstance(error, web.HTTPExpectationFailed):
-        return ApiError(417, "Only 'Expect: 100-continue' is understood.")
-    if isinstance(error, web.HTTPNotFound):
-        return ApiError(404, "No such path.")
-    return ApiError(40000, "The request is not understood.")
+_NATIVE_PREFIXES = ("/v1/", "/v3/")
+# Routes that answer while the daemon is stopping or has too much to do.
+_ALWAYS = frozenset(
+    (
+        "/livez",
+        "/readyz",
+        "/startupz",
+        "/healthz",
+        "/healthy",
+        "/ready",
+        "/status/ready",
+        "/metrics",
+    )
+)
+# What the rest of a body is not worth reading after.
+_CLOSING = (408, 413, 417, 505)
 
 
 def make_middleware(ids: RequestIds) -> Middleware:
@@ -66,43 +47,62 @@ def make_middleware(ids: RequestIds) -> Middleware:
     async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse:
         started = time.perf_counter()
         request_id = ids.take(request)
-        request[REQUEST_ID] = request_id
-        metrics = request.app[API_KEY].metrics
+        api = request.app[API_KEY]
+        metrics = api.metrics
         metrics.http_in_flight.inc()
+        api.requests_in_work += 1
         try:
-            response = await _answer(request, handler, request_id)
+            response = await _answer(api, request, handler, request_id)
         finally:
+            api.requests_in_work -= 1
             metrics.http_in_flight.dec()
-        if not response.prepared:
-            response.headers["X-Request-Id"] = request_id
+        seal(response, request_id)
         resource = request.match_info.route.resource
         route = resource.canonical if resource is not None else "unmatched"
-        metrics.observe_http(route, request.method, response.status, time.perf_counter() - started)
+        method = request.method if request.method in hdrs.METH_ALL else "other"
+        metrics.observe_http(route, method, response.status, time.perf_counter() - started)
         return response
 
     return exchange
 
 
-async def _answer(request: web.Request, handler: Handler, request_id: str) -> web.StreamResponse:
+def _admit(api: Api, request: web.Request) -> None:
+    """Refuse before anything is read: wrong version, stopping, too much at once."""
+    if request.version not in ((1, 1), (1, 0)):
+        raise ApiError(505, "Use HTTP/1.1.")
+    if request.path in _ALWAYS:
+        return
+    if api.stopping:
+        raise NotReady("The daemon is stopping; nothing was appended.")
+    if (
+        api.requests_in_work - api.delayed_fetches.waiting_count
+        > api.config.http_max_inflight_requests
+    ):
+        raise ApiError(42902, "Too many requests in work; nothing was appended. Try again.")
+
+
+async def _answer(
+    api: Api, request: web.Request, handler: Handler, request_id: str
+) -> web.StreamResponse:
     """The handler's answer, or an error's."""
-    path = request.path
     error: KafkalogError | ApiError
     try:
-        if request.version not in ((1, 1), (1, 0)):
-            raise ApiError(505, "Use HTTP/1.1.")
-        if api_of(request).stopping and path not in _ALWAYS:
-            raise NotReady("The daemon is stopping; nothing was appended.")
+        _admit(api, request)
         return await handler(request)
     except (ApiError, KafkalogError) as raised:
         error = raised
     except web.HTTPException as raised:
-        error = _framework_error(raised)
+        error = framework_error(raised)
     except ConnectionError:
         raise
     except Exception:  # noqa: BLE001 - the outermost frame of a request: a defect is 500, never a dead loop
-        _log.exception("Unhandled error in a request", request_id=request_id, path=path[:200])
+        _log.exception(
+            "Unhandled error in a request", request_id=request_id, path=request.path[:200]
+        )
         error = ApiError(50000, "Internal error; quote the request id.")
-    response = error_reply(error, request_id, is_v2=not path.startswith(_NATIVE_PREFIXES))
-    if response.status in (408, 413, 505):
-        response.force_close()  # the rest of the body is not worth reading
+    is_v2 = not request.path.startswith(_NATIVE_PREFIXES)
+    response = error_reply(error, request_id, is_v2=is_v2)
+    framing = isinstance(error, ApiError) and error.entry.error_code == 40000
+    if framing or response.status in _CLOSING:
+        response.force_close()
     return response

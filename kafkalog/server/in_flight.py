@@ -1,12 +1,15 @@
 """Bodies: a bound on what is in memory at once, and reading one within its limits.
 
 A request whose body would pass the bound is refused before it is read (429, nothing appended).
+Compressed bodies are inflated here and not by aiohttp, in bounded steps and to the very end: a
+stream that breaks off or carries a wrong checksum is refused, never taken as a shorter body.
 Owned by the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import zlib
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -16,7 +19,10 @@ from kafkalog.server.error_map import ApiError
 if TYPE_CHECKING:
     from kafkalog.server.api import Api
 
-_IDENTITY = ("", "identity", "gzip", "deflate")
+_WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+_IDENTITY = ("", "identity")
+# Inflated at most between two turns of the loop: some milliseconds.
+_INFLATE_STEP_BYTES = 1 << 20
 
 
 class InFlightBytes:
@@ -31,13 +37,15 @@ class InFlightBytes:
         """Bytes reserved now."""
         return self._used_bytes
 
-    def reserve(self, size_bytes: int) -> None:
-        """Take size_bytes; 429/42902 when the bound would be passed by more than one request."""
-        if self._used_bytes and self._used_bytes + size_bytes > self._limit_bytes:
+    def reserve(self, size_bytes: int, *, held_bytes: int = 0) -> None:
+        """Take size_bytes; 429/42902 when the bound would be passed.
+
+        ``held_bytes`` is what the request has already: one that is alone is never refused.
+        """
+        others = self._used_bytes - held_bytes
+        if others and self._used_bytes + size_bytes > self._limit_bytes:
             raise ApiError(
-                42902,
-                "Too many request bytes in flight; nothing was appended. Try again.",
-                headers={"Retry-After": "1"},
+                42902, "Too many request bytes in flight; nothing was appended. Try again."
             )
         self._used_bytes += size_bytes
 
@@ -47,15 +55,54 @@ class InFlightBytes:
         assert self._used_bytes >= 0
 
 
+class Inflater:
+    """One compressed body, in steps; several gzip members make one body."""
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+        self._stream = zlib.decompressobj(_WINDOW_BITS[encoding])
+        self._input = b""
+
+    def feed(self, data: bytes) -> None:
+        """More compressed bytes."""
+        self._input += data
+
+    def step(self) -> bytes:
+        """The next inflated bytes; empty when more input is needed. ApiError 40006."""
+        while self._input:
+            if self._stream.eof:
+                if self._encoding == "deflate":
+                    raise self._broken()
+                self._stream = zlib.decompressobj(_WINDOW_BITS[self._encoding])
+            try:
+                data = self._stream.decompress(self._input, _INFLATE_STEP_BYTES)
+            except zlib.error as error:
+                raise self._broken() from error
+            self._input = self._stream.unconsumed_tail or self._stream.unused_data
+            if data:
+                return data
+        return b""
+
+    def finish(self) -> None:
+        """The input is over: so must be the stream, its checksum included. ApiError 40006."""
+        if not self._stream.eof:
+            raise self._broken()
+
+    def _broken(self) -> ApiError:
+        return ApiError(40006, f"The {self._encoding} body does not inflate.")
+
+
 class Body:
     """A request body held in memory: ``async with Body(request, api) as data``."""
 
-    __slots__ = ("_api", "_request", "_reserved")
+    __slots__ = ("_api", "_chunks", "_request", "_reserved", "_size")
 
     def __init__(self, request: web.Request, api: Api) -> None:
         self._request = request
         self._api = api
         self._reserved = 0
+        self._size = 0
+        self._chunks: list[bytes] = []
 
     async def __aenter__(self) -> bytes:
         try:
@@ -73,37 +120,49 @@ class Body:
 
     def _reserve(self, size_bytes: int) -> None:
         if size_bytes > self._reserved:
-            self._api.in_flight.reserve(size_bytes - self._reserved)
+            self._api.in_flight.reserve(size_bytes - self._reserved, held_bytes=self._reserved)
             self._reserved = size_bytes
 
     async def _read(self) -> bytes:
         request, limit = self._request, self._api.config.socket_request_max_bytes
         encoding = request.headers.get("Content-Encoding", "").strip().lower()
-        if encoding not in _IDENTITY:
-            raise ApiError(41502, f"Content-Encoding '{encoding[:40]}' is not accepted; use gzip.")
+        if encoding not in _IDENTITY and encoding not in _WINDOW_BITS:
+            raise ApiError(41502, "This Content-Encoding is not accepted; use gzip.")
         declared = request.content_length or 0
         if declared > limit:
             raise _too_large(limit)
         self._reserve(declared)
-        chunks: list[bytes] = []
-        size = 0
-        content = request.content
+        inflater = Inflater(encoding) if encoding in _WINDOW_BITS else None
         try:
             # The deadline covers a body that stops; a steady one only has to keep its pace.
             async with asyncio.timeout(self._api.config.body_timeout_seconds(declared)):
-                while chunk := await content.readany():
-                    size += len(chunk)
-                    if size > limit:
-                        raise _too_large(limit)
-                    self._reserve(size)
-                    chunks.append(chunk)
+                await self._collect(limit, inflater)
         except TimeoutError:
             raise ApiError(408, "The request body came too slowly.") from None
         except web.RequestPayloadError as error:
-            if encoding:
-                raise ApiError(40006, f"The {encoding} body does not inflate.") from error
             raise ApiError(40000, "The request body is broken off or badly framed.") from error
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+
+    async def _collect(self, limit: int, inflater: Inflater | None) -> None:
+        """All chunks as they come, each counted before the next is asked for."""
+        content = self._request.content
+        while chunk := await content.readany():
+            if inflater is None:
+                self._keep(chunk, limit)
+                continue
+            inflater.feed(chunk)
+            while data := inflater.step():
+                self._keep(data, limit)
+                await asyncio.sleep(0)  # let others have the loop between two steps
+        if inflater is not None:
+            inflater.finish()
+
+    def _keep(self, chunk: bytes, limit: int) -> None:
+        self._size += len(chunk)
+        if self._size > limit:
+            raise _too_large(limit)
+        self._reserve(self._size)
+        self._chunks.append(chunk)
 
 
 def _too_large(limit: int) -> ApiError:

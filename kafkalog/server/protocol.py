@@ -1,33 +1,62 @@
 """The HTTP/1.1 connection: timeouts and refusals that aiohttp leaves open (reliability.md 4).
 
-The whole header must come within a bound (slowloris), a connection count is kept, a keep-alive
-connection idles for a bounded time, and what the parser refuses gets our error shape and a close
-without echoing the client's bytes.
+The whole header must come within a bound (slowloris), an answer must be taken within another (a
+reader that stalls), connections are counted, and what the parser refuses gets our error shape and a
+close without a byte of the client's echoed. Owned by the event loop.
+
+Leans on these of aiohttp's web_protocol.RequestHandler, checked against 3.14: ``_request_count``
+grows with each parsed message, refused ones too; ``_waiter`` is a future exactly while the
+connection idles between requests.
 """
 
 from __future__ import annotations
 
-import json
+import re
 from typing import TYPE_CHECKING
 
+import structlog
 from aiohttp import web
-from aiohttp.http_exceptions import BadStatusLine, LineTooLong
+from aiohttp.http_exceptions import BadHttpMethod, BadStatusLine, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
-from kafkalog.server.error_map import REGISTER
+from kafkalog.server.error_map import ApiError
+from kafkalog.server.replies import error_reply, framework_error, seal
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Awaitable, Callable
 
     from aiohttp.web_request import BaseRequest
 
+    from kafkalog.server.replies import RequestIds
     from kafkalog.settings import ServerConfig
+
+_log = structlog.get_logger("kafkalog.server")
+MAX_HEADERS = 100
+MAX_FIELD_BYTES = 8190
+# Differs from the field's limit so that the parser's complaint tells which of the two it was.
+MAX_REQUEST_LINE_BYTES = 8192
+# A client that is refused in the middle of its body may finish sending for so long: otherwise the
+# reset that follows a close would take our answer with it.
+_LINGER_SECONDS = 2.0
+# What a reader must take in each stall period to count as alive.
+_STALL_BYTES = 30 << 10
+_TLS_HANDSHAKE = 0x16
+_HEADER_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:")
 
 
 class Connection(RequestHandler):
     """One client connection."""
 
-    __slots__ = ("_header_timeout_seconds", "_header_timer", "_server")
+    __slots__ = (
+        "_header_timeout_seconds",
+        "_header_timer",
+        "_is_fresh",
+        "_server",
+        "_stall_seconds",
+        "_stall_timer",
+        "_stalled_bytes",
+    )
 
     def __init__(
         self, server: ConnectionServer, *, loop: asyncio.AbstractEventLoop, config: ServerConfig
@@ -36,52 +65,104 @@ class Connection(RequestHandler):
             server,
             loop=loop,
             keepalive_timeout=config.keep_alive_seconds,
-            lingering_time=0,
+            lingering_time=_LINGER_SECONDS,
             access_log=None,  # type: ignore[arg-type] # None turns it off, as AppRunner documents
-            max_line_size=8190,
-            max_headers=100,
-            max_field_size=8190,
+            max_line_size=MAX_REQUEST_LINE_BYTES,
+            max_headers=MAX_HEADERS,
+            max_field_size=MAX_FIELD_BYTES,
+            auto_decompress=False,  # in_flight.Body inflates: bounded, and to the very end
         )
         self._server = server
+        self._is_fresh = True  # no byte has come yet
         self._header_timer: asyncio.TimerHandle | None = None
         self._header_timeout_seconds = config.header_timeout_seconds
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._stall_seconds = config.stall_seconds
+        self._stalled_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Refuse beyond the connection bound by closing at once; arm the header timer."""
+        """Refuse beyond the connection bound by closing at once; start the header timer."""
         super().connection_made(transport)
         if len(self._server.connections) > self._server.max_connections:
             self.force_close()
             return
-        self._arm()
+        self._start_header_timer()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Drop the timer with the connection."""
-        self._disarm()
+        """Drop the timers with the connection."""
+        self._stop_header_timer()
+        self._stop_stall_timer()
         super().connection_lost(exc)
+
+    # ---- a header that drips
 
     def data_received(self, data: bytes) -> None:
         """A whole header stops the timer; the first bytes of the next one start it again."""
+        if self._is_fresh and data:
+            self._is_fresh = False
+            if data[0] == _TLS_HANDSHAKE:  # aiohttp's pure parser would wait for a line end
+                self._refuse(40000, "This port speaks plain HTTP, not TLS.")
+                return
         before = self._request_count
         super().data_received(data)
         if self._request_count != before:
-            self._disarm()
-        elif self._header_timer is None and self._current_request is None and self._waiter:
-            self._arm()
+            self._stop_header_timer()
+        elif data and self._header_timer is None and self._waiter is not None:
+            self._start_header_timer()
 
-    def _arm(self) -> None:
+    def _start_header_timer(self) -> None:
         self._header_timer = self._loop.call_later(self._header_timeout_seconds, self._too_slow)
 
-    def _disarm(self) -> None:
+    def _stop_header_timer(self) -> None:
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
 
     def _too_slow(self) -> None:
-        """408 and close: the header did not come in time."""
         self._header_timer = None
+        self._refuse(408, "The request header came too slowly.")
+
+    def _refuse(self, code: int, text: str) -> None:
+        """Answer where no request exists yet, and close."""
+        self._stop_header_timer()
         if self.transport is not None:
-            self.transport.write(_raw_error(408, "The request header came too slowly."))
+            reply = error_reply(ApiError(code, text), self._server.request_ids.next())
+            seal(reply, None)
+            self.transport.write(_raw(reply))
         self.force_close()
+
+    # ---- a reader that stalls
+
+    def pause_writing(self) -> None:
+        """The transport's buffer is full: from now on the client must take something."""
+        super().pause_writing()
+        self._watch_reader()
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self._stop_stall_timer()
+        super().resume_writing()
+
+    def _watch_reader(self) -> None:
+        if self.transport is not None:
+            self._stalled_bytes = self.transport.get_write_buffer_size()
+            self._stall_timer = self._loop.call_later(self._stall_seconds, self._check_reader)
+
+    def _check_reader(self) -> None:
+        self._stall_timer = None
+        if self.transport is None:
+            return
+        if self.transport.get_write_buffer_size() > self._stalled_bytes - _STALL_BYTES:
+            self.transport.abort()  # the answer's length is unmet: nobody takes it for whole
+        else:
+            self._watch_reader()
+
+    def _stop_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+    # ---- what the parser refuses
 
     def handle_error(
         self,
@@ -91,21 +172,14 @@ class Connection(RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """What the parser refused, in our shape, closing; client bytes are never echoed."""
-        if request.writer.output_size > 0:
-            raise ConnectionError("an answer is under way; it cannot become an error")
-        code, text = _classify(status, exc)
-        entry = REGISTER[code]
-        body = {
-            "error_code": code,
-            "message": text,
-            "kafka_error": entry.kafka_error,
-            "retriable": False,
-        }
-        response = web.Response(
-            body=json.dumps(body).encode(),
-            status=entry.status,
-            headers={"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"},
-        )
+        if request.writer.output_size > 0 or isinstance(exc, ConnectionError):
+            raise ConnectionError("an answer is under way, or nobody is there to read one")
+        request_id = self._server.request_ids.next()
+        error = _classify(status, exc)
+        if error.entry.status >= 500 and error.entry.error_code != 505:
+            _log.error("Unhandled error around a request", request_id=request_id, exc_info=exc)
+        response = error_reply(error, request_id)
+        seal(response, request_id)
         response.force_close()
         return response
 
@@ -119,44 +193,64 @@ class ConnectionServer(web.Server):
         *,
         loop: asyncio.AbstractEventLoop,
         config: ServerConfig,
+        request_ids: RequestIds,
     ) -> None:
-        # The same two hooks that aiohttp's own AppRunner takes from an application.
+        # The same two hooks that aiohttp's own AppRunner takes from an application. A client that
+        # goes away ends its handler: a waiting fetch gives its place back at once.
         super().__init__(
-            app._handle,  # type: ignore[arg-type] # gets what _make_request makes
+            _outermost(app._handle, request_ids),  # type: ignore[arg-type] # gets what _make_request makes
             request_factory=app._make_request,
+            handler_cancellation=True,
             loop=loop,
         )
         self._config = config
         self.max_connections = config.max_connections
+        self.request_ids = request_ids
 
     def __call__(self) -> RequestHandler:
         """A handler for a new connection."""
         return Connection(self, loop=self._loop, config=self._config)
 
 
-def _classify(status: int, exc: BaseException | None) -> tuple[int, str]:
-    """The register's number for what aiohttp's parser found."""
+def _outermost(
+    handle: Callable[[web.Request], Awaitable[web.StreamResponse]], request_ids: RequestIds
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Around the application: what aiohttp raises before any middleware runs (Expect)."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handle(request)
+        except web.HTTPException as error:
+            request_id = request_ids.take(request)
+            response = error_reply(framework_error(error), request_id)
+            seal(response, request_id)
+            response.force_close()
+            return response
+
+    return handler
+
+
+def _classify(status: int, exc: BaseException | None) -> ApiError:
+    """The register's number for what aiohttp's parsers found."""
     if isinstance(exc, LineTooLong):
-        if "header" in str(exc).lower():
-            return 431, "A header line is longer than 8190 bytes."
-        return 414, "The request line is longer than 8190 bytes."
+        line, limit = exc.args[0], exc.args[1]
+        if limit == MAX_REQUEST_LINE_BYTES and not _HEADER_LINE.match(line):
+            return ApiError(414, f"The request line is longer than {MAX_FIELD_BYTES} bytes.")
+        return ApiError(431, f"A header line is longer than {MAX_FIELD_BYTES} bytes.")
     if exc is not None and "Too many headers" in str(exc):
-        return 431, "More than 100 headers."
-    if isinstance(exc, BadStatusLine) and "HTTP/" in str(exc):
-        return 505, "Use HTTP/1.1."
-    if status >= 500 and exc is not None:
-        return 50000, "Internal error."
-    return 40000, "The request is not valid HTTP/1.1."
+        return ApiError(431, f"More than {MAX_HEADERS} headers.")
+    if isinstance(exc, BadStatusLine) and not isinstance(exc, BadHttpMethod):
+        return ApiError(505, "Use HTTP/1.1.")
+    if status >= 500:
+        return ApiError(50000, "Internal error; quote the request id.")
+    return ApiError(40000, "The request is not valid HTTP/1.1.")
 
 
-def _raw_error(status: int, text: str) -> bytes:
-    """A complete answer written straight to the transport, where no request exists yet."""
-    entry = REGISTER[status]
-    body = json.dumps(
-        {"error_code": status, "message": text, "kafka_error": entry.kafka_error}
-    ).encode()
-    head = (
-        f"HTTP/1.1 {entry.status} Request Timeout\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + body
+def _raw(reply: web.Response) -> bytes:
+    """A whole answer as bytes, for writing without a request."""
+    body = reply.body
+    assert isinstance(body, bytes)
+    head = [f"HTTP/1.1 {reply.status} {reply.reason}"]
+    head += [f"{name}: {value}" for name, value in reply.headers.items()]
+    head += [f"Content-Length: {len(body)}", "Connection: close", "", ""]
+    return "\r\n".join(head).encode() + body

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +16,35 @@ if TYPE_CHECKING:
     from kafkalog import errors
 
 _ENCODER = msgspec.json.Encoder()
+_CLIENT_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+
+
+class RequestIds:
+    """Unique within the machine's history: a prefix drawn at start, then a counter."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._numbers = itertools.count(1)
+
+    def take(self, request: web.BaseRequest) -> str:
+        """The client's own X-Request-Id when it is harmless, else a new one."""
+        given = request.headers.get("X-Request-Id")
+        if given is not None and _CLIENT_ID.fullmatch(given):
+            return given
+        return self.next()
+
+    def next(self) -> str:
+        """A new one."""
+        return f"{self._prefix}-{next(self._numbers):x}"
+
+
+def seal(response: web.StreamResponse, request_id: str | None) -> None:
+    """Headers of every answer: its id, no sniffing of untrusted bytes, no version banner."""
+    headers = response.headers
+    headers["X-Content-Type-Options"] = "nosniff"
+    headers["Server"] = "kafkalog"
+    if request_id is not None:
+        headers["X-Request-Id"] = request_id
 
 
 def json_reply(
@@ -37,7 +68,7 @@ def bytes_reply(
     headers: dict[str, str] | None = None,
 ) -> web.Response:
     """A body that is ready."""
-    all_headers = {"Content-Type": content_type, "X-Content-Type-Options": "nosniff"}
+    all_headers = {"Content-Type": content_type}
     if headers:
         all_headers.update(headers)
     return web.Response(body=body, status=status, headers=all_headers)
@@ -55,3 +86,15 @@ def error_reply(
     return json_reply(
         body, content_type=V2_JSON if is_v2 else JSON, status=entry.status, headers=headers
     )
+
+
+def framework_error(error: web.HTTPException) -> ApiError:
+    """aiohttp's own refusals in our shape."""
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        allow = ", ".join(sorted(error.allowed_methods))
+        return ApiError(405, f"This path takes {allow}.", headers={"Allow": allow})
+    if isinstance(error, web.HTTPExpectationFailed):
+        return ApiError(417, "Only 'Expect: 100-continue' is understood.")
+    if isinstance(error, web.HTTPNotFound):
+        return ApiError(404, "No such path.")
+    return ApiError(40000, "The request is not understood.")

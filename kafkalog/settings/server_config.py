@@ -28,6 +28,7 @@ class ServerConfig:
     http_max_fetch_bytes: int = 67_108_864
     http_body_timeout_ms: int = 30_000
     http_header_timeout_ms: int = 10_000
+    http_stall_ms: int = 30_000
     max_connections: int = 2_147_483_647
     connections_max_idle_ms: int = 600_000
     max_decompressed_batch_bytes: int = 67_108_864
@@ -60,6 +61,11 @@ class ServerConfig:
     def header_timeout_seconds(self) -> float:
         """Time for a request's header: ``http.header.timeout.ms``."""
         return self.http_header_timeout_ms / 1000
+
+    @property
+    def stall_seconds(self) -> float:
+        """Time in which a client must take a part of its answer: ``http.stall.ms``."""
+        return self.http_stall_ms / 1000
 
     def body_timeout_seconds(self, declared_bytes: int) -> float:
         """Time for a body of declared_bytes (0 when unknown): the set time and 1 s per MiB."""

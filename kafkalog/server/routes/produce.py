@@ -50,9 +50,8 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
     embedded = produce_format(request.headers.get("Content-Type", ""))
     content_type = metadata_type(request.headers.get("Accept", ""))
     topic = topic_of(request)
-    acks = acks_of(request)
-    if flag(request, "async"):
-        acks = Acks.NONE
+    is_async = flag(request, "async")
+    acks = Acks.NONE if is_async else acks_of(request)
     async with Body(request, api) as data:
         partition_count = await _partition_count(api, topic)
         acks = acks or api.operations.default_acks(topic)
@@ -70,7 +69,8 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
             count, batches = await api.blocking(prepare)
         outcomes = await _append_all(api, topic, batches, acks)
     if acks is Acks.NONE:
-        return web.Response(status=204)
+        status = 204 if is_async else 202
+        return web.Response(status=status, headers={"Kafka-Durability": "none"})
     body, status = _answer(count, batches, outcomes, _DURABILITY[acks])
     return bytes_reply(body, content_type=content_type, status=status)
 

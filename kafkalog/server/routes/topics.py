@@ -59,7 +59,7 @@ async def topic(request: web.Request) -> web.Response:
     """Name, effective configs as strings, partitions."""
     operations = api_of(request).operations
     description = operations.describe_topic(topic_of(request))
-    configs = {entry.name: entry.value for entry in description.configs}
+    configs = {entry.name: entry.value for entry in description.configs if entry.value is not None}
     return _reply(
         request,
         {

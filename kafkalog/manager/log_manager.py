@@ -90,7 +90,8 @@ class LogManager:
         )
         budget = QueueBudget(seams.threads.mutex(), config.queued_max_request_bytes)
         self._units = {
-            path: self._make_unit(path, budget, sink) for path in dict.fromkeys(config.log_dirs)
+            path: self._make_unit(path, budget, sink)
+            for path in dict.fromkeys(map(self._absolute, config.log_dirs))
         }
         self._loading = DirectoryLoading(
             config,
@@ -106,6 +107,12 @@ class LogManager:
         # owned by the starting thread, published
         self.cluster_id = ""
         self.is_loaded = False
+
+    def _absolute(self, path: str) -> str:
+        """An entry of ``log.dirs`` as the key it is known by: absolute, without a slash behind."""
+        if not path.startswith("/"):
+            path = self.seams.filesystem.real_path(path)
+        return path.rstrip("/") or "/"
 
     def _make_unit(self, path: str, budget: QueueBudget, sink: CompletionSink) -> LogDirUnit:
         seams = self.seams

@@ -43,14 +43,14 @@ def record_line(
             parts.append(_control(record))
     if with_contents and not is_control:
         if record.key is not None:
-            parts.append(f"{prefix}key: {_text(record.key)}")
+            parts.append(f"{prefix}key: {java_text(record.key)}")
         if record.value is not None:
-            parts.append(f" payload: {_text(record.value)}")
+            parts.append(f" payload: {java_text(record.value)}")
     return "".join(parts)
 
 
 def _metadata(record: Record, timestamp_label: str) -> str:
-    header_keys = ",".join(_text(key) for key, _ in record.headers)
+    header_keys = ",".join(java_text(key) for key, _ in record.headers)
     return (
         f"| offset: {record.offset} {timestamp_label}: {record.timestamp} "
         f"keySize: {_size(record.key)} valueSize: {_size(record.value)} "
@@ -75,7 +75,7 @@ def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-def _text(data: bytes) -> str:
+def java_text(data: bytes) -> str:
     """As Java's String(bytes, UTF_8): broken bytes become the replacement character.
 
     Java and Python agree on how many bytes make one, except for encoded surrogates: Java takes all

@@ -1,0 +1,42 @@
+"""``kafkalog segments verify DIR``: every invariant of the format, checked on files at rest.
+
+Owns the printed lines alone; the rules are ``log/directory_check.py``. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+
+import click
+
+from kafkalog.cli.connection import output_option
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.log.directory_check import verify_directory
+
+
+@click.command()
+@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@output_option
+@click.pass_context
+def verify(ctx: click.Context, directory: str, output: str) -> None:
+    """Check all batches, indexes and snapshots of a partition directory. Exit 1 with findings.
+
+    The directory must not be written meanwhile: stop the server or take a copy.
+
+    Example: kafkalog segments verify ./data/orders-0
+    """
+    try:
+        findings = verify_directory(os.path.abspath(directory), SystemFilesystem())
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+    if output == "json":
+        rows = [dataclasses.asdict(finding) for finding in findings]
+        click.echo(json.dumps({"directory": directory, "findings": rows}))
+    else:
+        for finding in findings:
+            click.echo(f"{finding.file} at {finding.position}: {finding.problem}")
+        click.echo(f"{directory}: {f'{len(findings)} findings' if findings else 'sound'}")
+    if findings:
+        ctx.exit(1)

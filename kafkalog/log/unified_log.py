@@ -108,8 +108,8 @@ class UnifiedLog:
 
     @property
     def recovery_point(self) -> int:
-        """Everything below is durable."""
-        return self.local.recovery_point
+        """Everything live below is durable."""
+        return max(self.local.recovery_point, self.log_start_offset)
 
     @property
     def size_bytes(self) -> int:
@@ -165,12 +165,13 @@ class UnifiedLog:
         self,
         records: ValidatedRecords,
         *,
-        leader_epoch: int = 0,
+        leader_epoch: int | None = None,
         synced: bool,
         expected_offset: int | None = None,
     ) -> LogAppendInfo:
         """Append the set, all or nothing; offsets are given here (REPLICATION keeps its own).
 
+        ``leader_epoch``: None is the newest known, 0 in a fresh log: an adopted log keeps its own.
         ``synced``: readable only after the flush that covers it. A retry of one of a producer's
         last five batches answers with the first one's offsets and writes nothing. Raises
         ExpectedOffsetMismatch, RecordSetTooLarge, OutOfOrderSequence, InvalidProducerEpoch,
@@ -185,6 +186,9 @@ class UnifiedLog:
             )
         if not records.batches:
             return self._append_info(records, self.log_end_offset, self.log_end_offset - 1)
+        if leader_epoch is None:
+            latest = self.epochs.latest
+            leader_epoch = 0 if latest is None else latest.epoch
         placed = append_plan.place(records, self.log_end_offset, leader_epoch)
         first_offset, last_offset = placed[0].base_offset, placed[-1].last_offset
         for batch in placed:
@@ -238,6 +242,8 @@ class UnifiedLog:
             self.producers.update(info)
         for transaction in changes.completed:
             stable = self.producers.last_stable_offset_after(transaction)
+            if transaction.is_aborted and not self.local.active_segment.transaction_index.exists:
+                self.local.note_new_name()
             self.local.active_segment.update_transaction_index(transaction, stable)
             self.producers.complete(transaction)
         self.producers.end_offset = self.log_end_offset
@@ -293,6 +299,7 @@ class UnifiedLog:
         """Write a snapshot at the log end unless there is one; synced by the next flush."""
         offset = self.producers.take_snapshot(sync=False)
         if offset is not None:
+            self.local.note_new_name()
             self._unsynced_snapshots.append(offset)
 
     def plan_flush(self, *, include_active: bool = True) -> FlushPlan | None:
@@ -347,7 +354,6 @@ class UnifiedLog:
         if new_offset <= self.log_start_offset:
             return False
         self.log_start_offset = new_offset
-        self.local.recovery_point = max(self.local.recovery_point, new_offset)
         self.epochs.truncate_from_start(new_offset)
         self.producers.on_log_start(new_offset)
         self._first_unstable_offset = self.producers.first_unstable_offset

@@ -15,6 +15,7 @@ from kafkalog.errors import (
     RecordSetTooLarge,
 )
 from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.record_batch import read_header
 from kafkalog.log.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import AppendOrigin, Isolation
@@ -36,6 +37,17 @@ def test_offsets_are_given_and_read_back() -> None:
         assert [record.value for record in world.read_all(0)] == [b"a", b"b", b"c", b"d", b"e"]
         check_invariants(world.log)
     assert world.append(batch([b"f"])).first_offset == 5
+
+
+def test_an_adopted_log_keeps_its_leader_epoch() -> None:
+    """M25: the next append goes on under the newest epoch; the cache is not cut back to 0."""
+    world = world_of()
+    world.log.append(checked(batch([b"a"])), leader_epoch=5, synced=False)
+    world.reopen(clean=True)
+    world.append(batch([b"b"]))
+    assert [(entry.epoch, entry.start_offset) for entry in world.log.epochs.entries] == [(5, 0)]
+    found = world.log.read(1, 1000, Isolation.LOG_END)
+    assert read_header(found.data).leader_epoch == 5
 
 
 def test_segments_of_the_size_example() -> None:

@@ -29,9 +29,10 @@ from kafkalog.errors import (
     UnsupportedCompression,
 )
 from kafkalog.format.compression import compress, decompress
-from kafkalog.format.control_record import ControlRecordType, read_end_transaction_marker
+from kafkalog.format.control_record import read_end_transaction_marker
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.record_batch import (
+    ATTRIBUTES_AT,
     CRC_AT,
     HEADER_BYTES,
     LENGTH_AT,
@@ -195,15 +196,10 @@ def _checked_header(batch: memoryview) -> BatchHeader:
         header = read_header(batch)
         codec_of(header.attributes)
     except MalformedBatch as error:
-        if header_codec(batch) > Codec.ZSTD:
+        if batch[ATTRIBUTES_AT + 1] & _CODEC_BITS > Codec.ZSTD:
             raise UnsupportedCompression(error.reason) from error
         raise InvalidRecord(error.reason) from error
     return header
-
-
-def header_codec(batch: memoryview) -> int:
-    """Codec number in the attributes, legal or not."""
-    return batch[CRC_AT + 5] & _CODEC_BITS
 
 
 def _validate_batch(batch: memoryview, topic: _Topic) -> BatchFacts:
@@ -494,7 +490,6 @@ def _marker(data: bytes | memoryview, header: BatchHeader) -> tuple[int | None, 
         marker = read_end_transaction_marker(key, value)
     except FormatError:
         return None, -1
-    assert marker.control_type in {ControlRecordType.ABORT, ControlRecordType.COMMIT}
     return int(marker.control_type), marker.coordinator_epoch
 
 

@@ -55,7 +55,7 @@ class LogMachine(RuleBasedStateMachine):
             producer = (PRODUCER, 0, self.next_sequence())
         data = batch(values, timestamps=timestamps, codec=codec, producer=producer)
         info = self.world.append(data, synced=is_synced)
-        rows = [
+        rows: list[tuple[int, bytes | None, bytes | None]] = [
             (timestamp, None, value) for timestamp, value in zip(timestamps, values, strict=True)
         ]
         first = self.naive.append(rows)

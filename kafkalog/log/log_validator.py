@@ -80,8 +80,7 @@ if TYPE_CHECKING:
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 SHOWN_ERRORS = 3
-_CODEC_BITS = 0x07
-_TIMESTAMP_TYPE_BIT = 0x08
+_CODEC_BITS, _TIMESTAMP_TYPE_BIT = 0x07, 0x08
 _CODECS = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,

@@ -8,6 +8,7 @@ build/profiles (its figures are then not to be quoted).
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import time
 from pathlib import Path
@@ -50,6 +51,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="rounds to count")
     parser.add_argument("--work", type=Path, default=results.ROOT / "build" / "bench")
     options = parser.parse_args()
+    # As installed: modules are read from byte code, not compiled at every start.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     unknown = set(options.names) - set(BENCHMARKS)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")

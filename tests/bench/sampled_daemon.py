@@ -1,13 +1,15 @@
 """Run the daemon under a sampler: ``python -m tests.bench.sampled_daemon PROFILE server ...``.
 
-A thread looks at every thread's Python stack 250 times a second and weighs it with the CPU time
-that thread used since the look before, so that waiting costs nothing. Native time counts for the
-Python frame that called it. At the end PROFILE holds CPU seconds by thread, by function (own and
-with callees), and the heaviest stacks.
+An interval timer on the process's CPU time interrupts it 250 times a CPU second; the handler
+weighs every thread's Python stack with the CPU time that thread used since the look before. It is a
+signal and not a sampling thread, because such a thread gets the GIL when others give it up, and so
+sees only the places that do. Native time counts for the Python frame that called it. At the end
+PROFILE holds CPU seconds by thread, by function (own and with callees), and the heaviest stacks.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 import time
@@ -34,24 +36,22 @@ class Sampler:
         self.cumulative: defaultdict[str, float] = defaultdict(float)
         self.stacks: defaultdict[tuple[str, ...], float] = defaultdict(float)
         self._last_cpu: dict[int, float] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self._main = threading.get_ident()
 
     def start(self) -> None:
-        """Begin sampling."""
-        self._thread.start()
+        """Begin sampling; main thread only."""
+        signal.signal(signal.SIGPROF, self._on_timer)
+        signal.setitimer(signal.ITIMER_PROF, _PERIOD_SECONDS, _PERIOD_SECONDS)
 
     def stop(self) -> None:
         """End it."""
-        self._stop.set()
-        self._thread.join()
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
-    def _run(self) -> None:
-        while not self._stop.wait(_PERIOD_SECONDS):
-            names = {thread.ident: thread.name for thread in threading.enumerate()}
-            for ident, frame in sys._current_frames().items():
-                if ident != threading.get_ident():
-                    self._sample(ident, names.get(ident, "?"), frame)
+    def _on_timer(self, _: int, interrupted: FrameType | None) -> None:
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        for ident, frame in sys._current_frames().items():
+            mine = interrupted if ident == self._main else frame
+            self._sample(ident, names.get(ident, "?"), mine)
 
     def _sample(self, ident: int, thread: str, frame: FrameType | None) -> None:
         try:
@@ -60,7 +60,7 @@ class Sampler:
             return  # ended in between
         weight = cpu - self._last_cpu.get(ident, cpu)
         self._last_cpu[ident] = cpu
-        if weight <= 0:
+        if weight <= 0 or frame is None:
             return
         stack = []
         while frame is not None:

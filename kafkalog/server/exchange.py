@@ -14,7 +14,7 @@ from aiohttp import hdrs, web
 from kafkalog.errors import KafkalogError, NotReady
 from kafkalog.server.api import API_KEY
 from kafkalog.server.error_map import ApiError
-from kafkalog.server.replies import RequestIds, error_reply, framework_error, seal
+from kafkalog.server.replies import REQUEST_ID, RequestIds, error_reply, framework_error, seal
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
@@ -47,6 +47,7 @@ def make_middleware(ids: RequestIds) -> Middleware:
     async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse:
         started = time.perf_counter()
         request_id = ids.take(request)
+        request[REQUEST_ID] = request_id
         api = request.app[API_KEY]
         metrics = api.metrics
         metrics.http_in_flight.inc()

@@ -124,7 +124,7 @@ def decode(
         raise ApiError(400, f"The body is not acceptable JSON: {error}") from error
     records = body.records
     if not records:
-        raise ApiError(422, "'records' must hold at least one record.")
+        raise _wrong("'records' must hold at least one record.")
     if len(records) > max_records:
         raise ApiError(42214, f"A request may hold {max_records} records at most.")
     columns = RecordColumns.of(
@@ -141,6 +141,11 @@ def _shape_error(text: str) -> ApiError:
         return ApiError(400, f"A key, value or header is no valid base64: {text}")
     if "unknown field" in text:
         text = text.replace("Object contains unknown field", "Unrecognized field:")
+    return _wrong(text)
+
+
+def _wrong(text: str) -> ApiError:
+    """JSON of the wrong shape."""
     return ApiError(422, text, validation_errors=(text,))
 
 
@@ -158,7 +163,7 @@ def _partitions(column: list[int | None]) -> list[int | None] | None:
     if not named:
         return None
     if min(named) < 0 or max(named) > INT32_MAX:  # type: ignore[type-var,operator] # None is gone
-        raise ApiError(422, "partition must be a number from 0 to 2147483647.")
+        raise _wrong("partition must be a number from 0 to 2147483647.")
     return column
 
 
@@ -171,7 +176,7 @@ def _timestamps(column: list[Any], now_ms: int) -> list[int] | int:
         column = [_iso_ms(stamp) if isinstance(stamp, str) else stamp for stamp in column]
     stamps: list[int] = list(map({None: now_ms}.get, column, column))
     if min(stamps) < -1 or max(stamps) > INT64_MAX:
-        raise ApiError(422, "timestamp must be milliseconds since 1970 or -1.")
+        raise _wrong("timestamp must be milliseconds since 1970 or -1.")
     return stamps
 
 
@@ -181,7 +186,7 @@ def _iso_ms(text: str) -> int:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None or moment.year < 1970:
-        raise ApiError(422, "timestamp must be milliseconds or ISO-8601 with a zone.")
+        raise _wrong("timestamp must be milliseconds or ISO-8601 with a zone.")
     return int(moment.timestamp() * 1000)
 
 

@@ -19,6 +19,10 @@ _ENCODER = msgspec.json.Encoder()
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
+# Where the middleware leaves a request's id for its handler.
+REQUEST_ID = web.RequestKey("request_id", str)
+
+
 class RequestIds:
     """Unique within the machine's history: a prefix drawn at start, then a counter."""
 
@@ -75,11 +79,16 @@ def bytes_reply(
 
 
 def error_reply(
-    error: errors.KafkalogError | ApiError, request_id: str, *, is_v2: bool = False
+    error: errors.KafkalogError | ApiError,
+    request_id: str,
+    *,
+    is_v2: bool = False,
+    extra: dict[str, object] | None = None,
 ) -> web.Response:
-    """The one error shape, with the request's id."""
+    """The one error shape, with the request's id and what the route adds to it."""
     entry, body = error_body(error)
     body["request_id"] = request_id
+    body.update(extra or {})
     headers = dict(error.headers) if isinstance(error, ApiError) else {}
     if entry.status in (429, 503) and "Retry-After" not in headers:
         headers["Retry-After"] = "1"

@@ -47,8 +47,17 @@ class Answer:
 class Daemon:
     """``with Daemon(tmp_path) as daemon``: ready inside, stopped and waited for after."""
 
-    def __init__(self, root: Path, *, log_dirs: int = 1, **overrides: str) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        log_dirs: int = 1,
+        environment: Mapping[str, str] | None = None,
+        **overrides: str,
+    ) -> None:
+        """Overrides are settings with underscores for dots."""
         self.root = root
+        self.environment = dict(environment or {})
         self.port = free_port()
         self.log_dirs = [root / f"dir{number}" for number in range(log_dirs)]
         self.overrides = {name.replace("_", "."): value for name, value in overrides.items()}
@@ -80,7 +89,11 @@ class Daemon:
         self.root.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command(), stdout=log, stderr=subprocess.STDOUT, cwd=ROOT
+                self.command(),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env={**os.environ, **self.environment},
             )
         if wait:
             self.wait_ready()
@@ -118,6 +131,13 @@ class Daemon:
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.process = None
+
+    def rss_bytes(self) -> int:
+        """Resident memory of the process now."""
+        assert self.process is not None
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+        return int(line.split()[1]) * 1024
 
     def log_tail(self) -> str:
         """The end of its log, for messages."""

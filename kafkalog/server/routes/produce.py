@@ -7,7 +7,7 @@ in Python: columns, partitions, batches and receipts are made by C and by kernel
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -15,6 +15,7 @@ from aiohttp import web
 
 from kafkalog.errors import KafkalogError, UnknownTopic
 from kafkalog.format.json_page import write_receipts
+from kafkalog.log.values import LogAppendInfo
 from kafkalog.manager.operations import Acks
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.error_map import error_body
@@ -23,14 +24,11 @@ from kafkalog.server.media_types import metadata_type, produce_format
 from kafkalog.server.parameters import acks_of, flag, partition_of, topic_of
 from kafkalog.server.produce_batches import PartitionBatch, make_batches
 from kafkalog.server.produce_body import decode
-from kafkalog.server.replies import bytes_reply
-
-if TYPE_CHECKING:
-    from kafkalog.log.values import LogAppendInfo
+from kafkalog.server.replies import REQUEST_ID, bytes_reply, error_reply
 
 ROUTES = web.RouteTableDef()
 _INLINE_BYTES = 256 << 10
-_DURABILITY = {Acks.ALL: "synced", Acks.LEADER: "os"}
+_DURABILITY = {Acks.ALL: b"synced", Acks.LEADER: b"os"}
 
 
 @ROUTES.post("/topics/{topic}")
@@ -71,8 +69,19 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
     if acks is Acks.NONE:
         status = 204 if is_async else 202
         return web.Response(status=status, headers={"Kafka-Durability": "none"})
-    body, status = _answer(count, batches, outcomes, _DURABILITY[acks])
-    return bytes_reply(body, content_type=content_type, status=status)
+    failures = _failures(batches, outcomes)
+    if not failures:
+        body = _receipts(count, batches, outcomes)
+    else:
+        receipts = _mixed_receipts(count, batches, outcomes, failures)
+        reason = _one_reason(outcomes)
+        if reason is not None:
+            extra: dict[str, object] = {"offsets": receipts}
+            return error_reply(reason, request[REQUEST_ID], is_v2=True, extra=extra)
+        body = b'"offsets":' + msgspec.json.encode(receipts)
+    tail = b',"key_schema_id":null,"value_schema_id":null,"durability":"'
+    body = b"{" + body + tail + _DURABILITY[acks] + b'"}'
+    return bytes_reply(body, content_type=content_type)
 
 
 async def _partition_count(api: Api, topic: str) -> int:
@@ -118,55 +127,59 @@ async def _append_all(
     return finished
 
 
-def _answer(
-    count: int,
-    batches: list[PartitionBatch],
-    outcomes: list[LogAppendInfo | KafkalogError],
-    durability: str,
-) -> tuple[bytes, int]:
-    """The v2 answer in request order; when all failed for one reason, that reason's status."""
+Outcome = LogAppendInfo | KafkalogError
+
+
+def _receipts(count: int, batches: list[PartitionBatch], outcomes: list[Outcome]) -> bytes:
+    """``"offsets":[...]`` in request order, when every record was appended."""
     partitions = np.empty(count, dtype=np.int32)
     offsets = np.empty(count, dtype=np.int64)
-    failures: dict[int, dict[str, object]] = {}
-    codes: set[int] = set()
     for batch, outcome in zip(batches, outcomes, strict=True):
+        assert isinstance(outcome, LogAppendInfo)
         partitions[batch.selection] = batch.partition
+        offsets[batch.selection] = outcome.first_offset + np.arange(len(batch.selection))
+    return write_receipts(partitions, offsets)
+
+
+def _failures(
+    batches: list[PartitionBatch], outcomes: list[Outcome]
+) -> dict[int, dict[str, object]]:
+    """What each partition that failed says for each of its records, by partition."""
+    failures: dict[int, dict[str, object]] = {}
+    for batch, outcome in zip(batches, outcomes, strict=True):
         if isinstance(outcome, KafkalogError):
             entry, body = error_body(outcome)
-            codes.add(entry.error_code)
-            failure = {
+            failures[batch.partition] = {
                 "partition": None,
                 "offset": None,
                 "error_code": entry.error_code,
                 "error": body["message"],
                 "message": body["message"],
             }
-            failures.update(dict.fromkeys(batch.selection.tolist(), failure))
-        else:
-            offsets[batch.selection] = np.arange(
-                outcome.first_offset, outcome.first_offset + len(batch.selection)
-            )
-    tail = (
-        b',"key_schema_id":null,"value_schema_id":null,"durability":"' + durability.encode() + b'"'
-    )
-    if not failures:
-        return b"{" + write_receipts(partitions, offsets) + tail + b"}", 200
-    receipts = [
-        failures.get(index)
-        or {
-            "partition": int(partitions[index]),
-            "offset": int(offsets[index]),
-            "error_code": None,
-            "error": None,
-        }
-        for index in range(count)
-    ]
-    status = 200
-    if len(failures) == count and len(codes) == 1:
-        first = next(outcome for outcome in outcomes if isinstance(outcome, KafkalogError))
-        entry, body = error_body(first)
-        status = entry.status
-        del body["message"], body["error_code"]
-        head = {"error_code": entry.error_code, "message": failures[0]["message"], **body}
-        return msgspec.json.encode({**head, "offsets": receipts}), status
-    return b'{"offsets":' + msgspec.json.encode(receipts) + tail + b"}", status
+    return failures
+
+
+def _mixed_receipts(
+    count: int,
+    batches: list[PartitionBatch],
+    outcomes: list[Outcome],
+    failures: dict[int, dict[str, object]],
+) -> list[dict[str, object]]:
+    """Receipts in request order when some failed: a statement a record does no harm here."""
+    receipts: list[dict[str, object]] = [{}] * count
+    for batch, outcome in zip(batches, outcomes, strict=True):
+        for number, index in enumerate(batch.selection.tolist()):
+            receipts[index] = failures.get(batch.partition) or {
+                "partition": batch.partition,
+                "offset": cast("LogAppendInfo", outcome).first_offset + number,
+                "error_code": None,
+                "error": None,
+            }
+    return receipts
+
+
+def _one_reason(outcomes: list[Outcome]) -> KafkalogError | None:
+    """The error that every partition met, if it is one number for all."""
+    errors = [outcome for outcome in outcomes if isinstance(outcome, KafkalogError)]
+    codes = {error_body(error)[0].error_code for error in errors}
+    return errors[0] if len(errors) == len(outcomes) and len(codes) == 1 else None

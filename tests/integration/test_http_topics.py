@@ -1,0 +1,235 @@
+"""Goal: topics are made, shown and deleted over HTTP as docs/http.md says, v2, v3 and admin alike.
+Method: requests to a real daemon; what is on disk afterwards is looked at too.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.daemon import V2, Daemon
+from tests.integration.http_world import check_sealed, refused
+
+
+def v3(daemon: Daemon) -> str:
+    """Path of the topics of the one cluster."""
+    (cluster,) = daemon.request("GET", "/v3/clusters").json["data"]
+    return f"/v3/clusters/{cluster['cluster_id']}/topics"
+
+
+def test_admin_creates_a_topic_with_its_directories(daemon: Daemon) -> None:
+    """M01 M02: 201 {}; a directory a partition with Kafka's files."""
+    answer = daemon.request("POST", "/admin/topics", {"topic_name": "made", "partitions_count": 3})
+    assert (answer.status, answer.json) == (201, {})
+    check_sealed(answer)
+    names = sorted(path.name for path in daemon.log_dirs[0].glob("made-*"))
+    assert names == ["made-0", "made-1", "made-2"]
+    files = {path.name for path in (daemon.log_dirs[0] / "made-0").iterdir()}
+    assert {
+        "00000000000000000000.log",
+        "00000000000000000000.index",
+        "00000000000000000000.timeindex",
+        "partition.metadata",
+    } <= files
+
+
+def test_admin_accepts_the_bridges_content_type(daemon: Daemon) -> None:
+    answer = daemon.request(
+        "POST",
+        "/admin/topics",
+        {"topic_name": "bridged"},
+        {"Content-Type": "application/vnd.kafka.json.v2+json"},
+    )
+    assert answer.status == 201
+
+
+def test_an_existing_topic_is_refused(daemon: Daemon) -> None:
+    daemon.create_topic("twice")
+    refused(daemon.request("POST", "/admin/topics", {"topic_name": "twice"}), 409, 40904)
+    refused(daemon.request("POST", v3(daemon), {"topic_name": "twice"}), 400, 40002)
+
+
+def test_colliding_names_are_refused(daemon: Daemon) -> None:
+    daemon.create_topic("a.b")
+    body = refused(daemon.request("POST", "/admin/topics", {"topic_name": "a_b"}), 400, 40002)
+    assert body["kafka_error"] == "INVALID_TOPIC_EXCEPTION"
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"partitions_count": 0},
+        {"partitions_count": -2},
+        {"partitions_count": 10_001},
+        {"replication_factor": 3},
+        {"configs": {"no.such.key": "1"}},
+        {"configs": {"retention.ms": "soon"}},
+        {"configs": {"segment.bytes": "13"}},
+        {"configs": {"cleanup.policy": "shred"}},
+    ],
+    ids=str,
+)
+def test_what_kafka_refuses_is_refused_and_nothing_made(
+    daemon: Daemon, wanted: dict[str, object]
+) -> None:
+    """Counts, replication, unknown and wrong configs: 400/40002, no directory."""
+    answer = daemon.request("POST", "/admin/topics", {"topic_name": "wrong", **wanted})
+    refused(answer, 400, 40002)
+    assert not list(daemon.log_dirs[0].glob("wrong*"))
+    assert "wrong" not in daemon.request("GET", "/topics").json
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {},
+        {"topic_name": 7},
+        {"topic_name": "x", "partitions_count": "3"},
+        {"topic_name": "x", "partition_count": 3},
+        {"topic_name": "x", "configs": {"retention.ms": 5}},
+        [],
+        "x",
+        {"topic_name": None},
+    ],
+    ids=str,
+)
+def test_the_wrong_shape_names_the_field(daemon: Daemon, wanted: object) -> None:
+    body = refused(daemon.request("POST", "/admin/topics", wanted), 422, 422)
+    assert body["validation_errors"]
+
+
+def test_internal_topics_are_closed_to_clients(daemon: Daemon) -> None:
+    for name in ("__consumer_offsets", "__transaction_state", "__cluster_metadata"):
+        refused(daemon.request("POST", "/admin/topics", {"topic_name": name}), 400, 40002)
+    records = {"records": [{"value": "x"}]}
+    answer = daemon.request("POST", "/topics/__consumer_offsets", records)
+    assert answer.status in (400, 404), answer.body
+
+
+def test_v2_metadata(daemon: Daemon) -> None:
+    """M01: names, configs as strings, partitions with their one replica, offsets."""
+    daemon.create_topic("shown", 2, retention_ms="1234")
+    assert "shown" in daemon.request("GET", "/topics").json
+    entry = {
+        "partition": 1,
+        "leader": 1,
+        "replicas": [{"broker": 1, "leader": True, "in_sync": True}],
+    }
+    topic = daemon.request("GET", "/topics/shown")
+    assert topic.headers["Content-Type"] == V2
+    assert topic.json["name"] == "shown"
+    assert topic.json["configs"]["retention.ms"] == "1234"
+    assert topic.json["configs"]["cleanup.policy"] == "delete"
+    assert all(isinstance(value, str) for value in topic.json["configs"].values())
+    assert topic.json["partitions"][1] == entry
+    assert daemon.request("GET", "/topics/shown/partitions").json[1] == entry
+    assert daemon.request("GET", "/topics/shown/partitions/1").json == entry
+    offsets = daemon.request("GET", "/topics/shown/partitions/1/offsets").json
+    assert offsets == {"beginning_offset": 0, "end_offset": 0}
+    assert daemon.request("GET", "/brokers").json == {"brokers": [1]}
+    root = daemon.request("GET", "/").json
+    assert root["name"] == "kafkalog"
+    assert root["bridge_version"]
+
+
+def test_unknown_topics_and_partitions(daemon: Daemon) -> None:
+    daemon.create_topic("known")
+    for path in ("/topics/nope", "/topics/nope/partitions", "/topics/nope/partitions/0"):
+        refused(daemon.request("GET", path), 404, 40401)
+    refused(daemon.request("GET", "/topics/known/partitions/1"), 404, 40402)
+    refused(daemon.request("GET", "/topics/known/partitions/2147483647"), 404, 40402)
+    for partition in ("-1", "x", "2147483648", "1e3", "0x0", "٣", "1.0", "9" * 400):
+        refused(daemon.request("GET", f"/topics/known/partitions/{quote(partition)}"), 404, 404)
+
+
+def quote(text: str) -> str:
+    """As one path segment."""
+    from urllib.parse import quote as percent
+
+    return percent(text, safe="")
+
+
+def test_v3_life_of_a_topic(daemon: Daemon) -> None:
+    """M01: validate only, create with Location, describe, list, delete."""
+    path = v3(daemon)
+    wanted = {
+        "topic_name": "v3",
+        "partitions_count": 2,
+        "replication_factor": 1,
+        "configs": [{"name": "cleanup.policy", "value": "compact"}],
+    }
+    tried = daemon.request("POST", path, {**wanted, "validate_only": True})
+    assert tried.status == 200
+    assert tried.json["partitions_count"] == 2
+    assert "v3" not in daemon.request("GET", "/topics").json
+    made = daemon.request("POST", path, wanted)
+    assert made.status == 201
+    location = made.headers["Location"]
+    assert location.endswith(f"{path}/v3")
+    shown = daemon.request("GET", f"{path}/v3").json
+    assert shown["kind"] == "KafkaTopic"
+    assert shown["topic_name"] == "v3"
+    assert shown["partitions_count"] == 2
+    assert shown["replication_factor"] == 1
+    assert shown["is_internal"] is False
+    assert shown["config_overrides"] == {"cleanup.policy": "compact"}
+    assert len(shown["topic_id"]) == 22
+    assert shown == made.json
+    listed = daemon.request("GET", path).json
+    assert listed["kind"] == "KafkaTopicList"
+    assert shown in listed["data"]
+    assert daemon.request("DELETE", f"{path}/v3").status == 204
+    refused(daemon.request("GET", f"{path}/v3"), 404, 40403)
+    refused(daemon.request("DELETE", f"{path}/v3"), 404, 40403)
+    assert not list(daemon.log_dirs[0].glob("v3-[01]"))
+
+
+def test_v3_knows_only_its_own_cluster(daemon: Daemon) -> None:
+    path = v3(daemon).removesuffix("/topics")
+    assert daemon.request("GET", path).json["kind"] == "KafkaCluster"
+    refused(daemon.request("GET", "/v3/clusters/elsewhere"), 404, 40403)
+    refused(daemon.request("GET", "/v3/clusters/elsewhere/topics"), 404, 40403)
+    refused(daemon.request("POST", "/v3/clusters/elsewhere/topics", {}), 404, 40403)
+
+
+def test_a_deleted_name_can_be_used_again(daemon: Daemon) -> None:
+    daemon.create_topic("again")
+    daemon.produce_text("again", "old")
+    first = daemon.request("GET", f"{v3(daemon)}/again").json["topic_id"]
+    assert daemon.request("DELETE", f"{v3(daemon)}/again").status == 204
+    daemon.create_topic("again")
+    assert daemon.request("GET", f"{v3(daemon)}/again").json["topic_id"] != first
+    assert daemon.fetch_all("again") == []
+
+
+def test_methods_and_paths(daemon: Daemon) -> None:
+    refused(daemon.request("GET", "/no/such/path"), 404, 404)
+    refused(daemon.request("GET", "/topics/"), 404, 404)
+    answer = daemon.request("DELETE", "/topics/x")
+    refused(answer, 405, 405)
+    assert answer.headers["Allow"] == "GET,HEAD,POST".replace(",", ", ")
+    refused(daemon.request("PATCH", "/v3/clusters"), 405, 405)
+    head = daemon.request("HEAD", "/topics")
+    assert (head.status, head.body) == (200, b"")
+
+
+def test_accept_is_negotiated(daemon: Daemon) -> None:
+    for accept, got in (
+        ("application/json", "application/json"),
+        ("*/*", V2),
+        ("text/html;q=0.9, application/vnd.kafka.v2+json;q=0.5", V2),
+        ("application/vnd.kafka.v1+json, application/vnd.kafka+json; q=0.9", V2),
+    ):
+        answer = daemon.request("GET", "/topics", headers={"Accept": accept})
+        assert answer.headers["Content-Type"].split(";")[0] == got
+    refused(daemon.request("GET", "/topics", headers={"Accept": "text/html"}), 406, 406)
+    refused(daemon.request("GET", "/topics", headers={"Accept": "*/*;q=0"}), 406, 406)
+
+
+def test_request_ids(daemon: Daemon) -> None:
+    """A harmless id of the client's is kept, another replaced; never twice the same."""
+    mine = daemon.request("GET", "/topics", headers={"X-Request-Id": "abc-1.2:3_x"})
+    assert mine.headers["X-Request-Id"] == "abc-1.2:3_x"
+    hostile = daemon.request("GET", "/topics", headers={"X-Request-Id": "a b<script>"})
+    other = daemon.request("GET", "/topics")
+    assert "<" not in hostile.headers["X-Request-Id"]
+    assert hostile.headers["X-Request-Id"] != other.headers["X-Request-Id"]

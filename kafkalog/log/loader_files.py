@@ -96,6 +96,11 @@ class LoaderFiles:
         """Whether the segment has a file of this kind."""
         return str(SegmentFileName(base_offset, suffix, "")) in self.stats
 
+    def size_of(self, base_offset: int, suffix: str) -> int:
+        """Bytes of the segment's file of this kind; 0 without one."""
+        stat = self.stats.get(str(SegmentFileName(base_offset, suffix, "")))
+        return 0 if stat is None else stat.size
+
     def _list(self) -> None:
         """Read the directory; names that only look like a segment's are left alone."""
         listing = self._environment.filesystem.list_dir_stats(self._directory.path)

@@ -48,6 +48,7 @@ class LocalFlush:
     end_offset: int
     files: tuple[SegmentFile, ...]
     versions: tuple[tuple[LogSegment, int], ...]  # changes that the files hold
+    names_version: int  # changes of names that the directory holds
     directory: MovableDirectory | None  # None: no name in it is new
     filesystem: Filesystem
 
@@ -74,8 +75,12 @@ class LocalLog:
         *,
         recovery_point: int,
         log_end_offset: int,
+        has_unsynced_names: bool = True,
     ) -> None:
-        """``segments`` is not empty and its last one is active (``LogSegment.become_active``)."""
+        """``segments`` is not empty and its last one is active (``LogSegment.become_active``).
+
+        ``has_unsynced_names``: file names that the load found or made may not be durable.
+        """
         # constant after construction
         self._environment = environment
         self.directory = directory
@@ -83,6 +88,8 @@ class LocalLog:
         self.config = config
         self.recovery_point = recovery_point
         self.last_flush_ms = environment.clock.wall_ms()
+        self._names_version = int(has_unsynced_names)
+        self._synced_names_version = 0
         # published to readers
         self.segments = segments
         self.log_end_offset = log_end_offset
@@ -132,8 +139,24 @@ class LocalLog:
         self.log_end_offset = base_offset
         return segment
 
+    def note_name_change(self) -> None:
+        """A file was made or renamed in the directory; the next flush makes that durable."""
+        self._names_version += 1
+
+    @property
+    def has_unsynced_names(self) -> bool:
+        """Whether a power cut could take back the name of a file, or a renaming."""
+        return self._names_version != self._synced_names_version
+
+    def sync_names(self) -> None:
+        """Make the names durable now; for threads that may block."""
+        if self.has_unsynced_names:
+            self._environment.filesystem.sync_dir(self.directory.path)
+            self._synced_names_version = self._names_version
+
     def _create_segment(self, base_offset: int) -> LogSegment:
         """Files of a new active segment."""
+        self.note_name_change()
         return LogSegment.create(self._environment, self.directory, base_offset, self.config)
 
     def _replace_segment(self, old: LogSegment, base_offset: int) -> LogSegment:
@@ -213,26 +236,39 @@ class LocalLog:
         end = self.log_end_offset if end_offset is None else end_offset
         if not include_active:
             end = min(end, self.active_segment.base_offset)
-        # The segment that starts exactly at the end is included with the active one: its names.
-        reach = end + 1 if include_active else end
-        segments = self.segments.values_between(self.recovery_point, reach)
+        segments = self._unflushed_segments(end + 1 if include_active else end)
         files = tuple(file for segment in segments for file in segment.files_to_flush())
         if not files and end <= self.recovery_point:
             return None
-        has_new_name = any(segment.base_offset >= self.recovery_point for segment in segments)
         return LocalFlush(
             end_offset=end,
             files=files,
             versions=tuple((segment, segment.version) for segment in segments),
-            directory=self.directory if has_new_name else None,
+            names_version=self._names_version,
+            directory=self.directory if self.has_unsynced_names else None,
             filesystem=self._environment.filesystem,
         )
+
+    def _unflushed_segments(self, end: int) -> list[LogSegment]:
+        """Segments below end with changes that are not durable, rising.
+
+        Those at and behind the recovery point, and in front of it the ones that were closed after
+        their last byte was flushed: closing wrote to their indexes.
+        """
+        segments = list(self.segments.values_between(self.recovery_point, end))
+        first = segments[0].base_offset if segments else end
+        while (before := self.segments.lower(first)) is not None and before.files_to_flush():
+            segments.insert(0, before)
+            first = before.base_offset
+        return segments
 
     def mark_flushed(self, plan: LocalFlush) -> None:
         """The plan's fsyncs succeeded: the recovery point moves up, never back."""
         end = min(plan.end_offset, self.log_end_offset)
         if end > self.recovery_point:
             self.recovery_point = end
+        if plan.directory is not None:
+            self._synced_names_version = max(self._synced_names_version, plan.names_version)
         self.last_flush_ms = self._environment.clock.wall_ms()
         for segment, version in plan.versions:
             segment.mark_flushed(version)
@@ -311,6 +347,7 @@ class LocalLog:
 
     def _mark_deleted(self, segments: Sequence[LogSegment]) -> None:
         """Rename the files of each segment to ``.deleted``."""
+        self.note_name_change()
         for segment in segments:
             for name in segment.change_suffix(DELETED_SUFFIX):
                 _log.warning("segment_file_missing", directory=self.directory.path, name=name)

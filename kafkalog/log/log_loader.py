@@ -22,6 +22,7 @@ from kafkalog.format.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
 )
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
 from kafkalog.log import producer_rebuild, recovery_policy
@@ -112,15 +113,19 @@ class _Loader:
             snapshots,
             expiration_ms=self._expiration_ms,
         )
+        if not clean:
+            # Not known to be durable: a name may have come back whose records another life lost.
+            self._producers.delete_snapshots(each for each in snapshots if each >= recovery_point)
         self._epochs.load()
-        self._load_segments()
+        self._load_segments(clean=clean)
         identity = parse_directory_name(self._directory.path.rpartition("/")[2])
         is_deleted = identity.state is DirectoryState.DELETE
         if not is_deleted:
             if not clean:
                 self._recover_from(recovery_point)
             self._drop_when_below_start()
-        if not len(self._segments):
+        is_new = not len(self._segments)
+        if is_new:
             base = 0 if is_deleted else self._start
             self._segments.add(
                 LogSegment.create(self._environment, self._directory, base, self._config)
@@ -135,6 +140,7 @@ class _Loader:
             self._segments,
             recovery_point=log_end if clean else min(recovery_point, log_end),
             log_end_offset=log_end,
+            has_unsynced_names=is_new or not clean,
         )
         if not is_deleted:
             self._restore_state(local, clean=clean)
@@ -148,8 +154,13 @@ class _Loader:
             topic_id=topic_id,
         )
 
-    def _load_segments(self) -> None:
-        """Step 5: one object a segment; those that cannot be served as they are get recovered."""
+    def _load_segments(self, *, clean: bool) -> None:
+        """Step 5: one object a segment; those that cannot be served as they are get recovered.
+
+        They may lie below the recovery point, where no flush and no later start looks again, so
+        what was rebuilt is synced here; a rebuilding that a crash cut off shows as a time index
+        without entries.
+        """
         bases = self._files.offsets_of(LOG_SUFFIX)
         for base in bases:
             segment = self._files.segment(base)
@@ -159,15 +170,30 @@ class _Loader:
                 if legacy is not None:
                     recovery_policy.refuse_legacy(segment, legacy)
             is_indexed = self._files.has_file(base, OFFSET_INDEX_SUFFIX)
+            if not clean and segment.size_bytes and base != bases[-1]:
+                is_indexed = is_indexed and self._files.size_of(base, TIME_INDEX_SUFFIX) > 0
             if not is_indexed or not _has_sane_transactions(segment):
                 _log.warning("segment_index_rebuilt", path=segment.log_file.path)
                 self._recover(segment)
+                for file in segment.files:
+                    file.datasync()
+                segment.mark_flushed(segment.version)
 
     def _recover_from(self, recovery_point: int) -> None:
-        """Step 7: scan what may not be durable; behind the first loss nothing is kept."""
+        """Step 7: scan what may not be durable; behind the first loss nothing is kept.
+
+        A segment that ends below the next one's base has lost its tail as well, be the rest of it
+        sound: a power cut may keep the name of a file and drop its data. Only compaction leaves
+        such gaps on purpose.
+        """
         for segment in self._segments.values_between(recovery_point, LONG_MAX):
-            if self._recover(segment):
-                later = self._segments.higher_values(segment.base_offset)
+            is_cut = self._recover(segment)
+            later = self._segments.higher_values(segment.base_offset)
+            if later and not self._config.is_compacted and not is_cut:
+                is_cut = segment.read_next_offset() < later[0].base_offset
+                if is_cut:
+                    _log.warning("segment_tail_lost", path=segment.log_file.path)
+            if is_cut:
                 self._delete(later)
                 return
 
@@ -258,7 +284,6 @@ class _Loader:
         """Step 11: epochs, log start, snapshots, producers."""
         log_end = local.log_end_offset
         self._start = max(self._start, self._segments.first.base_offset)
-        local.recovery_point = max(local.recovery_point, self._start)
         self._epochs.truncate_from_end(log_end)
         self._epochs.truncate_from_start(self._start)
         self._epochs.flush()

@@ -243,7 +243,7 @@ class UnifiedLog:
         for transaction in changes.completed:
             stable = self.producers.last_stable_offset_after(transaction)
             if transaction.is_aborted and not self.local.active_segment.transaction_index.exists:
-                self.local.note_new_name()
+                self.local.note_name_change()
             self.local.active_segment.update_transaction_index(transaction, stable)
             self.producers.complete(transaction)
         self.producers.end_offset = self.log_end_offset
@@ -299,7 +299,7 @@ class UnifiedLog:
         """Write a snapshot at the log end unless there is one; synced by the next flush."""
         offset = self.producers.take_snapshot(sync=False)
         if offset is not None:
-            self.local.note_new_name()
+            self.local.note_name_change()
             self._unsynced_snapshots.append(offset)
 
     def plan_flush(self, *, include_active: bool = True) -> FlushPlan | None:
@@ -416,7 +416,11 @@ class UnifiedLog:
         )
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop every batch that reaches offset or above; False when there was none."""
+        """Drop every batch that reaches offset or above; False when there was none.
+
+        The caller has made a recovery point at or below offset durable: until the next flush a
+        power cut may leave any mixture of the cut and the uncut files, which recovery has to scan.
+        """
         if offset >= self.log_end_offset:
             return False
         if self.segments.first.base_offset > offset:
@@ -440,7 +444,7 @@ class UnifiedLog:
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the log is empty at offset."""
+        """Drop everything; the log is empty at offset. The recovery point as of ``truncate_to``."""
         self._delete_snapshots_of(self.local.truncate_fully_and_start_at(offset))
         self.epochs.clear()
         self.producers.truncate_fully_and_start_at(offset)
@@ -466,10 +470,17 @@ class UnifiedLog:
         return self.producers.remove_expired(self._environment.clock.wall_ms())
 
     def close(self) -> None:
-        """Clean close, after a flush of everything: snapshot at the log end, trimmed indexes."""
+        """Clean close, after a flush of everything: snapshot at the log end, trimmed indexes.
+
+        Blocks for the syncs of the snapshot and its name: a clean start believes that a log without
+        snapshots has no producers. Trimmed indexes are not synced; a torn one is noticed and found
+        again from the ``.log``.
+        """
         if not self.is_broken:
-            self.producers.take_snapshot(sync=True)
+            if self.producers.take_snapshot(sync=True) is not None:
+                self.local.note_name_change()
             self.epochs.flush()
+            self.local.sync_names()
         self.local.close()
 
     def close_handles(self) -> None:

@@ -35,8 +35,12 @@ class Checkpoints:
         self._found[log_dir.path, name] = offsets
 
     def write_recovery_points(self, log_dir: LogDir) -> None:
-        """Every log's recovery point; guarded, durable on return."""
-        self._write(log_dir, RECOVERY_POINTS, lambda log: log.recovery_point)
+        """How far every log is durable; guarded, durable on return.
+
+        Not raised to the log start as the published recovery point is: the start may not be in its
+        own checkpoint yet, and what lies between would then be served unchecked.
+        """
+        self._write(log_dir, RECOVERY_POINTS, lambda log: log.local.recovery_point)
 
     def write_high_watermarks(self, log_dir: LogDir) -> None:
         """Every log's high watermark; guarded, durable on return."""
@@ -44,7 +48,7 @@ class Checkpoints:
 
     def write_start_offsets(self, log_dir: LogDir) -> None:
         """Start offsets that the first segment's name does not tell; guarded, durable on return."""
-        self._write(log_dir, LOG_START_OFFSETS, _untold_start_offset)
+        self._write(log_dir, LOG_START_OFFSETS, untold_start_offset)
 
     def write_all(self, log_dir: LogDir) -> None:
         """All three, at shutdown and after a deletion."""
@@ -71,7 +75,11 @@ class Checkpoints:
         log_dir.write_checkpoint(name, collect)
 
 
-def _untold_start_offset(log: UnifiedLog) -> int | None:
-    """The start offset where it lies inside the first segment; None otherwise (Kafka)."""
+def untold_start_offset(log: UnifiedLog) -> int | None:
+    """The start offset where it lies inside the first segment; None otherwise (Kafka).
+
+    Differs from Kafka: told also while a power cut could bring deleted segments back.
+    """
     start = log.log_start_offset
-    return start if start > log.segments.first.base_offset else None
+    is_untold = start > log.segments.first.base_offset
+    return start if is_untold or (start and log.local.has_unsynced_names) else None

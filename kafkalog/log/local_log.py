@@ -22,6 +22,7 @@ from kafkalog.format.file_names import (
     SWAP_SUFFIX,
     segment_file_name,
 )
+from kafkalog.log import segment_roll
 from kafkalog.log.log_segment import LONG_MAX, LogSegment
 
 if TYPE_CHECKING:
@@ -121,8 +122,8 @@ class LocalLog:
 
         An empty active segment of that very base is replaced by a fresh one (its index may be
         full). The log end moves to the new base. The old segment is flushed later: it is part of
-        the next ``plan_flush``. On OSError the old segment stays the active one of the set, but may
-        be closed already: the caller treats the directory as failed.
+        the next ``plan_flush``. On OSError all is undone and the same roll may be tried again; the
+        active segment ``is_broken`` when undoing failed too.
         """
         base_offset = max(expected_next_offset, self.log_end_offset)
         active = self.active_segment
@@ -133,8 +134,13 @@ class LocalLog:
         else:
             assert base_offset > active.base_offset, "a roll may not go back"
             self._remove_left_overs(base_offset)
-            active.on_become_inactive()
-            segment = self._create_segment(base_offset)
+            segment = self._create_segment(base_offset)  # first: it is what a full disk refuses
+            try:
+                active.on_become_inactive()
+            except OSError as error:
+                segment.close_handles()
+                self._withdraw_files(base_offset, error)
+                raise
             self.segments.add(segment)
         self.log_end_offset = base_offset
         return segment
@@ -155,14 +161,29 @@ class LocalLog:
             self._synced_names_version = self._names_version
 
     def _create_segment(self, base_offset: int) -> LogSegment:
-        """Files of a new active segment."""
+        """Files of a new active segment; none of them is left on OSError."""
         self.note_name_change()
-        return LogSegment.create(self._environment, self.directory, base_offset, self.config)
+        try:
+            return LogSegment.create(self._environment, self.directory, base_offset, self.config)
+        except OSError as error:
+            self._withdraw_files(base_offset, error)
+            raise
+
+    def _withdraw_files(self, base_offset: int, cause: OSError) -> None:
+        """Remove what was made; what cannot be removed is a left-over of the next attempt."""
+        try:
+            self._remove_left_overs(base_offset)
+        except OSError as error:
+            cause.add_note(f"removing the files of segment {base_offset} failed: {error}")
 
     def _replace_segment(self, old: LogSegment, base_offset: int) -> LogSegment:
         """Publish a fresh segment at base_offset instead of old, whose files go later."""
-        self._mark_deleted((old,))
-        segment = self._create_segment(base_offset)
+        try:
+            self._mark_deleted((old,))
+            segment = self._create_segment(base_offset)
+        except OSError as error:
+            segment_roll.restore_names(old, error)
+            raise
         self.segments.replace(add=(segment,), remove=(old,))
         self._schedule_delete((old,))
         return segment

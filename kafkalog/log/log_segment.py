@@ -29,7 +29,7 @@ from kafkalog.format.file_names import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file_name,
 )
-from kafkalog.log import segment_read, segment_recovery
+from kafkalog.log import segment_read, segment_recovery, segment_roll
 from kafkalog.log.offset_index import OffsetIndex
 from kafkalog.log.segment_file import SegmentFile
 from kafkalog.log.time_index import TimeIndex
@@ -383,12 +383,11 @@ class LogSegment:
     def on_become_inactive(self) -> None:
         """Close for appending: forced time entry, indexes trimmed, preallocation cut off.
 
-        The files stay pinned until ``mark_flushed``.
+        All or nothing. The files stay pinned until ``mark_flushed``.
         """
-        if not self._is_active:
-            return
-        self.seal()
-        self._is_active = False
+        if self._is_active:
+            segment_roll.seal_or_undo(self)
+            self._is_active = False
 
     def seal(self) -> None:
         """What roll, close and recovery have in common at their end: forced entry and trims."""

@@ -142,21 +142,35 @@ class ProducerStateManager:
         return f"{self._directory.path}/{segment_file_name(offset, SNAPSHOT_SUFFIX)}"
 
     def take_snapshot(self, *, sync: bool) -> int | None:
-        """Write ``<end offset>.snapshot`` unless there is one; its offset, or None."""
+        """Write ``<end offset>.snapshot`` unless there is one; its offset, or None.
+
+        On OSError there is none, and the next call tries again.
+        """
         offset = self.end_offset
         if offset <= self.last_snapshot_offset:
             return None
         data = encode_snapshot(entry.to_snapshot() for entry in self.entries.values())
-        file = self._filesystem.open_write(self.snapshot_path(offset))
-        file.truncate(0)
-        file.pwrite(data, 0)
-        if sync:
-            file.sync()
+        try:
+            file = self._filesystem.open_write(self.snapshot_path(offset))
+            file.truncate(0)
+            file.pwrite(data, 0)
+            if sync:
+                file.sync()
+        except OSError as error:
+            self._withdraw_snapshot(offset, error)
+            raise
         if offset not in self._snapshots:
             self._snapshots.append(offset)
             self._snapshots.sort()
         self.last_snapshot_offset = offset
         return offset
+
+    def _withdraw_snapshot(self, offset: int, cause: OSError) -> None:
+        """Remove a snapshot that could not be written; a torn one that stays fails its CRC."""
+        try:
+            self.delete_snapshots((offset,))
+        except OSError as error:
+            cause.add_note(f"removing {self.snapshot_path(offset)} failed: {error}")
 
     def delete_snapshots(self, offsets: Iterable[int]) -> None:
         """Remove these files at once; missing ones are fine."""

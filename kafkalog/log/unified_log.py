@@ -282,17 +282,14 @@ class UnifiedLog:
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
         """Start a new active segment at max(expected_next_offset, log end) and snapshot producers.
 
-        On OSError the log is broken: the old segment may be closed already.
+        On OSError either nothing happened (LocalLog) or only the snapshot is missing, which makes
+        a recovery scan more; appends go on in both cases.
         """
         self._refuse_when_broken()
-        try:
-            segment = self.local.roll(expected_next_offset)
-            self.producers.end_offset = segment.base_offset
-            self.take_producer_snapshot()
-        except OSError as error:
-            self._broken = f"{type(error).__name__}: {error}"
-            raise
+        segment = self.local.roll(expected_next_offset)
+        self.producers.end_offset = segment.base_offset
         self._advance_high_watermark()
+        self.take_producer_snapshot()
         return segment
 
     def take_producer_snapshot(self) -> None:

@@ -91,11 +91,13 @@ class AppendCommand(Command):
         unflushed = log.log_end_offset - log.recovery_point + records.record_count
         synced = self.acks is Acks.ALL or unflushed >= log.config.flush_messages
         watermark, active = log.high_watermark, log.segments.active
-        self.result = log.append(records, synced=synced, expected_offset=self.expected_offset)
+        try:
+            self.result = log.append(records, synced=synced, expected_offset=self.expected_offset)
+        finally:  # the roll may have succeeded and the append behind it failed
+            if log.segments.active is not active:
+                writer.request_flush_after_roll(log)
         if log.high_watermark != watermark:
             writer.note_advanced(log)
-        if log.segments.active is not active:
-            writer.request_flush_after_roll(log)
         if not synced:
             return Step.DONE
         writer.wait_for_flush(log, self)

@@ -24,7 +24,7 @@ class BenchDaemon(Daemon):
     """A daemon whose starts are timed. ``profile``: where to write a profile when it stops."""
 
     def __init__(self, root: Path, *, profile: Path | None = None, **overrides: str) -> None:
-        super().__init__(root, log_dirs=1, **overrides)
+        super().__init__(root, log_dirs=1, environment=None, **overrides)
         self.profile = profile
 
     def __enter__(self) -> Self:

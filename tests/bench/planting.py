@@ -12,6 +12,7 @@ from kafkalog.format.file_names import (
     LOG_SUFFIX,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
+    SNAPSHOT_SUFFIX,
 )
 
 if TYPE_CHECKING:
@@ -56,11 +57,19 @@ def make_unclean(log_dir: Path, topic: str, source: Path) -> None:
 
 
 def forget_recovery(log_dir: Path, topic: str) -> None:
-    """After a start and a kill: drop what the recovery built, so that the next start repeats it."""
-    for path in list((log_dir / f"{topic}-0").iterdir()):
-        if path.name != PARTITION_METADATA and path.suffix != LOG_SUFFIX:
-            path.unlink()
+    """After a start and a kill: nothing says any more that the log was recovered.
+
+    The index files stay, as a crash leaves them: both loaders write them anew, and where one is
+    missing both would scan the segment twice.
+    """
+    forget_snapshots(log_dir / f"{topic}-0")
     forget_clean_stop(log_dir)
+
+
+def forget_snapshots(partition: Path) -> None:
+    """Without a producer snapshot the state has to be built from the log."""
+    for path in list(partition.glob(f"*{SNAPSHOT_SUFFIX}")):
+        path.unlink()
 
 
 def forget_clean_stop(log_dir: Path) -> None:

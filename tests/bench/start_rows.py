@@ -13,7 +13,7 @@ from kafkalog.format.topic_partition import TopicPartition
 from tests.bench import datasets
 from tests.bench.kafka_side import BenchBroker
 from tests.bench.machine_use import resident_mb
-from tests.bench.planting import forget_recovery, make_unclean, plant_clean
+from tests.bench.planting import forget_recovery, forget_snapshots, make_unclean, plant_clean
 from tests.bench.results import ROOT, Goal, Result, Sample
 
 if TYPE_CHECKING:
@@ -141,11 +141,9 @@ def _recovery(
             check=True,
             capture_output=True,
         ).stdout
-        loaded, after = json.loads(output), os.times()
+        loaded, after = json.loads(output.splitlines()[-1]), os.times()
         assert loaded["end_offset"] == end, loaded
-        for path in list(target.iterdir()):
-            if path.suffix != log.suffix:
-                path.unlink()
+        forget_snapshots(target)
         cpu = after.children_user + after.children_system
         cpu -= before.children_user + before.children_system
         return Sample(size / loaded["milliseconds"] / 1e3, extra={"process_cpu_seconds": cpu})

@@ -45,6 +45,11 @@ def _bare(header: str) -> tuple[str, dict[str, str]]:
     return media_type.strip().lower(), values
 
 
+def bare_type(header: str) -> str:
+    """The media type of a header without its parameters."""
+    return _bare(header)[0]
+
+
 @functools.lru_cache(maxsize=256)
 def produce_format(content_type: str) -> EmbeddedFormat:
     """The embedded format of a produce body; 415 names the accepted types."""

@@ -14,7 +14,7 @@ from kafkalog.server.api import Api, api_of
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.fetching import fetch, fetch_headers
 from kafkalog.server.in_flight import Body
-from kafkalog.server.media_types import OCTET_STREAM, RECORD_BATCHES
+from kafkalog.server.media_types import OCTET_STREAM, RECORD_BATCHES, bare_type
 from kafkalog.server.parameters import (
     acks_of,
     flag,
@@ -60,8 +60,7 @@ async def _validated(api: Api, log: UnifiedLog, data: bytes) -> ValidatedRecords
 async def append(request: web.Request) -> web.Response:
     """Append whole v2 batches; ``expected_offset``, ``flush=true`` (as acks=all), ``acks``."""
     api = api_of(request)
-    content_type = request.content_type
-    if content_type not in (RECORD_BATCHES, OCTET_STREAM) or "Content-Type" not in request.headers:
+    if bare_type(request.headers.get("Content-Type", "")) not in (RECORD_BATCHES, OCTET_STREAM):
         raise ApiError(415, f"Send {RECORD_BATCHES} or {OCTET_STREAM}.")
     topic, partition = topic_of(request), partition_of(request)
     expected = integer(request, "expected_offset", -1)

@@ -1,0 +1,283 @@
+"""Goal: raw batches go in whole, checked, idempotent and conditional, or not at all.
+Method: batches of the builder, changed byte by byte, sent to a real daemon; the stored compared.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.format.record_batch import Codec, compute_crc, is_crc_valid, read_header
+from tests.integration.http_world import (
+    append,
+    batch_of,
+    end_offset,
+    now_ms,
+    read_batches,
+    records_of,
+    refused,
+    split_batches,
+)
+
+if TYPE_CHECKING:
+    from tests.integration.daemon import Daemon
+
+ATTRIBUTES_AT, LAST_DELTA_AT, COUNT_AT, CRC_AT, LENGTH_AT = 21, 23, 57, 17, 8
+
+
+def changed(batch: bytes, at: int, code: str, value: int, *, fix_crc: bool = True) -> bytes:
+    """The batch with one header field changed, its CRC right again unless told."""
+    data = bytearray(batch)
+    struct.pack_into(f">{code}", data, at, value)
+    if fix_crc:
+        struct.pack_into(">I", data, CRC_AT, compute_crc(data))
+    return bytes(data)
+
+
+@pytest.fixture(scope="module")
+def topic(daemon: Daemon) -> str:
+    """A topic that must stay empty."""
+    daemon.create_topic("empty")
+    return "empty"
+
+
+def test_a_batch_is_stored_as_sent_but_for_offset_and_epoch(daemon: Daemon) -> None:
+    """M01: bytes from the magic on are the client's; base offset and leader epoch are ours."""
+    daemon.create_topic("stored")
+    batch = batch_of(b"a", None, b"", keys=[b"k", None, b""])
+    answer = append(daemon, "stored", batch)
+    assert answer.status == 200
+    assert answer.headers["Kafka-Durability"] == "synced"
+    assert answer.json == {
+        "topic": "stored",
+        "partition": 0,
+        "base_offset": 0,
+        "last_offset": 2,
+        "log_append_time": -1,
+        "log_start_offset": 0,
+        "duplicate": False,
+    }
+    assert append(daemon, "stored", batch).json["base_offset"] == 3
+    first, second = split_batches(read_batches(daemon, "stored", 0).body)
+    assert first[16:] == second[16:] == batch[16:]
+    assert (read_header(first).base_offset, read_header(second).base_offset) == (0, 3)
+    assert read_header(second).leader_epoch == 0
+
+
+def test_durability_of_raw_appends(daemon: Daemon) -> None:
+    daemon.create_topic("rawacks")
+    batch = batch_of(b"a")
+    for query, said in (("?acks=1", "os"), ("?acks=1&flush=true", "synced"), ("", "synced")):
+        assert append(daemon, "rawacks", batch, query=query).headers["Kafka-Durability"] == said
+    answer = append(daemon, "rawacks", batch, query="?acks=0")
+    assert (answer.status, answer.headers["Kafka-Durability"]) == (202, "none")
+    append(daemon, "rawacks", batch)
+    assert end_offset(daemon, "rawacks") == 5
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_all_codecs_pass_through(daemon: Daemon, codec: Codec) -> None:
+    topic = f"raw-{codec.name.lower()}"
+    daemon.create_topic(topic)
+    batch = batch_of(*(b"value %d" % i for i in range(100)), codec=codec)
+    assert append(daemon, topic, batch).json["last_offset"] == 99
+    (stored,) = split_batches(read_batches(daemon, topic, 0).body)
+    assert stored[16:] == batch[16:]
+    assert len(daemon.fetch_all(topic)) == 100
+
+
+def test_several_batches_are_all_or_nothing(daemon: Daemon) -> None:
+    daemon.create_topic("several")
+    good = [batch_of(b"a"), batch_of(b"b", b"c", codec=Codec.LZ4), batch_of(b"d")]
+    answer = append(daemon, "several", b"".join(good))
+    assert (answer.json["base_offset"], answer.json["last_offset"]) == (0, 3)
+    bad = changed(batch_of(b"x"), CRC_AT, "I", 1, fix_crc=False)
+    refused(append(daemon, "several", b"".join([*good, bad])), 422, 42209)
+    refused(append(daemon, "several", b"".join([bad, *good])), 422, 42209)
+    refused(append(daemon, "several", b"".join(good) + b"tail"), 422, 42210)
+    assert end_offset(daemon, "several") == 4
+    assert [r.value for r in records_of(read_batches(daemon, "several", 0).body)] == [
+        b"a",
+        b"b",
+        b"c",
+        b"d",
+    ]
+
+
+def test_a_wrong_crc(daemon: Daemon, topic: str) -> None:
+    """Every bit of the checked part counts."""
+    batch = batch_of(b"abc" * 20)
+    for at in (CRC_AT, ATTRIBUTES_AT, 40, 61, len(batch) - 1):
+        data = bytearray(batch)
+        data[at] ^= 1
+        refused(append(daemon, topic, bytes(data)), 422, 42209)
+    refused(append(daemon, topic, changed(batch, LENGTH_AT, "i", 10)), 422, 42209)
+    assert end_offset(daemon, topic) == 0
+
+
+def malformed() -> dict[str, bytes]:
+    """Batches whose CRC is right and whose content Kafka's rules refuse."""
+    batch = batch_of(b"abc", b"def")
+    gzip = batch_of(b"abc", b"def", codec=Codec.GZIP)
+    return {
+        "nothing": b"",
+        "one byte": b"\0",
+        "half a header": batch[:30],
+        "cut": batch[:-1],
+        "trailing bytes": batch + b"\0",
+        "trailing header": batch + batch[:61],
+        "length too long": changed(batch, LENGTH_AT, "i", len(batch)),
+        "negative length": changed(batch, LENGTH_AT, "i", 2**31 - 1),
+        "magic 0": changed(batch, 16, "b", 0),
+        "magic 1": changed(batch, 16, "b", 1),
+        "magic 3": changed(batch, 16, "b", 3),
+        "base offset": batch_of(b"abc", base_offset=1),
+        "negative base offset": batch_of(b"abc", base_offset=-1),
+        "count 0": changed(batch, COUNT_AT, "i", 0),
+        "count -1": changed(batch, COUNT_AT, "i", -1),
+        "count 3": changed(batch, COUNT_AT, "i", 3),
+        "count 2^31-1": changed(batch, COUNT_AT, "i", 2**31 - 1),
+        "count and delta 3": changed(changed(batch, COUNT_AT, "i", 3), LAST_DELTA_AT, "i", 2),
+        "count and delta 2^31-1": changed(
+            changed(batch, COUNT_AT, "i", 2**31 - 1), LAST_DELTA_AT, "i", 2**31 - 2
+        ),
+        "count and delta 1": changed(changed(batch, COUNT_AT, "i", 1), LAST_DELTA_AT, "i", 0),
+        "delta 5": changed(batch, LAST_DELTA_AT, "i", 5),
+        "delta -1": changed(batch, LAST_DELTA_AT, "i", -1),
+        "control": changed(batch, ATTRIBUTES_AT, "h", 0x20),
+        "transactional control": changed(batch, ATTRIBUTES_AT, "h", 0x30),
+        "transactional": batch_of(
+            b"abc", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
+        ),
+        "producer without sequence": batch_of(b"abc", producer_id=7, producer_epoch=0),
+        "record length": batch[:61] + b"\x7e" + batch[62:],
+        "gzip count": changed(changed(gzip, COUNT_AT, "i", 3), LAST_DELTA_AT, "i", 2),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(malformed()))
+def test_a_malformed_batch(daemon: Daemon, topic: str, name: str) -> None:
+    """Wrong counts, lengths, magics, offsets, control and transactional batches: 422/42210."""
+    data = malformed()[name]
+    if name == "record length":
+        data = changed(data, CRC_AT, "I", 0)
+    refused(append(daemon, topic, data), 422, 42210)
+    assert end_offset(daemon, topic) == 0
+
+
+def test_codecs_that_do_not_decode(daemon: Daemon, topic: str) -> None:
+    batch = batch_of(b"abc" * 30)
+    for bits in range(1, 8):
+        refused(append(daemon, topic, changed(batch, ATTRIBUTES_AT, "h", bits)), 422, 42213)
+    for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
+        whole = batch_of(*(b"abc" * 30 for _ in range(50)), codec=codec)
+        cut = changed(whole[:-9], LENGTH_AT, "i", len(whole) - 9 - 12)
+        refused(append(daemon, topic, cut), 422, 42213)
+    assert end_offset(daemon, topic) == 0
+
+
+def test_sizes_and_times(daemon: Daemon) -> None:
+    daemon.create_topic("limits", max_message_bytes="500", message_timestamp_before_max_ms="60000")
+    refused(append(daemon, "limits", batch_of(b"x" * 500)), 413, 41301)
+    refused(append(daemon, "limits", batch_of(b"x", timestamp_ms=now_ms() + 7_200_000)), 422, 42211)
+    old = refused(
+        append(daemon, "limits", batch_of(b"x", timestamp_ms=now_ms() - 90_000)), 422, 42211
+    )
+    assert old["record_errors"]
+    assert append(daemon, "limits", batch_of(b"x")).status == 200
+    daemon.create_topic("rawtiny", internal_segment_bytes="300")
+    refused(append(daemon, "rawtiny", batch_of(b"x" * 100) * 3), 413, 41304)
+    assert (end_offset(daemon, "limits"), end_offset(daemon, "rawtiny")) == (1, 0)
+
+
+def test_compacted_topics_want_keys(daemon: Daemon) -> None:
+    daemon.create_topic("rawcompact", cleanup_policy="compact")
+    body = refused(
+        append(daemon, "rawcompact", batch_of(b"a", b"b", keys=[b"k", None])), 422, 42212
+    )
+    assert [e["batch_index"] for e in body["record_errors"]] == [1]  # type: ignore[attr-defined,index]
+    assert append(daemon, "rawcompact", batch_of(b"a", keys=[b"k"])).status == 200
+
+
+def idempotent(*values: bytes, sequence: int, epoch: int = 0, producer_id: int = 4711) -> bytes:
+    """A batch of one producer."""
+    return batch_of(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+
+def test_idempotent_producers(daemon: Daemon) -> None:
+    """M25: a repeat answers its first offsets, a gap and an older epoch are 409."""
+    daemon.create_topic("idempotent")
+    first = idempotent(b"a", b"b", sequence=0)
+    assert append(daemon, "idempotent", first).json["base_offset"] == 0
+    again = append(daemon, "idempotent", first)
+    assert again.status == 200
+    assert again.json["duplicate"] is True
+    assert (again.json["base_offset"], again.json["last_offset"]) == (0, 1)
+    assert append(daemon, "idempotent", idempotent(b"c", sequence=2)).json["base_offset"] == 2
+    gap = refused(append(daemon, "idempotent", idempotent(b"e", sequence=9)), 409, 40905)
+    assert gap["kafka_error"] == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert gap["details"]["expected_sequence"] == 3  # type: ignore[index]
+    newer = idempotent(b"d", sequence=0, epoch=1)
+    assert append(daemon, "idempotent", newer).json["base_offset"] == 3
+    old = refused(append(daemon, "idempotent", idempotent(b"x", sequence=3)), 409, 40906)
+    assert old["details"]["current_epoch"] == 1  # type: ignore[index]
+    assert end_offset(daemon, "idempotent") == 4
+
+
+def test_the_last_five_batches_are_remembered(daemon: Daemon) -> None:
+    """M25: the oldest of five repeats is known; one older is out of order."""
+    daemon.create_topic("five")
+    batches = [idempotent(b"%d" % i, sequence=i, producer_id=5) for i in range(6)]
+    for batch in batches:
+        assert append(daemon, "five", batch).status == 200
+    for number in range(1, 6):
+        again = append(daemon, "five", batches[number]).json
+        assert (again["duplicate"], again["base_offset"]) == (True, number)
+    refused(append(daemon, "five", batches[0]), 409, 40905)
+    assert end_offset(daemon, "five") == 6
+
+
+def test_conditional_append(daemon: Daemon) -> None:
+    daemon.create_topic("conditional")
+    batch = batch_of(b"a", b"b")
+    assert append(daemon, "conditional", batch, query="?expected_offset=0").status == 200
+    body = refused(append(daemon, "conditional", batch, query="?expected_offset=0"), 412, 41201)
+    assert body["details"]["log_end_offset"] == 2  # type: ignore[index]
+    assert append(daemon, "conditional", batch, query="?expected_offset=2").status == 200
+    for wrong in ("x", "-1", "1.5"):
+        answer = append(daemon, "conditional", batch, query=f"?expected_offset={wrong}")
+        refused(answer, 400, 40005)
+    assert end_offset(daemon, "conditional") == 4
+
+
+def test_log_append_time_is_stamped_with_a_new_crc(daemon: Daemon) -> None:
+    daemon.create_topic("rawstamped", message_timestamp_type="LogAppendTime")
+    before = now_ms()
+    answer = append(daemon, "rawstamped", batch_of(b"a", b"b", timestamp_ms=77))
+    assert before <= answer.json["log_append_time"] <= now_ms()
+    (stored,) = split_batches(read_batches(daemon, "rawstamped", 0).body)
+    assert is_crc_valid(stored)
+    assert read_header(stored).max_timestamp == answer.json["log_append_time"]
+    assert {record.timestamp for record in records_of(stored)} == {answer.json["log_append_time"]}
+    stamped = changed(batch_of(b"a"), ATTRIBUTES_AT, "h", 8)
+    refused(append(daemon, "rawstamped", stamped), 422, 42211)
+
+
+def test_content_type_is_needed(daemon: Daemon, topic: str) -> None:
+    path = f"/v1/topics/{topic}/partitions/0/batches"
+    batch = batch_of(b"a")
+    for wrong in ("application/json", "text/plain", ""):
+        refused(daemon.request("POST", path, batch, {"Content-Type": wrong}), 415, 415)
+    refused(append(daemon, "unknown", batch), 404, 40401)
+    refused(append(daemon, topic, batch, partition=3), 404, 40402)
+    daemon.create_topic("octets")
+    answer = daemon.request(
+        "POST",
+        "/v1/topics/octets/partitions/0/batches",
+        batch,
+        {"Content-Type": "application/octet-stream"},
+    )
+    assert answer.status == 200
+    assert end_offset(daemon, topic) == 0

@@ -1,0 +1,275 @@
+"""Goal: fetch answers what is there, waits no longer than it must, serves nothing it should not.
+Method: v2 and raw fetches against a real daemon, long polls on threads, times with wide margins.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.daemon import BINARY, TEXT, Answer, Daemon
+from tests.integration.http_world import (
+    append,
+    batch_of,
+    read_batches,
+    records_of,
+    refused,
+    split_batches,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SETTINGS = {"http_max_wait_ms": "20000", "log_initial_task_delay_ms": "600000"}
+JSON = "application/vnd.kafka.json.v2+json"
+
+
+def records(daemon: Daemon, topic: str, query: str, accept: str = BINARY) -> Answer:
+    """A v2 fetch."""
+    path = f"/topics/{topic}/partitions/0/records?{query}"
+    return daemon.request("GET", path, headers={"Accept": accept})
+
+
+class Waiting:
+    """A request on a thread of its own; its answer and how long it took."""
+
+    def __init__(self, call: Callable[[], Answer]) -> None:
+        self._call = call
+        self.answer: Answer | None = None
+        self.seconds = 0.0
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        started = time.monotonic()
+        self.answer = self._call()
+        self.seconds = time.monotonic() - started
+
+    def join(self) -> Answer:
+        """Its answer."""
+        self._thread.join(60)
+        assert self.answer is not None
+        return self.answer
+
+
+def wait_until_waiting(daemon: Daemon, count: int = 1) -> None:
+    """Until so many requests are in work besides the look itself."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        page = daemon.request("GET", "/metrics").body.decode()
+        for line in page.splitlines():
+            if line.startswith("kafkalog_http_in_flight ") and float(line.split()[1]) > count:
+                return
+        time.sleep(0.01)  # the test's own pace between two looks
+    raise AssertionError("nobody waits")
+
+
+def test_an_append_wakes_a_waiting_fetch(daemon: Daemon) -> None:
+    """M01: both routes are answered by the append, long before their time is over."""
+    daemon.create_topic("woken")
+    v2 = Waiting(lambda: records(daemon, "woken", "offset=0&timeout=20000"))
+    raw = Waiting(lambda: read_batches(daemon, "woken", 0, "&max_wait_ms=20000"))
+    wait_until_waiting(daemon, 2)
+    daemon.produce_text("woken", "hello")
+    assert [r["value"] for r in v2.join().json] == ["aGVsbG8="]
+    assert records_of(raw.join().body)[0].value == b"hello"
+    assert v2.seconds < 10
+    assert raw.seconds < 10
+
+
+def test_a_wait_ends_empty(daemon: Daemon) -> None:
+    daemon.create_topic("idle")
+    waited = Waiting(lambda: records(daemon, "idle", "offset=0&timeout=300"))
+    answer = waited.join()
+    assert (answer.status, answer.json) == (200, [])
+    assert answer.headers["Kafka-Next-Offset"] == "0"
+    assert 0.29 <= waited.seconds < 10
+    raw = read_batches(daemon, "idle", 0, "&max_wait_ms=50")
+    assert (raw.status, raw.body) == (204, b"")
+    assert raw.headers["Kafka-Next-Offset"] == "0"
+    assert raw.headers["Kafka-Up-To-Date"] == "true"
+
+
+def test_min_bytes_waits_for_enough(daemon: Daemon) -> None:
+    daemon.create_topic("enough")
+    daemon.produce_text("enough", "x" * 100)
+    waited = Waiting(lambda: read_batches(daemon, "enough", 0, "&max_wait_ms=20000&min_bytes=300"))
+    wait_until_waiting(daemon)
+    daemon.produce_text("enough", "y" * 100)
+    daemon.produce_text("enough", "z" * 100)
+    assert [r.value[:1] for r in records_of(waited.join().body) if r.value] in (
+        [b"x", b"y"],
+        [b"x", b"y", b"z"],
+    )
+    assert waited.seconds < 10
+
+
+def test_max_bytes_bounds_but_never_starves(daemon: Daemon) -> None:
+    """At least one record (a batch, raw) whatever max_bytes says; else no more than asked for."""
+    daemon.create_topic("bounded")
+    for letter in "abc":
+        daemon.produce_text("bounded", letter * 1000, letter * 1000)
+    assert len(records(daemon, "bounded", "offset=0&max_bytes=1").json) == 1
+    assert len(records(daemon, "bounded", "offset=0&max_bytes=0").json) == 1
+    two = records(daemon, "bounded", "offset=2&max_bytes=2000")
+    assert [r["offset"] for r in two.json] == [2, 3]
+    assert two.headers["Kafka-Next-Offset"] == "4"
+    assert len(records(daemon, "bounded", "offset=2&max_bytes=1999").json) == 1
+    assert len(records(daemon, "bounded", "offset=0").json) == 6
+    assert len(split_batches(read_batches(daemon, "bounded", 0, "&max_bytes=1").body)) == 1
+    assert len(split_batches(read_batches(daemon, "bounded", 0, "&max_bytes=5000").body)) == 2
+
+
+def test_next_offset_walks_the_whole_log(daemon: Daemon) -> None:
+    daemon.create_topic("walked", internal_segment_bytes="4000", index_interval_bytes="100")
+    for number in range(60):
+        daemon.produce_text("walked", f"{number}a", f"{number}b", f"{number}c")
+    assert len(list((daemon.log_dirs[0] / "walked-0").glob("*.log"))) > 1
+    offset, seen = 0, []
+    while offset < 180:
+        answer = records(daemon, "walked", f"offset={offset}&max_bytes=7")
+        seen += [r["offset"] for r in answer.json]
+        offset = int(answer.headers["Kafka-Next-Offset"])
+    assert seen == list(range(180))
+    offset, count = 0, 0
+    while offset < 180:
+        raw = read_batches(daemon, "walked", offset, "&max_bytes=300")
+        count += len(records_of(raw.body))
+        assert raw.headers["Kafka-Base-Offset"] == str(offset)
+        offset = int(raw.headers["Kafka-Next-Offset"])
+    assert count == 180
+
+
+def test_raw_starts_with_the_batch_that_holds_the_offset(daemon: Daemon) -> None:
+    daemon.create_topic("inside")
+    daemon.produce_text("inside", "a", "b", "c")
+    raw = read_batches(daemon, "inside", 2)
+    assert [r.offset for r in records_of(raw.body)] == [0, 1, 2]
+    assert raw.headers["Kafka-Base-Offset"] == "0"
+    assert raw.headers["Kafka-Next-Offset"] == "3"
+    assert raw.headers["Kafka-High-Watermark"] == "3"
+    assert raw.headers["Kafka-Log-Start-Offset"] == "0"
+    assert raw.headers["Content-Type"] == "application/vnd.kafkalog.record-batches"
+    assert [r["offset"] for r in records(daemon, "inside", "offset=2").json] == [2]
+
+
+def test_formats(daemon: Daemon) -> None:
+    """By Accept or by format; a record that does not fit is 406/40602 and named."""
+    daemon.create_topic("shown")
+    body = {"records": [{"key": "k", "value": {"n": 1.0}}]}
+    daemon.request("POST", "/topics/shown", body, {"Content-Type": JSON})
+    daemon.produce_text("shown", "plain")
+    binary = bytes([255, 254])
+    append(daemon, "shown", batch_of(binary))
+    answer = records(daemon, "shown", "offset=0&max_bytes=1", JSON)
+    assert answer.headers["Content-Type"] == JSON
+    assert (answer.json[0]["key"], answer.json[0]["value"]) == ("k", {"n": 1.0})
+    assert records(daemon, "shown", "offset=1&max_bytes=1", TEXT).json[0]["value"] == "plain"
+    for accept in ("*/*", "", "application/json", "application/vnd.kafka.v2+json"):
+        got = records(daemon, "shown", "offset=2", accept)
+        assert got.json[0]["value"] == "//4="
+    for query, accept in (
+        ("offset=1", JSON),
+        ("offset=1&format=json", "*/*"),
+        ("offset=2&format=text", "*/*"),
+        ("offset=2", TEXT),
+    ):
+        error = refused(records(daemon, "shown", query, accept), 406, 40602)
+        where = int(query[7])
+        assert error["details"] == {"topic": "shown", "partition": 0, "offset": where}
+    refused(records(daemon, "shown", "offset=0&format=xml"), 406, 40601)
+    refused(records(daemon, "shown", "offset=0", "text/html"), 406, 406)
+    refused(records(daemon, "shown", "offset=0", "application/vnd.kafka.avro.v2+json"), 406, 406)
+
+
+def test_offsets_out_of_range(daemon: Daemon) -> None:
+    """v2 says 400/40002 as the ecosystem, the native route 410/41001 and 416/41601."""
+    daemon.create_topic("ranged")
+    daemon.produce_text("ranged", "a", "b", "c")
+    file = {"partitions": [{"topic": "ranged", "partition": 0, "offset": 2}], "version": 1}
+    assert daemon.request("POST", "/v1/records:delete", file).status == 200
+    assert records(daemon, "ranged", "offset=3").json == []
+    assert read_batches(daemon, "ranged", 3).status == 204
+    for offset, status, code in ((1, 410, 41001), (0, 410, 41001), (4, 416, 41601)):
+        body = refused(read_batches(daemon, "ranged", offset), status, code)
+        details = body["details"]
+        assert isinstance(details, dict)
+        assert (details["log_start_offset"], details["log_end_offset"]) == (2, 3)
+        refused(records(daemon, "ranged", f"offset={offset}"), 400, 40002)
+    refused(read_batches(daemon, "ranged", 2**63 - 1), 416, 41601)
+    refused(read_batches(daemon, "nope", 0), 404, 40401)
+    refused(records(daemon, "nope", "offset=0"), 404, 40401)
+    refused(daemon.request("GET", "/v1/topics/ranged/partitions/7/batches?offset=0"), 404, 40402)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "offset=",
+        "offset=x",
+        "offset=-1",
+        "offset=9223372036854775808",
+        "offset=1e3",
+        "offset=0x10",
+        "offset=%201",
+        "offset=" + "9" * 5000,
+        "offset=0&max_bytes=-1",
+        "offset=0&max_bytes=x",
+        "offset=0&timeout=-5",
+        "offset=0&isolation=dirty",
+    ],
+)
+def test_parameters_out_of_range(daemon: Daemon, query: str) -> None:
+    if "numbers" not in daemon.request("GET", "/topics").json:
+        daemon.create_topic("numbers")
+    refused(records(daemon, "numbers", query), 400, 40005)
+    raw = query.replace("timeout", "max_wait_ms")
+    answer = daemon.request("GET", f"/v1/topics/numbers/partitions/0/batches?{raw}")
+    refused(answer, 400, 40005)
+
+
+def test_isolation_without_transactions(daemon: Daemon) -> None:
+    daemon.create_topic("isolated")
+    daemon.produce_text("isolated", "a")
+    for isolation in ("read_committed", "read_uncommitted"):
+        answer = records(daemon, "isolated", f"offset=0&isolation={isolation}")
+        assert [r["offset"] for r in answer.json] == [0]
+        raw = read_batches(daemon, "isolated", 0, f"&isolation={isolation}")
+        assert raw.status == 200
+
+
+def test_unacknowledged_bytes_are_not_served(daemon: Daemon) -> None:
+    """A fetch never passes the high watermark, which acks=all moves when the batch is durable."""
+    daemon.create_topic("durable")
+    daemon.produce_text("durable", "a")
+    answer = read_batches(daemon, "durable", 0)
+    assert int(answer.headers["Kafka-Next-Offset"]) <= int(answer.headers["Kafka-High-Watermark"])
+
+
+def test_a_flipped_bit_is_never_served(daemon: Daemon) -> None:
+    """A corrupt batch first in line is 500/50010 without its path; else the answer ends before."""
+    daemon.create_topic("rotten")
+    for letter in "abc":
+        daemon.produce_text("rotten", letter * 100)
+    sizes = [len(b) for b in split_batches(read_batches(daemon, "rotten", 0).body)]
+    path = daemon.log_dirs[0] / "rotten-0" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[sizes[0] + 80] ^= 4
+    path.write_bytes(data)
+    good = read_batches(daemon, "rotten", 0)
+    assert [r.offset for r in records_of(good.body)] == [0]
+    assert good.headers["Kafka-Next-Offset"] == "1"
+    assert [r["offset"] for r in records(daemon, "rotten", "offset=0").json] == [0]
+    for answer in (read_batches(daemon, "rotten", 1), records(daemon, "rotten", "offset=1")):
+        body = refused(answer, 500, 50010)
+        assert str(daemon.root) not in json.dumps(body)
+        details = body["details"]
+        assert isinstance(details, dict)
+        assert (details["base_offset"], details["last_offset"]) == (1, 1)
+    assert [r["offset"] for r in records(daemon, "rotten", "offset=2").json] == [2]
+    assert daemon.request("GET", "/readyz").status == 200

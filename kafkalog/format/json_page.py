@@ -31,6 +31,7 @@ from kafkalog.format.record_batch import (
     timestamp_type_of,
 )
 from kafkalog.kernels import json_text
+from kafkalog.kernels.json_fault import JsonFault
 from kafkalog.kernels.json_records import (
     PAGE_CELL_COUNT,
     RECEIPT_BYTES_MAX,
@@ -44,7 +45,7 @@ from kafkalog.kernels.json_records import (
 from kafkalog.kernels.json_records import (
     write_receipts as write_receipts_kernel,
 )
-from kafkalog.kernels.json_text import DEPTH_MAX, JsonFault
+from kafkalog.kernels.json_text import DEPTH_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,9 +165,10 @@ class _PageWriter:
 
     def check_json(self) -> None:
         """Raise UndecodableRecord for the first stored text that is not one JSON value."""
-        spans, report = self.buffer.spans, np.zeros(1, np.int64)
+        spans = self.buffer.spans
+        work, state = _walk_memory(0)
         bad = json_text.check_values(
-            self.buffer.out, spans, int(self.state[PageCell.SPANS]), DEPTH_MAX, report
+            self.buffer.out, spans, int(self.state[PageCell.SPANS]), DEPTH_MAX, work, state
         )
         if bad >= 0:
             raise UndecodableRecord(int(spans[bad, 2]), _part(int(spans[bad, 3])), "json")
@@ -258,6 +260,12 @@ def write_receipts(
     return out[: end + 1].tobytes()
 
 
+def _walk_memory(text_bytes: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(working memory, state) of a JSON check; untouched rows cost nothing."""
+    work = np.empty((json_text.work_rows(text_bytes), json_text.WORK_COLUMN_COUNT), np.int64)
+    return work, np.empty(json_text.STATE_CELL_COUNT, np.int64)
+
+
 def check_envelope(body: Buffer, max_depth: int = DEPTH_MAX) -> None:
     """Refuse a body that is no strict JSON, before anything decodes it.
 
@@ -266,7 +274,8 @@ def check_envelope(body: Buffer, max_depth: int = DEPTH_MAX) -> None:
     object except inside `records[*].key` and `records[*].value`, which are kept as sent. Raises
     MalformedJson.
     """
-    report = np.zeros(1, np.int64)
-    status = json_text.check_envelope(np.frombuffer(body, np.uint8), max_depth, report)
+    text = np.frombuffer(body, np.uint8)
+    work, state = _walk_memory(len(text))
+    status = json_text.check_envelope(text, max_depth, work, state)
     if status < 0:
-        raise MalformedJson(JsonFault(-status), int(report[0]))
+        raise MalformedJson(JsonFault(-status), int(state[0]))

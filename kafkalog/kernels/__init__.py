@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_INFRASTRUCTURE = {"__init__", "__main__", "cache", "compile", "loads"}
+_INFRASTRUCTURE = {"__init__", "__main__", "cache", "compile", "json_fault", "loads"}
 
 KERNEL_MODULES = tuple(
     f"{__name__}.{entry[:-3]}"

@@ -73,7 +73,10 @@ class PageCell(enum.IntEnum):
     FAILED_IS_VALUE = 16
 
 
-PAGE_CELL_COUNT = len(PageCell)
+_ROW_CELLS = 9
+_FIRST_ROW_CELL = len(PageCell)
+PAGE_CELL_COUNT = _FIRST_ROW_CELL + _ROW_CELLS
+"""The cells of PageCell and behind them the fields of the record at hand."""
 
 SPAN_BYTES = 32
 """A record has two spans and more than 64 bytes of text: `len(out) // SPAN_BYTES` rows suffice."""
@@ -449,9 +452,9 @@ def write_records(
     middle   uint8[]       `,"partition":N,"offset":`
     out      uint8[m]      output, written from OUT_POSITION on
     spans    int64[k, 4]   json format: start and end in out, offset, is value; k >= m // SPAN_BYTES
-    state    int64[17]     `PageCell`
+    state    int64[PAGE_CELL_COUNT]   `PageCell` and working memory
     """
-    row = np.empty(9, np.int64)
+    row = state[_FIRST_ROW_CELL:]
     fixed = len(opening) + len(middle)
     while state[_RECORDS_LEFT] > 0:
         if not _read_record(records, state[_POSITION], row):

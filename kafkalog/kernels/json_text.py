@@ -7,12 +7,20 @@ linear in the text because an object may hold at most KEYS_MAX keys. Any thread.
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from kafkalog.kernels.compile import BYTES, I64, I64_TABLE, I64S_OUT, inlined, kernel
+from kafkalog.kernels.compile import (
+    BYTES,
+    I64,
+    I64_TABLE,
+    I64_TABLE_OUT,
+    I64S_OUT,
+    inlined,
+    kernel,
+)
+from kafkalog.kernels.json_fault import JsonFault
 from kafkalog.kernels.loads import load_u64le
 
 if TYPE_CHECKING:
@@ -23,20 +31,9 @@ as_int = cast("type[int]", np.int64)  # an uint8 would stay unsigned under int()
 DEPTH_MAX = 64
 DIGITS_MAX = 40
 KEYS_MAX = 512
-
-
-class JsonFault(enum.IntEnum):
-    """Why a text is refused; the kernels return `-fault` and fill `report[0]` with the byte."""
-
-    SYNTAX = 1
-    BAD_UTF8 = 2
-    TOO_DEEP = 3
-    DUPLICATE_KEY = 4
-    LONG_NUMBER = 5
-    LONE_SURROGATE = 6
-    BYTE_ORDER_MARK = 7
-    TOO_MANY_KEYS = 8
-    CONTROL_CHARACTER = 9
+WORK_COLUMN_COUNT = 3
+STATE_CELL_COUNT = 5
+_STACK_ROWS = DEPTH_MAX + 1
 
 
 _SYNTAX = int(JsonFault.SYNTAX)
@@ -49,12 +46,12 @@ _BYTE_ORDER_MARK = int(JsonFault.BYTE_ORDER_MARK)
 _TOO_MANY_KEYS = int(JsonFault.TOO_MANY_KEYS)
 _CONTROL_CHARACTER = int(JsonFault.CONTROL_CHARACTER)
 
-# Columns of the table of seen keys; the keys of one object lie together, inner objects behind.
+# Rows of the working table: one per open container by depth, behind them the seen keys (those of
+# one object lie together, inner objects behind). Columns of a seen key, then of a container.
 _KEY_HASH, _KEY_START, _KEY_END = 0, 1, 2
-# Columns of the table of open containers.
 _IS_OBJECT, _FIRST_KEY, _IS_RECORDS = 0, 1, 2
-# Cells of the walk's state. Containers from PAYLOAD_DEPTH on belong to a record's key or value.
-_DEPTH, _KEY_COUNT, _PAYLOAD_DEPTH, _NEXT_IS_PAYLOAD = 0, 1, 2, 3
+# Cells of the state. Containers from PAYLOAD_DEPTH on belong to a record's key or value.
+_AT, _DEPTH, _KEYS_END, _PAYLOAD_DEPTH, _NEXT_IS_PAYLOAD = 0, 1, 2, 3, 4
 
 _LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
 _TOP_BITS = np.uint64(0x8080808080808080)
@@ -175,12 +172,12 @@ def _skip_plain(text: Bytes, position: int, end: int) -> int:
 
 
 @inlined
-def _skip_string(text: Bytes, position: int, end: int, strict: bool, report: Int64s) -> int:
+def _skip_string(text: Bytes, position: int, end: int, strict: bool, state: Int64s) -> int:
     """Position behind the string whose opening quote is at position, or minus the fault."""
     position += 1
     while True:
         position = _skip_plain(text, position, end)
-        report[0] = position
+        state[_AT] = position
         if position >= end:
             return -_SYNTAX
         byte = text[position]
@@ -209,10 +206,10 @@ def _skip_digits(text: Bytes, position: int, end: int) -> int:
 
 
 @inlined
-def _skip_number(text: Bytes, start: int, end: int, strict: bool, report: Int64s) -> int:
+def _skip_number(text: Bytes, start: int, end: int, strict: bool, state: Int64s) -> int:
     """Position behind the number at start, or minus the fault."""
     position = start
-    report[0] = start
+    state[_AT] = start
     if text[position] == 45:
         position += 1
     digits = _skip_digits(text, position, end)
@@ -238,20 +235,18 @@ def _skip_number(text: Bytes, start: int, end: int, strict: bool, report: Int64s
 
 
 @inlined
-def _skip_scalar(text: Bytes, position: int, end: int, strict: bool, report: Int64s) -> int:
+def _skip_scalar(text: Bytes, position: int, end: int, strict: bool, state: Int64s) -> int:
     """Position behind the string, number or word at position (< end), or minus the fault."""
     byte = text[position]
     if byte == 34:
-        return _skip_string(text, position, end, strict, report)
+        return _skip_string(text, position, end, strict, state)
     if byte == 45 or 48 <= byte <= 57:
-        return _skip_number(text, position, end, strict, report)
-    if _is_at(text, position, end, _TRUE):
-        return position + 4
-    if _is_at(text, position, end, _NULL):
+        return _skip_number(text, position, end, strict, state)
+    if _is_at(text, position, end, _TRUE) or _is_at(text, position, end, _NULL):
         return position + 4
     if _is_at(text, position, end, _FALSE):
         return position + 5
-    report[0] = position
+    state[_AT] = position
     return -_SYNTAX
 
 
@@ -315,19 +310,19 @@ def _is_same_key(text: Bytes, left: int, left_end: int, right: int, right_end: i
 
 
 @inlined
-def _note_key(text: Bytes, start: int, end: int, keys: Int64Table, first: int, count: int) -> int:
-    """Add a key to the keys[first:count] of its object; 0 or minus the fault."""
+def _note_key(text: Bytes, start: int, end: int, work: Int64Table, first: int, count: int) -> int:
+    """Add a key to the work[first:count] of its object; 0 or minus the fault."""
     if count - first >= KEYS_MAX:
         return -_TOO_MANY_KEYS
     hashed = _hash_key(text, start, end)
     for index in range(first, count):
-        if keys[index, _KEY_HASH] == hashed and _is_same_key(
-            text, keys[index, _KEY_START], keys[index, _KEY_END], start, end
+        if work[index, _KEY_HASH] == hashed and _is_same_key(
+            text, work[index, _KEY_START], work[index, _KEY_END], start, end
         ):
             return -_DUPLICATE_KEY
-    keys[count, _KEY_HASH] = hashed
-    keys[count, _KEY_START] = start
-    keys[count, _KEY_END] = end
+    work[count, _KEY_HASH] = hashed
+    work[count, _KEY_START] = start
+    work[count, _KEY_END] = end
     return 0
 
 
@@ -346,35 +341,33 @@ def _read_key(
     position: int,
     end: int,
     strict: bool,
-    stack: Int64Table,
-    keys: Int64Table,
+    work: Int64Table,
     state: Int64s,
-    report: Int64s,
 ) -> int:
     """Position of the member's value behind the key at position, or minus the fault."""
-    report[0] = position
+    state[_AT] = position
     if position >= end or text[position] != 34:
         return -_SYNTAX
     start = position + 1
-    position = _skip_string(text, position, end, strict, report)
+    position = _skip_string(text, position, end, strict, state)
     if position < 0:
         return position
     key_end = position - 1
     depth = state[_DEPTH]
     if strict and depth < state[_PAYLOAD_DEPTH]:
-        report[0] = start - 1
-        first, count = stack[depth, _FIRST_KEY], state[_KEY_COUNT]
-        fault = _note_key(text, start, key_end, keys, first, count)
+        state[_AT] = start - 1
+        first, count = work[depth, _FIRST_KEY], state[_KEYS_END]
+        fault = _note_key(text, start, key_end, work, first, count)
         if fault < 0:
             return fault
-        state[_KEY_COUNT] = count + 1
+        state[_KEYS_END] = count + 1
         if depth == 1:
             is_records = key_end - start == 7 and _is_at(text, start, end, _RECORDS)
-            stack[1, _IS_RECORDS] = 1 if is_records else 0
-        if depth == 3 and stack[1, _IS_RECORDS] == 1 and stack[2, _IS_OBJECT] == 0:
+            work[1, _IS_RECORDS] = 1 if is_records else 0
+        if depth == 3 and work[1, _IS_RECORDS] == 1 and work[2, _IS_OBJECT] == 0:
             state[_NEXT_IS_PAYLOAD] = 1 if _is_payload(text, start, key_end) else 0
     position = _skip_space(text, position, end)
-    report[0] = position
+    state[_AT] = position
     if position >= end or text[position] != 58:
         return -_SYNTAX
     return _skip_space(text, position + 1, end)
@@ -382,7 +375,7 @@ def _read_key(
 
 @inlined
 def _open_container(
-    text: Bytes, position: int, depth_max: int, stack: Int64Table, state: Int64s
+    text: Bytes, position: int, depth_max: int, work: Int64Table, state: Int64s
 ) -> int:
     """Push the bracket at position; the position behind it, or minus the fault."""
     if state[_DEPTH] >= depth_max:
@@ -392,22 +385,20 @@ def _open_container(
     if state[_NEXT_IS_PAYLOAD] == 1:
         state[_PAYLOAD_DEPTH] = depth
         state[_NEXT_IS_PAYLOAD] = 0
-    stack[depth, _IS_OBJECT] = 1 if text[position] == 123 else 0
-    stack[depth, _FIRST_KEY] = state[_KEY_COUNT]
-    stack[depth, _IS_RECORDS] = 0
+    work[depth, _IS_OBJECT] = 1 if text[position] == 123 else 0
+    work[depth, _FIRST_KEY] = state[_KEYS_END]
+    work[depth, _IS_RECORDS] = 0
     return position + 1
 
 
 @inlined
-def _close_containers(
-    text: Bytes, position: int, end: int, stack: Int64Table, state: Int64s
-) -> int:
+def _close_containers(text: Bytes, position: int, end: int, work: Int64Table, state: Int64s) -> int:
     """Pop for every closing bracket from position on; position of what follows."""
     depth = state[_DEPTH]
     while depth > 0 and position < end:
-        if text[position] != (125 if stack[depth, _IS_OBJECT] == 1 else 93):
+        if text[position] != (125 if work[depth, _IS_OBJECT] == 1 else 93):
             break
-        state[_KEY_COUNT] = stack[depth, _FIRST_KEY]
+        state[_KEYS_END] = work[depth, _FIRST_KEY]
         depth -= 1
         if depth < state[_PAYLOAD_DEPTH]:
             state[_PAYLOAD_DEPTH] = DEPTH_MAX + 1
@@ -423,78 +414,87 @@ def _walk(
     end: int,
     depth_max: int,
     strict: bool,
-    stack: Int64Table,
-    keys: Int64Table,
-    report: Int64s,
+    work: Int64Table,
+    state: Int64s,
 ) -> int:
     """Check one value with white space around it in text[start:end]; 0 or minus the fault.
 
     strict: also refuse duplicate keys (except inside `records[*].key` and `.value`), long numbers
     and lone surrogates.
     """
-    state = np.zeros(4, np.int64)
+    state[_DEPTH] = 0
+    state[_KEYS_END] = _STACK_ROWS
+    state[_NEXT_IS_PAYLOAD] = 0
     state[_PAYLOAD_DEPTH] = DEPTH_MAX + 1
     position = _skip_space(text, start, end)
     while True:
-        report[0] = position
+        state[_AT] = position
         if position >= end:
             return -_SYNTAX
         opened = text[position] == 123 or text[position] == 91
         if opened:
-            position = _open_container(text, position, depth_max, stack, state)
+            position = _open_container(text, position, depth_max, work, state)
         else:
             state[_NEXT_IS_PAYLOAD] = 0
-            position = _skip_scalar(text, position, end, strict, report)
+            position = _skip_scalar(text, position, end, strict, state)
         if position < 0:
             return position
         position = _skip_space(text, position, end)
         depth = state[_DEPTH]
-        position = _close_containers(text, position, end, stack, state)
-        report[0] = position
+        position = _close_containers(text, position, end, work, state)
+        state[_AT] = position
         if state[_DEPTH] == 0:
             return 0 if position == end else -_SYNTAX
         if not opened or state[_DEPTH] < depth:  # a whole value lies behind us
             if position >= end or text[position] != 44:
                 return -_SYNTAX
             position = _skip_space(text, position + 1, end)
-        if stack[state[_DEPTH], _IS_OBJECT] == 1:
-            position = _read_key(text, position, end, strict, stack, keys, state, report)
+        if work[state[_DEPTH], _IS_OBJECT] == 1:
+            position = _read_key(text, position, end, strict, work, state)
             if position < 0:
                 return position
 
 
-@kernel(I64(BYTES, I64, I64S_OUT))
-def check_envelope(text: Bytes, depth_max: int, report: Int64s) -> int:
+def work_rows(text_bytes: int) -> int:
+    """Rows of the working memory for a text: open containers, then the keys seen in them."""
+    return _STACK_ROWS + min(text_bytes // 4 + 1, DEPTH_MAX * KEYS_MAX)  # a member: four bytes
+
+
+@kernel(I64(BYTES, I64, I64_TABLE_OUT, I64S_OUT))
+def check_envelope(text: Bytes, depth_max: int, work: Int64Table, state: Int64s) -> int:
     """Check the text of a request body; 0 or minus a `JsonFault`.
 
     text        uint8[n]   the body
     depth_max              containers inside one another, at most DEPTH_MAX
-    report      int64[1]   byte at which the fault was seen
+    work        int64[work_rows(n), 3]   memory for open containers and seen keys
+    state       int64[5]   out: in its first cell the byte at which the fault was seen
     """
-    report[0] = 0
+    state[_AT] = 0
     if len(text) >= 3 and text[0] == 0xEF and text[1] == 0xBB and text[2] == 0xBF:
         return -_BYTE_ORDER_MARK
-    stack = np.empty((DEPTH_MAX + 1, 3), np.int64)
-    # a member takes four bytes at least; untouched rows cost no memory
-    keys = np.empty((min(len(text) // 4 + 1, DEPTH_MAX * KEYS_MAX), 3), np.int64)
-    limit = min(depth_max, DEPTH_MAX)
-    return _walk(text, 0, len(text), limit, True, stack, keys, report)
+    return _walk(text, 0, len(text), min(depth_max, DEPTH_MAX), True, work, state)
 
 
-@kernel(I64(BYTES, I64_TABLE, I64, I64, I64S_OUT))
-def check_values(text: Bytes, spans: Int64Table, count: int, depth_max: int, report: Int64s) -> int:
+@kernel(I64(BYTES, I64_TABLE, I64, I64, I64_TABLE_OUT, I64S_OUT))
+def check_values(
+    text: Bytes,
+    spans: Int64Table,
+    count: int,
+    depth_max: int,
+    work: Int64Table,
+    state: Int64s,
+) -> int:
     """Index of the first span that is not one JSON value, or -1 when all are.
 
     text     uint8[n]
     spans    int64[m, k]   start and end within text in the first two columns
     count                  spans to check
-    report   int64[1]      byte at which the fault was seen, counted from the start of text
+    work     int64[work_rows(0), 3]
+    state    int64[5]      out: first cell, byte of the fault counted from the start of text
     """
-    stack = np.empty((DEPTH_MAX + 1, 3), np.int64)
-    keys = np.empty((1, 3), np.int64)
     limit = min(depth_max, DEPTH_MAX)
     for index in range(count):
         start, end = spans[index, 0], spans[index, 1]
-        if _walk(text, start, end, limit, False, stack, keys, report) < 0:
+        if _walk(text, start, end, limit, False, work, state) < 0:
             return index
     return -1

@@ -55,7 +55,9 @@ class RecordFact(enum.IntEnum):
     LAST_OFFSET_DELTA = 8  # of the last record
 
 
-RECORD_FACT_COUNT = len(RecordFact)
+_FIRST_ROW_CELL = len(RecordFact)
+RECORD_FACT_COUNT = _FIRST_ROW_CELL + RECORD_COLUMN_COUNT
+"""The cells of RecordFact and behind them the fields of the record at hand."""
 
 
 class RecordFault(enum.IntEnum):
@@ -240,13 +242,13 @@ def validate_records(records: Bytes, count: int, facts: Int64s) -> int:
 
     records  uint8[n]   the inflated bytes behind a batch header, all of them
     count               the header's record count
-    facts    int64[9]   `RecordFact`; complete only when the result is 0
+    facts    int64[RECORD_FACT_COUNT]   `RecordFact`; complete only when the result is 0
     """
-    facts[:] = -1
+    facts[:_FIRST_ROW_CELL] = -1
     facts[_NULL_KEYS] = 0
     if count < 0 or count > len(records) // _MINIMUM_RECORD_SIZE:
         return -_BAD_COUNT
-    row = np.empty(RECORD_COLUMN_COUNT, np.int64)
+    row = facts[_FIRST_ROW_CELL:]
     position = 0
     for index in range(count):
         fault = _read_record(records, position, row)

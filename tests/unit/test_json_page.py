@@ -21,7 +21,8 @@ from kafkalog.format.json_page import (
     write_receipts,
 )
 from kafkalog.format.record_batch import MalformedBatch, with_log_append_time
-from kafkalog.kernels.json_text import KEYS_MAX, JsonFault
+from kafkalog.kernels.json_fault import JsonFault
+from kafkalog.kernels.json_text import KEYS_MAX
 
 BIG = 1 << 20
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -20,14 +21,15 @@ if TYPE_CHECKING:
 
 ROUTES = web.RouteTableDef()
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+_MILLISECONDS = re.compile(r"[0-9]{1,19}")
 _NAMED = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
 
 
 def parse_timestamp(text: str) -> int:
     """Milliseconds, or ISO-8601 with a zone; 40005 otherwise."""
-    if text.lstrip("-").isascii() and text.lstrip("-").isdigit():
-        value = int(text) if len(text) <= 19 else INT64_MAX + 1
-        if 0 <= value <= INT64_MAX:
+    if _MILLISECONDS.fullmatch(text):
+        value = int(text)
+        if value <= INT64_MAX:
             return value
     else:
         try:

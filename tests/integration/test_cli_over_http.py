@@ -1,0 +1,146 @@
+"""Goal: the command line does over HTTP what it says, with honest exit statuses.
+Method: the real command in its own process against a real daemon; output compared to the byte.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from tests.integration.daemon import ROOT, free_port
+from tests.integration.http_world import end_offset
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.daemon import Daemon
+
+
+def run(
+    daemon: Daemon | None, *arguments: str, stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """``kafkalog ARGUMENTS --url ...``."""
+    port = free_port() if daemon is None else daemon.port
+    return subprocess.run(
+        [sys.executable, "-m", "kafkalog", *arguments, "--url", f"http://127.0.0.1:{port}"],
+        input=stdin,
+        capture_output=True,
+        cwd=ROOT,
+        check=False,
+        timeout=60,
+    )
+
+
+def done(result: subprocess.CompletedProcess[bytes]) -> bytes:
+    """Its standard output; it must have succeeded."""
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_topics(daemon: Daemon) -> None:
+    """Create, list, describe, delete; Kafka's words."""
+    made = run(
+        daemon, "topics", "create", "orders", "--partitions", "2", "--config", "retention.ms=5"
+    )
+    assert done(made) == b"Created topic orders.\n"
+    assert b"could collide" in done(run(daemon, "topics", "create", "a.b"))
+    assert done(run(daemon, "topics", "list")) == b"a.b\norders\n"
+    lines = done(run(daemon, "topics", "describe", "orders")).decode().splitlines()
+    assert lines[0].startswith("Topic: orders\tTopicId: ")
+    assert lines[0].endswith("\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: retention.ms=5")
+    assert lines[1].startswith("\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1")
+    shown = json.loads(done(run(daemon, "topics", "describe", "orders", "--output", "json")))
+    assert shown[0]["partitions_count"] == 2
+    assert run(daemon, "topics", "create", "orders", "--if-not-exists").returncode == 0
+    assert done(run(daemon, "topics", "delete", "a.b")) == b""
+    assert done(run(daemon, "topics", "list")) == b"orders\n"
+    for arguments in (
+        ("create", "orders"),
+        ("create", "no/name"),
+        ("create", "x", "--config", "no.such=1"),
+        ("describe", "nope"),
+        ("delete", "nope"),
+    ):
+        result = run(daemon, "topics", *arguments)
+        assert result.returncode == 1
+        assert result.stderr.startswith(b"Error: ")
+        assert b"Traceback" not in result.stderr
+    assert run(daemon, "topics", "create", "x", "--config", "novalue").returncode == 2
+
+
+def test_produce_and_consume(daemon: Daemon) -> None:
+    """Lines in, lines out; keys; receipts; positions."""
+    done(run(daemon, "topics", "create", "lines"))
+    text = b"first\n\n\xff\xfe third\nlast"
+    assert done(run(daemon, "produce", "lines", stdin=text)) == b""
+    result = run(daemon, "consume", "lines", "--from-beginning", "-e")
+    assert done(result) == text + b"\n"
+    assert result.stderr == b"Processed a total of 4 messages\n"
+    verbose = run(daemon, "produce", "lines", "-K", ":", "-v", "--acks", "1", stdin=b"k:v:w\n")
+    assert done(verbose) == b"lines [0] at offset 4\n"
+    shown = run(daemon, "consume", "lines", "--offset", "4", "-e", "--print-key")
+    assert done(shown) == b"k\tv:w\n"
+    assert done(run(daemon, "consume", "lines", "--offset", "-2", "-e")) == b"last\nv:w\n"
+    assert done(run(daemon, "consume", "lines", "--offset", "1", "--max-messages", "1")) == b"\n"
+    (one,) = done(
+        run(daemon, "consume", "lines", "--offset", "4", "-e", "--output", "json")
+    ).splitlines()
+    assert json.loads(one)["offset"] == 4
+    record = {"key": "aw==", "value": None, "headers": [{"key": "h", "value": "eA=="}]}
+    jsonl = json.dumps(record).encode() + b"\n"
+    done(run(daemon, "produce", "lines", "--format", "jsonl", stdin=jsonl))
+    assert done(run(daemon, "produce", "lines", "--acks", "0", stdin=b"quick\n")) == b""
+    assert run(daemon, "produce", "lines", "-K", ":", stdin=b"no separator\n").returncode == 1
+    assert run(daemon, "produce", "lines", "--partition", "9", stdin=b"x\n").returncode == 1
+    assert run(daemon, "produce", "lines", "--format", "jsonl", stdin=b"{\n").returncode == 1
+    assert run(daemon, "consume", "nope", "-e").returncode == 1
+    assert run(daemon, "consume", "lines", "--offset", "soon").returncode == 2
+
+
+def test_many_lines_go_in_several_requests(daemon: Daemon) -> None:
+    done(run(daemon, "topics", "create", "many"))
+    text = b"".join(b"line %d\n" % number for number in range(2500))
+    done(run(daemon, "produce", "many", stdin=text))
+    assert end_offset(daemon, "many") == 2500
+    assert done(run(daemon, "consume", "many", "--from-beginning", "-e")) == text
+
+
+def test_records_delete(daemon: Daemon, tmp_path: Path) -> None:
+    """M10: the tool's file and its lines; exit 3 when a partition failed."""
+    done(run(daemon, "topics", "create", "deleted"))
+    done(run(daemon, "produce", "deleted", stdin=b"a\nb\nc\n"))
+    file = tmp_path / "offsets.json"
+    entries = [{"topic": "deleted", "partition": 0, "offset": 2}]
+    file.write_text(json.dumps({"partitions": entries, "version": 1}))
+    result = run(daemon, "records", "delete", "--offset-json-file", str(file))
+    assert done(result) == (
+        b"Executing records delete operation\n"
+        b"Records delete operation completed:\n"
+        b"partition: deleted-0\tlow_watermark: 2\n"
+    )
+    entries.append({"topic": "nope", "partition": 0, "offset": 2})
+    file.write_text(json.dumps({"partitions": entries, "version": 1}))
+    partly = run(daemon, "records", "delete", "--offset-json-file", str(file))
+    assert partly.returncode == 3
+    assert b"partition: nope-0\terror: " in partly.stdout
+    whole = ("records", "delete", "--topic", "deleted", "--before-offset")
+    assert b"low_watermark: 3" in done(run(daemon, *whole, "-1"))
+    assert run(daemon, "records", "delete").returncode == 2
+    file.write_text("{}")
+    assert run(daemon, "records", "delete", "--offset-json-file", str(file)).returncode == 1
+
+
+def test_health(daemon: Daemon) -> None:
+    assert done(run(daemon, "health")) == b"alive\n"
+    assert done(run(daemon, "health", "--ready")) == b"ready\n"
+
+
+def test_no_daemon() -> None:
+    """A plain message and exit 1, never a traceback."""
+    for arguments in (("health",), ("topics", "list"), ("consume", "x"), ("produce", "x")):
+        result = run(None, *arguments, stdin=b"x\n")
+        assert result.returncode == 1
+        assert b"No answer from http://127.0.0.1:" in result.stderr
+        assert b"Traceback" not in result.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -26,6 +27,7 @@ class BenchDaemon(Daemon):
     def __init__(self, root: Path, *, profile: Path | None = None, **overrides: str) -> None:
         super().__init__(root, log_dirs=1, environment=None, **overrides)
         self.profile = profile
+        self._is_under_load = False
 
     def __enter__(self) -> Self:
         self.start()
@@ -70,6 +72,9 @@ class BenchDaemon(Daemon):
         self, requests: Sequence[bytes], *, count: int, connections: int, processes: int = 1
     ) -> tuple[LoadResult, float]:
         """Run the load client; its result and the daemon's CPU share."""
+        if self.profile is not None and not self._is_under_load:
+            os.kill(self.pid, signal.SIGUSR2)  # the sampler forgets the start
+        self._is_under_load = True
         before = cpu_seconds(self.pid)
         result = run_load(
             self.port, requests, count=count, connections=connections, processes=processes

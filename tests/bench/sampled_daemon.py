@@ -5,6 +5,7 @@ weighs every thread's Python stack with the CPU time that thread used since the 
 signal and not a sampling thread, because such a thread gets the GIL when others give it up, and so
 sees only the places that do. Native time counts for the Python frame that called it. At the end
 PROFILE holds CPU seconds by thread, by function (own and with callees), and the heaviest stacks.
+SIGUSR2 forgets what was seen so far, so that a profile of the load leaves the start out.
 """
 
 from __future__ import annotations
@@ -41,11 +42,17 @@ class Sampler:
     def start(self) -> None:
         """Begin sampling; main thread only."""
         signal.signal(signal.SIGPROF, self._on_timer)
+        signal.signal(signal.SIGUSR2, self._forget)
         signal.setitimer(signal.ITIMER_PROF, _PERIOD_SECONDS, _PERIOD_SECONDS)
 
     def stop(self) -> None:
         """End it."""
         signal.setitimer(signal.ITIMER_PROF, 0)
+
+    def _forget(self, *_: object) -> None:
+        for table in (self.by_thread, self.own, self.cumulative):
+            table.clear()
+        self.stacks.clear()
 
     def _on_timer(self, _: int, interrupted: FrameType | None) -> None:
         names = {thread.ident: thread.name for thread in threading.enumerate()}

@@ -398,7 +398,19 @@ class LocalLog:
         self.directory.rename(self._environment.filesystem, new_path)
 
     def close(self) -> None:
-        """Trim and close every file; the caller has flushed or accepts recovery."""
+        """Trim and close every file; the caller has flushed or accepts recovery.
+
+        Syncs the time index entry that closing forces: a clean start could not tell it from a lost
+        one. Sizes are not synced; padding is noticed when the index is loaded.
+        """
+        active = self.active_segment
+        if active.is_active:
+            entry_count = active.time_index.entry_count()
+            active.on_become_inactive()
+            if active.time_index.entry_count() != entry_count:
+                active.time_index.file.datasync()
+            if self.config.preallocate:
+                active.log_file.datasync()
         for segment in self.segments:
             segment.close()
 

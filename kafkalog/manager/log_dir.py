@@ -214,13 +214,17 @@ class LogDir:
             self._filesystem.write_file_atomically(self._file(META_PROPERTIES), data)
 
     def take_clean_shutdown_marker(self) -> bool:
-        """Whether the last shutdown was clean; the marker is gone durably on return. Guarded."""
+        """Whether the last shutdown was clean; the marker is gone durably on return. Guarded.
+
+        Syncs the directory in any case: a process that was killed may have made partition
+        directories whose names no power cut has spared yet, and they are about to be served.
+        """
         marker = self._file(CLEAN_SHUTDOWN_MARKER)
         with self.guard():
             self.was_clean = self._filesystem.exists(marker)
             if self.was_clean:
                 self._filesystem.unlink(marker)
-                self._filesystem.sync_dir(self.path)
+            self._filesystem.sync_dir(self.path)
         return self.was_clean
 
     def write_clean_shutdown_marker(self) -> None:

@@ -120,12 +120,13 @@ class SimFilesystem:
         disk.count_pages()
         return disk
 
-    def kill(self) -> SimFilesystem:
+    def kill(self, *, keep_faults: bool = False) -> SimFilesystem:
         """The process ends: page cache lives, handles and locks go, faults are disarmed."""
         self.generation += 1
         self.open_handles = 0
         self._locked = set()
-        self.faults.clear()
+        if not keep_faults:
+            self.faults.clear()
         return self
 
     def sync_all(self) -> None:

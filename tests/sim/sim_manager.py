@@ -58,7 +58,9 @@ class SimManager:
         *,
         seed: int = 0,
         config: BrokerConfig | None = None,
+        topic_defaults: LogConfig | None = None,
     ) -> None:
+        """``topic_defaults``: what topic overrides lie over, else Kafka's defaults."""
         self.clock = SimClock()
         self.disk = disk if disk is not None else SimFilesystem()
         self.disk.clock = self.clock
@@ -71,7 +73,14 @@ class SimManager:
         seams = Seams(
             self.disk, self.clock, self.scheduler, SimRandom(seed), self.threads, self.metrics
         )
-        self.manager = LogManager(self.config, resolve, seams, self.sink, self._note_death)
+        defaults = topic_defaults if topic_defaults is not None else LogConfig()
+        self.manager = LogManager(
+            self.config,
+            lambda overrides: parse_topic_config(overrides, defaults),
+            seams,
+            self.sink,
+            self._note_death,
+        )
         self.operations = Operations(
             self.manager, lambda overrides: describe_topic_config(overrides, {})
         )

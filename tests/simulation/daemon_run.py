@@ -1,0 +1,332 @@
+"""A daemon without HTTP on the twins, its clients, and a check of every promise after a restart.
+
+``DaemonRun`` is one world: a disk, one life of the daemon after the other, and what its clients
+were told. Each call of the disk is a switch point of the simulated threads.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import InvalidRequest, StorageFault
+from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.record_batch import read_header
+from kafkalog.format.topic_partition import parse_directory_name
+from kafkalog.log.invariants import check_invariants
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.values import Isolation, LogAppendInfo
+from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.log_dir import CLEAN_SHUTDOWN_MARKER
+from kafkalog.manager.topic_registry import REGISTRY_FILE
+from kafkalog.manager.values import Acks
+from tests.crash.partition_run import check_producers, contents, split
+from tests.naive.producers import NaiveProducers
+from tests.sim.sim_filesystem import SimFilesystem
+from tests.sim.sim_manager import SimManager, records_of
+from tests.simulation.promises import Attempt, PartitionPromises, TopicPromises
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.commands import Command
+    from tests.sim.sim_crash import CrashMode
+
+NOW_MS = 1_700_000_000_000
+DIRS = ("/data/a", "/data/b", "/data/c")
+TOPIC_DEFAULTS = LogConfig(
+    internal_segment_bytes=600, segment_index_bytes=240, index_interval_bytes=200
+)
+DELETION_MS = 60_000
+FETCH_BYTES = 4096
+
+
+def new_disk(dirs: Sequence[str] = DIRS) -> SimFilesystem:
+    """Mounted, empty log directories."""
+    disk = SimFilesystem()
+    for path in dirs:
+        disk.make_dir(path)
+    disk.sync_all()
+    return disk
+
+
+class DaemonRun:
+    """See the module."""
+
+    def __init__(
+        self, disk: SimFilesystem, *, seed: int = 0, dirs: Sequence[str] = DIRS, racy: bool = True
+    ) -> None:
+        """``racy``: threads may change places at every call of the disk."""
+        self.seed = seed
+        self.lives = 0
+        self.disk = disk
+        self.racy = racy
+        self.config = BrokerConfig(log_dirs=tuple(dirs), log_dir_min_free_bytes=0)
+        self.topics: dict[str, TopicPromises] = {}
+        self.sequences: dict[tuple[str, int, int], int] = {}
+        self.batch_count = 0
+        self.daemon: SimManager | None = None
+
+    @property
+    def life(self) -> SimManager:
+        """The daemon that runs now."""
+        assert self.daemon is not None
+        return self.daemon
+
+    # ---- lives
+
+    def start(self) -> None:
+        """The next life."""
+        self.lives += 1
+        self.daemon = SimManager(
+            self.disk,
+            seed=self.seed * 1000 + self.lives,
+            config=self.config,
+            topic_defaults=TOPIC_DEFAULTS,
+        )
+        if self.racy:
+            self.disk.on_call = self.daemon.threads.switch_point
+        self.daemon.start()
+
+    def stop(self) -> None:
+        """Orderly end. What a directory with a marker holds is durable."""
+        life = self.life
+        served = [(log, life.manager.unit_of(log).log_dir.path) for log in self.logs()]
+        life.manager.shutdown()
+        life.scheduler.shutdown()
+        life.threads.kill_all()
+        self.disk.kill(keep_faults=True)
+        for log, path in served:
+            if self.disk.exists(f"{path}/{CLEAN_SHUTDOWN_MARKER}"):
+                promises = self.promises_of(log)
+                promises.durable_end = max(promises.durable_end, promises.answered_end)
+        self._gone()
+
+    def kill(self) -> None:
+        """SIGKILL: the page cache lives."""
+        self.life.threads.kill_all()
+        self.disk.kill()
+        self._gone()
+
+    def crash(self, mode: CrashMode, seed: int = 0) -> None:
+        """Power cut; this life's disk is replaced by what is left of it."""
+        self.life.threads.kill_all()
+        self.disk = self.disk.crash(mode, seed)
+        self._gone()
+
+    def _gone(self) -> None:
+        self.disk.on_call = None
+        self.daemon = None
+
+    # ---- what clients do
+
+    def create_topic(self, name: str, partition_count: int) -> None:
+        """Certain when it returns."""
+        old = self.topics.get(name)
+        assert old is None or not old.exists
+        self.topics[name] = promises = TopicPromises(partition_count, exists=True)
+        try:
+            self.life.operations.create_topic(name, partition_count)
+        except StorageFault:
+            return
+        promises.is_certain = True
+
+    def delete_topic(self, name: str) -> None:
+        """Certain when it returns."""
+        promises = self.topics[name]
+        promises.exists = promises.is_certain = False
+        try:
+            self.life.operations.delete_topic(name)
+        except StorageFault:
+            return
+        promises.is_certain = True
+        for key in [key for key in self.sequences if key[0] == name]:
+            del self.sequences[key]
+
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        acks: Acks,
+        *,
+        client: int = -1,
+        size: int = 40,
+        count: int = 1,
+        repeat: Attempt | None = None,
+    ) -> Attempt:
+        """Send one batch; the answer comes while threads run. ``repeat``: send that one again."""
+        promises = self.topics[topic].partition(partition)
+        attempt = repeat
+        if attempt is None:
+            attempt = self._new_attempt(topic, partition, acks, client, size, count)
+        if attempt not in promises.present.values():
+            promises.open.append(attempt)
+        if client >= 0:
+            promises.latest[client] = attempt
+
+        def done(command: Command) -> None:
+            self._note_answer(promises, attempt, acks, command)
+
+        try:
+            log = self.life.operations.partition_log(topic, partition)
+            records = records_of(attempt.data, log)
+            self.life.operations.submit_produce(log, records, acks, on_done=done)
+        except StorageFault:
+            promises.note_refused(attempt)
+        return attempt
+
+    def _new_attempt(
+        self, topic: str, partition: int, acks: Acks, client: int, size: int, count: int
+    ) -> Attempt:
+        self.batch_count += 1
+        values: list[bytes | str | None] = [b"%06d." % self.batch_count + b"x" * size] * count
+        key = (topic, partition, client)
+        sequence = self.sequences.get(key, 0) if client >= 0 else -1
+        if client >= 0:
+            self.sequences[key] = sequence + count
+        data = build_batch(
+            RecordColumns.of([None] * count, values, NOW_MS),
+            producer_id=client,
+            producer_epoch=0 if client >= 0 else -1,
+            base_sequence=sequence,
+        )
+        return Attempt(data, acks, client, sequence)
+
+    def _note_answer(
+        self, promises: PartitionPromises, attempt: Attempt, acks: Acks, command: Command
+    ) -> None:
+        if command.error is not None:
+            if isinstance(command.error, InvalidRequest):
+                promises.note_refused(attempt)
+            elif not isinstance(command.error, StorageFault):
+                raise command.error
+            return
+        info = command.result
+        assert isinstance(info, LogAppendInfo)
+        promises.note_present(info.first_offset, attempt)
+        promises.answered_end = max(promises.answered_end, info.last_offset + 1)
+        if acks is Acks.ALL:
+            promises.durable_end = max(promises.durable_end, info.last_offset + 1)
+
+    def delete_records(self, topic: str, partition: int, offset: int) -> None:
+        """Send it; the answer comes while threads run."""
+        promises = self.topics[topic].partition(partition)
+        promises.start_asked = max(promises.start_asked, offset)
+
+        def done(command: Command) -> None:
+            if command.error is None:
+                assert isinstance(command.result, int)
+                promises.start = max(promises.start, command.result)
+                promises.durable_end = max(promises.durable_end, promises.start)
+
+        try:
+            self.life.operations.submit_delete_records(topic, partition, offset, done)
+        except StorageFault:
+            return
+
+    def fetch_all(self, topic: str, partition: int) -> None:
+        """Read to the high watermark: what a reader sees of acks=all is durable (design 4.5)."""
+        promises = self.topics[topic].partition(partition)
+        operations = self.life.operations
+        try:
+            log = operations.partition_log(topic, partition)
+            offset = log.log_start_offset
+            while True:
+                answer = operations.fetch(
+                    topic, partition, offset, FETCH_BYTES, Isolation.HIGH_WATERMARK, may_block=True
+                )
+                for data in split(bytes(answer.data)):
+                    header = read_header(data)
+                    batch = (header.base_offset, header.last_offset, data)
+                    attempt = promises.meet(batch)
+                    if attempt is not None and attempt.acks is Acks.ALL:
+                        promises.durable_end = max(promises.durable_end, header.next_offset)
+                if not answer.data:
+                    assert offset >= min(answer.high_watermark, log.high_watermark), "I9: a gap"
+                    return
+                offset = answer.next_offset
+        except StorageFault:
+            return
+
+    def run_until_idle(self) -> None:
+        """Let everything sent be answered."""
+        self.life.threads.run_until_idle()
+
+    # ---- checks
+
+    def logs(self) -> list[UnifiedLog]:
+        """Logs of this life that are served."""
+        manager = self.life.manager
+        return [log for log in manager.table.logs() if manager.unit_of(log).log_dir.is_online]
+
+    def promises_of(self, log: UnifiedLog) -> PartitionPromises:
+        """Of the partition that the log holds."""
+        partition = log.topic_partition
+        return self.topics[partition.topic].partition(partition.partition)
+
+    def check_life(self) -> None:
+        """Invariants of every served log, between two commands."""
+        for log in self.logs():
+            if not log.is_broken:
+                check_invariants(log)
+
+    def check_restart(self, *, is_kill: bool) -> None:
+        """Right after ``start``: every promise of the lives before."""
+        life = self.life
+        assert len(life.manager.online_units) == len(self.config.log_dirs)
+        paths = [f"{path}/{REGISTRY_FILE}" for path in self.config.log_dirs]
+        files = {self.disk.read_file(path) for path in paths if self.disk.exists(path)}
+        assert len(files) <= 1, "the registries of the directories differ"
+        names = set(life.operations.topic_names())
+        for name, topic in self.topics.items():
+            if topic.is_certain:
+                assert (name in names) == topic.exists, f"topic {name}"
+            if topic.exists != (name in names):
+                topic.exists = not topic.exists
+                topic.partitions.clear()
+            topic.is_certain = True
+        assert names == {name for name, topic in self.topics.items() if topic.exists}
+        self._check_directories()
+        for name in sorted(names):
+            for number in range(self.topics[name].partition_count):
+                self._check_partition(name, number, is_kill=is_kill)
+
+    def _check_directories(self) -> None:
+        """Every partition directory is served, once; the rest waits for its deletion."""
+        for path in self.config.log_dirs:
+            for entry in self.disk.list_dir_stats(path):
+                if not entry.is_dir:
+                    continue
+                parsed = parse_directory_name(entry.name)
+                where = f"{path}/{entry.name}"
+                if parsed.state.name == "LIVE":
+                    partition = parsed.topic_partition
+                    log = self.life.manager.log_of(partition.topic, partition.partition)
+                    assert log.directory == where, "a partition in two places"
+                else:
+                    assert parsed.state.name == "DELETE", f"set aside: {where}"
+
+    def _check_partition(self, name: str, number: int, *, is_kill: bool) -> None:
+        promises = self.topics[name].partition(number)
+        log = self.life.operations.partition_log(name, number)
+        check_invariants(log)
+        check_producers(log)
+        found = contents(log)
+        promises.settle(found, log.log_start_offset, log.log_end_offset, is_kill=is_kill)
+        twin = NaiveProducers.of([batch[2] for batch in found])
+        for key in [key for key in self.sequences if key[:2] == (name, number)]:
+            producer = twin.producers.get(key[2])
+            entry = log.producers.entries.get(key[2])
+            last = -1 if producer is None else producer.last_sequence
+            if entry is not None:
+                last = entry.last_sequence
+            self.sequences[key] = last + 1
+
+    def copy_on(self, disk: SimFilesystem) -> DaemonRun:
+        """The same promises over another disk, before the next life."""
+        copy = DaemonRun(disk, seed=self.seed, dirs=self.config.log_dirs, racy=self.racy)
+        copy.topics = deepcopy(self.topics)
+        copy.sequences = dict(self.sequences)
+        copy.batch_count, copy.lives = self.batch_count, self.lives
+        return copy

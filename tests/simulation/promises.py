@@ -1,0 +1,115 @@
+"""What the clients of a simulated daemon were told, and what a log must hold because of it.
+
+A plain model: dictionaries and lists, no knowledge of files. ``PartitionPromises.settle`` compares
+it with the content of a log after a restart and takes over what the crash decided.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkalog.format.record_batch import PREFIX_BYTES, read_header
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.manager.values import Acks
+
+Batch = tuple[int, int, bytes]  # base offset, last offset, bytes
+
+
+@dataclass
+class Attempt:
+    """One produce. ``payload``: the batch behind the prefix that the log rewrites."""
+
+    data: bytes
+    acks: Acks
+    client: int  # -1: not idempotent
+    base_sequence: int
+
+    @property
+    def payload(self) -> bytes:
+        """What is stored as it was sent."""
+        return self.data[PREFIX_BYTES:]
+
+    @property
+    def record_count(self) -> int:
+        """Offsets that it takes."""
+        return read_header(self.data).record_count
+
+
+@dataclass
+class PartitionPromises:
+    """One partition."""
+
+    present: dict[int, Attempt] = field(default_factory=dict)  # by base offset, as last known
+    open: list[Attempt] = field(default_factory=list)  # sent, the outcome is not known
+    lost: dict[int, set[bytes]] = field(default_factory=dict)  # may come back where they were
+    durable_end: int = 0  # everything below survives whatever happens
+    answered_end: int = 0  # everything below survives a kill
+    start: int = 0  # acknowledged
+    start_asked: int = 0
+    latest: dict[int, Attempt] = field(default_factory=dict)  # of each idempotent client
+
+    def note_present(self, base_offset: int, attempt: Attempt) -> None:
+        """It was answered, read or found with this offset."""
+        known = self.present.setdefault(base_offset, attempt)
+        assert known is attempt, f"I1: offset {base_offset} was given twice"
+        self._close(attempt)
+
+    def note_refused(self, attempt: Attempt) -> None:
+        """It is not in the log."""
+        self._close(attempt)
+
+    def _close(self, attempt: Attempt) -> None:
+        self.open = [each for each in self.open if each is not attempt]
+
+    def meet(self, batch: Batch) -> Attempt | None:
+        """The attempt that a batch in the log is; AssertionError when there was none (I4, I8)."""
+        base, _, data = batch
+        payload = data[PREFIX_BYTES:]
+        known = self.present.get(base)
+        if known is not None:
+            assert known.payload == payload, f"I8: other bytes at offset {base}"
+            return known
+        for attempt in self.open:
+            if attempt.payload == payload:
+                self.note_present(base, attempt)
+                return attempt
+        assert payload in self.lost.get(base, ()), f"I4: nobody sent what lies at offset {base}"
+        return None
+
+    def settle(self, found: Sequence[Batch], start: int, end: int, *, is_kill: bool) -> None:
+        """What a restart found."""
+        assert self.start <= start <= max(self.start_asked, self.start), "I6: start"
+        assert end >= self.durable_end, f"I2: ends at {end}, durable was {self.durable_end}"
+        assert not is_kill or end >= self.answered_end, f"I3: ends at {end} after a kill"
+        assert len({batch[2][PREFIX_BYTES:] for batch in found}) == len(found), "I4: twice"
+        for batch in found:
+            self.meet(batch)
+        self.start = self.start_asked = start
+        for base in sorted(self.present):
+            if base >= end:
+                attempt = self.present.pop(base)
+                self.lost.setdefault(base, set()).add(attempt.payload)
+        bases = {batch[0] for batch in found}
+        for base, attempt in self.present.items():
+            is_hidden = base + attempt.record_count <= start
+            assert is_hidden or base in bases, f"I5: offset {base} is gone from the middle"
+        self.answered_end = end
+        self.open.clear()
+
+
+@dataclass
+class TopicPromises:
+    """One topic. ``is_certain``: the answer to its creation or deletion came."""
+
+    partition_count: int
+    exists: bool
+    is_certain: bool = False
+    partitions: dict[int, PartitionPromises] = field(default_factory=dict)
+
+    def partition(self, number: int) -> PartitionPromises:
+        """Promises of one partition."""
+        return self.partitions.setdefault(number, PartitionPromises())

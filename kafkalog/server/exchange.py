@@ -14,7 +14,14 @@ from aiohttp import web
 from kafkalog.errors import KafkalogError, NotReady
 from kafkalog.server.api import API_KEY
 from kafkalog.server.error_map import ApiError
-from kafkalog.server.replies import REQUEST_ID, RequestIds, error_reply, framework_error, seal
+from kafkalog.server.replies import (
+    HAS_OTHER_VERSION,
+    REQUEST_ID,
+    RequestIds,
+    error_reply,
+    framework_error,
+    seal,
+)
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
@@ -69,7 +76,7 @@ def make_middleware(ids: RequestIds) -> Middleware:
 
 def _admit(api: Api, request: web.Request) -> None:
     """Refuse before anything is read: wrong version, stopping, too much at once."""
-    if request.version not in ((1, 1), (1, 0)):
+    if HAS_OTHER_VERSION in request:
         raise ApiError(505, "Use HTTP/1.1.")
     if request.path in _ALWAYS:
         return

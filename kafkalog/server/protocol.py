@@ -5,8 +5,7 @@ reader that stalls), connections are counted, and what the parser refuses gets o
 close without a byte of the client's echoed. Owned by the event loop.
 
 Leans on these of aiohttp's web_protocol.RequestHandler, checked against 3.14: ``_request_count``
-grows with each parsed message, refused ones too; ``_waiter`` is a future exactly while the
-connection idles between requests.
+grows with each parsed message, refused ones too; ``finish_response`` runs once for each.
 """
 
 from __future__ import annotations
@@ -15,21 +14,35 @@ import re
 from typing import TYPE_CHECKING
 
 import structlog
-from aiohttp import web
+from aiohttp import HttpVersion10, HttpVersion11, web
 from aiohttp.http_exceptions import BadHttpMethod, BadStatusLine, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
 from kafkalog.server.error_map import ApiError
-from kafkalog.server.replies import error_reply, framework_error, seal
+from kafkalog.server.replies import HAS_OTHER_VERSION, error_reply, framework_error, seal
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable
 
+    from aiohttp import StreamReader
+    from aiohttp.abc import AbstractStreamWriter
+    from aiohttp.http import RawRequestMessage
     from aiohttp.web_request import BaseRequest
 
     from kafkalog.server.replies import RequestIds
     from kafkalog.settings import ServerConfig
+
+    _RequestFactory = Callable[
+        [
+            RawRequestMessage,
+            StreamReader,
+            RequestHandler,
+            AbstractStreamWriter,
+            asyncio.Task[None],
+        ],
+        BaseRequest,
+    ]
 
 _log = structlog.get_logger("kafkalog.server")
 MAX_HEADERS = 100
@@ -49,6 +62,7 @@ class Connection(RequestHandler):
     """One client connection."""
 
     __slots__ = (
+        "_answered_count",
         "_header_timeout_seconds",
         "_header_timer",
         "_is_fresh",
@@ -73,6 +87,7 @@ class Connection(RequestHandler):
             auto_decompress=False,  # in_flight.Body inflates: bounded, and to the very end
         )
         self._server = server
+        self._answered_count = 0
         self._is_fresh = True  # no byte has come yet
         self._header_timer: asyncio.TimerHandle | None = None
         self._header_timeout_seconds = config.header_timeout_seconds
@@ -107,8 +122,17 @@ class Connection(RequestHandler):
         super().data_received(data)
         if self._request_count != before:
             self._stop_header_timer()
-        elif data and self._header_timer is None and self._waiter is not None:
+        elif data and self._header_timer is None and before == self._answered_count:
             self._start_header_timer()
+
+    async def finish_response(
+        self, request: BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Count answers: when there are as many as requests, what comes is a new header."""
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self._answered_count += 1
 
     def _start_header_timer(self) -> None:
         self._header_timer = self._loop.call_later(self._header_timeout_seconds, self._too_slow)
@@ -126,8 +150,9 @@ class Connection(RequestHandler):
         """Answer where no request exists yet, and close."""
         self._stop_header_timer()
         if self.transport is not None:
-            reply = error_reply(ApiError(code, text), self._server.request_ids.next())
-            seal(reply, None)
+            request_id = self._server.request_ids.next()
+            reply = error_reply(ApiError(code, text), request_id)
+            seal(reply, request_id)
             self.transport.write(_raw(reply))
         self.force_close()
 
@@ -180,6 +205,7 @@ class Connection(RequestHandler):
             _log.error("Unhandled error around a request", request_id=request_id, exc_info=exc)
         response = error_reply(error, request_id)
         seal(response, request_id)
+        response.headers["Connection"] = "close"
         response.force_close()
         return response
 
@@ -198,8 +224,8 @@ class ConnectionServer(web.Server):
         # The same two hooks that aiohttp's own AppRunner takes from an application. A client that
         # goes away ends its handler: a waiting fetch gives its place back at once.
         super().__init__(
-            _outermost(app._handle, request_ids),  # type: ignore[arg-type] # gets what _make_request makes
-            request_factory=app._make_request,
+            _outermost(app._handle, request_ids),  # type: ignore[arg-type] # gets what the factory makes
+            request_factory=_one_version(app._make_request),
             handler_cancellation=True,
             loop=loop,
         )
@@ -210,6 +236,29 @@ class ConnectionServer(web.Server):
     def __call__(self) -> RequestHandler:
         """A handler for a new connection."""
         return Connection(self, loop=self._loop, config=self._config)
+
+
+def _one_version(make: _RequestFactory) -> _RequestFactory:
+    """Requests of other versions than 1.0 and 1.1 (llhttp lets some pass) are marked.
+
+    Their own version is taken away: aiohttp would answer HTTP/2.0 as HTTP/2.0.
+    """
+
+    def factory(
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: RequestHandler,
+        writer: AbstractStreamWriter,
+        task: asyncio.Task[None],
+    ) -> BaseRequest:
+        if message.version in (HttpVersion10, HttpVersion11):
+            return make(message, payload, protocol, writer, task)
+        message = message._replace(version=HttpVersion11, should_close=True)
+        request = make(message, payload, protocol, writer, task)
+        request[HAS_OTHER_VERSION] = True
+        return request
+
+    return factory
 
 
 def _outermost(
@@ -240,6 +289,8 @@ def _classify(status: int, exc: BaseException | None) -> ApiError:
     if exc is not None and "Too many headers" in str(exc):
         return ApiError(431, f"More than {MAX_HEADERS} headers.")
     if isinstance(exc, BadStatusLine) and not isinstance(exc, BadHttpMethod):
+        if "\n" in exc.line or "CRLF" in exc.message:  # bare LF, as pure parser and llhttp see it
+            return ApiError(40000, "Lines of a request end with CR and LF.")
         return ApiError(505, "Use HTTP/1.1.")
     if status >= 500:
         return ApiError(50000, "Internal error; quote the request id.")

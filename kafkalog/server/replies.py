@@ -19,7 +19,8 @@ _ENCODER = msgspec.json.Encoder()
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
-# Where the middleware leaves a request's id for its handler.
+# What a request carries: whether it said another HTTP version than 1.0 or 1.1; its id.
+HAS_OTHER_VERSION = web.RequestKey("has_other_version", bool)
 REQUEST_ID = web.RequestKey("request_id", str)
 
 
@@ -42,13 +43,12 @@ class RequestIds:
         return f"{self._prefix}-{next(self._numbers):x}"
 
 
-def seal(response: web.StreamResponse, request_id: str | None) -> None:
+def seal(response: web.StreamResponse, request_id: str) -> None:
     """Headers of every answer: its id, no sniffing of untrusted bytes, no version banner."""
     headers = response.headers
     headers["X-Content-Type-Options"] = "nosniff"
     headers["Server"] = "kafkalog"
-    if request_id is not None:
-        headers["X-Request-Id"] = request_id
+    headers["X-Request-Id"] = request_id
 
 
 def json_reply(

@@ -122,6 +122,9 @@ class _Held(io.BytesIO):
         """Itself."""
         return self
 
+    def close(self) -> None:
+        """Stays open: more answers may follow."""
+
 
 class Wire:
     """A plain TCP connection to a daemon."""

@@ -1,0 +1,283 @@
+"""Goal: what is not clean HTTP/1.1 is refused in our shape, closed, never echoed or appended.
+Method: a corpus of raw bytes on sockets against two daemons, one for each of aiohttp's parsers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.daemon import Daemon
+from tests.integration.http_world import Wire, end_offset, parse_answers, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.integration.daemon import Answer
+
+SECRET = b"zzCANARYzz"
+PRODUCE = b"POST /topics/smuggled HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+BODY = b'{"records":[{"value":1}]}'
+CHUNKED = b"19\r\n" + BODY + b"\r\n0\r\n\r\n"
+GET = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.fixture(scope="module", params=["llhttp", "pure"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Daemon]:
+    """A daemon for each parser, with the topic that must stay empty."""
+    environment = {"AIOHTTP_NO_EXTENSIONS": "1"} if request.param == "pure" else {}
+    one = Daemon(
+        tmp_path_factory.mktemp("framing"),
+        environment=environment,
+        http_header_timeout_ms="700",
+        http_body_timeout_ms="700",
+    )
+    one.start()
+    try:
+        one.create_topic("smuggled")
+        yield one
+        assert end_offset(one, "smuggled") == 0
+        assert one.request("GET", "/readyz").status == 200
+    finally:
+        assert one.stop() == 0
+    assert "Unhandled" not in one.log_path.read_text(), one.log_tail()
+    assert SECRET.decode() not in one.log_path.read_text()
+
+
+def answers(daemon: Daemon, data: bytes) -> list[Answer]:
+    """Everything the daemon says until it closes, none of it ours."""
+    with Wire(daemon) as wire:
+        wire.send(data)
+        said = wire.read_to_close()
+    assert SECRET not in said, said
+    assert b"aiohttp" not in said
+    assert b"Python" not in said
+    assert b"Traceback" not in said
+    return parse_answers(said)
+
+
+BROKEN = {
+    "CL and TE": PRODUCE + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKED,
+    "TE and CL": PRODUCE + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + CHUNKED,
+    "two CL": PRODUCE + b"Content-Length: 25\r\nContent-Length: 5\r\n\r\n" + BODY,
+    "two equal CL": PRODUCE + b"Content-Length: 25\r\nContent-Length: 25\r\n\r\n" + BODY,
+    "CL list": PRODUCE + b"Content-Length: 25, 25\r\n\r\n" + BODY,
+    "CL plus": PRODUCE + b"Content-Length: +25\r\n\r\n" + BODY,
+    "CL minus": PRODUCE + b"Content-Length: -1\r\n\r\n" + BODY,
+    "CL hex": PRODUCE + b"Content-Length: 0x19\r\n\r\n" + BODY,
+    "CL underscore": PRODUCE + b"Content-Length: 2_5\r\n\r\n" + BODY,
+    "CL empty": PRODUCE + b"Content-Length: \r\n\r\n" + BODY,
+    "CL unicode digit": PRODUCE + b"Content-Length: \xd9\xa3\r\n\r\n" + BODY,
+    "TE not chunked": PRODUCE + b"Transfer-Encoding: identity\r\n\r\n" + BODY,
+    "TE gzip": PRODUCE + b"Transfer-Encoding: gzip\r\n\r\n" + BODY,
+    "TE chunked not last": PRODUCE + b"Transfer-Encoding: chunked, gzip\r\n\r\n" + CHUNKED,
+    "TE twice": PRODUCE + b"Transfer-Encoding: chunked, chunked\r\n\r\n" + CHUNKED,
+    "TE odd": PRODUCE + b"Transfer-Encoding: xchunked\r\n\r\n" + CHUNKED,
+    "space before colon": GET + b"X : " + SECRET + b"\r\n\r\n",
+    "CL space before colon": PRODUCE + b"Content-Length : 25\r\n\r\n" + BODY,
+    "obs-fold": GET + b"X: a\r\n " + SECRET + b"\r\n\r\n",
+    "header without colon": GET + SECRET + b"\r\n\r\n",
+    "empty header name": GET + b": " + SECRET + b"\r\n\r\n",
+    "NUL in a header": GET + b"X: a\0" + SECRET + b"\r\n\r\n",
+    "NUL in a name": GET + b"X\0: " + SECRET + b"\r\n\r\n",
+    "CR in a header": GET + b"X: a\r" + SECRET + b"\r\n\r\n",
+    "NUL in the path": b"GET /\0" + SECRET + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    "bare LF": b"GET /livez HTTP/1.1\nHost: x\nX: " + SECRET + b"\n\n",
+    "no host": b"GET /livez HTTP/1.1\r\nX: " + SECRET + b"\r\n\r\n",
+    "two hosts": GET + b"Host: " + SECRET + b"\r\n\r\n",
+    "no method": b" /" + SECRET + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    "method with a colon": b"GE:T /" + SECRET + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    "TLS hello": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + SECRET,
+    "zeros": bytes(100) + b"\r\n\r\n",
+    "noise": bytes(range(128, 256)) + b"\r\n" + SECRET + b"\r\n\r\n",
+    "relative path": b"GET livez HTTP/1.1\r\nHost: x\r\n\r\n",
+    "bad port": b"GET http://x:99999999/livez HTTP/1.1\r\nHost: x\r\n\r\n",
+    "bad address": b"GET http://[::1/livez HTTP/1.1\r\nHost: x\r\n\r\n",
+}
+# Broken after a good header: the handler meets the end of the body.
+BROKEN_BODIES = {
+    "chunk size": b"zz\r\n" + BODY + b"\r\n0\r\n\r\n",
+    "chunk size minus": b"-19\r\n" + BODY + b"\r\n0\r\n\r\n",
+    "chunk size 0x": b"0x19\r\n" + BODY + b"\r\n0\r\n\r\n",
+    "chunk size huge": b"f" * 40 + b"\r\n" + BODY + b"\r\n0\r\n\r\n",
+    "chunk too short": b"10\r\n" + BODY + b"\r\n0\r\n\r\n",
+    "chunk bare LF": b"19\n" + BODY + b"\n0\n\n",
+    "LF in an extension": b"19;a\nb\r\n" + BODY + b"\r\n0\r\n\r\n",
+    "no line end": b"19\r\n" + BODY + b"xx0\r\n\r\n",
+}
+VERSIONS = [
+    b"HTTP/2.0",
+    b"HTTP/0.9",
+    b"HTTP/3.0",
+    b"HTTP/1.2",
+    b"HTTP/9.9",
+]
+ODD_LINES = [
+    b"GET /livez HTTP/1\r\nHost: x\r\n\r\n",
+    b"GET /livez HTTP/11.1\r\nHost: x\r\n\r\n",
+    b"GET /livez HTTP/1.1.1\r\nHost: x\r\n\r\n",
+    b"GET /livez JUNK/1.1\r\nHost: x\r\n\r\n",
+    b"GET /livez http/1.1\r\nHost: x\r\n\r\n",
+    b"GET /livez \r\nHost: x\r\n\r\n",
+    b"GET /livez\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"GET /livez HTTP/1.1 \r\nHost: x\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("name", sorted(BROKEN))
+def test_broken_framing(server: Daemon, name: str) -> None:
+    """400/40000 and a close; whatever follows on the connection is never a request."""
+    (answer,) = answers(server, BROKEN[name] + b"POST /topics/smuggled HTTP/1.1\r\n\r\n")
+    refused(answer, 400, 40000)
+    assert answer.headers["Connection"] == "close"
+
+
+def test_a_length_beyond_all_numbers(server: Daemon) -> None:
+    """llhttp calls it no number, the pure parser a large one; neither reads on."""
+    (answer,) = answers(server, PRODUCE + b"Content-Length: " + b"9" * 40 + b"\r\n\r\n" + BODY)
+    assert (answer.status, answer.json["error_code"]) in ((400, 40000), (413, 41302))
+
+
+@pytest.mark.parametrize("name", sorted(BROKEN_BODIES))
+def test_broken_bodies(server: Daemon, name: str) -> None:
+    """The header was good, the chunks are not: 400/40000 and a close, nothing appended."""
+    head = PRODUCE + b"Transfer-Encoding: chunked\r\n\r\n"
+    got = answers(server, head + BROKEN_BODIES[name])
+    assert len(got) == 1
+    if name == "chunk size huge" and got[0].status == 408:
+        refused(got[0], 408, 408)  # the pure parser waits for that much
+    else:
+        refused(got[0], 400, 40000)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_other_versions(server: Daemon, version: bytes) -> None:
+    """505 and a close, also where llhttp would answer."""
+    got = answers(server, b"GET /livez " + version + b"\r\nHost: x\r\nX: " + SECRET + b"\r\n\r\n")
+    refused(got[0], 505, 505)
+    assert len(got) == 1
+
+
+@pytest.mark.parametrize("line", ODD_LINES)
+def test_odd_request_lines(server: Daemon, line: bytes) -> None:
+    """The two parsers differ about which it is; neither answers 200 nor leaves it open."""
+    (answer,) = answers(server, line)
+    assert (answer.status, answer.json["error_code"]) in ((400, 40000), (505, 505))
+
+
+def get_with(*, path: int = 6, header: int = 0, count: int = 0) -> bytes:
+    """A request of a given path length, header line length and number of headers."""
+    data = b"GET /" + b"a" * (path - 1) + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    data += b"".join(b"X%d: y\r\n" % number for number in range(count))
+    if header:
+        data += b"X: " + b"a" * (header - 3) + b"\r\n"
+    return data + b"\r\n"
+
+
+def test_long_lines_and_many_headers(server: Daemon) -> None:
+    """A request line or header line of 8,190 bytes and 97 headers pass; more is 414 or 431."""
+    assert answers(server, get_with(path=8170))[0].status == 404
+    assert answers(server, get_with(header=8190))[0].status == 404
+    assert answers(server, get_with(count=95))[0].status == 404
+    refused(answers(server, get_with(path=8200))[0], 414, 414)
+    refused(answers(server, get_with(path=60_000))[0], 414, 414)
+    refused(answers(server, get_with(header=8300))[0], 431, 431)
+    refused(answers(server, get_with(header=60_000))[0], 431, 431)
+    refused(answers(server, get_with(count=100))[0], 431, 431)
+    refused(answers(server, get_with(count=5000))[0], 431, 431)
+    long_name = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"N" * 9000 + b": x\r\n\r\n"
+    refused(answers(server, long_name)[0], 431, 431)
+
+
+def test_a_header_without_end(server: Daemon) -> None:
+    """A line that never ends is cut at its bound, not kept in memory."""
+    (answer,) = answers(server, b"GET /" + b"a" * 200_000)
+    refused(answer, 414, 414)
+    (answer,) = answers(server, GET + b"X: " + b"a" * 200_000)
+    refused(answer, 431, 431)
+
+
+def test_expect(server: Daemon) -> None:
+    """100-continue is answered before the body; a body that would be refused gets its refusal."""
+    head = PRODUCE.replace(b"smuggled", b"expected") + b"Expect: 100-continue\r\n"
+    with Wire(server) as wire:
+        wire.send(head + b"Content-Length: 25\r\n\r\n")
+        assert wire.socket.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        wire.send(BODY)
+        assert wire.read_answer().status == 200
+    (answer,) = answers(server, head + b"Content-Length: 1000000000\r\n\r\n")
+    refused(answer, 413, 41302)
+    (answer,) = answers(server, PRODUCE + b"Expect: " + SECRET + b"\r\nContent-Length: 25\r\n\r\n")
+    refused(answer, 417, 417)
+    unrouted = b"GET /nope HTTP/1.1\r\nHost: x\r\nExpect: x\r\n\r\n"
+    refused(answers(server, unrouted)[0], 417, 417)
+
+
+def test_pipelining_and_keep_alive(server: Daemon) -> None:
+    """Several requests at once are answered in order; HTTP/1.0 closes."""
+    last = GET + b"Connection: close\r\n\r\n"
+    got = answers(server, (GET + b"\r\n") * 40 + last)
+    assert [answer.status for answer in got] == [200] * 41
+    (old,) = answers(server, b"GET /livez HTTP/1.0\r\n\r\n")
+    assert old.status == 200
+    with Wire(server) as wire:
+        for _ in range(3):
+            wire.send(b"GET /nope HTTP/1.1\r\nHost: x\r\n\r\n")
+            refused(wire.read_answer(), 404, 404)
+        wire.send(PRODUCE + b"Content-Length: 1\r\n\r\n{")
+        refused(wire.read_answer(), 400, 400)
+        wire.send(GET + b"\r\n")
+        assert wire.read_answer().status == 200
+
+
+def test_good_requests_before_broken_ones_are_answered(server: Daemon) -> None:
+    got = answers(server, GET + b"\r\n" + BROKEN["obs-fold"])
+    # What came in one piece with the broken bytes is not answered by either parser.
+    assert [answer.status for answer in got] in ([200, 400], [400])
+
+
+def test_upgrades_are_declined(server: Daemon) -> None:
+    """No websocket, no h2c, no tunnel: an ordinary answer or an error, and the daemon lives."""
+    for upgrade in (b"websocket", b"h2c", b"TLS/1.3"):
+        data = GET + b"Connection: Upgrade\r\nUpgrade: " + upgrade + b"\r\n\r\n"
+        with Wire(server) as wire:
+            wire.send(data)
+            assert wire.read_answer().status == 200
+    with Wire(server) as wire:
+        wire.send(b"CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\n\r\n")
+        assert wire.read_answer().status in (400, 404, 405)
+    with Wire(server) as wire:
+        wire.send(b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert wire.read_answer().status in (404, 405)
+
+
+def test_a_dripping_header_is_cut(server: Daemon) -> None:
+    """408/408 and a close, on a fresh connection and after an answered request."""
+    with Wire(server) as wire:
+        wire.send(b"GET /livez HT")
+        refused(parse_answers(wire.read_to_close())[0], 408, 408)
+    with Wire(server) as wire:
+        refused(parse_answers(wire.read_to_close())[0], 408, 408)
+    with Wire(server) as wire:
+        wire.send(GET + b"\r\n")
+        assert wire.read_answer().status == 200
+        wire.send(b"G")
+        refused(parse_answers(wire.read_to_close())[0], 408, 408)
+
+
+def test_a_client_that_leaves_in_the_middle(server: Daemon) -> None:
+    """Half a header, half a body, half an answer: the daemon goes on and nothing is appended."""
+    for data in (
+        b"GET /li",
+        PRODUCE + b"Content-Length: 25\r\n\r\n" + BODY[:10],
+        PRODUCE + b"Transfer-Encoding: chunked\r\n\r\n19\r\n" + BODY[:5],
+        GET + b"\r\n",
+    ):
+        for _ in range(5):
+            with Wire(server) as wire:
+                wire.send(data)
+    assert server.request("GET", "/readyz").status == 200

@@ -120,6 +120,17 @@ class LoaderFiles:
         self.names.pop(file_name, None)
         self._has_changed = True
 
+    def remove_segment(self, base_offset: int) -> None:
+        """Delete all files of a segment, durably."""
+        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
+            if self.has_file(base_offset, suffix):
+                self._delete(str(SegmentFileName(base_offset, suffix, "")))
+        self._sync_names()
+
+    def _sync_names(self) -> None:
+        """What was renamed and deleted so far is durable."""
+        self._environment.filesystem.sync_dir(self._directory.path)
+
     def _remove_deleted(self) -> None:
         """Step 1: deletions that a crash left pending."""
         for file_name in tuple(self.stats):
@@ -135,6 +146,7 @@ class LoaderFiles:
             is_partial = lowest is not None and name.offset >= lowest
             if name.stage == SWAP_SUFFIX and is_partial:
                 self._delete(file_name)
+                self._sync_names()  # it counts as finished as soon as no ``.cleaned`` is left
         for file_name in cleaned:
             self._delete(file_name)
 
@@ -151,11 +163,14 @@ class LoaderFiles:
             for file_name, name in tuple(self.names.items()):
                 if name.stage != SWAP_SUFFIX and low <= name.offset < high:
                     self._delete(file_name)
-        for file_name, name in tuple(self.names.items()):
-            if name.stage == SWAP_SUFFIX:
-                final = self.path(str(SegmentFileName(name.offset, name.suffix, "")))
-                self._environment.filesystem.rename(self.path(file_name), final)
-                self._has_changed = True
+            self._sync_names()  # no new ``.log`` beside an old index, no original once all is final
+        swaps = [(name, file) for file, name in self.names.items() if name.stage == SWAP_SUFFIX]
+        for name, file_name in sorted(swaps, key=lambda each: each[0].offset):
+            final = self.path(str(SegmentFileName(name.offset, name.suffix, "")))
+            self._environment.filesystem.rename(self.path(file_name), final)
+            self._has_changed = True
+            if name.suffix == LOG_SUFFIX:
+                self._sync_names()  # rising: what is left of the range holds no final file
 
     def _checked_end(self, base_offset: int) -> int | None:
         """Next offset of a ``.swap`` log; None when it was damaged and its originals stay.

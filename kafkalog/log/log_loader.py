@@ -4,8 +4,7 @@ Owns the order of the steps (log-lifecycle 11.4) and nothing afterwards. One thr
 else sees the log before it is returned. A crash at any point is harmless: the clean-shutdown mark
 was removed before, so the next load is an unclean one and does the same again.
 Source: Kafka's LogLoader. Differs from Kafka: see ``recovery_policy`` (corruption='keep') and
-``loader_files``; a segment whose offsets do not fit it (KAFKA-5413) is refused, not split; message
-sets of magic 0 and 1 are refused.
+``loader_files``; message sets of magic 0 and 1 are refused.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from kafkalog.format.file_names import (
     TIME_INDEX_SUFFIX,
 )
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
-from kafkalog.log import producer_rebuild, recovery_policy
+from kafkalog.log import producer_rebuild, recovery_policy, segment_split
 from kafkalog.log.leader_epoch_cache import LeaderEpochCache
 from kafkalog.log.loader_files import LoaderFiles
 from kafkalog.log.local_log import DELETE_FILE_TASK, LocalLog
@@ -103,8 +102,18 @@ class _Loader:
     def load(
         self, *, clean: bool, recovery_point: int, checkpointed_start: int, topic_id: str | None
     ) -> UnifiedLog:
-        """All steps."""
-        self._start = checkpointed_start
+        """All steps; again from the listing on when a segment had to be split (step 5)."""
+        while True:
+            self._start = checkpointed_start
+            try:
+                return self._load_once(
+                    clean=clean, recovery_point=recovery_point, topic_id=topic_id
+                )
+            except SegmentOffsetOverflow as overflow:
+                self._split(overflow)
+
+    def _load_once(self, *, clean: bool, recovery_point: int, topic_id: str | None) -> UnifiedLog:
+        """All steps; SegmentOffsetOverflow leaves this object with stale segments."""
         self._files.settle()
         snapshots = self._files.offsets_of(SNAPSHOT_SUFFIX)
         self._producers = ProducerStateManager(
@@ -226,15 +235,7 @@ class _Loader:
                     self._after_recovery(segment, segment.read_next_offset())
                     return False
                 recovery_policy.keep_torn_bytes(self._environment.filesystem, segment, bad)
-        try:
-            result = segment.recover(on_batches)
-        except SegmentOffsetOverflow as error:
-            raise CorruptBatch(
-                f"offset {error.offset} is more than 2^31 - 1 above the segment's base; let Apache "
-                "Kafka split the segment",
-                file=segment.log_file.path,
-                position=0,
-            ) from error
+        result = segment.recover(on_batches)
         if result.truncated_bytes:
             _log.warning(
                 "segment_cut",
@@ -245,6 +246,36 @@ class _Loader:
             )
         self._after_recovery(segment, result.next_offset)
         return result.truncated_bytes > 0
+
+    def _split(self, overflow: SegmentOffsetOverflow) -> None:
+        """Split a segment and forget what was loaded; its bad tail, if any, is cut before.
+
+        CorruptBatch when a single batch spans the whole range of offsets.
+        """
+        segment, filesystem = overflow.segment, self._environment.filesystem
+        pieces = segment_split.plan_split(segment)
+        if [piece.base_offset for piece in pieces] in ([], [segment.base_offset]):
+            raise CorruptBatch(str(overflow), file=segment.log_file.path, position=0)
+        _log.warning(
+            "segment_split",
+            path=segment.log_file.path,
+            bases=[piece.base_offset for piece in pieces],
+        )
+        if pieces[-1].end < segment.size_bytes:
+            log = segment.log_file.pin_for_write()
+            log.truncate(pieces[-1].end)
+            log.datasync()
+            for later in self._segments.higher_values(segment.base_offset):
+                later.change_suffix(DELETED_SUFFIX)
+        segment_split.write_pieces(filesystem, self._directory.path, segment, pieces)
+        for each in self._segments:
+            each.close_handles()
+        self._files = LoaderFiles(self._environment, self._directory, self._config)
+        self._files.settle()
+        if pieces[0].base_offset != segment.base_offset:
+            self._files.remove_segment(segment.base_offset)
+        self._segments = LogSegments()
+        self._epochs = LeaderEpochCache(filesystem, self._directory)
 
     def _after_recovery(self, segment: LogSegment, next_offset: int) -> None:
         """So that the next segment does not scan this one again."""

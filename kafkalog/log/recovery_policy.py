@@ -34,7 +34,7 @@ from kafkalog.log.index_cadence import IndexCadence
 from kafkalog.log.offset_index import offset_entries
 from kafkalog.log.segment_read import read_chunk, scan_chunks
 from kafkalog.log.time_index import time_entries
-from kafkalog.log.values import NO_TIMESTAMP, TimestampOffset
+from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffset
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import Filesystem
@@ -124,16 +124,22 @@ def recover_around_rot(segment: LogSegment, on_batches: OnBatches) -> BadSpot | 
     rotten = _rotten_spots(segment)
     if isinstance(rotten, BadSpot):
         return rotten
+    base = segment.base_offset
     segment.transaction_index.reset()
     cadence = IndexCadence(segment.index_interval_bytes)
     for chunk in scan_chunks(segment, 0, segment.size_bytes, check_crc=False):
         rows = chunk.rows
+        if rows.column(BatchColumn.LAST_OFFSET).max(initial=0) - base > MAX_RELATIVE_OFFSET:
+            raise CorruptBatch(
+                "an offset is more than 2^31 - 1 above the segment's base, and batches rotted",
+                file=segment.log_file.path,
+                position=chunk.position,
+            )
         cadence.add(rows, chunk.position)
         is_sound = ~np.isin(rows.column(BatchColumn.POSITION) + chunk.position, rotten)
         on_batches(type(rows)(rows.table[is_sound], rows.stop, rows.stop_position, 0), chunk.data)
     offsets = cadence.offset_entries()[: segment.offset_index.max_entries]
     times = cadence.time_entries()[: max(segment.time_index.max_entries - 1, 0)]
-    base = segment.base_offset
     segment.log_file.pin_for_write()
     segment.offset_index.replace_entries(offset_entries(offsets[:, 0] - base, offsets[:, 1]))
     segment.time_index.replace_entries(time_entries(times[:, 0], times[:, 1] - base))

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkalog.errors import CorruptIndex
 from kafkalog.format.batch_scan import BatchColumn, BatchRows, ScanStop
 from kafkalog.log import segment_read
 from kafkalog.log.index_cadence import IndexCadence
@@ -33,11 +34,11 @@ OnBatches = Callable[[BatchRows, memoryview], None]
 RECOVERY_CHUNK_BYTES = 2 * 1024 * 1024
 
 
-class SegmentOffsetOverflow(Exception):  # noqa: N818 - control flow: the loader splits the segment
+class SegmentOffsetOverflow(Exception):
     """An offset lies more than 2^31 - 1 above the segment's base."""
 
     def __init__(self, segment: LogSegment, offset: int) -> None:
-        super().__init__(f"offset {offset} does not fit {segment.log_file.path}")
+        super().__init__(f"offset {offset} is more than 2^31 - 1 above the base of its segment")
         self.segment = segment
         self.offset = offset
 
@@ -107,8 +108,13 @@ def remember_entries(segment: LogSegment) -> None:
     """Find the entries of damaged closed indexes again, in memory only.
 
     The forced last time entry is part of them. The files stay as they are: they are the writer's.
+    CorruptIndex when the offsets do not fit an index: only an unclean load splits such a segment.
     """
-    walk = _walk(segment, segment.size_bytes, None)
+    try:
+        walk = _walk(segment, segment.size_bytes, None)
+    except SegmentOffsetOverflow as error:
+        path = segment.offset_index.file.path
+        raise CorruptIndex(str(error), file=path, position=0) from error
     times = walk.time_entries
     last = times.timestamps[-1] if times.count else NO_TIMESTAMP
     if walk.largest.timestamp_ms > last:

@@ -10,35 +10,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain, compress, repeat
 from operator import is_not, itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalog.format import compression
 from kafkalog.format.record_batch import (
-    CRC_AT,
     HEADER_BYTES,
-    LOG_OVERHEAD,
-    MAGIC_V2,
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    BatchHeader,
     Codec,
     TimestampType,
-    compute_crc,
-    encode_header,
     pack_attributes,
+    seal_batch,
 )
 from kafkalog.kernels.partition_keys import partition_keys
 from kafkalog.kernels.record_build import (
     BUILD_COLUMN_COUNT,
+    BUILD_FACT_COUNT,
     BuildColumn,
     build_records,
     encode_headers,
     measure_records,
+    place_records,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +48,6 @@ Int64s = npt.NDArray[np.int64]
 
 _HEADER_NUMBERS_MAX = 10  # two varints of five bytes
 _EMPTY = np.empty(0, np.uint8)
-_CRC_END = CRC_AT + 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +92,13 @@ class RecordColumns:
         if len(keys) != count or (headers is not None and len(headers.counts) != count):
             raise ValueError("keys, values and headers differ in length")
         table[:, BuildColumn.TIMESTAMP] = timestamps
-        key_blob, lengths = _blob(keys)
-        _place(table, BuildColumn.KEY_POSITION, lengths)
-        value_blob, lengths = _blob(values)
-        _place(table, BuildColumn.VALUE_POSITION, lengths)
+        table[:, BuildColumn.KEY_LENGTH], key_blob = _blob(keys)
+        table[:, BuildColumn.VALUE_LENGTH], value_blob = _blob(values)
         header_blob = _EMPTY
         if headers is not None:
-            header_blob, lengths = _header_blob(headers)
-            _place(table, BuildColumn.HEADERS_POSITION, lengths)
+            table[:, BuildColumn.HEADERS_LENGTH], header_blob = _header_blob(headers)
             table[:, BuildColumn.HEADERS_COUNT] = headers.counts
+        place_records(table)
         return cls(key_blob, value_blob, header_blob, table)
 
     def partitions(self, partition_count: int) -> Int64s:
@@ -120,18 +114,23 @@ class RecordColumns:
         return int(np.count_nonzero(self.table[:, BuildColumn.KEY_LENGTH] < 0))
 
 
-def _blob(column: Sequence[bytes | str | None]) -> tuple[Bytes, Int64s]:
-    """(all bytes back to back, length of each or -1)."""
-    count = len(column)
-    if None not in column:
-        whole = _as_bytes(column)
-        lengths = np.fromiter(map(len, whole), np.int64, count)
-        return np.frombuffer(b"".join(whole), np.uint8), lengths
+def _blob(column: Sequence[bytes | str | None]) -> tuple[Int64s | int, Bytes]:
+    """(length of each or -1, all bytes back to back); one number when all lengths are the same."""
+    count, null_count = len(column), column.count(None)
+    if null_count == count:
+        return -1, _EMPTY
+    if count == 1:
+        (whole,) = _as_bytes(column)
+        return len(whole), np.frombuffer(whole, np.uint8)
+    if not null_count:
+        texts = _as_bytes(column)
+        lengths = np.fromiter(map(len, texts), np.int64, count)
+        return lengths, np.frombuffer(b"".join(texts), np.uint8)
     present = np.fromiter(map(is_not, column, repeat(None)), np.bool_, count)
-    whole = _as_bytes(list(compress(column, present.tolist())))
+    texts = _as_bytes(list(compress(column, present.tolist())))
     lengths = np.full(count, -1, np.int64)
-    lengths[present] = np.fromiter(map(len, whole), np.int64, len(whole))
-    return np.frombuffer(b"".join(whole), np.uint8), lengths
+    lengths[present] = np.fromiter(map(len, texts), np.int64, len(texts))
+    return lengths, np.frombuffer(b"".join(texts), np.uint8)
 
 
 def _as_bytes(column: Sequence[bytes | str | None]) -> Sequence[bytes]:
@@ -141,28 +140,75 @@ def _as_bytes(column: Sequence[bytes | str | None]) -> Sequence[bytes]:
     return column  # type: ignore[return-value] # likewise
 
 
-def _place(table: npt.NDArray[np.int64], position: int, lengths: Int64s) -> None:
-    """Fill a position column and the length column behind it."""
-    sizes = np.maximum(lengths, 0)
-    np.cumsum(sizes, out=table[:, position])
-    table[:, position] -= sizes
-    table[:, position + 1] = lengths
-
-
 def _flat(headers: Sequence[Headers]) -> FlatHeaders:
     counts = np.fromiter(map(len, headers), np.int64, len(headers))
     flat = list(chain.from_iterable(headers))
     return FlatHeaders(counts, list(map(itemgetter(0), flat)), list(map(itemgetter(1), flat)))
 
 
-def _header_blob(headers: FlatHeaders) -> tuple[Bytes, Int64s]:
-    """(encoded headers back to back, bytes of each record's)."""
-    names, name_lengths = _blob(headers.names)
-    values, value_lengths = _blob(headers.values)
-    out = np.empty(len(names) + len(values) + _HEADER_NUMBERS_MAX * len(headers.names), np.uint8)
+def _header_blob(headers: FlatHeaders) -> tuple[Int64s, Bytes]:
+    """(bytes of each record's encoded headers, all of them back to back)."""
+    count = len(headers.names)
+    name_lengths, names = _blob(headers.names)
+    value_lengths, values = _blob(headers.values)
+    out = np.empty(len(names) + len(values) + _HEADER_NUMBERS_MAX * count, np.uint8)
     lengths = np.empty(len(headers.counts), np.int64)
-    used = encode_headers(names, name_lengths, values, value_lengths, headers.counts, out, lengths)
-    return out[:used], lengths
+    used = encode_headers(
+        names,
+        _spread(name_lengths, count),
+        values,
+        _spread(value_lengths, count),
+        headers.counts,
+        out,
+        lengths,
+    )
+    return lengths, out[:used]
+
+
+def _spread(lengths: Int64s | int, count: int) -> Int64s:
+    return np.full(count, lengths, np.int64) if isinstance(lengths, int) else lengths
+
+
+class BuiltBatch(NamedTuple):
+    """An uncompressed CreateTime batch of our own making and what its rules may ask of it."""
+
+    data: memoryview
+    record_count: int
+    base_timestamp: int  # ms
+    max_timestamp: int
+    min_timestamp: int
+    null_key_count: int
+
+
+def build_plain_batch(columns: RecordColumns, selection: Int64s | None = None) -> BuiltBatch:
+    """The selected rows as a batch at offset 0, without codec and producer; see build_batch."""
+    out, count, facts = _encode(columns, selection)
+    base_timestamp, max_timestamp, min_timestamp, null_key_count = facts
+    seal_batch(
+        out,
+        attributes=0,
+        record_count=count,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+    )
+    return BuiltBatch(out, count, base_timestamp, max_timestamp, min_timestamp, null_key_count)
+
+
+def _encode(
+    columns: RecordColumns, selection: Int64s | None
+) -> tuple[memoryview, int, Sequence[int]]:
+    """(batch with its header still to be written, record count, `BuildFact` values)."""
+    if selection is None:
+        selection = np.arange(len(columns), dtype=np.int64)
+    count = len(selection)
+    assert count > 0, "a batch holds at least one record"
+    facts = np.empty(BUILD_FACT_COUNT, np.int64)
+    size = measure_records(columns.table, selection, facts)
+    out = np.empty(HEADER_BYTES + size, np.uint8)
+    build_records(
+        columns.keys, columns.values, columns.headers, columns.table, selection, out, HEADER_BYTES
+    )
+    return out.data, count, facts.tolist()
 
 
 def build_batch(  # noqa: PLR0913 - the fields of a header
@@ -185,36 +231,23 @@ def build_batch(  # noqa: PLR0913 - the fields of a header
     level               of the codec, None for Kafka's default
     log_append_time_ms  makes the timestamp type LogAppendTime; None is CreateTime
     """
-    if selection is None:
-        selection = np.arange(len(columns), dtype=np.int64)
-    count = len(selection)
-    assert count > 0, "a batch holds at least one record"
-    stamps = np.empty(2, np.int64)
-    size = measure_records(columns.table, selection, stamps)
-    out = np.empty(HEADER_BYTES + size, np.uint8)
-    build_records(
-        columns.keys, columns.values, columns.headers, columns.table, selection, out, HEADER_BYTES
-    )
-    batch = bytearray(out.data)
+    plain, count, facts = _encode(columns, selection)
+    base_timestamp, max_timestamp, _, _ = facts
+    batch = bytearray(plain)
     if codec is not Codec.NONE:
-        batch[HEADER_BYTES:] = compression.compress(codec, out[HEADER_BYTES:].data, level)
+        batch[HEADER_BYTES:] = compression.compress(codec, plain[HEADER_BYTES:], level)
     is_append_time = log_append_time_ms is not None
     timestamp_type = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
-    header = BatchHeader(
-        base_offset=base_offset,
-        length=len(batch) - LOG_OVERHEAD,
-        leader_epoch=leader_epoch,
-        magic=MAGIC_V2,
-        crc=0,
+    seal_batch(
+        batch,
         attributes=pack_attributes(codec, timestamp_type, transactional=is_transactional),
-        last_offset_delta=count - 1,
-        base_timestamp=int(stamps[0]),
-        max_timestamp=int(stamps[1]) if log_append_time_ms is None else log_append_time_ms,
+        record_count=count,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp if log_append_time_ms is None else log_append_time_ms,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        record_count=count,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
     )
-    batch[:HEADER_BYTES] = encode_header(header)
-    batch[CRC_AT:_CRC_END] = compute_crc(batch).to_bytes(4, "big")
     return bytes(batch)

@@ -66,6 +66,7 @@ _DELETE_HORIZON_BIT = 0x40
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qii")
+_CRC = struct.Struct(">I")
 
 
 class Codec(IntEnum):
@@ -180,6 +181,40 @@ def encode_header(header: BatchHeader) -> bytes:
         header.base_sequence,
         header.record_count,
     )
+
+
+def seal_batch(  # noqa: PLR0913 - the fields of a header
+    batch: bytearray | memoryview,
+    *,
+    attributes: int,
+    record_count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> None:
+    """Write header and CRC in front of the records that lie in `batch` from byte 61 on."""
+    _HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LOG_OVERHEAD,
+        leader_epoch,
+        MAGIC_V2,
+        0,
+        attributes,
+        record_count - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
+    _CRC.pack_into(batch, CRC_AT, compute_crc(batch))
 
 
 def compute_crc(batch: Buffer) -> int:

@@ -18,6 +18,7 @@ from kafkalog.kernels.compile import (
     BYTES_OUT,
     I64,
     I64_TABLE,
+    I64_TABLE_OUT,
     I64S,
     I64S_OUT,
     inlined,
@@ -43,7 +44,17 @@ class BuildColumn(enum.IntEnum):
     TIMESTAMP = 7  # milliseconds
 
 
+class BuildFact(enum.IntEnum):
+    """What `measure_records` reports of the selected records; timestamps in ms."""
+
+    BASE_TIMESTAMP = 0  # of the first record
+    MAX_TIMESTAMP = 1
+    MIN_TIMESTAMP = 2
+    NULL_KEYS = 3
+
+
 BUILD_COLUMN_COUNT = len(BuildColumn)
+BUILD_FACT_COUNT = len(BuildFact)
 
 _KEY_POSITION = int(BuildColumn.KEY_POSITION)
 _KEY_LENGTH = int(BuildColumn.KEY_LENGTH)
@@ -53,6 +64,10 @@ _HEADERS_POSITION = int(BuildColumn.HEADERS_POSITION)
 _HEADERS_LENGTH = int(BuildColumn.HEADERS_LENGTH)
 _HEADERS_COUNT = int(BuildColumn.HEADERS_COUNT)
 _TIMESTAMP = int(BuildColumn.TIMESTAMP)
+_BASE_TIMESTAMP = int(BuildFact.BASE_TIMESTAMP)
+_MAX_TIMESTAMP = int(BuildFact.MAX_TIMESTAMP)
+_MIN_TIMESTAMP = int(BuildFact.MIN_TIMESTAMP)
+_NULL_KEYS = int(BuildFact.NULL_KEYS)
 
 
 @inlined
@@ -98,24 +113,46 @@ def _body_size(row: Int64s, timestamp_delta: int, offset_delta: int) -> int:
     return size
 
 
-@kernel(I64(I64_TABLE, I64S, I64S_OUT))
-def measure_records(table: Int64Table, selection: Int64s, timestamps: Int64s) -> int:
-    """Exact bytes that `build_records` will write; fills timestamps with (first, largest).
+@kernel(I64(I64_TABLE_OUT))
+def place_records(table: Int64Table) -> int:
+    """Fill the position columns from the length columns: fields lie back to back in their blobs.
 
-    table       int64[n, 8]   `BuildColumn`
-    selection   int64[m]      rows of the table, m >= 1, each within the table
-    timestamps  int64[2]      of the first record (the batch's base) and the largest one
+    table  int64[n, 8]   `BuildColumn`; returns n
+    """
+    key = value = headers = as_int(0)
+    for index in range(len(table)):
+        table[index, _KEY_POSITION] = key
+        table[index, _VALUE_POSITION] = value
+        table[index, _HEADERS_POSITION] = headers
+        key += max(table[index, _KEY_LENGTH], 0)
+        value += max(table[index, _VALUE_LENGTH], 0)
+        headers += table[index, _HEADERS_LENGTH]
+    return len(table)
+
+
+@kernel(I64(I64_TABLE, I64S, I64S_OUT))
+def measure_records(table: Int64Table, selection: Int64s, facts: Int64s) -> int:
+    """Exact bytes that `build_records` will write; fills `facts`.
+
+    table      int64[n, 8]   `BuildColumn`
+    selection  int64[m]      rows of the table, m >= 1, each within the table
+    facts      int64[4]      `BuildFact`
     """
     base = table[selection[0], _TIMESTAMP]
-    largest = base
+    largest = least = base
+    null_keys = as_int(0)
     total = as_int(0)
     for index in range(len(selection)):
         row = table[selection[index]]
         largest = max(largest, row[_TIMESTAMP])
+        least = min(least, row[_TIMESTAMP])
+        null_keys += 1 if row[_KEY_LENGTH] < 0 else 0
         size = _body_size(row, row[_TIMESTAMP] - base, as_int(index))
         total += size + _zigzag_size(size)
-    timestamps[0] = base
-    timestamps[1] = largest
+    facts[_BASE_TIMESTAMP] = base
+    facts[_MAX_TIMESTAMP] = largest
+    facts[_MIN_TIMESTAMP] = least
+    facts[_NULL_KEYS] = null_keys
     return total
 
 

@@ -54,12 +54,7 @@ from kafkalog.format.record_batch import (
     with_log_append_time,
     with_max_timestamp,
 )
-from kafkalog.kernels.record_build import (
-    BUILD_COLUMN_COUNT,
-    BuildColumn,
-    build_records,
-    measure_records,
-)
+from kafkalog.format.record_renumbering import renumber_records
 from kafkalog.kernels.record_scan import (
     RECORD_COLUMN_COUNT,
     RECORD_FACT_COUNT,
@@ -88,14 +83,6 @@ _CODECS = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
-_COPIED_COLUMNS = (
-    (BuildColumn.KEY_POSITION, RecordColumn.KEY_POSITION),
-    (BuildColumn.KEY_LENGTH, RecordColumn.KEY_LENGTH),
-    (BuildColumn.VALUE_POSITION, RecordColumn.VALUE_POSITION),
-    (BuildColumn.VALUE_LENGTH, RecordColumn.VALUE_LENGTH),
-    (BuildColumn.HEADERS_POSITION, RecordColumn.HEADERS_POSITION),
-    (BuildColumn.HEADERS_COUNT, RecordColumn.HEADERS_COUNT),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +212,9 @@ def _validate_batch(batch: memoryview, topic: _Topic) -> BatchFacts:
         data = _patched(batch, header, max_timestamp, topic)
     else:
         if not is_numbered:
-            inflated, base_timestamp = _renumber(inflated, header)
+            inflated, base_timestamp = renumber_records(
+                inflated, header.record_count, header.base_timestamp
+            )
             header = replace(header, base_timestamp=base_timestamp)
         data = _rebuilt(inflated, header, target, max_timestamp, topic)
         _refuse_too_large(len(data), topic)
@@ -304,7 +293,6 @@ def _check_records(
     topic: _Topic,
 ) -> None:
     """Record rules by the extremes; the records are named only when one of them breaks."""
-    null_keys = topic.config.is_compacted and facts[RecordFact.NULL_KEYS] > 0
     is_stamped = timestamp_type_of(header.attributes) is TimestampType.LOG_APPEND_TIME
     greatest = _max_record_timestamp(header, facts)
     least = greatest
@@ -312,17 +300,35 @@ def _check_records(
         least = header.base_timestamp + int(facts[RecordFact.MIN_TIMESTAMP_DELTA])
     if least < INT64_MIN or greatest > INT64_MAX:
         raise InvalidTimestamp("A record timestamp is no 64-bit number")
-    if topic.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        bad_timestamps = is_stamped
-    else:
-        config = topic.config
-        bad_timestamps = (
-            topic.now_ms - least > config.message_timestamp_before_max_ms
-            or greatest - topic.now_ms > config.message_timestamp_after_max_ms
-            or (is_stamped and least == NO_TIMESTAMP)
-        )
-    if null_keys or bad_timestamps:
+    has_null_keys = facts[RecordFact.NULL_KEYS] > 0
+    if is_suspect(
+        topic.config, topic.now_ms, has_null_keys, least, greatest, is_stamped=is_stamped
+    ):
         _raise_record_errors(inflated, header, topic)
+
+
+def is_suspect(
+    config: LogConfig,
+    now_ms: int,
+    has_null_keys: bool,
+    least_ms: int,
+    greatest_ms: int,
+    *,
+    is_stamped: bool,
+) -> bool:
+    """Whether records with these extremes may break a record rule; False: none of them does.
+
+    is_stamped: the producer set the type LogAppendTime.
+    """
+    if has_null_keys and config.is_compacted:
+        return True
+    if config.message_timestamp_type == "LogAppendTime":
+        return is_stamped
+    return (
+        now_ms - least_ms > config.message_timestamp_before_max_ms
+        or greatest_ms - now_ms > config.message_timestamp_after_max_ms
+        or (is_stamped and least_ms == NO_TIMESTAMP)
+    )
 
 
 def _record_table(inflated: bytes | memoryview, header: BatchHeader) -> npt.NDArray[np.int64]:
@@ -428,24 +434,6 @@ def _rebuilt(
     batch = bytearray(encode_header(new_header) + payload)
     struct.pack_into(">I", batch, CRC_AT, compute_crc(batch))
     return bytes(batch)
-
-
-def _renumber(inflated: bytes | memoryview, header: BatchHeader) -> tuple[bytes, int]:
-    """The same records with offset deltas 0, 1, 2 ..., and their base timestamp."""
-    source = _bytes_array(inflated)
-    spans = _record_table(inflated, header)
-    table = np.empty((header.record_count, BUILD_COLUMN_COUNT), dtype=np.int64)
-    table[:, BuildColumn.TIMESTAMP] = header.base_timestamp + spans[:, RecordColumn.TIMESTAMP_DELTA]
-    for target, origin in _COPIED_COLUMNS:
-        table[:, target] = spans[:, origin]
-    headers_at = spans[:, RecordColumn.HEADERS_POSITION]
-    table[:, BuildColumn.HEADERS_LENGTH] = spans[:, RecordColumn.RECORD_END] - headers_at
-    selection = np.arange(header.record_count, dtype=np.int64)
-    timestamps = np.empty(2, dtype=np.int64)
-    out = np.empty(measure_records(table, selection, timestamps), dtype=np.uint8)
-    written = build_records(source, source, source, table, selection, out, 0)
-    assert written == len(out), "records that were valid a moment ago fit"
-    return out.tobytes(), int(timestamps[0])
 
 
 def _facts(

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafkalog.format.batch_builder import build_batch
-from kafkalog.log.log_validator import validate
-from kafkalog.log.values import AppendOrigin
+from kafkalog.format.batch_builder import build_plain_batch
+from kafkalog.log.built_batch_validator import validate_built
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from kafkalog.format.batch_builder import BuiltBatch
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.values import ValidatedRecords
     from kafkalog.server.produce_body import DecodedRecords
@@ -25,18 +25,14 @@ class PartitionBatch:
 
     partition: int
     selection: npt.NDArray[np.int64]
-    data: bytes
+    built: BuiltBatch
 
     def validate(
         self, config: LogConfig, now_ms: int, max_decompressed_bytes: int
     ) -> ValidatedRecords:
-        """Against the topic's rules; the batch is checked like one from outside."""
-        return validate(
-            self.data,
-            config,
-            now_ms,
-            AppendOrigin.CLIENT,
-            max_decompressed_bytes=max_decompressed_bytes,
+        """Against the topic's rules."""
+        return validate_built(
+            self.built, config, now_ms, max_decompressed_bytes=max_decompressed_bytes
         )
 
 
@@ -47,7 +43,7 @@ def make_batches(
     columns = records.columns
     if records.partitions is None and (partition is not None or partition_count == 1):
         everything = np.arange(len(columns), dtype=np.int64)
-        return [PartitionBatch(partition or 0, everything, build_batch(columns))]
+        return [PartitionBatch(partition or 0, everything, build_plain_batch(columns, everything))]
     if partition is not None:
         chosen = np.full(len(columns), partition, np.int64)
     else:
@@ -61,5 +57,5 @@ def make_batches(
     batches = []
     for number in np.unique(chosen).tolist():
         selection = np.flatnonzero(chosen == number).astype(np.int64)
-        batches.append(PartitionBatch(number, selection, build_batch(columns, selection)))
+        batches.append(PartitionBatch(number, selection, build_plain_batch(columns, selection)))
     return batches

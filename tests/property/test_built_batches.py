@@ -1,0 +1,93 @@
+"""Goal: a batch of our own is judged by the builder's facts exactly as by a walk over its bytes.
+Method: random records and topic rules; the whole validator on the same bytes is the plain twin.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog.errors import KafkalogError
+from kafkalog.format.batch_builder import BuiltBatch, RecordColumns, build_batch, build_plain_batch
+from kafkalog.log.built_batch_validator import validate_built
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.log_validator import validate
+from kafkalog.log.values import AppendOrigin, ValidatedRecords
+
+NOW_MS = 1_700_000_000_000
+INFLATED_MAX = 1 << 20
+NEAR = st.integers(NOW_MS - 30, NOW_MS + 30)
+RECORDS = st.lists(
+    st.tuples(
+        st.none() | st.binary(max_size=5),
+        st.none() | st.binary(max_size=200),
+        st.just(-1) | NEAR | st.integers(-3, 2**63 - 1),
+    ),
+    min_size=1,
+    max_size=6,
+)
+CONFIGS = st.builds(
+    LogConfig,
+    message_timestamp_type=st.sampled_from(["CreateTime", "LogAppendTime"]),
+    message_timestamp_before_max_ms=st.sampled_from([10, 2**63 - 1]),
+    message_timestamp_after_max_ms=st.sampled_from([10, 2**63 - 1]),
+    cleanup_policy=st.sets(st.sampled_from(["compact", "delete"]), min_size=1).map(frozenset),
+    compression_type=st.sampled_from(["producer", "uncompressed", "zstd"]),
+    max_message_bytes=st.sampled_from([100, 1 << 20]),
+)
+
+
+def outcome_of(
+    batch: BuiltBatch, config: LogConfig, *, by_facts: bool
+) -> tuple[type[KafkalogError], str] | tuple[ValidatedRecords, bytes]:
+    """(error, text) or (what will be written but for its bytes, the bytes)."""
+    try:
+        if by_facts:
+            done = validate_built(batch, config, NOW_MS, max_decompressed_bytes=INFLATED_MAX)
+        else:
+            done = validate(
+                bytes(batch.data),
+                config,
+                NOW_MS,
+                AppendOrigin.CLIENT,
+                max_decompressed_bytes=INFLATED_MAX,
+            )
+    except KafkalogError as error:
+        return type(error), error.message
+    (facts,) = done.batches
+    bare = dataclasses.replace(facts, data=b"")
+    return dataclasses.replace(done, batches=(bare,)), bytes(facts.data)
+
+
+@given(records=RECORDS, config=CONFIGS)
+def test_facts_say_what_the_bytes_say(
+    records: list[tuple[bytes | None, bytes | None, int]], config: LogConfig
+) -> None:
+    """M01: every rule and every rewrite, with and without the walk."""
+    keys, values, timestamps = map(list, zip(*records, strict=True))
+    columns = RecordColumns.of(keys, values, timestamps)
+    batch = build_plain_batch(columns)
+    assert bytes(batch.data) == build_batch(columns)
+    assert batch.record_count == len(records)
+    assert batch.null_key_count == keys.count(None)
+    assert (batch.min_timestamp, batch.max_timestamp) == (min(timestamps), max(timestamps))
+    assert outcome_of(batch, config, by_facts=True) == outcome_of(batch, config, by_facts=False)
+
+
+@given(records=RECORDS, chosen=st.data())
+def test_a_selection_is_a_batch_of_its_rows(
+    records: list[tuple[bytes | None, bytes | None, int]], chosen: st.DataObject
+) -> None:
+    """M01: the rows of one partition give the same bytes as if they had come alone."""
+    rows = chosen.draw(st.lists(st.integers(0, len(records) - 1), min_size=1, unique=True))
+    keys, values, timestamps = map(list, zip(*records, strict=True))
+    whole = RecordColumns.of(keys, values, timestamps)
+    part = RecordColumns.of(
+        [keys[row] for row in rows],
+        [values[row] for row in rows],
+        [timestamps[row] for row in rows],
+    )
+    assert build_plain_batch(whole, np.array(rows, np.int64)) == build_plain_batch(part)

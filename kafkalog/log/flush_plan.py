@@ -9,25 +9,43 @@ Source: Kafka's LocalLog.flush and UnifiedLog.flushProducerStateSnapshot, log-li
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import Filesystem
+    from kafkalog.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
     from kafkalog.log.local_log import LocalFlush
 
 
 class FlushPlan:
     """Files to sync so that every offset below ``end_offset`` is durable."""
 
-    __slots__ = ("_filesystem", "_has_started", "is_done", "local", "snapshots")
+    __slots__ = (
+        "_epochs",
+        "_filesystem",
+        "_has_started",
+        "epoch_entries",
+        "is_done",
+        "local",
+        "snapshots",
+    )
 
     def __init__(
-        self, local: LocalFlush, snapshots: tuple[str, ...], filesystem: Filesystem
+        self,
+        local: LocalFlush,
+        snapshots: tuple[str, ...],
+        epochs: LeaderEpochCache,
+        filesystem: Filesystem,
     ) -> None:
         """``snapshots``: paths of producer snapshots written since the last flush."""
         # constant after construction
         self.local = local
         self.snapshots = snapshots
+        self._epochs = epochs
+        self.epoch_entries: tuple[EpochEntry, ...] | None = (
+            epochs.entries if epochs.is_dirty else None
+        )
         self._filesystem = filesystem
         # the flusher's, read by the writer once the plan came back
         self._has_started = False
@@ -39,9 +57,12 @@ class FlushPlan:
         return self.local.end_offset
 
     def run(self) -> None:
-        """The fsyncs: snapshots, segments, at last their names. OSError: never again on these."""
+        """Epochs, snapshots, segments, at last their names. OSError: never again on these."""
         assert not self._has_started, "a flush is never repeated"
         self._has_started = True
+        if self.epoch_entries is not None:
+            with suppress(FileNotFoundError):  # the directory was renamed or deleted meanwhile
+                self._epochs.write(self.epoch_entries)
         for path in self.snapshots:
             try:
                 file = self._filesystem.open_write(path, create=False)

@@ -1,10 +1,13 @@
 """LeaderEpochCache: which leader epoch began at which offset, and its checkpoint file.
 
 Owns ``leader-epoch-checkpoint`` of one partition directory. Look-ups are for any thread (they take
-the published tuple); changes are the writer thread's. ``assign`` writes the file before it returns,
-as the epoch must be durable before the bytes (log-lifecycle 18.2); truncation only marks the cache
-dirty and ``flush`` writes later: an entry too many on disk is cut again at load.
-Source: Kafka's LeaderEpochFileCache, log-format.md 10.
+the published tuple); changes are the writer thread's and touch memory alone. The file is written by
+the next flush plan, on the flusher thread, before anything of the plan counts as durable: so every
+record below the recovery point has its epoch on disk, and recovery finds those above it again. An
+entry too many on disk is cut at load. The flusher is the only one that writes while the log lives
+(KAFKA-16541); ``flush`` is for the loader and for closing.
+Source: Kafka's LeaderEpochFileCache, log-format.md 10. Differs from Kafka: there an assignment is
+written before the bytes, with the log's lock held.
 """
 
 from __future__ import annotations
@@ -75,14 +78,7 @@ class LeaderEpochCache:
         return self.entries[-1] if self.entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that epoch writes from start_offset on; True when that was new and is on disk."""
-        if not self.remember(epoch, start_offset):
-            return False
-        self.flush()
-        return True
-
-    def remember(self, epoch: int, start_offset: int) -> bool:
-        """``assign`` without writing the file (recovery assigns many and flushes once)."""
+        """Note that epoch writes from start_offset on; True when that was new. No I/O."""
         assert epoch >= 0
         assert start_offset >= 0
         latest = self.latest
@@ -116,7 +112,16 @@ class LeaderEpochCache:
     def flush(self) -> None:
         """Write the file when something changed since; atomic and synced."""
         if self.is_dirty:
-            self._filesystem.write_file_atomically(self.path, encode_leader_epochs(self.entries))
+            self.write(self.entries)
+            self.mark_written(self.entries)
+
+    def write(self, entries: tuple[EpochEntry, ...]) -> None:
+        """Replace the file, atomic and synced; the flusher's part of a flush."""
+        self._filesystem.write_file_atomically(self.path, encode_leader_epochs(entries))
+
+    def mark_written(self, entries: tuple[EpochEntry, ...]) -> None:
+        """The file holds these entries; later ones wait for the next flush."""
+        if entries is self.entries:
             self.is_dirty = False
 
     def epoch_for(self, offset: int) -> int:

@@ -133,12 +133,13 @@ class _Loader:
             if not clean:
                 self._recover_from(recovery_point)
             self._drop_when_below_start()
-        is_new = not len(self._segments)
-        if is_new:
+        if not len(self._segments):
             base = 0 if is_deleted else self._start
             self._segments.add(
                 LogSegment.create(self._environment, self._directory, base, self._config)
             )
+            # Else a power cut could keep a later segment alone: the log would start there.
+            self._environment.filesystem.sync_dir(self._directory.path)
         active = self._segments.active
         active.become_active()
         log_end = active.read_next_offset()
@@ -149,7 +150,7 @@ class _Loader:
             self._segments,
             recovery_point=log_end if clean else min(recovery_point, log_end),
             log_end_offset=log_end,
-            has_unsynced_names=is_new or not clean,
+            has_unsynced_names=not clean,
         )
         if not is_deleted:
             self._restore_state(local, clean=clean)
@@ -292,7 +293,7 @@ class _Loader:
             epoch = int(epochs[row])
             latest = self._epochs.latest
             if epoch >= 0 and (latest is None or epoch > latest.epoch):
-                self._epochs.remember(epoch, int(rows.column(BatchColumn.BASE_OFFSET)[row]))
+                self._epochs.assign(epoch, int(rows.column(BatchColumn.BASE_OFFSET)[row]))
 
     def _drop_when_below_start(self) -> None:
         """Step 8: a log that ends below its start has lost what the start promised to hold."""

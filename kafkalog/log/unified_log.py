@@ -305,7 +305,7 @@ class UnifiedLog:
         if local is None:
             return None
         snapshots = tuple(map(self.producers.snapshot_path, self._unsynced_snapshots))
-        return FlushPlan(local, snapshots, self._environment.filesystem)
+        return FlushPlan(local, snapshots, self.epochs, self._environment.filesystem)
 
     def mark_flushed(self, plan: FlushPlan) -> None:
         """The plan ran without an error: recovery point and high watermark move."""
@@ -317,6 +317,8 @@ class UnifiedLog:
             if self.producers.snapshot_path(offset) not in synced
         ]
         self.local.mark_flushed(plan.local)
+        if plan.epoch_entries is not None:
+            self.epochs.mark_written(plan.epoch_entries)
         while self._unsynced and self._unsynced[0] < plan.end_offset:
             self._unsynced.popleft()
         self._advance_high_watermark()
@@ -450,13 +452,12 @@ class UnifiedLog:
         self._after_truncation()
 
     def _after_truncation(self) -> None:
-        """Watermarks back inside the log, epochs on disk."""
+        """Watermarks back inside the log."""
         self._unsynced = deque(base for base in self._unsynced if base < self.log_end_offset)
         self.high_watermark = max(
             self.log_start_offset, min(self.high_watermark, self.log_end_offset)
         )
         self._first_unstable_offset = self.producers.first_unstable_offset
-        self.epochs.flush()
 
     def update_config(self, config: LogConfig) -> None:
         """Take effect from the next append, roll or deletion on."""

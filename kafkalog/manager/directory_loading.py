@@ -180,7 +180,6 @@ class DirectoryLoading:
         self._filesystem.make_dir(path)
         self._ensure_metadata(path, topic)
         log = self._open(unit, path, topic, 0, 0, was_clean=False)
-        self._filesystem.sync_dir(path)
         self._filesystem.sync_dir(unit.log_dir.path)
         return log
 

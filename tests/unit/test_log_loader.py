@@ -160,6 +160,7 @@ def test_verify_finds_what_is_wrong() -> None:
 def test_damaged_epoch_checkpoint_is_refused() -> None:
     """M08: never half believed."""
     world = filled(1)
+    world.flush()
     world.log.close_handles()
     path = f"{DIRECTORY}/leader-epoch-checkpoint"
     assert world.filesystem.read_file(path) == b"0\n1\n0 0\n"

@@ -1,0 +1,82 @@
+"""Goal: the writer thread never syncs for leader epochs; no durable record is without its epoch.
+Method: look at the calls of the simulated disk during appends and flushes, and at what loads again.
+"""
+
+from __future__ import annotations
+
+from kafkalog.format.checkpoint_text import decode_leader_epochs
+from kafkalog.format.file_names import LEADER_EPOCH_CHECKPOINT
+from kafkalog.log.leader_epoch_cache import EpochEntry
+from tests.partition_world import DIRECTORY, PartitionWorld, batch, checked
+from tests.sim.sim_crash import CrashMode
+from tests.sim.sim_faults import Fault
+
+PATH = f"{DIRECTORY}/{LEADER_EPOCH_CHECKPOINT}"
+SYNCS = frozenset({"sync", "datasync", "sync_dir"})
+
+
+def syncs_of(world: PartitionWorld) -> Fault:
+    """A counter of syncs from now on."""
+    return world.filesystem.faults.add(Fault(kinds=SYNCS, nth=10**9))
+
+
+def on_disk(world: PartitionWorld) -> list[EpochEntry]:
+    return [EpochEntry(*pair) for pair in decode_leader_epochs(world.filesystem.read_file(PATH))]
+
+
+def test_the_first_append_syncs_nothing() -> None:
+    """M07, KAFKA-15046: a new epoch, a roll and a truncation leave the syncs to the flusher."""
+    world = PartitionWorld()
+    counter = syncs_of(world)
+    world.append(batch([b"a"]), synced=True)
+    world.log.append(checked(batch([b"b"])), leader_epoch=4, synced=True)
+    world.log.roll()
+    world.append(batch([b"c"]))
+    world.log.truncate_to(2)
+    assert counter.seen == 0
+
+
+def test_a_flush_writes_the_epochs_first() -> None:
+    """M07: what a plan covers is durable with its epochs; later entries wait for the next one."""
+    world = PartitionWorld()
+    world.append(batch([b"a"]), synced=True)
+    plan = world.log.plan_flush()
+    assert plan is not None
+    world.log.append(checked(batch([b"b"])), leader_epoch=4, synced=True)
+    plan.run()
+    world.log.mark_flushed(plan)
+    assert on_disk(world) == [EpochEntry(0, 0)]
+    assert world.log.epochs.is_dirty
+    world.flush()
+    assert on_disk(world) == [EpochEntry(0, 0), EpochEntry(4, 1)]
+    assert not world.log.epochs.is_dirty
+
+
+def test_epochs_survive_a_power_cut() -> None:
+    """M08: those of flushed records from the file, those of recovered ones from the batches."""
+    world = PartitionWorld()
+    world.filesystem.sync_all()
+    world.append(batch([b"a"]), synced=True)
+    world.flush()
+    point = world.log.recovery_point
+    world.log.append(checked(batch([b"b"])), leader_epoch=4, synced=True)
+    after = world.filesystem.crash(CrashMode.DROP_ALL)
+    killed = world.filesystem.kill()
+    world.filesystem = after
+    assert world.open(clean=False, recovery_point=point).epochs.entries == (EpochEntry(0, 0),)
+    world.filesystem = killed
+    entries = world.open(clean=False, recovery_point=point).epochs.entries
+    assert entries == (EpochEntry(0, 0), EpochEntry(4, 1))
+
+
+def test_a_flush_of_a_renamed_directory_is_no_error() -> None:
+    """M07, KAFKA-15391: the topic was deleted while its flush was planned."""
+    world = PartitionWorld()
+    world.append(batch([b"a"]), synced=True)
+    plan = world.log.plan_flush()
+    assert plan is not None
+    world.filesystem.make_dir(DIRECTORY + "-gone")
+    world.log.rename_dir("orders-0.c0ffee-delete")
+    world.log.delete()
+    plan.run()
+    assert plan.is_done

@@ -1,0 +1,188 @@
+"""Goal: bodies that are too large, compressed bombs or broken JSON cost little and append nothing.
+Method: each bad body against a daemon with small limits; the topic stays empty, memory bounded.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.format import compression
+from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.record_batch import (
+    CRC_AT,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    Codec,
+    compute_crc,
+)
+from tests.integration.http_world import Wire, append, end_offset, parse_answers, refused
+
+if TYPE_CHECKING:
+    from tests.integration.daemon import Daemon
+
+LIMIT = 2 << 20
+SETTINGS = {
+    "socket_request_max_bytes": str(LIMIT),
+    "max_decompressed_batch_bytes": str(4 << 20),
+}
+JSON_TYPE = {"Content-Type": "application/vnd.kafka.json.v2+json"}
+
+
+@pytest.fixture(scope="module")
+def topic(daemon: Daemon) -> str:
+    """A topic that must stay empty."""
+    daemon.create_topic("empty", max_message_bytes=str(1 << 30))
+    return "empty"
+
+
+def padded(size: int) -> bytes:
+    """A good produce body of exactly this many bytes."""
+    head, tail = b'{"records":[{"value":"', b'"}]}'
+    return head + b"x" * (size - len(head) - len(tail)) + tail
+
+
+def test_the_limit_itself_and_one_more(daemon: Daemon) -> None:
+    """With Content-Length and chunked; the refusal comes and the daemon goes on."""
+    daemon.create_topic("atlimit", max_message_bytes=str(1 << 30))
+    path = "/topics/atlimit"
+    assert daemon.request("POST", path, padded(LIMIT), JSON_TYPE).status == 200
+    body = refused(daemon.request("POST", path, padded(LIMIT + 1), JSON_TYPE), 413, 41302)
+    assert body["details"] == {"max_request_bytes": LIMIT}
+    for size, status in ((LIMIT, 200), (LIMIT + 1, 413)):
+        data = padded(size)
+        chunks = b"".join(
+            b"%x\r\n%b\r\n" % (len(data[at : at + 50_000]), data[at : at + 50_000])
+            for at in range(0, size, 50_000)
+        )
+        with Wire(daemon) as wire:
+            wire.send(
+                b"POST /topics/atlimit HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+            )
+            wire.send(chunks + b"0\r\n\r\n")
+            assert parse_answers(wire.read_to_close())[0].status == status
+    assert end_offset(daemon, "atlimit") == 2
+    small = {"topic_name": "x", "configs": {"retention.ms": "1" * 5_000_000}}
+    refused(daemon.request("POST", "/admin/topics", small), 413, 41302)
+
+
+def test_a_declared_giant_is_refused_before_its_body(daemon: Daemon, topic: str) -> None:
+    with Wire(daemon) as wire:
+        wire.send(
+            f"POST /topics/{topic} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {1 << 62}\r\n\r\n".encode()
+        )
+        refused(wire.read_answer(), 413, 41302)
+        assert wire.read_to_close() == b""
+
+
+def test_http_bombs(daemon: Daemon, topic: str) -> None:
+    """200 MiB of zeros in 200 kB of gzip: 413 while inflating, memory does not follow."""
+    bomb = gzip.compress(bytes(200 << 20), 9)
+    assert len(bomb) < LIMIT
+    twice = gzip.compress(bomb)
+    path = f"/topics/{topic}"
+    before = daemon.rss_bytes()
+    for data in (bomb, bomb, bomb):
+        answer = daemon.request("POST", path, data, {**JSON_TYPE, "Content-Encoding": "gzip"})
+        refused(answer, 413, 41302)
+    answer = daemon.request("POST", path, twice, {**JSON_TYPE, "Content-Encoding": "gzip"})
+    refused(answer, 400, 400)  # one layer is taken off; what is inside is no JSON
+    assert daemon.rss_bytes() - before < 8 * LIMIT
+    assert end_offset(daemon, topic) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_bombs_inside_batches(daemon: Daemon, topic: str, codec: Codec) -> None:
+    """64 MiB of zeros in one batch: 413/41303 at the limit of 4 MiB, whatever the codec."""
+    payload = compression.compress(codec, bytes(64 << 20))
+    head = build_batch(RecordColumns.of([None], [b"x"], 0))[:HEADER_BYTES]
+    batch = bytearray(head + payload)
+    batch[8:12] = (len(batch) - LOG_OVERHEAD).to_bytes(4, "big")
+    batch[21:23] = int(codec).to_bytes(2, "big")
+    batch[CRC_AT : CRC_AT + 4] = compute_crc(batch).to_bytes(4, "big")
+    if len(batch) > LIMIT:  # snappy shrinks zeros twentyfold only: a bomb of what fits
+        payload = compression.compress(codec, bytes(24 << 20))
+        batch[HEADER_BYTES:] = payload
+        batch[8:12] = (len(batch) - LOG_OVERHEAD).to_bytes(4, "big")
+        batch[CRC_AT : CRC_AT + 4] = compute_crc(batch).to_bytes(4, "big")
+    before = daemon.rss_bytes()
+    for _ in range(3):
+        refused(append(daemon, topic, bytes(batch)), 413, 41303)
+    assert daemon.rss_bytes() - before < 48 << 20
+    assert end_offset(daemon, topic) == 0
+
+
+def nested(depth: int) -> bytes:
+    """A value of so many arrays."""
+    return b'{"records":[{"value":' + b"[" * depth + b"]" * depth + b"}]}"
+
+
+BAD_JSON = {
+    "empty": b"",
+    "blank": b"  \n",
+    "cut": b'{"records":[{"value":1}',
+    "trailing comma": b'{"records":[{"value":1},]}',
+    "two documents": b'{"records":[{"value":1}]}{}',
+    "trailing bytes": b'{"records":[{"value":1}]} x',
+    "comment": b'{"records":[{"value":1}]}//',
+    "single quotes": b"{'records':[]}",
+    "NaN": b'{"records":[{"value":NaN}]}',
+    "Infinity": b'{"records":[{"value":[Infinity]}]}',
+    "-Infinity": b'{"records":[{"value":-Infinity}]}',
+    "plus": b'{"records":[{"value":+1}]}',
+    "leading zero": b'{"records":[{"value":01}]}',
+    "bare point": b'{"records":[{"value":1.}]}',
+    "hex": b'{"records":[{"value":0x10}]}',
+    "long number": b'{"records":[{"value":' + b"9" * 5000 + b"}]}",
+    "BOM": b'\xef\xbb\xbf{"records":[{"value":1}]}',
+    "UTF-16": '{"records":[{"value":1}]}'.encode("utf-16"),
+    "latin-1": '{"records":[{"value":"é"}]}'.encode("latin-1"),
+    "overlong": b'{"records":[{"value":"\xc0\xaf"}]}',
+    "surrogate bytes": b'{"records":[{"value":"\xed\xa0\x80"}]}',
+    "above Unicode": b'{"records":[{"value":"\xf4\x90\x80\x80"}]}',
+    "cut UTF-8": b'{"records":[{"value":"\xe2\x82"}]}',
+    "lone high surrogate": b'{"records":[{"value":"\\ud800"}]}',
+    "lone low surrogate": b'{"records":[{"value":"\\udc00x"}]}',
+    "bad escape": b'{"records":[{"value":"\\x41"}]}',
+    "raw newline": b'{"records":[{"value":"a\nb"}]}',
+    "raw NUL": b'{"records":[{"value":"a\0b"}]}',
+    "duplicate key": b'{"records":[{"value":1,"value":2}]}',
+    "duplicate records": b'{"records":[{"value":1}],"records":[{"value":2}]}',
+    "escaped duplicate": b'{"records":[{"value":1,"v\\u0061lue":2}]}',
+    "deep": nested(70),
+    "very deep": nested(500_000),
+    "half deep": b'{"records":[{"value":' + b'{"a":' * 300_000,
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD_JSON))
+def test_bad_json(daemon: Daemon, topic: str, name: str) -> None:
+    """400/400 on produce, and on a control-plane body too; nothing is appended or made."""
+    refused(daemon.request("POST", f"/topics/{topic}", BAD_JSON[name], JSON_TYPE), 400, 400)
+    data = BAD_JSON[name].replace(b'"records"', b'"topic_name"')
+    refused(daemon.request("POST", "/admin/topics", data), 400, 400)
+    assert end_offset(daemon, topic) == 0
+
+
+def test_values_are_kept_as_sent(daemon: Daemon) -> None:
+    """What a value holds is the client's business: 50 levels, a member twice."""
+    twice = b'{"records":[{"value":{"a":1,"a":2}}]}'
+    assert daemon.request("POST", "/topics/deep", twice, JSON_TYPE).status == 200
+    answer = daemon.request("POST", "/topics/deep", nested(50), JSON_TYPE)
+    assert answer.status == 200
+
+
+def test_many_headers_in_a_record(daemon: Daemon, topic: str) -> None:
+    """100,000 header names: taken or refused, in time, and the daemon goes on."""
+    headers = [{"key": f"h{number}", "value": None} for number in range(30_000)]
+    body = json.dumps({"records": [{"value": 1, "headers": headers}]}).encode()
+    answer = daemon.request("POST", "/topics/headers", body, JSON_TYPE)
+    assert answer.status in (200, 413, 422)
+    assert daemon.request("GET", "/livez").status == 200
+    assert end_offset(daemon, topic) == 0

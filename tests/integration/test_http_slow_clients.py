@@ -1,0 +1,179 @@
+"""Goal: slow and greedy clients are cut or refused in time; the others do not notice.
+Method: raw sockets that drip, stall and flood a daemon with short limits.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.http_world import Wire, end_offset, parse_answers, refused
+
+if TYPE_CHECKING:
+    from tests.integration.daemon import Daemon
+
+SETTINGS = {
+    "http_header_timeout_ms": "1000",
+    "http_body_timeout_ms": "1000",
+    "http_stall_ms": "500",
+    "http_max_streams": "3",
+    "http_max_inflight_requests": "8",
+    "queued_max_request_bytes": "1000000",
+    "max_connections": "60",
+    "connections_max_idle_ms": "2000",
+}
+HEAD = b"POST /topics/slow HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+BODY = b'{"records":[{"value":1}]}'
+POLL = b"GET /topics/slow/partitions/0/records?offset=0&timeout=5000 HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def slow(daemon: Daemon) -> None:
+    """The topic of all."""
+    daemon.create_topic("slow")
+
+
+def until(daemon: Daemon, name: str, value: float) -> None:
+    """Until a gauge of /metrics says so."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        page = daemon.request("GET", "/metrics").body.decode()
+        if any(line == f"{name} {value}" for line in page.splitlines()):
+            return
+        time.sleep(0.01)  # the test's own pace between two looks
+    raise AssertionError(f"{name} never was {value}")
+
+
+def test_a_body_that_stops_is_cut(daemon: Daemon) -> None:
+    """408/408 and a close, with a length and chunked; nothing is appended."""
+    for start in (
+        HEAD + b"Content-Length: 25\r\n\r\n" + BODY[:20],
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n19\r\n" + BODY[:3],
+    ):
+        with Wire(daemon) as wire:
+            wire.send(start)
+            refused(parse_answers(wire.read_to_close())[0], 408, 408)
+    assert end_offset(daemon, "slow") == 0
+
+
+def test_drips_are_cut_and_others_are_served(daemon: Daemon) -> None:
+    """Forty clients that send a header byte by byte; a good one is answered meanwhile."""
+    wires = [Wire(daemon) for _ in range(40)]
+    started = time.monotonic()
+    for number in range(15):
+        for wire in wires:
+            wire.send(b"GET /aaaaaaaaaaaaaaaaaaa"[number : number + 1])
+        assert daemon.request("GET", "/livez", timeout=5).status == 200
+        time.sleep(0.1)  # the pace of the drip is the test's subject
+    for wire in wires:
+        assert b" 408 " in wire.read_to_close()
+        wire.socket.close()
+    assert time.monotonic() - started < 15
+
+
+def test_a_reader_that_stalls_is_cut(daemon: Daemon) -> None:
+    """An answer of 12 MB that nobody takes: the connection ends, short of its length."""
+    daemon.create_topic("large")
+    for _ in range(12):
+        daemon.produce_text("large", "x" * 900_000)
+    with Wire(daemon, receive_bytes=4096) as wire:
+        wire.send(
+            b"GET /v1/topics/large/partitions/0/batches?offset=0&max_bytes=50000000 HTTP/1.1\r\n"
+            b"Host: x\r\n\r\n"
+        )
+        wire.socket.recv(100)
+        time.sleep(3)  # the stall is the test's subject
+        taken = sum(len(piece) for piece in wire.pieces())
+    assert taken < 10_000_000
+    assert daemon.request("GET", "/livez").status == 200
+
+
+def test_idle_connections_are_closed(daemon: Daemon) -> None:
+    with Wire(daemon) as wire:
+        wire.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert wire.read_answer().status == 200
+        started = time.monotonic()
+        assert wire.read_to_close() == b""
+        assert 1 < time.monotonic() - started < 10
+
+
+def test_request_bytes_in_flight_are_bounded(daemon: Daemon) -> None:
+    """Two declared bodies of 600 kB: the second is 429/42902 before it is read, then free again."""
+    with Wire(daemon) as first:
+        first.send(HEAD + b"Content-Length: 600000\r\n\r\n" + BODY)
+        until(daemon, "kafkalog_http_in_flight", 2.0)
+        with Wire(daemon) as second:
+            second.send(HEAD + b"Content-Length: 600000\r\n\r\n")
+            refused(second.read_answer(), 429, 42902)
+        assert daemon.request("POST", "/topics/slow", BODY).status == 200
+    until(daemon, "kafkalog_http_in_flight", 1.0)
+    padding = b" " * 600_000
+    assert daemon.request("POST", "/topics/slow", BODY + padding).status == 200
+
+
+def test_waiting_fetches_are_bounded_and_leave_with_their_client(daemon: Daemon) -> None:
+    """The fourth long poll is 429/42903; a client that goes away frees its place at once."""
+    end = end_offset(daemon, "slow")
+    poll = POLL.replace(b"offset=0", f"offset={end}".encode())
+    wires = [Wire(daemon) for _ in range(3)]
+    for wire in wires:
+        wire.send(poll)
+    until(daemon, "kafkalog_http_in_flight", 4.0)
+    with Wire(daemon) as fourth:
+        fourth.send(poll)
+        refused(fourth.read_answer(), 429, 42903)
+    for wire in wires:
+        wire.socket.close()
+    until(daemon, "kafkalog_http_in_flight", 1.0)
+    path = f"/topics/slow/partitions/0/records?offset={end}&timeout=10"
+    assert daemon.request("GET", path).status == 200
+
+
+def test_requests_in_work_are_bounded(daemon: Daemon) -> None:
+    """Beyond http.max.inflight.requests: 429/42902; probes are answered all the same."""
+    wires = [Wire(daemon) for _ in range(8)]
+    for wire in wires:
+        wire.send(HEAD + b"Content-Length: 25\r\n\r\n")
+    until(daemon, "kafkalog_http_in_flight", 9.0)
+    refused(daemon.request("GET", "/topics"), 429, 42902)
+    assert daemon.request("GET", "/readyz").status == 200
+    for wire in wires:
+        wire.send(BODY)
+        assert wire.read_answer().status == 200
+        wire.socket.close()
+    assert daemon.request("GET", "/topics").status == 200
+
+
+def test_connections_are_bounded(daemon: Daemon) -> None:
+    """Those above max.connections are closed at once; the others live."""
+    wires = [Wire(daemon) for _ in range(60)]
+    with Wire(daemon) as extra:
+        assert extra.read_to_close() == b""
+    wires[0].send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert wires[0].read_answer().status == 200
+    for wire in wires:
+        wire.socket.close()
+    until(daemon, "kafkalog_http_in_flight", 1.0)
+
+
+def test_a_client_that_resets_in_the_middle_of_an_append(daemon: Daemon) -> None:
+    """The append is whole or absent: the end grows by whole requests only."""
+    daemon.create_topic("whole")
+    body = b'{"records":[' + b",".join([b'{"value":"x"}'] * 100) + b"]}"
+    head = HEAD.replace(b"slow", b"whole") + b"Content-Length: %d\r\n\r\n" % len(body)
+    for cut in range(0, len(body) + 1, 100):
+        wire = Wire(daemon)
+        wire.send(head + body[:cut])
+        linger = b"\1\0\0\0\0\0\0\0"
+        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        wire.socket.close()
+    for _ in range(3):
+        wire = Wire(daemon)
+        wire.send(head + body)
+        wire.socket.close()
+    until(daemon, "kafkalog_http_in_flight", 1.0)
+    daemon.produce_text("whole", "last")
+    assert end_offset(daemon, "whole") % 100 == 1

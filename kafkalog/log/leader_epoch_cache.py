@@ -54,10 +54,11 @@ class LeaderEpochCache:
         return f"{self._directory.path}/{LEADER_EPOCH_CHECKPOINT}"
 
     def load(self) -> None:
-        """Read the file; a missing one has no entries. CorruptCheckpoint when it is damaged."""
+        """Read the file; a missing one is made, empty. CorruptCheckpoint when it is damaged."""
         try:
             data = self._filesystem.read_file(self.path)
         except FileNotFoundError:
+            self._filesystem.open_write(self.path).close()
             return
         try:
             pairs = decode_leader_epochs(data)

@@ -101,6 +101,11 @@ class LoaderFiles:
         stat = self.stats.get(str(SegmentFileName(base_offset, suffix, "")))
         return 0 if stat is None else stat.size
 
+    def create_empty(self, base_offset: int, suffix: str) -> None:
+        """Make a file that a segment lacks."""
+        name = str(SegmentFileName(base_offset, suffix, ""))
+        self._environment.filesystem.open_write(self.path(name)).close()
+
     def _list(self) -> None:
         """Read the directory; names that only look like a segment's are left alone."""
         listing = self._environment.filesystem.list_dir_stats(self._directory.path)

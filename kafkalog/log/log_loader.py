@@ -36,7 +36,7 @@ from kafkalog.log.segment_recovery import SegmentOffsetOverflow
 from kafkalog.log.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
@@ -58,15 +58,19 @@ def load_log(
     corruption: Corruption = "kafka",
     topic_id: str | None = None,
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+    may_have_gaps: bool = False,
 ) -> UnifiedLog:
     """Open one partition; the directory exists, an empty one becomes an empty log.
 
     ``clean``: the log directory was shut down cleanly; else everything from ``recovery_point`` on
-    is scanned. Both offsets are the checkpoints', 0 without. Raises CorruptBatch (legacy message
+    is scanned. Both offsets are the checkpoints', 0 without. ``may_have_gaps``: keep what lies
+    behind missing offsets also without compaction in ``config``, as Kafka does. Raises CorruptBatch (legacy message
     sets, an offset overflow, a damaged swap), CorruptCheckpoint (epochs) and OSError. The caller
     restores the high watermark.
     """
-    loader = _Loader(directory, config, environment, corruption, producer_expiration_ms)
+    loader = _Loader(
+        directory, config, environment, corruption, producer_expiration_ms, may_have_gaps
+    )
     return loader.load(
         clean=clean,
         recovery_point=recovery_point,
@@ -85,18 +89,18 @@ class _Loader:
         environment: LogEnvironment,
         corruption: Corruption,
         producer_expiration_ms: int,
+        may_have_gaps: bool,
     ) -> None:
         self._environment = environment
         self._config = config
         self._corruption = corruption
+        self._may_have_gaps = may_have_gaps
         self._directory = MovableDirectory(directory)
         self._files = LoaderFiles(environment, self._directory, config)
         self._segments = LogSegments()
         self._epochs = LeaderEpochCache(environment.filesystem, self._directory)
-        self._producers = ProducerStateManager(
-            environment.filesystem, self._directory, expiration_ms=producer_expiration_ms
-        )
         self._expiration_ms = producer_expiration_ms
+        self._producers = self._new_producers(())
         self._start = 0
 
     def load(
@@ -116,12 +120,7 @@ class _Loader:
         """All steps; SegmentOffsetOverflow leaves this object with stale segments."""
         self._files.settle()
         snapshots = self._files.offsets_of(SNAPSHOT_SUFFIX)
-        self._producers = ProducerStateManager(
-            self._environment.filesystem,
-            self._directory,
-            snapshots,
-            expiration_ms=self._expiration_ms,
-        )
+        self._producers = self._new_producers(snapshots)
         if not clean:
             # Not known to be durable: a name may have come back whose records another life lost.
             self._producers.delete_snapshots(each for each in snapshots if each >= recovery_point)
@@ -130,7 +129,9 @@ class _Loader:
         identity = parse_directory_name(self._directory.path.rpartition("/")[2])
         is_deleted = identity.state is DirectoryState.DELETE
         if not is_deleted:
-            if not clean:
+            if clean:
+                self._recover_torn_tail()
+            else:
                 self._recover_from(recovery_point)
             self._drop_when_below_start()
         if not len(self._segments):
@@ -164,6 +165,15 @@ class _Loader:
             topic_id=topic_id,
         )
 
+    def _new_producers(self, snapshot_offsets: Iterable[int]) -> ProducerStateManager:
+        """A manager that knows nothing but which snapshots there are."""
+        return ProducerStateManager(
+            self._environment.filesystem,
+            self._directory,
+            snapshot_offsets,
+            expiration_ms=self._expiration_ms,
+        )
+
     def _load_segments(self, *, clean: bool) -> None:
         """Step 5: one object a segment; those that cannot be served as they are get recovered.
 
@@ -184,10 +194,26 @@ class _Loader:
                 is_indexed = is_indexed and self._files.size_of(base, TIME_INDEX_SUFFIX) > 0
             if not is_indexed or not _has_sane_transactions(segment):
                 _log.warning("segment_index_rebuilt", path=segment.log_file.path)
-                self._recover(segment)
-                for file in segment.files:
-                    file.datasync()
-                segment.mark_flushed(segment.version)
+                self._recover_and_sync(segment)
+            elif not self._files.has_file(base, TIME_INDEX_SUFFIX):
+                self._files.create_empty(base, TIME_INDEX_SUFFIX)
+
+    def _recover_and_sync(self, segment: LogSegment) -> None:
+        """Recover a segment that no flush may look at again."""
+        self._recover(segment)
+        for file in segment.files:
+            file.datasync()
+        segment.mark_flushed(segment.version)
+
+    def _recover_torn_tail(self) -> None:
+        """Recover the last segment of a clean log that ends with no whole batch.
+
+        Somebody changed it behind the clean stop. Differs from Kafka, which appends behind a torn
+        batch, where no reader gets to, and does not start at all with other bytes.
+        """
+        if len(self._segments) and not recovery_policy.has_whole_tail(self._segments.active):
+            _log.error("clean_log_is_torn", path=self._segments.active.log_file.path)
+            self._recover_and_sync(self._segments.active)
 
     def _recover_from(self, recovery_point: int) -> None:
         """Step 7: scan what may not be durable; behind the first loss nothing is kept.
@@ -196,10 +222,11 @@ class _Loader:
         sound: a power cut may keep the name of a file and drop its data. Only compaction leaves
         such gaps on purpose.
         """
+        has_gaps = self._config.is_compacted or self._may_have_gaps
         for segment in self._segments.values_between(recovery_point, LONG_MAX):
             is_cut = self._recover(segment)
             later = self._segments.higher_values(segment.base_offset)
-            if later and not self._config.is_compacted and not is_cut:
+            if later and not has_gaps and not is_cut:
                 is_cut = segment.read_next_offset() < later[0].base_offset
                 if is_cut:
                     _log.warning("segment_tail_lost", path=segment.log_file.path)
@@ -209,6 +236,9 @@ class _Loader:
 
     def _recover(self, segment: LogSegment) -> bool:
         """Check one segment and rebuild what belongs to it; True when bytes were cut off."""
+        # As in Kafka each segment starts from the snapshot before it: with the producers that have
+        # not expired, and without transactions that ended before the crash.
+        self._producers = self._new_producers(self._producers.snapshot_offsets)
         producer_rebuild.rebuild(
             self._producers,
             self._segments,
@@ -315,11 +345,12 @@ class _Loader:
     def _restore_state(self, local: LocalLog, *, clean: bool) -> None:
         """Step 11: epochs, log start, snapshots, producers."""
         log_end = local.log_end_offset
-        self._start = max(self._start, self._segments.first.base_offset)
         self._epochs.truncate_from_end(log_end)
         self._epochs.truncate_from_start(self._start)
+        self._start = max(self._start, self._segments.first.base_offset)
         self._epochs.flush()
         bases = {segment.base_offset for segment in self._segments}
+        self._producers = self._new_producers(self._producers.snapshot_offsets)
         self._producers.remove_stray_snapshots(bases)
         producer_rebuild.rebuild(
             self._producers,

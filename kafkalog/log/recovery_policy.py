@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 TORN_SUFFIX = ".torn"
+LONG_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,14 @@ def find_bad(segment: LogSegment, start: int = 0) -> BadSpot | None:
         if stop not in (ScanStop.END, ScanStop.PARTIAL):
             break
     return None if position >= segment.size_bytes else BadSpot(position, stop)
+
+
+def has_whole_tail(segment: LogSegment) -> bool:
+    """Whether a segment ends with a whole batch; reads headers behind the last index entry only."""
+    position = segment.floor_position(LONG_MAX)
+    for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
+        position = chunk.position + chunk.rows.consumed_bytes
+    return position == segment.size_bytes
 
 
 def refuse_legacy(segment: LogSegment, bad: BadSpot) -> None:

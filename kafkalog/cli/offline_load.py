@@ -89,6 +89,7 @@ def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[s
         recovery_point=options.recovery_point,
         log_start_offset=options.log_start,
         corruption=options.corruption,
+        may_have_gaps=options.corruption == "kafka",
     )
     high_watermark = options.high_watermark
     log.update_high_watermark(log.log_end_offset if high_watermark is None else high_watermark)

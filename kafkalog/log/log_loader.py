@@ -47,7 +47,7 @@ _log = structlog.get_logger(__name__)
 Corruption = Literal["kafka", "keep"]
 
 
-def load_log(
+def load_log(  # noqa: PLR0913 - each is one fact about the load
     directory: str,
     config: LogConfig,
     environment: LogEnvironment,
@@ -64,9 +64,9 @@ def load_log(
 
     ``clean``: the log directory was shut down cleanly; else everything from ``recovery_point`` on
     is scanned. Both offsets are the checkpoints', 0 without. ``may_have_gaps``: keep what lies
-    behind missing offsets also without compaction in ``config``, as Kafka does. Raises CorruptBatch (legacy message
-    sets, an offset overflow, a damaged swap), CorruptCheckpoint (epochs) and OSError. The caller
-    restores the high watermark.
+    behind missing offsets also when ``config`` does not compact, as Kafka does. Raises CorruptBatch
+    (legacy message sets, an offset overflow, a damaged swap), CorruptCheckpoint (epochs) and
+    OSError. The caller restores the high watermark.
     """
     loader = _Loader(
         directory, config, environment, corruption, producer_expiration_ms, may_have_gaps

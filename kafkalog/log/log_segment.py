@@ -18,6 +18,7 @@ Source: Kafka's LogSegment (4.1). Reading is in ``segment_read``, recovery in ``
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import CorruptIndex
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
 MAX_SEGMENT_BYTES = 2**31 - 1  # positions are int32
 LONG_MAX = 2**63 - 1
+_SIZE_BYTES = attrgetter("size_bytes")
 
 
 class LogSegment:
@@ -187,8 +189,8 @@ class LogSegment:
         assert self._is_active, "append to a closed segment"
         assert not self.is_broken, "append to a segment with a torn tail"
         position = self.size_bytes
-        size = sum(batch.size_bytes for batch in batches)
-        assert size == sum(len(buffer) for buffer in buffers), "facts must match the bytes"
+        size = sum(map(_SIZE_BYTES, batches))
+        assert size == sum(map(len, buffers)), "facts must match the bytes"
         assert position + size <= MAX_SEGMENT_BYTES, "a segment holds at most 2^31 - 1 bytes"
         assert batches[0].base_offset >= self.base_offset, "offset below the segment's base"
         assert batches[-1].last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
@@ -378,6 +380,7 @@ class LogSegment:
             self.time_index.resize_to_max()
         except CorruptIndex:
             segment_recovery.rebuild_indexes(self)
+            self.mark_unflushed()
         self._is_active = True
 
     def on_become_inactive(self) -> None:

@@ -1,10 +1,13 @@
-"""Facts that travel between the rungs of the log: immutable, no behaviour beyond arithmetic."""
+"""Facts that travel between the rungs of the log: immutable, no behaviour beyond arithmetic.
+
+Those made for every request are named tuples, which take half the time of a frozen dataclass.
+"""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NewType
+from typing import TYPE_CHECKING, NamedTuple, NewType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +46,7 @@ class OffsetPosition:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class TimestampOffset:
+class TimestampOffset(NamedTuple):
     """One time index entry, absolute; also the answer of list-offsets. (-1, base) when empty."""
 
     timestamp_ms: int
@@ -71,8 +73,7 @@ class CompletedTransaction:
     is_aborted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class BatchFacts:
+class BatchFacts(NamedTuple):
     """Header fields of one validated v2 batch, before offsets are assigned.
 
     ``data`` is the whole batch as it will be written except for base offset (bytes 0-8) and
@@ -94,8 +95,7 @@ class BatchFacts:
     coordinator_epoch: int = -1  # likewise
 
 
-@dataclass(frozen=True, slots=True)
-class ValidatedRecords:
+class ValidatedRecords(NamedTuple):
     """What the validator hands to append: batches that keep every rule needing no log state."""
 
     batches: tuple[BatchFacts, ...]
@@ -106,8 +106,7 @@ class ValidatedRecords:
     origin: AppendOrigin
 
 
-@dataclass(frozen=True, slots=True)
-class LogAppendInfo:
+class LogAppendInfo(NamedTuple):
     """The answer of an append. Both offsets are inclusive; duplicate: nothing was written."""
 
     first_offset: int
@@ -120,8 +119,7 @@ class LogAppendInfo:
     duplicate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RollParams:
+class RollParams(NamedTuple):
     """What LogSegment.should_roll needs of the set about to be appended (Kafka's RollParams)."""
 
     max_segment_ms: int
@@ -132,8 +130,7 @@ class RollParams:
     now_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchDataInfo:
+class FetchDataInfo(NamedTuple):
     """Whole batches read from one segment: ``batches`` lie back to back in ``data``.
 
     The first batch holds the least live offset >= the one asked for. ``next_offset`` is where the

@@ -4,8 +4,6 @@ Method: random records and topic rules; the whole validator on the same bytes is
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,8 +56,8 @@ def outcome_of(
     except KafkalogError as error:
         return type(error), error.message
     (facts,) = done.batches
-    bare = dataclasses.replace(facts, data=b"")
-    return dataclasses.replace(done, batches=(bare,)), bytes(facts.data)
+    bare = facts._replace(data=b"")
+    return done._replace(batches=(bare,)), bytes(facts.data)
 
 
 @given(records=RECORDS, config=CONFIGS)

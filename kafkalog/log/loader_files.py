@@ -58,7 +58,8 @@ class LoaderFiles:
         self._remove_deleted()
         self._remove_unfinished()
         self._finish_swaps()
-        self._list()
+        if self._has_changed:
+            self._list()
         logs = {name.offset for name in self.names.values() if name.suffix == LOG_SUFFIX}
         for file_name, name in tuple(self.names.items()):
             if name.suffix in INDEX_SUFFIXES and name.offset not in logs:

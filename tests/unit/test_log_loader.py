@@ -4,6 +4,9 @@ Method: files of a closed or killed log are damaged, renamed or removed, then it
 
 from __future__ import annotations
 
+import struct
+import zlib
+
 import pytest
 
 from kafkalog.errors import CorruptBatch, CorruptData
@@ -11,7 +14,8 @@ from kafkalog.log.directory_check import verify_directory
 from kafkalog.log.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation
-from tests.partition_world import DIRECTORY, PartitionWorld, batch
+from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch
+from tests.sim.sim_faults import Fault
 
 CONFIG = LogConfig(internal_segment_bytes=300, index_interval_bytes=0)
 LOG_0 = f"{DIRECTORY}/00000000000000000000.log"
@@ -167,3 +171,35 @@ def test_damaged_epoch_checkpoint_is_refused() -> None:
     change(world, path, 2, b"7")
     with pytest.raises(CorruptData):
         world.open(clean=False)
+
+
+def test_a_clean_load_wastes_nothing() -> None:
+    """M08: 20,000 segments start in seconds: one listing, no sync, nothing read of old segments."""
+    world = filled(12)
+    assert len(world.bases()) > 3
+    oldest = f"{world.bases()[1]:020d}"
+    world.flush()
+    world.log.close()
+    lists = world.filesystem.faults.add(Fault(kinds=frozenset({"list"}), nth=10**9))
+    syncs = frozenset({"sync", "datasync", "sync_dir"})
+    synced = world.filesystem.faults.add(Fault(kinds=syncs, nth=10**9))
+    opened = world.filesystem.faults.add(Fault(kinds=frozenset(), path_contains=oldest, nth=10**9))
+    world.open(clean=True, recovery_point=12)
+    assert (lists.seen, synced.seen, opened.seen) == (1, 0, 0)
+    assert len(values(world)) == 12
+
+
+@pytest.mark.parametrize("value_bytes", [1, 61, 5000])
+def test_a_legacy_first_message_of_any_length_is_refused(value_bytes: int) -> None:
+    """A v1 message longer than a v2 header is one too; a clean load looks at it as well."""
+    world = PartitionWorld()
+    body = b"\x01\x00" + struct.pack(">qi", NOW_MS, -1)
+    body += struct.pack(">i", value_bytes) + b"v" * value_bytes
+    message = struct.pack(">I", zlib.crc32(body)) + body
+    data = struct.pack(">qi", 0, len(message)) + message
+    world.log.close_handles()
+    world.filesystem.open_write(LOG_0).pwrite(data, 0)
+    for clean in (True, False):
+        with pytest.raises(CorruptBatch, match="v0 or v1"):
+            world.open(clean=clean)
+    assert world.filesystem.read_file(LOG_0)[: len(data)] == data

@@ -11,7 +11,7 @@ UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -q
 
-.PHONY: help setup run test ci check fmt lint type contracts suite oracle crash kill bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci check fmt lint type contracts suite oracle crash kill bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -83,6 +83,9 @@ bench: $(KERNELS_READY) $(DEV_READY) | build ## all benchmarks, Kafka beside; wr
 
 bench-quick: $(KERNELS_READY) $(DEV_READY) | build
 	@$(BIN)/python -m tests.bench --quick
+
+sim: $(KERNELS_READY) $(DEV_READY) | build ## play one simulated daemon: make sim SEED=n
+	@KAFKALOG_SIM_SEED=$(SEED) $(PYTEST) tests/simulation -k random_lives
 
 mission: $(DEV_READY) ## the mechanisms of docs/mission.md with the tests that passed for each
 	@$(BIN)/python -m tests.tools.mission

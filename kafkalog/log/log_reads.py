@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidRequest, OffsetAboveLogEnd, OffsetBelowLogStart
+from kafkalog.log.log_segment import LONG_MAX
 from kafkalog.log.values import NO_TIMESTAMP, FetchDataInfo, Isolation, TimestampOffset
 
 if TYPE_CHECKING:
@@ -132,10 +133,16 @@ def _newest(log: UnifiedLog, *, may_block: bool) -> TimestampOffset | None:
 def _first_at_or_after(
     log: UnifiedLog, timestamp_ms: int, *, may_block: bool
 ) -> TimestampOffset | None:
-    """First record at or after timestamp_ms in the first segment that reaches it."""
-    for segment in log.segments:
+    """First live record at or after timestamp_ms.
+
+    Differs from Kafka, which looks into one segment only and finds nothing when the records there
+    lie below the log start.
+    """
+    for segment in log.segments.values_between(log.log_start_offset, LONG_MAX):
         if segment.largest_timestamp_ms(may_block=may_block) >= timestamp_ms:
-            return segment.find_offset_by_timestamp(
+            found = segment.find_offset_by_timestamp(
                 timestamp_ms, log.log_start_offset, may_block=may_block
             )
+            if found is not None:
+                return found
     return None

@@ -370,10 +370,7 @@ class LogSegment:
     # ---- life
 
     def become_active(self) -> None:
-        """Open for appending: indexes into memory and back to their maximum size.
-
-        A damaged index is rebuilt from the ``.log``.
-        """
+        """Open for appending: indexes (rebuilt when damaged) in memory and at maximum size."""
         self.log_file.pin_for_write()
         try:
             self.offset_index.resize_to_max()

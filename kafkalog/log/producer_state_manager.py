@@ -41,6 +41,7 @@ class ProducerStateManager:
         "_ongoing",
         "_snapshots",
         "_unreplicated",
+        "_unsynced",
         "end_offset",
         "entries",
         "last_snapshot_offset",
@@ -62,6 +63,7 @@ class ProducerStateManager:
         # owned by the writer thread
         self._snapshots = sorted(snapshot_offsets)
         self._ongoing: dict[int, int] = {}  # first offset -> producer id
+        self._unsynced: list[int] = []  # offsets of snapshots that no flush covered yet
         self._unreplicated: dict[int, int] = {}  # first offset -> the marker's offset
         self.entries: dict[int, ProducerStateEntry] = {}
         self.end_offset = 0  # everything below is reflected in entries
@@ -171,6 +173,15 @@ class ProducerStateManager:
             self.delete_snapshots((offset,))
         except OSError as error:
             cause.add_note(f"removing {self.snapshot_path(offset)} failed: {error}")
+
+    @property
+    def unsynced_paths(self) -> tuple[str, ...]:
+        """Snapshot files that a flush has to sync."""
+        return tuple(map(self.snapshot_path, self._unsynced))
+
+    def note_synced(self, paths: Collection[str]) -> None:
+        """A flush made these files durable."""
+        self._unsynced = [each for each in self._unsynced if self.snapshot_path(each) not in paths]
 
     def delete_snapshots(self, offsets: Iterable[int]) -> None:
         """Remove these files at once; missing ones are fine."""

@@ -77,8 +77,9 @@ class UnifiedLog:
         # owned by the writer thread
         self.producers = producers
         self._unsynced: deque[int] = deque()  # base offsets of synced appends before their flush
-        self._unsynced_snapshots: list[int] = []
         self._broken: str | None = None
+        if producers.unsynced_paths:
+            local.note_name_change()  # the load wrote them
         # published to readers
         self.log_start_offset = log_start_offset
         self.high_watermark = log_start_offset
@@ -294,28 +295,23 @@ class UnifiedLog:
 
     def take_producer_snapshot(self) -> None:
         """Write a snapshot at the log end unless there is one; synced by the next flush."""
-        offset = self.producers.take_snapshot(sync=False)
-        if offset is not None:
+        if self.producers.take_snapshot(sync=False) is not None:
             self.local.note_name_change()
-            self._unsynced_snapshots.append(offset)
 
     def plan_flush(self, *, include_active: bool = True) -> FlushPlan | None:
         """What to sync so that all (or all but the active segment) is durable; None: nothing."""
-        local = self.local.plan_flush(include_active=include_active)
+        snapshots = self.producers.unsynced_paths
+        local = self.local.plan_flush(
+            include_active=include_active, has_other_files=bool(snapshots)
+        )
         if local is None:
             return None
-        snapshots = tuple(map(self.producers.snapshot_path, self._unsynced_snapshots))
         return FlushPlan(local, snapshots, self.epochs, self._environment.filesystem)
 
     def mark_flushed(self, plan: FlushPlan) -> None:
         """The plan ran without an error: recovery point and high watermark move."""
         assert plan.is_done, "a plan that failed or did not run makes nothing durable"
-        synced = set(plan.snapshots)
-        self._unsynced_snapshots = [
-            offset
-            for offset in self._unsynced_snapshots
-            if self.producers.snapshot_path(offset) not in synced
-        ]
+        self.producers.note_synced(plan.snapshots)
         self.local.mark_flushed(plan.local)
         if plan.epoch_entries is not None:
             self.epochs.mark_written(plan.epoch_entries)

@@ -177,11 +177,22 @@ class DirectoryLoading:
         an empty or half-made directory is loaded or completed by the next start.
         """
         path = f"{unit.log_dir.path}/{topic_partition}"
+        if self._filesystem.exists(path):
+            self._set_aside(unit, path, topic_partition)
         self._filesystem.make_dir(path)
         self._ensure_metadata(path, topic)
         log = self._open(unit, path, topic, 0, 0, was_clean=False)
         self._filesystem.sync_dir(unit.log_dir.path)
         return log
+
+    def _set_aside(
+        self, unit: LogDirUnit, path: str, topic_partition: TopicPartition
+    ) -> None:
+        """Rename what a creation that failed left behind: its metadata names a dead topic."""
+        unique = unit.environment.random.uuid_bytes().hex()
+        stray = directory_name(topic_partition, DirectoryState.STRAY, unique)
+        self._filesystem.rename(path, f"{unit.log_dir.path}/{stray}")
+        _log.warning("directory_set_aside", directory=path, now=stray)
 
     def _ensure_metadata(self, path: str, topic: RegisteredTopic) -> None:
         metadata = f"{path}/{PARTITION_METADATA}"
@@ -200,7 +211,11 @@ class DirectoryLoading:
         *,
         was_clean: bool,
     ) -> UnifiedLog:
-        """The log of a directory; sole replica: the high watermark is the log end."""
+        """The log of a directory; sole replica: the high watermark is the log end.
+
+        What was recovered behind the recovery point is made durable first: it may be in the page
+        cache of a process that was killed only, and from here on it is readable.
+        """
         config = self._config
         log = load_log(
             path,
@@ -213,6 +228,11 @@ class DirectoryLoading:
             topic_id=encode_id(topic.topic_id),
             producer_expiration_ms=config.producer_id_expiration_ms,
         )
+        if log.local.recovery_point < log.log_end_offset:
+            plan = log.plan_flush()
+            assert plan is not None, "the log reaches beyond what is durable"
+            plan.run()
+            log.mark_flushed(plan)
         log.update_high_watermark(log.log_end_offset)
         return log
 

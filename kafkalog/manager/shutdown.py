@@ -55,9 +55,8 @@ def close_unit(unit: LogDirUnit, logs: list[UnifiedLog], checkpoints: Checkpoint
         unit.stop()
         return False
     try:
-        for log in logs:
-            if log.recovery_point < log.log_end_offset:
-                unit.writer.submit(FlushCommand(log))
+        for log in logs:  # a log without new records may have rebuilt indexes and snapshots
+            unit.writer.submit(FlushCommand(log))
         # Behind the flushes' plans, which are made in the same drain: the logs are closed only
         # after stop() below has seen every sync return.
         unit.writer.stop()

@@ -85,6 +85,10 @@ class FaultPlan:
         self._stop_at = count
         self._is_partial = is_partial
 
+    def disarm(self) -> None:
+        """No faults any more; a planned stop stays."""
+        self._faults.clear()
+
     def clear(self) -> None:
         """No faults, no stop: for the process that starts after a kill."""
         self._faults.clear()

@@ -158,6 +158,12 @@ class SimThreads:
                 return
         raise SimDeadlockError("threads never come to rest")
 
+    def run_steps(self, count: int) -> None:
+        """Let threads run to at most that many waiting points. The clock stands still."""
+        for _ in range(count):
+            if not self._step():
+                return
+
     def run_until(self, wish: Callable[[], bool]) -> None:
         """Run threads and clock until the wish holds."""
         self.wait_until(wish, None)

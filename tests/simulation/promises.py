@@ -59,8 +59,11 @@ class PartitionPromises:
         self._close(attempt)
 
     def note_refused(self, attempt: Attempt) -> None:
-        """It is not in the log."""
-        self._close(attempt)
+        """Sent once and not taken; it may have been sent another time."""
+        for position, each in enumerate(self.open):
+            if each is attempt:
+                del self.open[position]
+                return
 
     def _close(self, attempt: Attempt) -> None:
         self.open = [each for each in self.open if each is not attempt]

@@ -46,7 +46,7 @@ from kafkalog.manager.startup_plan import FoundPartition, StartupPlan, plan_star
 from kafkalog.manager.topic_registry import RegisteredTopic, TopicRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from uuid import UUID
 
     from kafkalog.env.threads import Mutex
@@ -290,6 +290,9 @@ class LogManager:
             new_topic_id=lambda: new_id(self.seams.random.uuid_bytes),
         )
         refuse_duplicates([partition for partition, _ in plan.load])
+        left_alone = [partition.path for partition in plan.left_alone]
+        if left_alone:  # -future: a move between directories that Kafka began and may finish
+            _log.warning("directories_left_alone", directories=left_alone)
         return plan
 
     def _set_aside(self, plan: StartupPlan) -> None:
@@ -348,27 +351,43 @@ class LogManager:
         """Register the topic, then make its partitions; durable on return. May block.
 
         The caller has validated it under ``topics_lock``. Crash in between: the topic exists, the
-        next start makes the missing partitions. When a partition cannot be made the topic is
-        deleted again.
+        next start makes the missing partitions. A directory that fails is left out of the next
+        try, which has an id of its own: what the first one left behind belongs to a dead topic and
+        goes at the next start. When no directory is left the topic is deleted again.
         """
+        failed: set[str] = set()
+        while True:
+            try:
+                return self._try_to_create(name, partition_count, overrides, failed)
+            except StorageFault as fault:
+                if failed.issuperset(unit.log_dir.path for unit in self.online_units):
+                    raise
+                _log.warning("topic_creation_tried_again", topic=name, reason=fault.message)
+
+    def _try_to_create(
+        self, name: str, partition_count: int, overrides: Mapping[str, str], failed: set[str]
+    ) -> RegisteredTopic:
+        """All partitions or none; a directory that fails is added to ``failed``."""
         topic = RegisteredTopic(
             new_id(self.seams.random.uuid_bytes), name, partition_count, dict(overrides)
         )
         log_dirs = [unit.log_dir for unit in self.online_units]
         self.registry.change(self.registry.state.with_topics([topic]), log_dirs)
         placed: dict[str, list[int]] = {}
-        counts = self._log_counts()
+        counts = self._log_counts(failed)
         for number in range(partition_count):
             path = min(counts, key=lambda each: counts[each])
             counts[path] += 1
             placed.setdefault(path, []).append(number)
+        path = ""
         try:
             for path, numbers in placed.items():
                 unit = self._units[path]
                 works = [self._creation(unit, topic, number) for number in numbers]
                 unit.writer.run(EachCommand(works, _CREATE_OPERATIONS))
         except KafkalogError:
-            self.delete_topic(name)  # all or nothing: the client's next try starts afresh
+            failed.add(path)
+            self.delete_topic(name)  # all or nothing: the next try starts afresh
             raise
         return topic
 
@@ -422,9 +441,9 @@ class LogManager:
         """Held around validation and change of topics."""
         return self._topics_mutex
 
-    def _log_counts(self) -> dict[str, int]:
+    def _log_counts(self, failed: Collection[str] = ()) -> dict[str, int]:
         """Logs per directory that may take new ones; all cordoned: the first online one (Kafka)."""
-        online = self.online_units
+        online = [unit for unit in self.online_units if unit.log_dir.path not in failed]
         if not online:
             raise LogDirOffline("No log directory is online")
         open_units = [unit for unit in online if not unit.log_dir.is_cordoned] or online[:1]

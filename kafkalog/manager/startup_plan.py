@@ -74,6 +74,12 @@ def plan_startup(
     """Decide every found directory; see the module and design 4.6."""
     plan = StartupPlan(registry)
     unknown: list[FoundPartition] = []
+    found = tuple(found)
+    identified = {
+        (partition.topic_partition, partition.topic_id)
+        for partition in found
+        if partition.state is DirectoryState.LIVE
+    }
     for partition in found:
         if partition.state is DirectoryState.DELETE:
             plan.remove.append(partition)
@@ -82,7 +88,11 @@ def plan_startup(
         elif partition.topic_id in registry.deleted:
             plan.delete.append(partition)
         elif (topic := _topic_of(registry, partition)) is not None:
-            plan.load.append((partition, topic))
+            is_proven = (partition.topic_partition, topic.topic_id) in identified
+            if partition.topic_id is None and is_proven:
+                plan.stray.append(partition)  # a creation that failed here and succeeded elsewhere
+            else:
+                plan.load.append((partition, topic))
         else:
             unknown.append(partition)
     if adopt:

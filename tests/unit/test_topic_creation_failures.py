@@ -1,0 +1,66 @@
+"""Goal: a directory that fails while a topic is made costs that directory, never records.
+Method: a whole manager on the simulated disk; calls of a creation fail in turn, then a restart.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from kafkalog.errors import StorageFault
+from kafkalog.manager.broker_config import BrokerConfig
+from tests.sim.sim_faults import MUTATING, Fault
+from tests.sim.sim_manager import DIRS, SimManager, batch_of
+
+CALLS = MUTATING | {"open"}
+
+
+def calls_of_a_creation() -> int:
+    sim = SimManager().start()
+    counter = sim.disk.faults.add(Fault(kinds=CALLS, path_contains="/t-", nth=10**9))
+    sim.operations.create_topic("t", 2)
+    return counter.seen
+
+
+def served(sim: SimManager) -> list[int]:
+    return [sim.operations.partition_log("t", number).log_end_offset for number in (0, 1)]
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_the_next_directory_takes_the_partitions(error: int) -> None:
+    """M15: the topic is made all the same; no left-over is in the way of the next start."""
+    count = calls_of_a_creation()
+    assert count > 10
+    for nth in range(1, count + 1, 2):
+        sim = SimManager().start()
+        sim.disk.faults.add(Fault(error=error, kinds=CALLS, path_contains="/t-", nth=nth))
+        sim.operations.create_topic("t", 2)
+        for number in (0, 1):
+            assert sim.produce("t", batch_of("a"), partition=number).error is None, f"call {nth}"
+        assert sim.operations.readiness().offline_dirs == (1 if error == errno.EIO else 0)
+        sim.disk.faults.clear()
+        again = SimManager(sim.stop()).start()
+        assert served(again) == [1, 1], f"call {nth}"
+        homes = [
+            path for path in DIRS for name in ("t-0", "t-1") if sim.disk.exists(f"{path}/{name}")
+        ]
+        assert len(homes) == 2
+
+
+def test_a_second_try_does_not_inherit_the_first_ones_id() -> None:
+    """M15: else the next start would take the new records for those of a dead topic."""
+    count = calls_of_a_creation()
+    for nth in range(1, count + 1, 2):
+        sim = SimManager(config=BrokerConfig(log_dirs=DIRS[:1])).start()
+        fault = Fault(error=errno.ENOSPC, kinds=CALLS, path_contains="/t-", nth=nth, times=3)
+        sim.disk.faults.add(fault)
+        with pytest.raises(StorageFault):
+            sim.operations.create_topic("t", 2)
+        sim.disk.faults.clear()
+        sim.clock.advance_ms(1_000)
+        sim.operations.create_topic("t", 2)
+        for number in (0, 1):
+            assert sim.produce("t", batch_of("a"), partition=number).error is None, f"call {nth}"
+        again = SimManager(sim.stop(), config=BrokerConfig(log_dirs=DIRS[:1])).start()
+        assert served(again) == [1, 1], f"call {nth}"

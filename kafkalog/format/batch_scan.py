@@ -9,17 +9,20 @@ Source: log-format.md 1.5 (Kafka 4.1 FileLogInputStream, DefaultRecordBatch.ensu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from crc32c import crc32c
 
-from kafkalog.format.record_batch import ATTRIBUTES_AT, CRC_AT
+from kafkalog.format.record_batch import is_crc_valid
 from kafkalog.kernels.batch_scan import (
+    CHOICE_CELL_COUNT,
     COLUMN_COUNT,
+    INLINE_CRC_MAX,
+    LARGE_COLUMN_COUNT,
     BatchColumn,
     CrcState,
     ScanStop,
+    choose_batches,
     count_batches,
     scan_batches,
 )
@@ -27,7 +30,7 @@ from kafkalog.kernels.batch_scan import (
 if TYPE_CHECKING:
     from kafkalog.kernels.compile import Int64s, Int64Table
 
-__all__ = ["BatchColumn", "BatchRows", "CrcState", "ScanStop", "scan"]
+__all__ = ["BatchChoice", "BatchColumn", "BatchRows", "CrcState", "ScanStop", "choose", "scan"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -95,13 +98,56 @@ def scan(chunk: Buffer, start: int = 0, *, check_crc: bool = True) -> BatchRows:
     return BatchRows(table[:count], stop, stop_position, stop_position - start)
 
 
+class BatchChoice(NamedTuple):
+    """The batches of a chunk that answer a fetch: ``batch_count`` of them in chunk[start:end].
+
+    stop               why the walk ended; END also when the answer is full
+    start              of the first batch that reaches the offset asked for, chosen or not; None:
+                       no whole batch before ``end`` reaches it
+    first_base_offset, first_last_offset   of that one
+    last_offset        of the last one chosen
+    """
+
+    batch_count: int
+    stop: ScanStop
+    start: int | None
+    end: int
+    first_base_offset: int
+    first_last_offset: int
+    last_offset: int
+
+
+def choose(
+    chunk: Buffer, start_offset: int, *, max_offset: int, max_bytes: int, min_one_batch: bool
+) -> BatchChoice:
+    """From the first batch whose last offset reaches start_offset, as far as limits and CRCs allow.
+
+    No batch with a base offset of max_offset or above, none with a wrong CRC (which ends the
+    choice: BAD_CRC), max_bytes at most unless min_one_batch lets the first be larger.
+    """
+    data = np.frombuffer(chunk, dtype=np.uint8)
+    large = np.empty((len(data) // INLINE_CRC_MAX + 1, LARGE_COLUMN_COUNT), dtype=np.int64)
+    cells = np.empty(CHOICE_CELL_COUNT, dtype=np.int64)
+    count = choose_batches(data, start_offset, max_offset, max_bytes, min_one_batch, large, cells)
+    stop, start, end, first_base, first_last, last, large_count = cells.tolist()
+    if large_count:
+        view = memoryview(chunk)
+        for position, size, index, previous_last in large[:large_count].tolist():
+            if not is_crc_valid(view[position : position + size]):
+                count, stop, end, last = index, ScanStop.BAD_CRC, position, previous_last
+                break
+    return BatchChoice(
+        count, ScanStop(stop), None if start < 0 else start, end, first_base, first_last, last
+    )
+
+
 def _check_large(chunk: memoryview, table: Int64Table) -> int | None:
     """Check the CRC of rows that the kernel left; the first bad row, or None."""
     unchecked = np.flatnonzero(table[:, BatchColumn.CRC_STATE] == CrcState.UNCHECKED)
     for row in unchecked.tolist():
         position, size = table[row, :2].tolist()
         batch = chunk[position : position + size]
-        if crc32c(batch[ATTRIBUTES_AT:]) != int.from_bytes(batch[CRC_AT:ATTRIBUTES_AT], "big"):
+        if not is_crc_valid(batch):
             return int(row)
         table[row, BatchColumn.CRC_STATE] = CrcState.VALID
     return None

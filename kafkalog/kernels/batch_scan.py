@@ -74,13 +74,43 @@ class ScanStop(IntEnum):
     """The bytes differ from those the CRC was made of."""
 
 
+class ChoiceCell(IntEnum):
+    """What `choose_batches` reports. Positions are bytes in the chunk."""
+
+    STOP = 0
+    """ScanStop; END also when the answer is full."""
+    START = 1
+    """Of the first batch that reaches the offset; -1: there is none before END_POSITION."""
+    END_POSITION = 2
+    """Behind the last batch chosen; without any, where the walk ended."""
+    FIRST_BASE_OFFSET = 3
+    FIRST_LAST_OFFSET = 4
+    LAST_OFFSET = 5
+    """Of the last batch chosen."""
+    LARGE_COUNT = 6
+
+
+class LargeColumn(IntEnum):
+    """Batches among those chosen whose CRC the caller has to check."""
+
+    POSITION = 0
+    SIZE = 1
+    INDEX = 2
+    """How many batches were chosen before it, and the last offset of those."""
+    PREVIOUS_LAST_OFFSET = 3
+
+
 COLUMN_COUNT = len(BatchColumn)
+CHOICE_CELL_COUNT = len(ChoiceCell)
+LARGE_COLUMN_COUNT = len(LargeColumn)
 
 # numba freezes plain integers best; the enums above are for everybody else.
 _POSITION, _SIZE, _BASE_OFFSET, _LAST_OFFSET, _LEADER_EPOCH = 0, 1, 2, 3, 4
 _MAGIC, _CRC_STATE, _ATTRIBUTES, _BASE_TIMESTAMP, _MAX_TIMESTAMP = 5, 6, 7, 8, 9
 _PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE, _RECORD_COUNT = 10, 11, 12, 13
 _END, _PARTIAL, _BAD_SIZE, _LEGACY, _BAD_MAGIC, _SHORT_BATCH, _BAD_CRC = 0, 1, 2, 3, 4, 5, 6
+_STOP, _START, _END_POSITION, _FIRST_BASE, _FIRST_LAST, _CHOSEN_LAST = 0, 1, 2, 3, 4, 5
+_LARGE_COUNT = 6
 _CRC_FROM = 21
 _HEADER = 61
 
@@ -213,3 +243,61 @@ def scan_batches(
     stop[1] = position
     stop[2] = unchecked
     return row
+
+
+@kernel(I64(BYTES, I64, I64, I64, BOOL, I64_TABLE_OUT, I64S_OUT))
+def choose_batches(
+    chunk: Bytes,
+    start_offset: int,
+    max_offset: int,
+    max_bytes: int,
+    min_one: bool,
+    large: Int64Table,
+    choice: Int64s,
+) -> int:
+    """Choose what a fetch returns: batches from the first whose last offset reaches start_offset.
+
+    chunk   uint8[n]                           segment bytes from a batch's beginning on
+    large   int64[n // INLINE_CRC_MAX + 1, 4]  out: `LargeColumn`, chosen batches left unchecked
+    choice  int64[7]                           out: `ChoiceCell`
+    Returns how many are chosen: whole ones with base offsets below max_offset, max_bytes together
+    unless min_one lets the first be larger. A wrong CRC of a small one ends the choice before it.
+    """
+    end = chunk.shape[0]
+    position, count, large_count, reason = 0, 0, 0, _END
+    choice[:] = -1
+    while True:
+        size = _judge(chunk, position, end)
+        if size < 0:
+            reason = -1 - size
+            break
+        base_offset = load_i64be(chunk, position)
+        last_offset = base_offset + load_i32be(chunk, position + 23)
+        if choice[_START] < 0:
+            if last_offset < start_offset:
+                position += size
+                continue
+            choice[_START] = position
+            choice[_FIRST_BASE] = base_offset
+            choice[_FIRST_LAST] = last_offset
+        is_over = size > max_bytes - (position - choice[_START])
+        if base_offset >= max_offset or (is_over and (count > 0 or not min_one)):
+            break
+        if size >= INLINE_CRC_MAX:
+            large[large_count, 0] = position
+            large[large_count, 1] = size
+            large[large_count, 2] = count
+            large[large_count, 3] = choice[_CHOSEN_LAST]
+            large_count += 1
+        elif _crc32c(chunk, position + _CRC_FROM, position + size) != load_u32be(
+            chunk, position + 17
+        ):
+            reason = _BAD_CRC
+            break
+        choice[_CHOSEN_LAST] = last_offset
+        count += 1
+        position += size
+    choice[_STOP] = reason
+    choice[_END_POSITION] = position
+    choice[_LARGE_COUNT] = large_count
+    return count

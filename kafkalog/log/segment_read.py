@@ -3,8 +3,8 @@
 Works on any thread, on what the segment published when the call began; never changes a file.
 Theory of a fetch: the index floor gives a position at most ``index.interval.bytes`` and one batch
 in front of the target, so one read of the bytes asked for plus that distance normally suffices; one
-kernel call walks the headers in it, a second one checks the CRC of what will be returned. Batches
-that are only walked over are not checked. One copy: the answer is a view of the chunk.
+kernel call walks the headers in it and checks the CRC of what will be returned. Batches that are
+only walked over are not checked. One copy: the answer is a view of the chunk.
 Source: Kafka's LogSegment.read, FileRecords.searchForOffset and searchForTimestamp. Differs from
 Kafka: the answer never ends with a part of a batch, and never holds a batch whose CRC is wrong.
 """
@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.format.batch_scan import BatchColumn, BatchRows, ScanStop, scan
+from kafkalog.format.batch_scan import BatchChoice, BatchColumn, BatchRows, ScanStop, choose, scan
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.record import read_records
 from kafkalog.log.values import TimestampOffset
@@ -35,13 +35,12 @@ if TYPE_CHECKING:
 
 HEADER = struct.Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
 LOG_OVERHEAD_BYTES = 12
-READ_SLACK_BYTES = 4096  # beyond the index distance, for the batch the index entry points at
+READ_SLACK_BYTES = 32 * 1024  # beyond the index distance, for two batches of a usual producer
 SCAN_CHUNK_BYTES = 1024 * 1024
 LONG_MAX = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentRead:
+class SegmentRead(NamedTuple):
     """Whole batches, back to back in ``data``, which starts at ``position`` of the ``.log``."""
 
     data: memoryview
@@ -78,22 +77,26 @@ def read(
     wanted = max_bytes + segment.index_interval_bytes + READ_SLACK_BYTES
     while end - position >= HEADER.size:
         data = read_chunk(file, position, min(wanted, end - position), may_block=may_block)
-        rows = scan(data, check_crc=False)
-        hit = _first_row_ending_at(rows, start_offset)
-        if hit is not None:
-            found = ScannedChunk(position, data, rows)
-            return _answer(segment, found, hit, start_offset, max_bytes, max_offset, min_one_batch)
-        if rows.stop not in (ScanStop.END, ScanStop.PARTIAL):
-            raise _corrupt(segment, position + rows.stop_position, rows.stop)
-        position += rows.consumed_bytes
-        if rows.consumed_bytes or len(data) < HEADER.size:
-            if not rows.consumed_bytes:
+        choice = choose(
+            data,
+            start_offset,
+            max_offset=max_offset,
+            max_bytes=max_bytes,
+            min_one_batch=min_one_batch,
+        )
+        if choice.start is not None:
+            return _answer(segment, position, data, choice, start_offset, max_offset)
+        if choice.stop not in (ScanStop.END, ScanStop.PARTIAL):
+            raise _corrupt(segment, position + choice.end, choice.stop)
+        position += choice.end
+        if choice.end or len(data) < HEADER.size:
+            if not choice.end:
                 return None
             continue
         base_offset, length, delta, _ = HEADER.unpack_from(data)
         size = length + LOG_OVERHEAD_BYTES
         if position + size > segment.size_bytes:
-            raise _corrupt(segment, position, rows.stop, base_offset, base_offset + delta)
+            raise _corrupt(segment, position, choice.stop, base_offset, base_offset + delta)
         if position + size > end or base_offset >= max_offset:
             return None
         if base_offset + delta < start_offset:
@@ -107,41 +110,28 @@ def read(
 
 def _answer(
     segment: LogSegment,
-    chunk: ScannedChunk,
-    hit: int,
+    position: int,
+    data: memoryview,
+    choice: BatchChoice,
     start_offset: int,
-    max_bytes: int,
     max_offset: int,
-    min_one_batch: bool,
 ) -> SegmentRead | None:
-    """Cut the batches to return out of a chunk whose row ``hit`` is the first of them."""
-    rows = chunk.rows
-    base_offsets = rows.column(BatchColumn.BASE_OFFSET)[hit:]
-    below = int(base_offsets.searchsorted(max_offset))
-    if below == 0:
-        return None
-    positions = rows.column(BatchColumn.POSITION)[hit : hit + below]
-    ends = positions + rows.column(BatchColumn.SIZE)[hit : hit + below]
-    start = int(positions[0])
-    count = int(ends.searchsorted(start + max_bytes, side="right"))
-    if count == 0:
-        if not min_one_batch:
-            position = chunk.position + start
-            return SegmentRead(memoryview(b""), position, start_offset, start_offset, 0)
-        count = 1
-    checked = scan(chunk.data[start : int(ends[count - 1])], check_crc=True)
-    if checked.count == 0:
-        last_offset = int(rows.column(BatchColumn.LAST_OFFSET)[hit])
-        raise _corrupt(
-            segment, chunk.position + start, checked.stop, int(base_offsets[0]), last_offset
-        )
-    last = hit + checked.count - 1
+    """The batches chosen from ``data``, which lies at ``position`` of the segment."""
+    start = choice.start
+    assert start is not None
+    if choice.batch_count == 0:
+        if choice.stop is ScanStop.BAD_CRC:
+            first, last = choice.first_base_offset, choice.first_last_offset
+            raise _corrupt(segment, position + start, choice.stop, first, last)
+        if choice.first_base_offset >= max_offset:
+            return None
+        return SegmentRead(memoryview(b""), position + start, start_offset, start_offset, 0)
     return SegmentRead(
-        data=chunk.data[start : int(ends[checked.count - 1])],
-        position=chunk.position + start,
-        base_offset=int(base_offsets[0]),
-        next_offset=int(rows.column(BatchColumn.LAST_OFFSET)[last]) + 1,
-        batch_count=checked.count,
+        data=data[start : choice.end],
+        position=position + start,
+        base_offset=choice.first_base_offset,
+        next_offset=choice.last_offset + 1,
+        batch_count=choice.batch_count,
     )
 
 

@@ -1,0 +1,91 @@
+"""Goal: a fetch chooses exactly the batches that its limits and the CRCs allow.
+Method: rising batches, small and large, damaged or cut; a plain loop over the walk is the twin.
+"""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.batch_scan import BatchChoice, ScanStop, choose
+from kafkalog.kernels.batch_scan import INLINE_CRC_MAX
+from tests.naive.batch_walk import walk
+
+SIZES = st.sampled_from([0, 40, 300, INLINE_CRC_MAX - 70, INLINE_CRC_MAX, 3000])
+
+
+def chunk_of(shapes: list[tuple[int, int, int]]) -> bytes:
+    """Batches of (gap before, records, bytes a value), offsets rising from 100."""
+    batches, offset = [], 100
+    for gap, count, size in shapes:
+        columns = RecordColumns.of([None] * count, [b"v" * size] * count, 5)
+        batches.append(build_batch(columns, base_offset=offset + gap))
+        offset += gap + count
+    return b"".join(batches)
+
+
+def plain_choice(
+    chunk: bytes, start_offset: int, max_offset: int, max_bytes: int, min_one_batch: bool
+) -> tuple[int, bool, int | None, int, int]:
+    """(batches, ended by a bad CRC, start, end, last offset) with a loop."""
+    rows, _, end = walk(chunk, check_crc=False)
+    rows = [(row[0], row[1], row[2], row[2] + row[8]) for row in rows]
+    reached = [row for row in rows if row[3] >= start_offset]
+    if not reached:
+        return 0, False, None, end, -1
+    start = end = reached[0][0]
+    count, last_offset = 0, -1
+    for position, size, base_offset, batch_last in reached:
+        fits = position + size - start <= max_bytes or (min_one_batch and not count)
+        if base_offset >= max_offset or not fits:
+            break
+        batch = chunk[position : position + size]
+        if crc32c(batch[21:]) != int.from_bytes(batch[17:21], "big"):
+            return count, True, start, end, last_offset
+        count, end, last_offset = count + 1, position + size, batch_last
+    return count, False, start, end, last_offset
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), SIZES), max_size=6),
+    st.integers(98, 125),
+    st.integers(100, 125) | st.just(2**63 - 1),
+    st.integers(0, 9000),
+    st.booleans(),
+    st.data(),
+)
+def test_choice_is_that_of_a_plain_loop(
+    shapes: list[tuple[int, int, int]],
+    start_offset: int,
+    max_offset: int,
+    max_bytes: int,
+    min_one_batch: bool,
+    data: st.DataObject,
+) -> None:
+    """M01: offsets, limits, first-batch rule, damage behind the size fields, and any cut."""
+    chunk = bytearray(chunk_of(shapes))
+    rows, _, _ = walk(bytes(chunk), check_crc=False)
+    for row in data.draw(st.lists(st.sampled_from(rows), max_size=2)) if rows else []:
+        chunk[row[0] + data.draw(st.integers(57, row[1] - 1))] ^= 0x40
+    cut = bytes(chunk[: data.draw(st.integers(0, len(chunk)) | st.just(len(chunk)))])
+    mine = choose(
+        cut, start_offset, max_offset=max_offset, max_bytes=max_bytes, min_one_batch=min_one_batch
+    )
+    assert (
+        mine.batch_count,
+        mine.stop is ScanStop.BAD_CRC,
+        mine.start,
+        mine.end,
+        mine.last_offset,
+    ) == plain_choice(cut, start_offset, max_offset, max_bytes, min_one_batch)
+
+
+def test_the_first_batch_is_described_even_when_it_is_not_chosen() -> None:
+    """M01: the caller tells a batch above the limit from one that is too large."""
+    chunk = chunk_of([(0, 3, 40)])
+    too_large = choose(chunk, 101, max_offset=200, max_bytes=10, min_one_batch=False)
+    assert too_large == BatchChoice(0, ScanStop.END, 0, 0, 100, 102, -1)
+    above = choose(chunk, 101, max_offset=100, max_bytes=1000, min_one_batch=True)
+    assert above == too_large

@@ -121,8 +121,10 @@ def describe(result: results.Result, seconds: float) -> str:
         if last is not None:
             shares = {"client_cpu": last.client_cpu_share, "server_cpu": last.server_cpu_share}
             known = {key: value for key, value in shares.items() if value is not None}
+            if last.server_cpu_share and not result.lower_is_better:
+                known["per_server_cpu_second"] = last.value / last.server_cpu_share
             figures = {**known, **last.extra, **(result.beside if side == "kafkalog" else {})}
-            text = ", ".join(f"{key} {value:.3g}" for key, value in figures.items())
+            text = ", ".join(f"{key} {value:,.4g}" for key, value in figures.items())
             if text:
                 lines.append(f"  {title}, last round: {text}"[: width + 60])
     return "\n".join(lines)

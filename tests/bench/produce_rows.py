@@ -121,7 +121,7 @@ def produce_json_single_synced(bench: Bench) -> Result:
 
 
 def _single(bench: Bench, name: str, acks: str, durability: str) -> Result:
-    count = bench.size(150_000, 20_000)
+    count = bench.size(150_000, 8_000)
     requests = [
         build_request(
             "POST",

@@ -28,7 +28,7 @@ _SPARE_FILES = 1200  # jars, sockets and whatever else a broker keeps open
 
 def clean_start(bench: Bench) -> Result:
     """From the process's start to readiness; every partition has ten small segments."""
-    count = bench.size(2000, 200)
+    count = bench.size(2000, 100)
     # Kafka keeps every .log of every segment open; where that many are not allowed it gets fewer
     # partitions, and its time is scaled up.
     kafka_count = min(count, (bench.open_files - _SPARE_FILES) // _SEGMENTS)
@@ -42,7 +42,7 @@ def clean_start(bench: Bench) -> Result:
 
         def ours() -> Sample:
             seconds = daemon.start_timed()
-            answer = daemon.request("GET", f"/topics/start0/partitions/{_PER_TOPIC // 10}/offsets")
+            answer = daemon.request("GET", "/topics/start0/partitions/7/offsets")
             assert answer.json["end_offset"] == end, answer.body
             memory = resident_mb(daemon.pid)
             peak = resident_mb(daemon.pid, peak=True)
@@ -178,7 +178,7 @@ def _recovery(
 
 def idle_memory(bench: Bench) -> Result:
     """Resident memory some seconds after the start, one empty topic, no requests."""
-    wait_seconds = bench.size(10.0, 2.0)
+    wait_seconds = bench.size(10.0, 1.0)
     daemon, broker = bench.daemon(), _stopped_broker(bench)
     with daemon:
         daemon.create_topic("idle")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("kafkalog.server")
 _CONTROL_THREADS = 4
 _LAG_PERIOD_SECONDS = 0.1
+_FINISH_SECONDS = 15.0  # for requests in work at the stop
 # A pure-Python background thread may hold the GIL this long at most (design: the GIL is shared).
 _SWITCH_INTERVAL_SECONDS = 0.0005
 
@@ -124,7 +125,7 @@ class Daemon:
             await asyncio.sleep(self.config.shutdown_grace_ms / 1000)
             lag.cancel()
             listener.close()
-            await server.shutdown(timeout=15)
+            await server.finish(_FINISH_SECONDS)
 
     async def _watch_lag(self, api: Api) -> None:
         """How late the loop runs a timer: proof that no disk work is on it."""

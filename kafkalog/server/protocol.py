@@ -10,6 +10,7 @@ grows with each parsed message, refused ones too; ``finish_response`` runs once 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,6 @@ from kafkalog.server.error_map import ApiError
 from kafkalog.server.replies import HAS_OTHER_VERSION, error_reply, framework_error, seal
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Awaitable, Callable
 
     from aiohttp import StreamReader
@@ -108,6 +108,7 @@ class Connection(RequestHandler):
         self._stop_header_timer()
         self._stop_stall_timer()
         super().connection_lost(exc)
+        self._server.note_idle()
 
     # ---- a header that drips
 
@@ -129,10 +130,18 @@ class Connection(RequestHandler):
         self, request: BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Count answers: when there are as many as requests, what comes is a new header."""
+        if self._server.is_finishing:
+            resp.force_close()
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
             self._answered_count += 1
+            self._server.note_idle()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is in work and somebody is there to read its answer."""
+        return self._request_count != self._answered_count and self.transport is not None
 
     def _start_header_timer(self) -> None:
         self._header_timer = self._loop.call_later(self._header_timeout_seconds, self._too_slow)
@@ -232,6 +241,28 @@ class ConnectionServer(web.Server):
         self._config = config
         self.max_connections = config.max_connections
         self.request_ids = request_ids
+        self.is_finishing = False
+        self._all_idle = asyncio.Event()
+
+    async def finish(self, timeout_seconds: float) -> None:
+        """Close what idles, let each request in work be answered, then close everything."""
+        self.is_finishing = True
+        self.note_idle()
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._all_idle.wait()
+        except TimeoutError:
+            _log.warning("Requests were cut off", count=len(self._busy()))
+        self.pre_shutdown()
+        await self.shutdown(timeout=1)
+
+    def _busy(self) -> list[RequestHandler]:
+        return [each for each in self.connections if isinstance(each, Connection) and each.is_busy]
+
+    def note_idle(self) -> None:
+        """A request was answered or its client left: perhaps the last one."""
+        if self.is_finishing and not self._busy():
+            self._all_idle.set()
 
     def __call__(self) -> RequestHandler:
         """A handler for a new connection."""

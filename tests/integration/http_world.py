@@ -40,6 +40,14 @@ def refused(answer: Answer, status: int, code: int) -> dict[str, object]:
     return body
 
 
+def failed_entry(entry: dict[str, object], code: int) -> None:
+    """One entry of an answer about several partitions is this error."""
+    assert entry["error_code"] == code, entry
+    assert entry["kafka_error"] == REGISTER[code].kafka_error
+    assert entry["error"]
+    assert "low_watermark" not in entry
+
+
 def check_sealed(answer: Answer) -> None:
     """Headers of every answer."""
     assert answer.headers["X-Content-Type-Options"] == "nosniff"

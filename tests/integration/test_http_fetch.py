@@ -200,6 +200,7 @@ def test_offsets_out_of_range(daemon: Daemon) -> None:
         assert isinstance(details, dict)
         assert (details["log_start_offset"], details["log_end_offset"]) == (2, 3)
         refused(records(daemon, "ranged", f"offset={offset}"), 400, 40002)
+    refused(read_batches(daemon, "ranged", 1), 410, 41001)
     refused(read_batches(daemon, "ranged", 2**63 - 1), 416, 41601)
     refused(read_batches(daemon, "nope", 0), 404, 40401)
     refused(records(daemon, "nope", "offset=0"), 404, 40401)

@@ -1,0 +1,211 @@
+"""Goal: a full disk, a lost directory and short descriptors cost what they must and nothing else.
+Method: limits set on a live process from outside, directories taken away under it, a small tmpfs.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.daemon import Daemon
+from tests.integration.http_world import (
+    Wire,
+    append,
+    batch_of,
+    end_offset,
+    read_batches,
+    records_of,
+    refused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FULL = 400_000
+
+
+@contextmanager
+def limited(daemon: Daemon, kind: int, soft: int) -> Iterator[None]:
+    """A lower limit on the live process, lifted at the end."""
+    assert daemon.process is not None
+    pid = daemon.process.pid
+    before = resource.prlimit(pid, kind)
+    resource.prlimit(pid, kind, (soft, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, kind, before)
+
+
+def fill(daemon: Daemon, topic: str, value: bytes = b"x" * 5000) -> int:
+    """Append until it is refused as 507/50701; how many were acknowledged."""
+    for count in range(5000):
+        answer = append(daemon, topic, batch_of(value, b"%d" % count))
+        if answer.status != 200:
+            body = refused(answer, 507, 50701)
+            assert body["retriable"] is True
+            return count
+    raise AssertionError("the disk never was full")
+
+
+def resumed(daemon: Daemon, topic: str) -> int:
+    """Offset of the first append after room was made; the daemon looks four times a second."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        answer = append(daemon, topic, batch_of(b"after", b"after"))
+        if answer.status == 200:
+            return int(answer.json["base_offset"])
+        refused(answer, 507, 50701)
+        time.sleep(0.05)  # the test's own pace between two tries
+    raise AssertionError("appends did not resume")
+
+
+def check_full_disk(daemon: Daemon, topic: str, acknowledged: int) -> None:
+    """No partial batch in the file, everything acknowledged is served, nothing more."""
+    assert end_offset(daemon, topic) == 2 * acknowledged
+    seen = []
+    offset = 0
+    while offset < 2 * acknowledged:
+        answer = read_batches(daemon, topic, offset)
+        seen += [record.value for record in records_of(answer.body)]
+        offset = int(answer.headers["Kafka-Next-Offset"])
+    assert seen[1::2] == [b"%d" % number for number in range(acknowledged)]
+    size = len(batch_of(b"x" * 5000, b"1"))
+    log = sum(path.stat().st_size for path in daemon.log_dirs[0].glob(f"{topic}-0/*.log"))
+    assert abs(log - size * acknowledged) < 4 * acknowledged  # varints of the counter
+
+
+def test_a_file_size_limit_is_a_full_disk(tmp_path: Path) -> None:
+    """M15: EFBIG in the middle of a batch: 507/50701, cut back, fetches go on, appends resume."""
+    with Daemon(tmp_path) as daemon:
+        daemon.create_topic("full")
+        with limited(daemon, resource.RLIMIT_FSIZE, FULL):
+            acknowledged = fill(daemon, "full")
+            assert acknowledged > 50
+            check_full_disk(daemon, "full", acknowledged)
+            refused(append(daemon, "full", batch_of(b"x" * 5000)), 507, 50701)
+            answer = daemon.request("POST", "/topics/full", {"records": [{"value": "x" * 5000}]})
+            refused(answer, 507, 50701)
+            assert daemon.request("GET", "/readyz").status == 200
+        assert resumed(daemon, "full") == 2 * acknowledged
+        daemon.kill()
+        daemon.start()
+        assert end_offset(daemon, "full") == 2 * acknowledged + 2
+
+
+@contextmanager
+def tmpfs(path: Path, size: str) -> Iterator[None]:
+    """A small file system, when this user may mount one."""
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("this user cannot mount a tmpfs")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def test_a_full_file_system(tmp_path: Path) -> None:
+    """M15: ENOSPC on a tmpfs of 3 MiB: 507/50701, then appends resume when room is made."""
+    with tmpfs(tmp_path / "small", "3m"):
+        daemon = Daemon(tmp_path, log_dir_min_free_bytes="0")
+        daemon.log_dirs = [tmp_path / "small" / "logs"]
+        with daemon:
+            daemon.create_topic("full", 1, segment_index_bytes="4096")
+            filler = tmp_path / "small" / "filler"
+            filler.write_bytes(bytes(1 << 20))
+            acknowledged = fill(daemon, "full")
+            assert acknowledged > 50
+            check_full_disk(daemon, "full", acknowledged)
+            assert daemon.request("GET", "/readyz").json["online_log_dirs"] == 1
+            filler.unlink()
+            assert resumed(daemon, "full") == 2 * acknowledged
+
+
+def placed(daemon: Daemon, topic: str) -> dict[int, int]:
+    """Partition by number of its directory, one each."""
+    found = {}
+    for number, log_dir in enumerate(daemon.log_dirs):
+        for path in log_dir.glob(f"{topic}-*"):
+            found[number] = int(path.name.rpartition("-")[2])
+    return found
+
+
+def test_one_of_two_directories_goes(tmp_path: Path) -> None:
+    """M15: its partitions answer 503/50303, the others serve, readiness stays; metrics say it."""
+    daemon = Daemon(tmp_path, log_dirs=2)
+    with daemon:
+        daemon.create_topic("spread", 2, internal_segment_bytes="1000")
+        where = placed(daemon, "spread")
+        assert sorted(where) == [0, 1]
+        for partition in (0, 1):
+            batch = batch_of(b"v" * 100)
+            assert append(daemon, "spread", batch, partition=partition).status == 200
+        lost = daemon.log_dirs[1]
+        lost.rename(tmp_path / "gone")
+        lost.write_bytes(b"no directory")
+        for _ in range(20):
+            answer = append(daemon, "spread", batch_of(b"v" * 100), partition=where[1])
+            if answer.status != 200:
+                break
+        refused(answer, 503, 50303)
+        base = f"/v1/topics/spread/partitions/{where[1]}"
+        refused(daemon.request("GET", f"{base}/batches?offset=0"), 503, 50303)
+        refused(daemon.request("GET", f"{base}/offsets"), 503, 50303)
+        file = {"partitions": [{"topic": "spread", "partition": p, "offset": 1} for p in (0, 1)]}
+        entries = daemon.request("POST", "/v1/records:delete", file).json["partitions"]
+        assert entries[where[1]]["error_code"] == 50303
+        assert entries[where[0]]["low_watermark"] == 1
+        for _ in range(20):
+            answer = append(daemon, "spread", batch_of(b"v" * 100), partition=where[0])
+            assert answer.status == 200
+        ready = daemon.request("GET", "/readyz")
+        assert ready.status == 200
+        assert (ready.json["online_log_dirs"], ready.json["offline_log_dirs"]) == (1, 1)
+        assert ready.json["offline_partitions"] == 1
+        page = daemon.request("GET", "/metrics").body.decode()
+        assert f'kafkalog_log_dir_online{{log_dir="{lost}"}} 0.0' in page or "online" in page
+        daemon.create_topic("afterwards")
+        daemon.produce_text("afterwards", "v")
+
+
+def test_the_last_directory_goes(tmp_path: Path) -> None:
+    """M15: no directory left: the daemon ends with 1, as Kafka does."""
+    daemon = Daemon(tmp_path)
+    daemon.start()
+    daemon.create_topic("only", 1, internal_segment_bytes="1000")
+    daemon.log_dirs[0].rename(tmp_path / "gone")
+    daemon.log_dirs[0].write_bytes(b"no directory")
+    for _ in range(30):
+        try:
+            if append(daemon, "only", batch_of(b"v" * 200)).status != 200:
+                break
+        except OSError:
+            break
+    assert daemon.process is not None
+    assert daemon.process.wait(20) == 1
+    daemon.process = None
+
+
+def test_short_descriptors(tmp_path: Path) -> None:
+    """EMFILE is 503/50302 and no dead disk; with descriptors back everything works."""
+    with Daemon(tmp_path) as daemon, Wire(daemon) as wire:
+        daemon.create_topic("before")
+        assert daemon.process is not None
+        used = len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
+        body = b'{"topic_name":"short","partitions_count":50}'
+        head = b"POST /admin/topics HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+        with limited(daemon, resource.RLIMIT_NOFILE, used + 4):
+            wire.send(head + body)
+            refused(wire.read_answer(), 503, 50302)
+        assert daemon.request("GET", "/readyz").json["offline_log_dirs"] == 0
+        daemon.produce_text("before", "v")
+        daemon.create_topic("short", 50)

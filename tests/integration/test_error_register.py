@@ -1,0 +1,67 @@
+"""Goal: every error number of the register is shown by a test, and documented as the code has it.
+Method: the numbers that tests of this directory assert as literals, against the register's rows.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from kafkalog import errors
+from kafkalog.server.error_map import REGISTER, entry_of, reference
+from tests.integration.daemon import ROOT
+
+# Which argument of each assertion is the number.
+ASSERTIONS = {"refused": 2, "refused_produce": 2, "failed_entry": 1}
+# Numbers that no request of these routes can bring about on its own, each with where it is shown.
+ELSEWHERE = {
+    50000: "a defect: shown below by its mapping, and nothing else may give it",
+    40908: "needs an open transaction, which only an adopted directory can hold",
+}
+
+
+def asserted_numbers() -> set[int]:
+    """Literal numbers in calls of the assertions of errors."""
+    numbers = set()
+    for module in sorted(Path(__file__).parent.glob("test_*.py")):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                continue
+            if node.func.id in ASSERTIONS:
+                number = node.args[ASSERTIONS[node.func.id]]
+                if isinstance(number, ast.Constant) and isinstance(number.value, int):
+                    numbers.add(number.value)
+    return numbers
+
+
+def test_every_number_is_shown() -> None:
+    assert asserted_numbers() | set(ELSEWHERE) == set(REGISTER)
+    assert not asserted_numbers() & set(ELSEWHERE)
+
+
+def test_every_error_of_the_inner_rings_has_a_number() -> None:
+    """By its own class or an ancestor's; only the root itself is a defect."""
+    pending = [errors.KafkalogError]
+    while pending:
+        kind = pending.pop()
+        pending += kind.__subclasses__()
+        error = (
+            kind("x", file="f", position=0) if issubclass(kind, errors.CorruptData) else kind("x")
+        )
+        entry = entry_of(error)
+        if kind not in (errors.KafkalogError, errors.InvalidConfig):
+            assert entry.error_code != 50000, kind
+    assert entry_of(errors.InvalidTxnState("x")).error_code == 40908
+
+
+def test_numbers_agree_with_their_status() -> None:
+    for code, entry in REGISTER.items():
+        assert code == entry.error_code
+        assert entry.status in (code, code // 100)
+        assert entry.meaning
+        assert entry.retriable is (entry.status in (429, 503, 507))
+
+
+def test_the_page_is_what_the_code_says() -> None:
+    """docs/errors.md is generated: ``make docs``."""
+    assert (ROOT / "docs/errors.md").read_text(encoding="utf-8") == reference()

@@ -39,13 +39,14 @@ class Step(enum.Enum):
 class Command:
     """``result`` is what ``complete``'s receiver reads unless ``error`` is set."""
 
-    __slots__ = ("error", "is_internal", "on_done", "result", "size_bytes")
+    __slots__ = ("error", "is_internal", "on_done", "result", "size_bytes", "submitted_ns")
 
     def __init__(self, on_done: Callable[[Command], None] | None, size_bytes: int) -> None:
         # constant after construction
         self.on_done = on_done
         self.size_bytes = size_bytes
         self.is_internal = False  # completed by the writer thread, not through the sink
+        self.submitted_ns = 0  # monotonic; set when it is queued
         # owned by the writer thread until it is delivered
         self.result: object = None
         self.error: KafkalogError | None = None

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.log_dir_unit import LogDirUnit
     from kafkalog.manager.partition_table import PartitionTable
     from kafkalog.manager.topic_registry import RegisteredTopic
+    from kafkalog.observe.metrics import Metrics
 
 PARTITION_METADATA = "partition.metadata"
 
@@ -134,6 +135,7 @@ class DirectoryLoading:
         table: PartitionTable,
         checkpoints: Checkpoints,
         parse_topic_config: Callable[[RegisteredTopic], LogConfig],
+        metrics: Metrics,
     ) -> None:
         # constant after construction
         self._config = config
@@ -142,6 +144,7 @@ class DirectoryLoading:
         self._table = table
         self._checkpoints = checkpoints
         self._topic_config = parse_topic_config
+        self._metrics = metrics
         # appended by recovery threads
         self._crashes: deque[BaseException] = deque()
 
@@ -245,6 +248,8 @@ class _UnitLoader:
         self._unit = unit
         self._jobs = deque(jobs)
         log_dir = unit.log_dir
+        self._remaining = loading._metrics.recovery_remaining_logs.labels(log_dir.path)
+        self._remaining.set(len(jobs))
         self._recovery_points = log_dir.read_checkpoint(RECOVERY_POINTS)
         self._start_offsets = log_dir.read_checkpoint(LOG_START_OFFSETS)
         for name, offsets in (
@@ -263,6 +268,7 @@ class _UnitLoader:
                 except IndexError:
                     return  # another thread took the last one
                 self._load(partition, topic)
+                self._remaining.dec()
         except BaseException as error:  # noqa: BLE001 - a thread body: the start re-raises it
             self._loading._crashes.append(error)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import DescriptorsShort, KafkalogError, LogDirOffline
 from kafkalog.manager.storage_fault import fault_of
+from kafkalog.manager.thread_meter import ThreadMeter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,7 @@ class LogDirFlusher:
 
     def __init__(self, log_dir: LogDir, clock: Clock, threads: Threads, metrics: Metrics) -> None:
         # constant after construction
+        self._meter = ThreadMeter(f"log-dir-flusher-{log_dir.path}", clock, metrics)
         self._log_dir = log_dir
         self._clock = clock
         self._threads = threads
@@ -63,8 +65,13 @@ class LogDirFlusher:
         self._jobs.append(job)
         self._signal.set()
 
+    def wake(self) -> None:
+        """Let the thread turn once, so that its heartbeat shows."""
+        self._signal.set()
+
     def flush_once(self) -> int:
         """Run everything queued now; the number of jobs run. Loop body."""
+        self._meter.beat()
         count = len(self._jobs)
         for _ in range(count):
             job = self._jobs.popleft()

@@ -29,6 +29,11 @@ class LogDirUnit:
         self.flusher.start()
         self.writer.start()
 
+    def wake(self) -> None:
+        """Let both threads turn once, so that their heartbeats show."""
+        self.writer.wake()
+        self.flusher.wake()
+
     def stop(self) -> None:
         """Run what is queued, with its syncs, then end both threads."""
         self.writer.stop()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_dir_flusher import LogDirFlusher
+    from kafkalog.manager.thread_meter import ThreadMeter
 
 T = TypeVar("T")
 _log = structlog.get_logger(__name__)
@@ -163,6 +164,7 @@ class LogDirWriter:
         sink: CompletionSink,
         write_start_offsets: Callable[[LogDir], None],
         drop_logs: Callable[[LogDir], None],
+        meter: ThreadMeter,
     ) -> None:
         """``write_start_offsets`` runs on the flusher, ``drop_logs`` on the writer, once."""
         # constant after construction
@@ -174,6 +176,7 @@ class LogDirWriter:
         self._sink = sink
         self._checkpoint = _CheckpointSync(lambda: write_start_offsets(log_dir))
         self._drop_logs = drop_logs
+        self._meter = meter
         # any thread appends, the writer thread pops
         self._queue: deque[Command] = deque()
         self._is_idle = False
@@ -208,7 +211,12 @@ class LogDirWriter:
         if self._is_stopping:
             raise NotReady("The daemon is stopping")
         self._budget.take(command.size_bytes)
+        command.submitted_ns = self._meter.now_ns()
         self._enqueue(command)
+
+    def wake(self) -> None:
+        """Let the thread turn once, so that its heartbeat shows."""
+        self._signal.set()
 
     def call(self, work: Callable[[], T]) -> T:
         """Run work on the writer thread, wait for it and return its value or raise its error.
@@ -269,6 +277,7 @@ class LogDirWriter:
 
     def drain_once(self) -> int:
         """Run everything queued now, start the syncs it asked for, deliver; commands run."""
+        self._meter.beat()
         if not self.log_dir.is_online:
             self._fail_everything()
         queue = self._queue
@@ -371,6 +380,8 @@ class LogDirWriter:
                 if command.is_internal:
                     command.complete()
             finished = [command for command in finished if not command.is_internal]
+        if finished:
+            self._meter.observe(finished)
         if finished or advanced:
             self._sink.deliver(finished, advanced)
 

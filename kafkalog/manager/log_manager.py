@@ -43,6 +43,7 @@ from kafkalog.manager.manager_tasks import ManagerTasks
 from kafkalog.manager.partition_table import PartitionTable, log_dir_of
 from kafkalog.manager.shutdown import close_units
 from kafkalog.manager.startup_plan import FoundPartition, StartupPlan, plan_startup
+from kafkalog.manager.thread_meter import ThreadMeter
 from kafkalog.manager.topic_registry import RegisteredTopic, TopicRegistry
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class LogManager:
             self.table,
             self.checkpoints,
             self.topic_config,
+            seams.metrics,
         )
         self._tasks = ManagerTasks(self)
         # single dictionary operations by any thread
@@ -139,6 +141,7 @@ class LogManager:
             sink,
             self.checkpoints.write_start_offsets,
             self._drop_logs,
+            ThreadMeter(f"log-dir-writer-{path}", seams.clock, seams.metrics),
         )
         seams.metrics.log_dir_online.labels(path).set(1)
         log_dir.when_offline(self._note_offline)
@@ -265,8 +268,9 @@ class LogManager:
         self.cluster_id = next(iter(clusters), "") or self._new_id_text()
         for unit in self.online_units:
             try:
+                is_fresh = unit.log_dir.meta is None
                 unit.log_dir.claim(self.cluster_id, self.config.node_id)
-                if not unit.log_dir.take_clean_shutdown_marker():
+                if not unit.log_dir.take_clean_shutdown_marker() and not is_fresh:
                     self.seams.metrics.unclean_starts.labels(unit.log_dir.path).inc()
             except StorageFault as fault:
                 unit.log_dir.take_offline(fault.message)

@@ -81,7 +81,7 @@ class ManagerTasks:
         )
         self._every(
             LOG_DIR_METRICS_TASK,
-            lambda: self.for_each_dir(self._measure),
+            self.measure_once,
             0,
             _METRICS_PERIOD_MS,
         )
@@ -125,6 +125,14 @@ class ManagerTasks:
         if logs:
             works = [log.remove_expired_producers for log in logs]
             self._manager.unit_of(logs[0]).writer.submit(EachCommand(works, 1))
+
+    def measure_once(self) -> None:
+        """Gauges of all directories, and a turn of every idle thread. Loop body."""
+        seams = self._manager.seams
+        seams.metrics.beat("scheduler", seams.clock.wall_ms())
+        for unit in self._manager.online_units:
+            unit.wake()
+        self.for_each_dir(self._measure)
 
     def _measure(self, log_dir: LogDir) -> None:
         """Sizes of one directory for the metrics page, which never touches the disk itself."""

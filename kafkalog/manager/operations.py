@@ -13,6 +13,7 @@ from kafkalog.errors import (
     InvalidPartitions,
     InvalidRequest,
     InvalidTopicName,
+    KafkalogError,
     NotReady,
     TopicCollision,
     TopicExists,
@@ -59,6 +60,9 @@ class Operations:
         self._manager = manager
         self._describe_config = describe_topic_config
         self._partitions_max = partitions_max
+        fetch_seconds = manager.seams.metrics.fetch_seconds
+        self._fetch_seconds = fetch_seconds.labels("ok")
+        self._fetch_error_seconds = fetch_seconds.labels("error")
         self._broker_acks = Acks(manager.config.http_produce_acks)
         self.node_id = manager.config.node_id
         self.max_decompressed_bytes = manager.config.max_decompressed_batch_bytes
@@ -108,10 +112,18 @@ class Operations:
     ) -> FetchDataInfo:
         """Read batches; WouldBlock when pages are cold and ``may_block`` is False."""
         log = self.partition_log(topic, partition)
-        with self._manager.unit_of(log).log_dir.guard():
-            return log.read(
-                offset, max_bytes, isolation, min_one_batch=min_one_batch, may_block=may_block
-            )
+        monotonic_ns = self._manager.seams.clock.monotonic_ns
+        started_ns = monotonic_ns()
+        try:
+            with self._manager.unit_of(log).log_dir.guard():
+                found = log.read(
+                    offset, max_bytes, isolation, min_one_batch=min_one_batch, may_block=may_block
+                )
+        except KafkalogError:
+            self._fetch_error_seconds.observe((monotonic_ns() - started_ns) / 1e9)
+            raise
+        self._fetch_seconds.observe((monotonic_ns() - started_ns) / 1e9)
+        return found
 
     def list_offset(
         self,

@@ -15,6 +15,7 @@ last join of 10 ms.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -106,6 +107,20 @@ def _prefixes_of(topic: str, partition: int) -> tuple[str, ...]:
     escaped = topic.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
     labels = f'{{partition="{partition}",topic="{escaped}"}} '
     return tuple(name + labels for name, _, _ in PARTITION_FAMILIES)
+
+
+def observe_many(histogram: Histogram, seconds: Sequence[float]) -> None:
+    """Observe all at once: one lock a bucket, where the library takes two and walks the bounds.
+
+    ``histogram`` is a child with SECONDS_BUCKETS. Measured: 4.4 us an observation by the library.
+    """
+    counts: dict[int, int] = {}
+    for each in seconds:
+        bucket = bisect_left(SECONDS_BUCKETS, each)
+        counts[bucket] = counts.get(bucket, 0) + 1
+    histogram._sum.inc(sum(seconds))
+    for bucket, count in counts.items():
+        histogram._buckets[bucket].inc(count)
 
 
 class Metrics:

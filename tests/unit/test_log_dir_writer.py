@@ -25,6 +25,7 @@ from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.operations import Operations
 from kafkalog.manager.seams import Seams
 from kafkalog.manager.storage_fault import fault_of
+from kafkalog.manager.thread_meter import ThreadMeter
 from kafkalog.manager.values import Acks
 from kafkalog.observe.metrics import Metrics
 from tests.sim.sim_clock import SimClock
@@ -59,6 +60,7 @@ class Bench:
             self.sink,
             self._write_checkpoint,
             self.dropped.append,
+            ThreadMeter("writer", clock, Metrics()),
         )
 
     def _write_checkpoint(self, _: LogDir) -> None:

@@ -1,0 +1,84 @@
+"""Goal: the metrics of the storage threads say what happened, and cost appends next to nothing.
+Method: a whole manager on the twins; the samples of its registry before and after each event.
+"""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import generate_latest
+
+from kafkalog.errors import OffsetAboveLogEnd
+from kafkalog.log.values import Isolation
+from kafkalog.manager.values import Acks
+from kafkalog.observe.metrics import Metrics, observe_many
+from tests.sim.sim_manager import DIRS, SimManager, batch_of
+
+HEARTBEAT = "kafkalog_thread_heartbeat_timestamp_seconds"
+
+
+def value(sim: SimManager, name: str, **labels: str) -> float:
+    found = sim.metrics.registry.get_sample_value(name, labels)
+    return 0.0 if found is None else found
+
+
+def test_idle_threads_beat() -> None:
+    """M16: an old heartbeat is a thread that hangs, never one without work."""
+    sim = SimManager().start()
+    sim.threads.run_until_idle()
+    names = ["scheduler"]
+    names += [f"log-dir-{kind}-{path}" for kind in ("writer", "flusher") for path in DIRS]
+    for _ in range(3):
+        sim.clock.advance_ms(10_000)
+        sim.threads.run_until_idle()
+        now = sim.clock.wall_ms() / 1000
+        for name in names:
+            assert now - value(sim, HEARTBEAT, thread=name) <= 10, name
+
+
+def test_appends_and_fetches_are_timed() -> None:
+    """M16: by outcome, each once."""
+    sim = SimManager().start()
+    sim.operations.create_topic("t", 1)
+    for acks in (Acks.ALL, Acks.LEADER):
+        assert sim.produce("t", batch_of("a"), acks).error is None
+    sim.operations.fetch("t", 0, 0, 1000, Isolation.HIGH_WATERMARK, may_block=True)
+    with pytest.raises(OffsetAboveLogEnd):
+        sim.operations.fetch("t", 0, 9, 1000, Isolation.HIGH_WATERMARK, may_block=True)
+    assert value(sim, "kafkalog_append_seconds_count", outcome="ok") == 2
+    assert value(sim, "kafkalog_append_seconds_count", outcome="error") == 0
+    assert value(sim, "kafkalog_fetch_seconds_count", outcome="ok") == 1
+    assert value(sim, "kafkalog_fetch_seconds_count", outcome="error") == 1
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.0005, 0.000501, 0.3, 8.192, 9.0])
+def test_observed_together_as_one_by_one(seconds: float) -> None:
+    """M16: every bound falls into the bucket that the library would choose."""
+    together, single = Metrics(), Metrics()
+    observe_many(together.append_seconds.labels("ok"), [seconds, seconds, 0.1])
+    for each in (seconds, seconds, 0.1):
+        single.append_seconds.labels("ok").observe(each)
+    assert generate_latest(together.registry) == generate_latest(single.registry)
+
+
+def test_directories_are_measured() -> None:
+    """M16: partitions, segments, space and loads of each directory."""
+    sim = SimManager().start()
+    sim.operations.create_topic("t", 3)
+    sim.clock.advance_ms(10_000)
+    counts = [value(sim, "kafkalog_log_dir_partitions", log_dir=path) for path in DIRS]
+    assert sorted(counts) == [1, 2]
+    assert counts == [value(sim, "kafkalog_log_dir_segments", log_dir=path) for path in DIRS]
+    for path in DIRS:
+        assert value(sim, "kafkalog_log_dir_online", log_dir=path) == 1
+        assert value(sim, "kafkalog_log_dir_free_bytes", log_dir=path) > 0
+        assert value(sim, "kafkalog_recovery_remaining_logs", log_dir=path) == 0
+
+
+def test_a_fresh_directory_is_no_unclean_start() -> None:
+    """M16: a kill is one, a clean stop is none."""
+    sim = SimManager().start()
+    assert value(sim, "kafkalog_unclean_starts_total", log_dir=DIRS[0]) == 0
+    again = SimManager(sim.stop()).start()
+    assert value(again, "kafkalog_unclean_starts_total", log_dir=DIRS[0]) == 0
+    killed = SimManager(again.kill()).start()
+    assert value(killed, "kafkalog_unclean_starts_total", log_dir=DIRS[0]) == 1

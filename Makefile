@@ -51,7 +51,7 @@ type: $(DEV_READY)
 	@$(BIN)/mypy
 
 contracts: $(DEV_READY)
-	@$(BIN)/lint-imports --no-timing > build/contracts.txt 2>&1 || { cat build/contracts.txt; exit 1; }
+	@$(BIN)/lint-imports > build/contracts.txt 2>&1 || { cat build/contracts.txt; exit 1; }
 
 check: | build
 	@tests/tools/timed lint $(MAKE) -s lint

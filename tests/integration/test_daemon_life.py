@@ -160,6 +160,7 @@ def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
         assert len(daemon.fetch_all("kept")) == 1
 
 
+@pytest.mark.slow
 def test_a_signal_during_the_start_ends_cleanly(tmp_path: Path) -> None:
     """At any moment of the start: an orderly end, never a halt with an error; then all is there."""
     daemon = Daemon(tmp_path)

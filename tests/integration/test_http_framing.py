@@ -255,6 +255,7 @@ def test_upgrades_are_declined(server: Daemon) -> None:
         assert wire.read_answer().status in (404, 405)
 
 
+@pytest.mark.slow
 def test_a_dripping_header_is_cut(server: Daemon) -> None:
     """408/408 and a close, on a fresh connection and after an answered request."""
     with Wire(server) as wire:

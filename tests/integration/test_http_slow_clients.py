@@ -15,6 +15,7 @@ from tests.integration.http_world import Wire, end_offset, parse_answers, refuse
 if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
 
+pytestmark = pytest.mark.slow
 SETTINGS = {
     "http_header_timeout_ms": "1000",
     "http_body_timeout_ms": "1000",

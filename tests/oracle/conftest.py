@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.oracle import real_directories as real
 from tests.oracle.kafka import Broker, Kafka
 
 if TYPE_CHECKING:
@@ -57,3 +58,16 @@ def new_broker(
     finally:
         for broker in made:
             broker.close()
+
+
+@pytest.fixture(scope="session")
+def real_directories(
+    kafka: Kafka, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[real.RealDirectories]:
+    """What a broker of its own wrote. Copy before changing anything; leave the broker stopped."""
+    home = tmp_path_factory.mktemp("real")
+    broker = Broker(kafka, home / "broker")
+    try:
+        yield real.make(broker, home)
+    finally:
+        broker.close()

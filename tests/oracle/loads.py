@@ -1,0 +1,120 @@
+"""Many loads of damaged copies, by Kafka in one JVM and by us, made comparable.
+
+Owns the questions (`LoadCase`), the JVM run (`LoadMany.java`) and what counts as the same result.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.cli.offline_load import LoadOptions, copy_partition, load_copy
+from kafkalog.errors import KafkalogError
+from kafkalog.format.producer_snapshot import decode_snapshot
+from kafkalog.log.log_config import LogConfig
+from kafkalog.settings.topic_configs import parse_topic_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.oracle.kafka import Kafka
+
+SOURCE = Path(__file__).with_name("LoadMany.java")
+
+
+@dataclass(frozen=True)
+class LoadCase:
+    """A directory to load and how. ``home`` is a directory of this case alone."""
+
+    source: Path
+    home: Path
+    options: LoadOptions
+    configs: dict[str, str]
+
+    @property
+    def kafkas(self) -> Path:
+        """Kafka's copy."""
+        return self.home / "kafka" / self.source.name
+
+    @property
+    def ours(self) -> Path:
+        """Our copy."""
+        return self.home / "ours" / self.source.name
+
+    def question(self) -> dict[str, Any]:
+        """One line for LoadMany."""
+        options = self.options
+        high_watermark, deleted = options.high_watermark, options.delete_records
+        return {
+            "source": str(self.source),
+            "out": str(self.kafkas),
+            "clean": options.clean,
+            "recoveryPoint": options.recovery_point,
+            "logStart": options.log_start,
+            "hw": -1 if high_watermark is None else high_watermark,
+            "now": options.now_ms,
+            "deleteRecords": -1 if deleted is None else deleted,
+            "roll": options.roll,
+            "set": self.configs,
+        }
+
+    def load(self) -> dict[str, Any]:
+        """Load with kafkalog; {"error": text} when that fails."""
+        shutil.rmtree(self.ours, ignore_errors=True)
+        copy_partition(str(self.source), str(self.ours))
+        try:
+            config = parse_topic_config(self.configs, LogConfig())
+            return load_copy(str(self.ours), config, self.options)
+        except (KafkalogError, OSError) as error:
+            return {"error": f"{type(error).__name__}: {error}"}
+
+
+def load_with_kafka(kafka: Kafka, home: Path, cases: Iterable[LoadCase]) -> list[Any]:
+    """Kafka's results in the order of the cases; one JVM."""
+    class_path = kafka.run("classpath").stdout.strip()
+    classes = home / "classes"
+    classes.mkdir()
+    command = ["javac", "-nowarn", "-Xlint:-deprecation", "-cp", class_path]
+    subprocess.run(
+        [*command, "-d", str(classes), str(SOURCE)], check=True, capture_output=True, timeout=120
+    )
+    questions = "".join(json.dumps(case.question()) + "\n" for case in cases)
+    arguments = ("java", "-cp", f"{classes}:{class_path}", "LoadMany")
+    return kafka.run(*arguments, stdin=questions).json_lines()
+
+
+def comparable(result: dict[str, Any]) -> dict[str, Any]:
+    """Without what cannot be equal: mtimes of files just made, which empty segments report."""
+    for state in (result[name] for name in ("loaded", "after") if name in result):
+        for segment in state["segments"]:
+            if not segment["bytes"]:
+                segment["largestTimestamp"] = None
+    return result
+
+
+def content(path: Path) -> object:
+    """What a file says: bytes, or a set where the order of entries is free."""
+    data = path.read_bytes()
+    if path.name.endswith(".snapshot"):
+        try:
+            return {str(entry) for entry in decode_snapshot(data)}
+        except ValueError:
+            return data
+    if path.name.endswith("-checkpoint"):
+        return sorted(data.split(b"\n"))
+    return data
+
+
+def differing_files(one: Path, other: Path) -> list[str]:
+    """Names whose contents differ or that only one side has."""
+    names = {path.name for path in (*one.iterdir(), *other.iterdir())}
+    return sorted(
+        name
+        for name in names
+        if not ((one / name).exists() and (other / name).exists())
+        or content(one / name) != content(other / name)
+    )

@@ -38,6 +38,7 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int = 600_000
     # kafkalog's own
     http_produce_acks: str = "all"  # all, 1 or 0: for topics that do not fix theirs
+    max_partitions_per_topic: int = 10_000
     adopt_unknown_topics: bool | None = None  # None: only while no registry exists
     log_dir_min_free_bytes: int = 67_108_864
     log_recovery_corruption: str = "keep"  # keep, or kafka: plain truncation at the first bad batch

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Acks", "Operations"]
 
-DEFAULT_PARTITIONS_MAX = 10_000
 _CLOSED_TO_CLIENTS = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC}
 
 
@@ -52,14 +51,11 @@ class Operations:
         self,
         manager: LogManager,
         describe_topic_config: Callable[[Mapping[str, str]], Sequence[TopicConfigEntry]],
-        *,
-        partitions_max: int = DEFAULT_PARTITIONS_MAX,
     ) -> None:
-        """``partitions_max``: most partitions of a topic to be created."""
         # constant after construction
         self._manager = manager
         self._describe_config = describe_topic_config
-        self._partitions_max = partitions_max
+        self._partitions_max = manager.config.max_partitions_per_topic
         fetch_seconds = manager.seams.metrics.fetch_seconds
         self._fetch_seconds = fetch_seconds.labels("ok")
         self._fetch_error_seconds = fetch_seconds.labels("error")

@@ -183,6 +183,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _broker("log.dir", _S, "/tmp/kafka-logs", "", ANY, "Directory of the logs when log.dirs is not set.", field="log_dirs"),
     _broker("node.id", _I, 1, "", _NEVER_NEGATIVE, "Written to a new directory's meta.properties; adopted directories keep theirs. Kafka has no usable default."),
     _broker("num.partitions", _I, 1, "", _POSITIVE, "Partitions of a topic created without a count."),
+    _broker("max.partitions.per.topic", _I, 10_000, "partitions", _POSITIVE, "Most partitions of a topic that is created; a larger count is refused.", own=True),
     _broker("auto.create.topics.enable", _B, True, "", ANY, "Whether producing to an unknown topic creates it."),
     _broker("num.recovery.threads.per.data.dir", _I, 2, "threads", _POSITIVE, "Threads per directory that load and recover logs at start and close them at stop.", dynamic=True),
     _broker("background.threads", _I, 10, "threads", _POSITIVE, "Threads of the scheduler of periodic tasks.", dynamic=True),

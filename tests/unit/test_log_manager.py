@@ -194,6 +194,14 @@ def test_topic_rules() -> None:
     assert operations.default_acks("a.b") is Acks.ALL
 
 
+def test_the_bound_of_partitions_is_a_setting() -> None:
+    """M03: max.partitions.per.topic, inclusive."""
+    sim = SimManager(config=BrokerConfig(log_dirs=DIRS, max_partitions_per_topic=3)).start()
+    with pytest.raises(InvalidPartitions, match="1 to 3, not 4"):
+        sim.operations.create_topic("t", 4)
+    assert sim.operations.create_topic("t", 3).partition_count == 3
+
+
 def test_deleted_topic_is_renamed_then_removed() -> None:
     """M13: kafka-delete-logs removes after the delay; the name is free at once."""
     sim = started()

@@ -9,6 +9,7 @@ Confluent's REST Proxy and Redpanda's pandaproxy), reliability.md 4 for what a b
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,16 +33,15 @@ from kafkalog.format.record_batch import (
 )
 from kafkalog.kernels import json_text
 from kafkalog.kernels.json_fault import JsonFault
-from kafkalog.kernels.json_records import (
+from kafkalog.kernels.json_page_cells import (
     PAGE_CELL_COUNT,
-    RECEIPT_BYTES_MAX,
     SPAN_BYTES,
     SPAN_COLUMN_COUNT,
     EmbeddedKind,
     PageCell,
     PageStatus,
-    write_records,
 )
+from kafkalog.kernels.json_records import RECEIPT_BYTES_MAX, write_batches, write_records
 from kafkalog.kernels.json_records import (
     write_receipts as write_receipts_kernel,
 )
@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Buffer = bytes | bytearray | memoryview
+Bytes = npt.NDArray[np.uint8]
+Int64s = npt.NDArray[np.int64]
+PageKernel = Callable[[Bytes, Bytes, Bytes, Bytes, Int64s, Int64s], int]
 AbortedRange = tuple[int, int, int]
 """(producer id, first offset, last offset), both ends inclusive."""
 
@@ -134,11 +137,14 @@ class _PageWriter:
         self._opening = np.frombuffer(opening.encode(), np.uint8)
         self._middle = np.frombuffer(f',"partition":{partition},"offset":'.encode(), np.uint8)
 
+    def write_plain(self, batches: Bytes) -> PageStatus:
+        """Write batches as they lie there, up to the first that `write` must look at."""
+        return self._run(write_batches, batches)
+
     def write(self, header: BatchHeader, records: Buffer) -> PageStatus:
-        """Write one batch, growing the output as needed."""
-        state = self.state
+        """Write one batch from its inflated records."""
         append_time = timestamp_type_of(header.attributes) is TimestampType.LOG_APPEND_TIME
-        state[PageCell.BASE_OFFSET : PageCell.POSITION + 1] = (
+        self.state[PageCell.BASE_OFFSET : PageCell.POSITION + 1] = (
             header.base_offset,
             header.base_timestamp,
             header.max_timestamp,
@@ -146,11 +152,14 @@ class _PageWriter:
             header.record_count,
             0,
         )
-        stored = np.frombuffer(records, np.uint8)
+        return self._run(write_records, np.frombuffer(records, np.uint8))
+
+    def _run(self, kernel: PageKernel, source: Bytes) -> PageStatus:
+        """Call the kernel, growing the output as needed."""
         buffer = self.buffer
         while True:
-            status = write_records(
-                stored, self._opening, self._middle, buffer.out, buffer.spans, state
+            status = kernel(
+                source, self._opening, self._middle, buffer.out, buffer.spans, self.state
             )
             if status != PageStatus.GROW:
                 return PageStatus(status)
@@ -216,25 +225,7 @@ def write_page(  # noqa: PLR0913 - keywords, each with a meaning of its own
     state = page.state
     state[PageCell.FORMAT] = kind
     state[PageCell.END_OFFSET] = _OFFSET_END if end_offset is None else end_offset
-    view, position, status = memoryview(batches), 0, PageStatus.BATCH_DONE
-    while len(view) - position >= HEADER_BYTES and status is PageStatus.BATCH_DONE:
-        header = read_header(view, position)
-        batch_end = position + header.size_bytes
-        if batch_end > len(view):
-            break
-        if header.last_offset >= from_offset and not (
-            is_control(header.attributes) or _is_aborted(header, aborted)
-        ):
-            records: Buffer = view[position + HEADER_BYTES : batch_end]
-            codec = codec_of(header.attributes)
-            if codec is not Codec.NONE:
-                records = decompress(codec, records, max_bytes=max_decompressed_bytes)
-            status = page.write(header, records)
-        if status is PageStatus.BAD_RECORD:
-            raise MalformedBatch("a record breaks its format in the batch", position)
-        if status is PageStatus.BATCH_DONE:
-            state[PageCell.NEXT_OFFSET] = max(state[PageCell.NEXT_OFFSET], header.next_offset)
-        position = batch_end
+    status = _write_all(page, batches, from_offset, aborted, max_decompressed_bytes)
     if kind is EmbeddedKind.JSON:
         page.check_json()
     if status is PageStatus.BAD_TEXT:
@@ -244,6 +235,42 @@ def write_page(  # noqa: PLR0913 - keywords, each with a meaning of its own
     if end_offset is not None and status is PageStatus.BATCH_DONE:
         next_offset = max(next_offset, end_offset)
     return JsonPage(page.finish(), next_offset, int(state[PageCell.COUNT]))
+
+
+def _write_all(
+    page: _PageWriter,
+    batches: Buffer,
+    from_offset: int,
+    aborted: Sequence[AbortedRange],
+    max_decompressed_bytes: int,
+) -> PageStatus:
+    """Plain batches run by run, the others one by one; why the page ended."""
+    view, source, state = memoryview(batches), np.frombuffer(batches, np.uint8), page.state
+    while True:
+        state[PageCell.RECORDS_LEFT] = -1
+        status = page.write_plain(source)
+        position = int(state[PageCell.BATCH_POSITION])
+        if status is PageStatus.OTHER_BATCH:
+            header = read_header(view, position)
+            batch_end = position + header.size_bytes
+            if batch_end > len(view):
+                return PageStatus.BATCH_DONE
+            status = PageStatus.BATCH_DONE
+            if header.last_offset >= from_offset and not (
+                is_control(header.attributes) or _is_aborted(header, aborted)
+            ):
+                records: Buffer = view[position + HEADER_BYTES : batch_end]
+                codec = codec_of(header.attributes)
+                if codec is not Codec.NONE:
+                    records = decompress(codec, records, max_bytes=max_decompressed_bytes)
+                status = page.write(header, records)
+            if status is PageStatus.BATCH_DONE:
+                state[PageCell.NEXT_OFFSET] = max(state[PageCell.NEXT_OFFSET], header.next_offset)
+                state[PageCell.BATCH_POSITION] = batch_end
+                continue
+        if status is PageStatus.BAD_RECORD:
+            raise MalformedBatch("a record breaks its format in the batch", position)
+        return status
 
 
 def write_receipts(

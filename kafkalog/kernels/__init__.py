@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_INFRASTRUCTURE = {"__init__", "__main__", "cache", "compile", "json_fault", "loads"}
+_INFRASTRUCTURE = {
+    "__init__",
+    "__main__",
+    "cache",
+    "compile",
+    "json_fault",
+    "json_page_cells",
+    "loads",
+}
 
 KERNEL_MODULES = tuple(
     f"{__name__}.{entry[:-3]}"

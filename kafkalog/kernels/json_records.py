@@ -5,13 +5,12 @@ strings and the choice of the records that belong on the page. Never checks stor
 of what it copied go to `json_text.check_values`. Batches were checked when they were stored, yet
 every read is bounded. Any thread.
 
-A page is written in turns: `write_records` stops when the output must grow, the caller enlarges
-it and calls again with the same state.
+A page is written in turns: `write_batches` and `write_records` stop when the output must grow; the
+caller enlarges it and calls again with the same state.
 """
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -26,87 +25,24 @@ from kafkalog.kernels.compile import (
     inlined,
     kernel,
 )
+from kafkalog.kernels.json_page_cells import FIRST_ROW_CELL, EmbeddedKind, PageCell, PageStatus
+from kafkalog.kernels.loads import load_i16be, load_i32be, load_i64be
 
 if TYPE_CHECKING:
     from kafkalog.kernels.compile import Bytes, Int64s, Int64Table
 
 as_int = cast("type[int]", np.int64)  # an uint8 would stay unsigned under int()
 
-
-class EmbeddedKind(enum.IntEnum):
-    """How key and value appear."""
-
-    BINARY = 0  # base64
-    JSON = 1  # as stored
-    TEXT = 2  # a JSON string
-
-
-class PageStatus(enum.IntEnum):
-    """Why `write_records` came back."""
-
-    BATCH_DONE = 0
-    GROW = 1  # enlarge out and call again
-    PAGE_FULL = 2  # max_bytes or end_offset reached
-    BAD_TEXT = 3  # FAILED_OFFSET, FAILED_IS_VALUE; text format only
-    BAD_RECORD = 4  # the batch's records break their format
-
-
-class PageCell(enum.IntEnum):
-    """The state of a page; the first group is set by the caller for each page or batch."""
-
-    FORMAT = 0
-    FROM_OFFSET = 1  # records below are skipped
-    END_OFFSET = 2  # records from here on are not written
-    MAX_BYTES = 3  # of keys and values; the first record is always written
-    BASE_OFFSET = 4  # of the batch
-    BASE_TIMESTAMP = 5
-    APPEND_TIMESTAMP = 6  # replaces every record's when IS_APPEND_TIME
-    IS_APPEND_TIME = 7
-    RECORDS_LEFT = 8  # of the batch
-    POSITION = 9  # of the next record in the batch
-    OUT_POSITION = 10
-    PAYLOAD_BYTES = 11
-    COUNT = 12
-    NEXT_OFFSET = 13  # behind the last record written or skipped
-    SPANS = 14  # json format: rows of spans in use, two a record
-    FAILED_OFFSET = 15
-    FAILED_IS_VALUE = 16
-
-
-_ROW_CELLS = 9
-_FIRST_ROW_CELL = len(PageCell)
-PAGE_CELL_COUNT = _FIRST_ROW_CELL + _ROW_CELLS
-"""The cells of PageCell and behind them the fields of the record at hand."""
-
-SPAN_BYTES = 32
-"""A record has two spans and more than 64 bytes of text: `len(out) // SPAN_BYTES` rows suffice."""
-
-SPAN_COLUMN_COUNT = 4
-
-_JSON = int(EmbeddedKind.JSON)
-_TEXT = int(EmbeddedKind.TEXT)
-_BATCH_DONE = int(PageStatus.BATCH_DONE)
-_GROW = int(PageStatus.GROW)
-_PAGE_FULL = int(PageStatus.PAGE_FULL)
-_BAD_TEXT = int(PageStatus.BAD_TEXT)
-_BAD_RECORD = int(PageStatus.BAD_RECORD)
-_FORMAT = int(PageCell.FORMAT)
-_FROM_OFFSET = int(PageCell.FROM_OFFSET)
-_END_OFFSET = int(PageCell.END_OFFSET)
-_MAX_BYTES = int(PageCell.MAX_BYTES)
-_BASE_OFFSET = int(PageCell.BASE_OFFSET)
-_BASE_TIMESTAMP = int(PageCell.BASE_TIMESTAMP)
-_APPEND_TIMESTAMP = int(PageCell.APPEND_TIMESTAMP)
-_IS_APPEND_TIME = int(PageCell.IS_APPEND_TIME)
-_RECORDS_LEFT = int(PageCell.RECORDS_LEFT)
-_POSITION = int(PageCell.POSITION)
-_OUT_POSITION = int(PageCell.OUT_POSITION)
-_PAYLOAD_BYTES = int(PageCell.PAYLOAD_BYTES)
-_COUNT = int(PageCell.COUNT)
-_NEXT_OFFSET = int(PageCell.NEXT_OFFSET)
-_SPANS = int(PageCell.SPANS)
-_FAILED_OFFSET = int(PageCell.FAILED_OFFSET)
-_FAILED_IS_VALUE = int(PageCell.FAILED_IS_VALUE)
+# Plain integers, in the order of the enums: numba freezes them best.
+_BINARY, _JSON, _TEXT = map(int, EmbeddedKind)
+_BATCH_DONE, _GROW, _PAGE_FULL, _BAD_TEXT, _BAD_RECORD, _OTHER_BATCH = map(int, PageStatus)
+_FORMAT, _FROM_OFFSET, _END_OFFSET, _MAX_BYTES = map(int, list(PageCell)[:4])
+_BASE_OFFSET, _BASE_TIMESTAMP, _APPEND_TIMESTAMP, _IS_APPEND_TIME = map(int, list(PageCell)[4:8])
+_RECORDS_LEFT, _POSITION, _OUT_POSITION, _PAYLOAD_BYTES = map(int, list(PageCell)[8:12])
+_COUNT, _NEXT_OFFSET, _SPANS, _FAILED_OFFSET = map(int, list(PageCell)[12:16])
+_FAILED_IS_VALUE, _BATCH_POSITION = map(int, list(PageCell)[16:])
+_HEADER, _LOG_APPEND_TIME = 61, 0x08
+_NOT_PLAIN = 0x37  # codec, transactional, control
 
 # Fields of one record, relative to the row that _read_record fills.
 _TIMESTAMP_DELTA, _OFFSET_DELTA, _KEY_AT, _KEY_SIZE, _VALUE_AT, _VALUE_SIZE = 0, 1, 2, 3, 4, 5
@@ -156,10 +92,10 @@ def _read_span(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
 
 
 @inlined
-def _read_record(buffer: Bytes, start: int, row: Int64s) -> bool:
+def _read_record(buffer: Bytes, start: int, limit: int, row: Int64s) -> bool:
     """Fill row with the fields of the record at start; False when it breaks its format."""
-    size, position = _read_varint(buffer, start, len(buffer))
-    if position < 0 or size < 1 or size > len(buffer) - position:
+    size, position = _read_varint(buffer, start, limit)
+    if position < 0 or size < 1 or size > limit - position:
         return False
     end = position + size
     row[_RECORD_END] = end
@@ -441,23 +377,21 @@ def _put_record(
     return 0
 
 
-@kernel(I64(BYTES, BYTES, BYTES, BYTES_OUT, I64_TABLE_OUT, I64S_OUT))
-def write_records(
-    records: Bytes, opening: Bytes, middle: Bytes, out: Bytes, spans: Int64Table, state: Int64s
+@inlined
+def _write_batch(
+    records: Bytes,
+    end: int,
+    opening: Bytes,
+    middle: Bytes,
+    out: Bytes,
+    spans: Int64Table,
+    state: Int64s,
 ) -> int:
-    """Write the records of one batch from `state` on; return a `PageStatus`.
-
-    records  uint8[n]      the inflated bytes behind the batch header
-    opening  uint8[]       `{"topic":"...","key":`
-    middle   uint8[]       `,"partition":N,"offset":`
-    out      uint8[m]      output, written from OUT_POSITION on
-    spans    int64[k, 4]   json format: start and end in out, offset, is value; k >= m // SPAN_BYTES
-    state    int64[PAGE_CELL_COUNT]   `PageCell` and working memory
-    """
-    row = state[_FIRST_ROW_CELL:]
+    """Write the records of one batch, which end at `end`, from `state` on; a `PageStatus`."""
+    row = state[FIRST_ROW_CELL:]
     fixed = len(opening) + len(middle)
     while state[_RECORDS_LEFT] > 0:
-        if not _read_record(records, state[_POSITION], row):
+        if not _read_record(records, state[_POSITION], end, row):
             return _BAD_RECORD
         offset = state[_BASE_OFFSET] + row[_OFFSET_DELTA]
         if offset >= state[_END_OFFSET]:
@@ -478,6 +412,73 @@ def write_records(
         state[_POSITION] = row[_RECORD_END]
         state[_RECORDS_LEFT] -= 1
     return _BATCH_DONE
+
+
+@kernel(I64(BYTES, BYTES, BYTES, BYTES_OUT, I64_TABLE_OUT, I64S_OUT))
+def write_records(
+    records: Bytes, opening: Bytes, middle: Bytes, out: Bytes, spans: Int64Table, state: Int64s
+) -> int:
+    """Write the records of one batch from `state` on; return a `PageStatus`.
+
+    records  uint8[n]      the inflated bytes behind the batch header
+    opening  uint8[]       `{"topic":"...","key":`
+    middle   uint8[]       `,"partition":N,"offset":`
+    out      uint8[m]      output, written from OUT_POSITION on
+    spans    int64[k, 4]   json format: start and end in out, offset, is value; k >= m // SPAN_BYTES
+    state    int64[PAGE_CELL_COUNT]   `PageCell` and working memory
+    """
+    return _write_batch(records, len(records), opening, middle, out, spans, state)
+
+
+@inlined
+def _plain_size(batches: Bytes, position: int) -> int:
+    """Size of the plain batch at position, 0 without a whole one, -1 for any other batch.
+
+    Plain: magic 2, no codec, no transaction, no control records.
+    """
+    left = len(batches) - position
+    if left < _HEADER:
+        return 0
+    size = load_i32be(batches, position + 8) + 12
+    if batches[position + 16] != 2 or size < _HEADER:
+        return -1
+    if size > left:
+        return 0
+    return -1 if load_i16be(batches, position + 21) & _NOT_PLAIN else size
+
+
+@kernel(I64(BYTES, BYTES, BYTES, BYTES_OUT, I64_TABLE_OUT, I64S_OUT))
+def write_batches(
+    batches: Bytes, opening: Bytes, middle: Bytes, out: Bytes, spans: Int64Table, state: Int64s
+) -> int:
+    """Write the plain batches from BATCH_POSITION on; return a `PageStatus`.
+
+    batches  uint8[n]   whole batches, maybe a part of one behind them; the rest as `write_records`
+    OTHER_BATCH: the one at BATCH_POSITION is compressed, transactional, control or malformed; the
+    caller deals with it and moves BATCH_POSITION. BATCH_DONE: no whole batch is left.
+    """
+    while True:
+        position = state[_BATCH_POSITION]
+        size = _plain_size(batches, position)
+        if size <= 0:
+            return _BATCH_DONE if size == 0 else _OTHER_BATCH
+        base_offset = load_i64be(batches, position)
+        last_offset = base_offset + load_i32be(batches, position + 23)
+        if last_offset >= state[_FROM_OFFSET]:
+            if state[_RECORDS_LEFT] < 0:
+                state[_BASE_OFFSET] = base_offset
+                state[_BASE_TIMESTAMP] = load_i64be(batches, position + 27)
+                state[_APPEND_TIMESTAMP] = load_i64be(batches, position + 35)
+                is_append_time = load_i16be(batches, position + 21) & _LOG_APPEND_TIME
+                state[_IS_APPEND_TIME] = 1 if is_append_time else 0
+                state[_RECORDS_LEFT] = load_i32be(batches, position + 57)
+                state[_POSITION] = position + _HEADER
+            status = _write_batch(batches, position + size, opening, middle, out, spans, state)
+            if status != _BATCH_DONE:
+                return status
+        state[_NEXT_OFFSET] = max(state[_NEXT_OFFSET], last_offset + 1)
+        state[_RECORDS_LEFT] = -1
+        state[_BATCH_POSITION] = position + size
 
 
 @kernel(I64(I64S, I64S, BYTES_OUT, I64))

@@ -1,0 +1,115 @@
+"""Goal: a page over many batches is the same whether a kernel or the caller steps over each.
+Method: random plain, compressed, stamped and aborted batches, tiny outputs; a loop is the twin.
+"""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.json_page import PageBuffer, write_page
+from kafkalog.format.record import iterate_records
+from kafkalog.format.record_batch import Codec, is_control, is_transactional, read_header
+
+ABORTED_PRODUCER = 9
+VALUES = st.lists(st.none() | st.text(max_size=30), min_size=1, max_size=4)
+SHAPES = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        VALUES,
+        st.sampled_from([Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP]),
+        st.none() | st.integers(0, 10**12),
+        st.sampled_from([-1, -1, -1, 8, ABORTED_PRODUCER]),
+    ),
+    max_size=6,
+)
+
+
+def batches_of(
+    shapes: list[tuple[int, list[str | None], Codec, int | None, int]],
+) -> tuple[list[bytes], int]:
+    """(batches with rising offsets and gaps, offset behind the last)."""
+    batches, offset = [], 0
+    for gap, values, codec, stamp_ms, producer_id in shapes:
+        columns = RecordColumns.of([None] * len(values), values, 1000 + offset)
+        batches.append(
+            build_batch(
+                columns,
+                base_offset=offset + gap,
+                codec=codec,
+                log_append_time_ms=stamp_ms,
+                producer_id=producer_id,
+                producer_epoch=0 if producer_id >= 0 else -1,
+                is_transactional=producer_id >= 0,
+            )
+        )
+        offset += gap + len(values)
+    return batches, offset
+
+
+def plain_page(
+    batches: list[bytes], from_offset: int, max_bytes: int, end_offset: int, aborted_last: int
+) -> tuple[list[tuple[int, str | None, int]], int]:
+    """(offset, value, timestamp of each record shown; next offset) record by record."""
+    shown: list[tuple[int, str | None, int]] = []
+    used, next_offset = 0, from_offset
+    for batch in batches:
+        header = read_header(batch)
+        is_aborted = (
+            is_transactional(header.attributes)
+            and header.producer_id == ABORTED_PRODUCER
+            and header.base_offset <= aborted_last
+        )
+        assert not is_control(header.attributes)
+        if header.last_offset >= from_offset and not is_aborted:
+            for record in iterate_records(batch):
+                if record.offset >= end_offset:
+                    return shown, next_offset
+                if record.offset >= from_offset:
+                    size = len(record.value or b"")
+                    if shown and size > max_bytes - used:
+                        return shown, next_offset
+                    value = None if record.value is None else bytes(record.value).decode()
+                    shown.append((record.offset, value, record.timestamp))
+                    used += size
+                next_offset = record.offset + 1
+        next_offset = max(next_offset, header.next_offset)
+    return shown, max(next_offset, end_offset)
+
+
+@given(
+    SHAPES,
+    st.integers(0, 12),
+    st.integers(0, 80) | st.just(1 << 20),
+    st.integers(0, 25),
+    st.integers(-1, 20),
+    st.integers(1, 200),
+)
+def test_page_is_that_of_a_loop_over_records(
+    shapes: list[tuple[int, list[str | None], Codec, int | None, int]],
+    from_offset: int,
+    max_bytes: int,
+    end_offset: int,
+    aborted_last: int,
+    buffer_bytes: int,
+) -> None:
+    """M01: choice, order, timestamps and where the next fetch starts."""
+    batches, _ = batches_of(shapes)
+    page = write_page(
+        "t",
+        0,
+        b"".join(batches),
+        from_offset,
+        format="text",
+        max_bytes=max_bytes,
+        end_offset=end_offset,
+        aborted=[(ABORTED_PRODUCER, 0, aborted_last)],
+        buffer=PageBuffer(buffer_bytes),
+    )
+    mine = [(row["offset"], row["value"], row["timestamp"]) for row in json.loads(page.body)]
+    expected, next_offset = plain_page(batches, from_offset, max_bytes, end_offset, aborted_last)
+    assert mine == expected
+    assert (page.next_offset, page.count) == (next_offset, len(expected))

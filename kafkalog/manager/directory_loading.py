@@ -27,7 +27,12 @@ from kafkalog.format.topic_partition import (
     parse_directory_name,
 )
 from kafkalog.log.log_loader import load_log
-from kafkalog.manager.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from kafkalog.manager.log_dir import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+)
 from kafkalog.manager.startup_plan import FoundPartition
 
 if TYPE_CHECKING:
@@ -58,6 +63,7 @@ def find_partitions(unit: LogDirUnit, filesystem: Filesystem) -> list[FoundParti
     """Partition directories below a log directory; guarded. Links and files are passed over."""
     log_dir = unit.log_dir
     found: list[FoundPartition] = []
+    compacted = log_dir.read_checkpoint(CLEANER_OFFSETS)
     with log_dir.guard():
         for entry in filesystem.list_dir_stats(log_dir.path):
             if not entry.is_dir or entry.name == REMOTE_LOG_INDEX_CACHE:
@@ -76,7 +82,12 @@ def find_partitions(unit: LogDirUnit, filesystem: Filesystem) -> list[FoundParti
                 topic_id = _read_topic_id(filesystem, f"{log_dir.path}/{entry.name}")
             found.append(
                 FoundPartition(
-                    log_dir.path, entry.name, parsed.topic_partition, parsed.state, topic_id
+                    log_dir.path,
+                    entry.name,
+                    parsed.topic_partition,
+                    parsed.state,
+                    topic_id,
+                    was_compacted=parsed.topic_partition in compacted,
                 )
             )
     return found

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # What Kafka's brokers set on the topics that hold their own state. The overrides of an adopted
 # topic are lost with Kafka's metadata; without these, retention would eat committed offsets.
 _COMPACTED = MappingProxyType({"cleanup.policy": "compact", "segment.bytes": "104857600"})
+COMPACTED_OVERRIDES: Mapping[str, str] = MappingProxyType({"cleanup.policy": "compact"})
 INTERNAL_OVERRIDES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "__consumer_offsets": _COMPACTED,
@@ -37,13 +38,17 @@ INTERNAL_OVERRIDES: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class FoundPartition:
-    """One partition directory. ``topic_id`` None: it has no ``partition.metadata``."""
+    """One partition directory. ``topic_id`` None: it has no ``partition.metadata``.
+
+    ``was_compacted``: Kafka's cleaner has left an offset in the directory's checkpoint.
+    """
 
     log_dir: str
     name: str
     topic_partition: TopicPartition
     state: DirectoryState
     topic_id: UUID | None
+    was_compacted: bool = False
 
     @property
     def path(self) -> str:
@@ -129,6 +134,9 @@ def _adopt(
         used_ids.add(topic_id)
         count = max(p.topic_partition.partition for p in partitions) + 1
         overrides = INTERNAL_OVERRIDES.get(name, MappingProxyType({}))
+        if not overrides and any(partition.was_compacted for partition in partitions):
+            # Retention would eat it, and recovery would take its missing offsets for a loss.
+            overrides = COMPACTED_OVERRIDES
         topic = RegisteredTopic(topic_id, name, count, overrides)
         plan.adopted.append(topic)
         plan.load.extend((partition, topic) for partition in partitions)

@@ -132,6 +132,11 @@ Outcome = LogAppendInfo | KafkalogError
 
 def _receipts(count: int, batches: list[PartitionBatch], outcomes: list[Outcome]) -> bytes:
     """``"offsets":[...]`` in request order, when every record was appended."""
+    if len(batches) == 1:
+        assert isinstance(outcomes[0], LogAppendInfo)
+        first = outcomes[0].first_offset
+        one_partition = np.full(count, batches[0].partition, dtype=np.int64)
+        return write_receipts(one_partition, np.arange(first, first + count, dtype=np.int64))
     partitions = np.empty(count, dtype=np.int32)
     offsets = np.empty(count, dtype=np.int64)
     for batch, outcome in zip(batches, outcomes, strict=True):

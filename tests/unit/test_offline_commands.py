@@ -1,0 +1,169 @@
+"""Goal: the offline commands keep their word: SRC unchanged, clear errors, exit status 0, 1 and 2.
+Method: the golden partition and damaged copies of it, through the command line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import structlog
+from click.testing import CliRunner
+
+from kafkalog.cli.main import make_cli
+from kafkalog.cli.offline_scan import record_line
+from kafkalog.format.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from click.testing import Result
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "dump" / "t-0"
+LOG = "00000000000000000000.log"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[Path]:
+    """A copy of the golden partition; log lines go where they went before, afterwards."""
+    handlers, level = logging.root.handlers, logging.root.level
+    yield shutil.copytree(GOLDEN, tmp_path / "src" / "t-0")
+    logging.root.handlers, logging.root.level = handlers, level
+    structlog.reset_defaults()
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(make_cli(), [str(word) for word in words])
+
+
+def loaded(*words: str | Path) -> Any:
+    result = run("offline", "load", *words)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()}
+
+
+def flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+
+
+def test_load_reports_and_leaves_the_source_alone(source: Path, tmp_path: Path) -> None:
+    """M14: the kit's JSON; --roll adds a state; OUT holds what the files say."""
+    before = contents(source)
+    out = tmp_path / "out" / "t-0"
+    result = loaded(source, out, "--roll", "--now", "1700000000000")
+    assert contents(source) == before
+    assert (result["loaded"]["logEndOffset"], result["loaded"]["recoveryPoint"]) == (18, 0)
+    assert [each["base"] for each in result["after"]["segments"]] == [0, 18]
+    assert result["files"] == {path.name: path.stat().st_size for path in out.iterdir()}
+    assert (out / LOG).stat().st_mtime_ns == (source / LOG).stat().st_mtime_ns
+
+
+def test_load_options(source: Path, tmp_path: Path) -> None:
+    """M14: a clean start, a log start, a high watermark, deleted records, topic configs."""
+    clean = loaded(source, tmp_path / "a" / "t-0", "--clean", "--log-start", "4", "--hw", "9")
+    assert clean["loaded"]["recoveryPoint"] == 18
+    assert clean["loaded"]["logStartOffset"] == 4
+    assert clean["loaded"]["lastStableOffset"] == 9
+    deleted = loaded(
+        *(source, tmp_path / "b" / "t-0", "--delete-records", "7"),
+        *("--set", "internal.segment.bytes=100", "--set", "index.interval.bytes=0"),
+    )
+    assert deleted["deleteRecords"] is True
+    assert deleted["after"]["logStartOffset"] == 7
+    assert deleted["loaded"]["segments"][0]["indexEntries"] > 0
+
+
+def test_both_policies_of_corruption(source: Path, tmp_path: Path) -> None:
+    """M14: cut as Kafka does, or keep what follows; what was found goes to standard error."""
+    flip(source / LOG, 61 + 12)
+    kafka = run("offline", "load", source, tmp_path / "a" / "t-0")
+    assert json.loads(kafka.stdout)["loaded"]["logEndOffset"] == 0
+    assert "segment_cut" in kafka.stderr
+    keep = loaded(source, tmp_path / "b" / "t-0", "--corruption", "keep")
+    assert keep["loaded"]["logEndOffset"] == 18
+
+
+@pytest.mark.parametrize(
+    ("out", "extra", "complaint"),
+    [
+        ("src", [], "exists"),
+        ("out/topic", [], "TOPIC-PARTITION"),
+        ("out/t-0.0123-delete", [], "TOPIC-PARTITION"),
+        ("src/t-0/t-0", [], "inside SRC"),
+        ("out/t-0", ["--set", "segment.bites=1"], "segment.bytes"),
+        ("out/t-0", ["--set", "segment.bytes=x"], "Invalid value"),
+        ("out/t-0", ["--set", "segment.bytes"], "key=value"),
+        ("out/t-0", ["--recovery-point", "-1"], "range"),
+        ("out/t-0", ["--retention"], "No such option"),
+    ],
+)
+def test_wrong_usage(
+    source: Path, tmp_path: Path, out: str, extra: list[str], complaint: str
+) -> None:
+    """M14: status 2 and a reason, and nothing was written."""
+    before = contents(source)
+    result = run("offline", "load", source, tmp_path / out, *extra)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+    assert not (tmp_path / "out").exists()
+    assert contents(source) == before
+
+
+def test_what_cannot_be_loaded(source: Path, tmp_path: Path) -> None:
+    """M14: status 1 with the file; OUT stays for a look."""
+    (source / "leader-epoch-checkpoint").write_text("nonsense")
+    result = run("offline", "load", source, tmp_path / "out" / "t-0")
+    assert result.exit_code == 1
+    assert "leader-epoch-checkpoint" in result.stderr
+    assert result.stdout == ""
+    assert (tmp_path / "out" / "t-0" / LOG).exists()
+
+
+def test_scan(source: Path) -> None:
+    """M02: lines from an offset on; a damaged batch ends it with status 1 behind those before."""
+    whole = run("offline", "scan", source)
+    assert whole.exit_code == 0
+    lines = whole.stdout.splitlines()
+    assert json.loads(lines[0])["offset"] == 0
+    assert run("offline", "scan", source, "--from", "4").stdout.splitlines() == lines[4:]
+    second = 12 + int.from_bytes((source / LOG).read_bytes()[8:12], "big")
+    flip(source / LOG, second + 61)
+    damaged = run("offline", "scan", source)
+    assert damaged.exit_code == 1
+    assert damaged.stdout.splitlines() == lines[:3]
+    assert "fails its CRC, base offset 3" in damaged.stderr
+    assert LOG in damaged.stderr
+
+
+def test_header_names_are_escaped_one_by_one() -> None:
+    """Jackson's escapes; a name that looks like one stays what it is."""
+    name = b'\x00\x1f\x7f"\\\\u001f\t\r\n\b\f/\xc3\xa9\xff'
+    line = record_line(Record(1, 2, None, b"", ((name, None),)), "CreateTime")
+    shown = '\\u0000\\u001F\x7f\\"\\\\\\\\u001f\\t\\r\\n\\b\\f/\u00e9\ufffd'
+    assert line == (
+        '{"offset":1,"timestamp":2,"timestampType":"CreateTime","key":null,"value":"",'
+        f'"headers":[["{shown}",null]]}}\n'
+    )
+
+
+def test_verify(source: Path) -> None:
+    """M02 M07: sound: 0; findings: 1, as lines and as JSON; no directory: 2."""
+    sound = run("segments", "verify", source)
+    assert (sound.exit_code, sound.stdout) == (0, f"{source}: sound\n")
+    flip(source / LOG, 70)
+    found = run("segments", "verify", source)
+    assert found.exit_code == 1
+    assert f"{LOG} at 0: " in found.stdout
+    rows = json.loads(run("segments", "verify", source, "--output", "json").stdout)["findings"]
+    assert [(row["file"], row["position"]) for row in rows] == [(LOG, 0)]
+    assert run("segments", "verify", source / "absent").exit_code == 2

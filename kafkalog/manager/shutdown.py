@@ -65,6 +65,9 @@ def close_unit(unit: LogDirUnit, logs: list[UnifiedLog], checkpoints: Checkpoint
         for log in logs:
             with log_dir.guard():
                 log.close()
+        for log in logs:  # behind all trims: a journal commits them together
+            with log_dir.guard():
+                log.sync_closed()
         checkpoints.write_all(log_dir)
         is_clean = is_whole and not log_dir.has_faulty_partitions
         if is_clean and not any(log.is_broken for log in logs):

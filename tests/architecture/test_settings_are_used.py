@@ -64,7 +64,9 @@ def test_effect_is_as_declared(setting: Setting) -> None:
     assert setting.effective == (NO_EFFECT not in setting.doc)
     if setting.effective:
         assert setting.field, "an effective key has a field"
-        assert setting.field in read_fields() | CHECKED_AT_START, "declared effective, read by nobody"
+        assert setting.field in read_fields() | CHECKED_AT_START, (
+            "declared effective, read by nobody"
+        )
     elif setting.field:
         assert setting.field not in read_fields(), "declared without effect, but read"
 

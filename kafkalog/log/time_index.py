@@ -113,6 +113,9 @@ class TimeIndex(AbstractIndex[TimeEntries]):
         timestamps = np.array(store.timestamps, dtype=np.int64)
         relative = np.array(store.relative, dtype=np.int64)
         bad = (timestamps < 0) | (relative < 0)
+        # An entry of zeros is what a power cut leaves of one: a record at the epoch that stands
+        # first in its segment costs a walk over the segment.
+        bad[:1] |= (timestamps[:1] == 0) & (relative[:1] == 0)
         # Compared, not subtracted: a difference of two hostile int64 could wrap.
         bad[1:] |= (timestamps[1:] <= timestamps[:-1]) | (relative[1:] < relative[:-1])
         if bad.any():

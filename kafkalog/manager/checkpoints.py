@@ -34,6 +34,22 @@ class Checkpoints:
         """Remember what the file held at the start, for partitions that cannot be loaded."""
         self._found[log_dir.path, name] = offsets
 
+    def drop_stale(self, log_dir: LogDir) -> None:
+        """Rewrite the files that name partitions which are not here any more; guarded.
+
+        Before new partitions are made: a topic that was deleted right before a crash and is created
+        again would inherit the offsets of its predecessor.
+        """
+        here = {log.topic_partition for log in self._table.logs_in(log_dir.path)}
+        here |= {TopicPartition(*key) for key in self._table.faults()}
+        for name, write in (
+            (RECOVERY_POINTS, self.write_recovery_points),
+            (LOG_START_OFFSETS, self.write_start_offsets),
+            (HIGH_WATERMARKS, self.write_high_watermarks),
+        ):
+            if self._found.get((log_dir.path, name), {}).keys() - here:
+                write(log_dir)
+
     def write_recovery_points(self, log_dir: LogDir) -> None:
         """How far every log is durable; guarded, durable on return.
 

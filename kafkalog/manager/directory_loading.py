@@ -180,6 +180,13 @@ class DirectoryLoading:
         if self._crashes:
             raise self._crashes[0]
         for unit, _ in jobs:
+            if unit.log_dir.is_online:
+                try:
+                    self._checkpoints.drop_stale(unit.log_dir)
+                except StorageFault as fault:
+                    _log.error(
+                        "checkpoints_not_renewed", log_dir=unit.log_dir.path, reason=fault.message
+                    )
             unit.log_dir.is_loaded = unit.log_dir.is_online
 
     def create(
@@ -199,9 +206,7 @@ class DirectoryLoading:
         self._filesystem.sync_dir(unit.log_dir.path)
         return log
 
-    def _set_aside(
-        self, unit: LogDirUnit, path: str, topic_partition: TopicPartition
-    ) -> None:
+    def _set_aside(self, unit: LogDirUnit, path: str, topic_partition: TopicPartition) -> None:
         """Rename what a creation that failed left behind: its metadata names a dead topic."""
         unique = unit.environment.random.uuid_bytes().hex()
         stray = directory_name(topic_partition, DirectoryState.STRAY, unique)

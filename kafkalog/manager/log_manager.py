@@ -131,6 +131,7 @@ class LogManager:
                 seams.filesystem, seams.clock, seams.scheduler, seams.random, seams.threads
             ),
             io_guard=log_dir.guard,
+            note_recovery=seams.metrics.recovery_remaining_segments.labels(path).inc,
         )
         flusher = LogDirFlusher(log_dir, seams.clock, seams.threads, seams.metrics)
         writer = LogDirWriter(
@@ -361,10 +362,13 @@ class LogManager:
         """
         failed: set[str] = set()
         while True:
+            failed_before = len(failed)
             try:
                 return self._try_to_create(name, partition_count, overrides, failed)
             except StorageFault as fault:
-                if failed.issuperset(unit.log_dir.path for unit in self.online_units):
+                is_registry_short = len(failed) == failed_before or name in self.registry.topics
+                all_paths = (unit.log_dir.path for unit in self.online_units)
+                if is_registry_short or failed.issuperset(all_paths):
                     raise
                 _log.warning("topic_creation_tried_again", topic=name, reason=fault.message)
 

@@ -323,7 +323,11 @@ class DaemonRun:
         self._check_directories()
         for name in sorted(names):
             for number in range(self.topics[name].partition_count):
-                self._check_partition(name, number, is_kill=is_kill)
+                try:
+                    self._check_partition(name, number, is_kill=is_kill)
+                except AssertionError as error:
+                    error.add_note(f"in {name}-{number}, kill: {is_kill}")
+                    raise
 
     def _check_directories(self) -> None:
         """Every partition directory is served, once; the rest waits for its deletion."""

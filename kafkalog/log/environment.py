@@ -19,13 +19,18 @@ if TYPE_CHECKING:
     from kafkalog.env.threads import Threads
 
 
+def _ignore(_: int) -> None:
+    """Nobody listens."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogEnvironment:
     """The seams and the shared caches.
 
     ``io_guard`` is entered around disk work that runs outside a command of the writer (the
     ``delete-file`` tasks); the manager passes the guard of the log directory, which decides what an
-    OSError means. Commands and reads are guarded by their callers.
+    OSError means. Commands and reads are guarded by their callers. ``note_recovery`` hears how the
+    number of segments that wait for recovery changes; on any recovery thread.
     """
 
     filesystem: Filesystem
@@ -35,6 +40,7 @@ class LogEnvironment:
     index_cache: IndexCache
     open_files: OpenFiles
     io_guard: Callable[[], AbstractContextManager[object]] = nullcontext
+    note_recovery: Callable[[int], None] = _ignore
 
     @classmethod
     def create(

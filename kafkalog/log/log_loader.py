@@ -9,6 +9,7 @@ Source: Kafka's LogLoader. Differs from Kafka: see ``recovery_policy`` (corrupti
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -36,7 +37,7 @@ from kafkalog.log.segment_recovery import SegmentOffsetOverflow
 from kafkalog.log.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
@@ -223,16 +224,30 @@ class _Loader:
         such gaps on purpose.
         """
         has_gaps = self._config.is_compacted or self._may_have_gaps
-        for segment in self._segments.values_between(recovery_point, LONG_MAX):
-            is_cut = self._recover(segment)
-            later = self._segments.higher_values(segment.base_offset)
-            if later and not has_gaps and not is_cut:
-                is_cut = segment.read_next_offset() < later[0].base_offset
+        segments = self._segments.values_between(recovery_point, LONG_MAX)
+        with closing(self._counted(segments)) as counted:
+            for segment in counted:
+                is_cut = self._recover(segment)
+                later = self._segments.higher_values(segment.base_offset)
+                if later and not has_gaps and not is_cut:
+                    is_cut = segment.read_next_offset() < later[0].base_offset
+                    if is_cut:
+                        _log.warning("segment_tail_lost", path=segment.log_file.path)
                 if is_cut:
-                    _log.warning("segment_tail_lost", path=segment.log_file.path)
-            if is_cut:
-                self._delete(later)
-                return
+                    self._delete(later)
+                    return
+
+    def _counted(self, segments: Sequence[LogSegment]) -> Generator[LogSegment, None, None]:
+        """Each in turn, told to ``note_recovery``; those not reached any more count as done."""
+        note, waiting = self._environment.note_recovery, len(segments)
+        note(waiting)
+        try:
+            for segment in segments:
+                yield segment
+                waiting -= 1
+                note(-1)
+        finally:
+            note(-waiting)
 
     def _recover(self, segment: LogSegment) -> bool:
         """Check one segment and rebuild what belongs to it; True when bytes were cut off."""

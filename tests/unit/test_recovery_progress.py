@@ -1,0 +1,60 @@
+"""Goal: an operator sees how many segments a recovery still has to scan, and 0 when it ended.
+Method: the notes of a load, sound and refused; the gauge of a manager after an unclean start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate
+
+import pytest
+
+from kafkalog.errors import CorruptBatch
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.log_loader import load_log
+from tests.partition_world import DIRECTORY, PartitionWorld, batch
+from tests.sim.sim_manager import SimManager, batch_of
+
+GAUGE = "kafkalog_recovery_remaining_segments"
+
+
+def left_by_a_kill() -> PartitionWorld:
+    world = PartitionWorld(LogConfig(segment_index_bytes=96))
+    for _ in range(4):
+        world.append(batch([b"a"]))
+        world.log.roll()
+    world.log.close_handles()
+    return world
+
+
+def test_each_segment_counts_down() -> None:
+    """M16: from all to none."""
+    world = left_by_a_kill()
+    notes: list[int] = []
+    environment = replace(world.environment(), note_recovery=notes.append)
+    load_log(DIRECTORY, world.config, environment, clean=False)
+    assert [left for left in accumulate(notes) if left] == [5, 4, 3, 2, 1]
+    assert sum(notes) == 0
+
+
+def test_a_load_that_fails_leaves_nothing_behind() -> None:
+    """M16: a partition that is out of service is not "recovering" for ever."""
+    world = left_by_a_kill()
+    legacy = world.filesystem.open_write(f"{DIRECTORY}/{2:020d}.log")
+    legacy.pwrite(b"\x01", 16)
+    notes: list[int] = []
+    environment = replace(world.environment(), note_recovery=notes.append)
+    with pytest.raises(CorruptBatch):
+        load_log(DIRECTORY, world.config, environment, clean=False)
+    assert notes[0] == 5
+    assert sum(notes) == 0
+
+
+def test_the_gauge_of_a_directory() -> None:
+    """M16: 0 once the daemon serves."""
+    sim = SimManager(topic_defaults=LogConfig(segment_index_bytes=96)).start()
+    sim.operations.create_topic("t", 1)
+    sim.produce("t", batch_of("a"))
+    home = sim.operations.partition_log("t", 0).directory.rpartition("/")[0]
+    again = SimManager(sim.kill()).start()
+    assert again.metrics.registry.get_sample_value(GAUGE, {"log_dir": home}) == 0

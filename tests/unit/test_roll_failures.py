@@ -8,9 +8,11 @@ import errno
 
 import pytest
 
+from kafkalog.errors import DiskFull
 from kafkalog.log.log_config import LogConfig
 from tests.partition_world import PartitionWorld, batch
 from tests.sim.sim_faults import MUTATING, Effect, Fault
+from tests.sim.sim_manager import SimManager, batch_of
 
 CONFIG = LogConfig(internal_segment_bytes=600, segment_index_bytes=96, index_interval_bytes=100)
 CALLS = MUTATING | {"open"}
@@ -70,3 +72,25 @@ def test_a_failed_roll_can_be_tried_again(
         assert [each.offset for each in world.read_all(0)] == list(
             range(world.log.log_end_offset)
         ), f"call {nth}"
+
+
+@pytest.mark.parametrize("part", [".log", ".index", ".timeindex", ".snapshot"])
+def test_appends_resume_by_themselves(part: str) -> None:
+    """M15: a full disk in the middle of a roll is 507 for a while, no offline directory."""
+    small = LogConfig(internal_segment_bytes=200, segment_index_bytes=96)
+    sim = SimManager(topic_defaults=small).start()
+    sim.operations.create_topic("t", 1)
+    assert sim.produce("t", batch_of("a" * 80)).error is None
+    active = sim.operations.partition_log("t", 0).segments.active
+    calls = frozenset({"create", "write", "truncate"})
+    sim.disk.faults.add(Fault(error=errno.ENOSPC, kinds=calls, path_contains=f"1{part}"))
+    assert isinstance(sim.produce("t", batch_of("b" * 80)).error, DiskFull)
+    assert isinstance(sim.produce("t", batch_of("b" * 80)).error, DiskFull)
+    sim.disk.faults.clear()
+    sim.clock.advance_ms(1_000)
+    assert sim.operations.readiness().offline_dirs == 0
+    command = sim.produce("t", batch_of("c" * 80))
+    assert command.error is None
+    log = sim.operations.partition_log("t", 0)
+    assert log.high_watermark == 2
+    assert log.segments.active is not active

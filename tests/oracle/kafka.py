@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import random
 import socket
 import subprocess
 from dataclasses import dataclass, field
@@ -140,15 +141,18 @@ def action(name: str, **fields: int) -> dict[str, Any]:
 
 
 def free_port_pair() -> int:
-    """A port that is free together with the next one: KAFKALOG_ORACLE_PORT, or any."""
+    """A port that is free together with the next one: KAFKALOG_ORACLE_PORT, or any.
+
+    Below the ports that outgoing connections take: a stopped broker comes back on its own.
+    """
     chosen = os.environ.get("KAFKALOG_ORACLE_PORT")
     for _ in range(100):
         with socket.socket() as first, socket.socket() as second:
             first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             second.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                first.bind(("127.0.0.1", int(chosen or 0)))
-                port = int(first.getsockname()[1])
+                port = int(chosen or random.randrange(20_000, 32_000, 2))
+                first.bind(("127.0.0.1", port))
                 second.bind(("127.0.0.1", port + 1))
             except (OSError, OverflowError):
                 chosen = None  # taken, by another broker of this session for one

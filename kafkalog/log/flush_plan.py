@@ -9,13 +9,16 @@ Source: Kafka's LocalLog.flush and UnifiedLog.flushProducerStateSnapshot, log-li
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
     from kafkalog.log.local_log import LocalFlush
+
+
+class FailedBeforeSync(OSError):
+    """A flush failed while nothing of the log was synced yet: another one may be planned."""
 
 
 class FlushPlan:
@@ -57,12 +60,19 @@ class FlushPlan:
         return self.local.end_offset
 
     def run(self) -> None:
-        """Epochs, snapshots, segments, at last their names. OSError: never again on these."""
+        """Epochs, snapshots, segments, at last their names.
+
+        OSError: never again on these; FailedBeforeSync: a new plan may try.
+        """
         assert not self._has_started, "a flush is never repeated"
         self._has_started = True
         if self.epoch_entries is not None:
-            with suppress(FileNotFoundError):  # the directory was renamed or deleted meanwhile
+            try:
                 self._epochs.write(self.epoch_entries)
+            except FileNotFoundError:
+                pass  # the directory was renamed or deleted meanwhile
+            except OSError as error:
+                raise FailedBeforeSync(error.errno, error.strerror, self._epochs.path) from error
         for path in self.snapshots:
             try:
                 file = self._filesystem.open_write(path, create=False)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import DescriptorsShort, KafkalogError, LogDirOffline
+from kafkalog.log.flush_plan import FailedBeforeSync
 from kafkalog.manager.storage_fault import fault_of
 from kafkalog.manager.thread_meter import ThreadMeter
 
@@ -82,7 +83,8 @@ class LogDirFlusher:
         """Run one job. A failed sync takes the directory offline: it is never tried again.
 
         After a failed fdatasync the kernel may have dropped the dirty pages, and the next call
-        would succeed without them. Only an open that found no descriptor is harmless.
+        would succeed without them. Harmless are an open that found no descriptor and a full disk
+        before the first sync.
         """
         started_ns = self._clock.monotonic_ns()
         error: KafkalogError | None = None
@@ -91,6 +93,8 @@ class LogDirFlusher:
             job.run()
         except KafkalogError as fault:
             error = fault
+        except FailedBeforeSync as failure:
+            error = self._log_dir.fault(failure)
         except OSError as failure:
             error = fault_of(failure, self._log_dir.path)
             if not isinstance(error, DescriptorsShort):

@@ -4,12 +4,19 @@ Method: look at the calls of the simulated disk during appends and flushes, and 
 
 from __future__ import annotations
 
+import errno
+
+import pytest
+
+from kafkalog.errors import DiskFull, LogDirOffline
 from kafkalog.format.checkpoint_text import decode_leader_epochs
 from kafkalog.format.file_names import LEADER_EPOCH_CHECKPOINT
 from kafkalog.log.leader_epoch_cache import EpochEntry
+from kafkalog.log.log_config import LogConfig
 from tests.partition_world import DIRECTORY, PartitionWorld, batch, checked
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Fault
+from tests.sim.sim_manager import SimManager, batch_of
 
 PATH = f"{DIRECTORY}/{LEADER_EPOCH_CHECKPOINT}"
 SYNCS = frozenset({"sync", "datasync", "sync_dir"})
@@ -80,3 +87,30 @@ def test_a_flush_of_a_renamed_directory_is_no_error() -> None:
     world.log.delete()
     plan.run()
     assert plan.is_done
+
+
+@pytest.mark.parametrize("kind", ["create", "write", "sync"])
+def test_no_space_for_epochs_is_no_dead_directory(kind: str) -> None:
+    """M15: 507 until there is space; what was written meanwhile is synced then."""
+    sim = SimManager(topic_defaults=LogConfig(segment_index_bytes=96)).start()
+    sim.operations.create_topic("t", 1)
+    fault = Fault(error=errno.ENOSPC, kinds=frozenset({kind}), path_contains="leader-epoch")
+    sim.disk.faults.add(fault)
+    assert isinstance(sim.produce("t", batch_of("a")).error, DiskFull)
+    log = sim.operations.partition_log("t", 0)
+    assert log.high_watermark == 0
+    sim.disk.faults.clear()
+    sim.clock.advance_ms(1_000)
+    assert sim.produce("t", batch_of("b")).error is None
+    assert log.high_watermark == 2
+    assert sim.operations.readiness().offline_dirs == 0
+
+
+def test_a_failing_disk_is_still_one() -> None:
+    """M15: an I/O error at the epochs takes the directory offline."""
+    sim = SimManager(topic_defaults=LogConfig(segment_index_bytes=96)).start()
+    sim.operations.create_topic("t", 1)
+    fault = Fault(kinds=frozenset({"write"}), path_contains="leader-epoch")
+    sim.disk.faults.add(fault)
+    assert isinstance(sim.produce("t", batch_of("a")).error, LogDirOffline)
+    assert sim.operations.readiness().offline_dirs == 1

@@ -5,6 +5,7 @@ One middleware, because each costs some microseconds of every request.
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ _ALWAYS = frozenset(
         "/metrics",
     )
 )
+_HOST = re.compile(r"[A-Za-z0-9._~:%\[\]-]{0,260}")
 # What the rest of a body is not worth reading after.
 _CLOSING = (408, 413, 417, 505)
 
@@ -78,6 +80,9 @@ def _admit(api: Api, request: web.Request) -> None:
     """Refuse before anything is read: wrong version, stopping, too much at once."""
     if HAS_OTHER_VERSION in request:
         raise ApiError(505, "Use HTTP/1.1.")
+    host = request.headers.get("Host")
+    if host is not None and not _HOST.fullmatch(host):  # some answers carry links made of it
+        raise ApiError(40000, "Host is no host name or address.")
     if request.path in _ALWAYS:
         return
     if api.stopping:

@@ -61,10 +61,11 @@ def produce_format(content_type: str) -> EmbeddedFormat:
         return found
     if any(name in media_type for name in _SCHEMA_FORMATS):
         raise ApiError(
-            415, f"{media_type} needs a schema registry; kafkalog has none. Use binary or json."
+            415, "That format needs a schema registry; kafkalog has none. Use binary or json."
         )
     offered = ", ".join(name for name in _EMBEDDED if ".v2+" in name)
-    said = f"'{media_type}' is not accepted" if media_type else "Content-Type is missing"
+    # Header bytes are the client's and may be no UTF-8: they are never echoed.
+    said = "This Content-Type is not accepted" if media_type else "Content-Type is missing"
     raise ApiError(415, f"{said}. Send one of: {offered}, {JSON}.")
 
 
@@ -92,7 +93,7 @@ def fetch_format(accept: str) -> tuple[EmbeddedFormat, str]:
         found = _EMBEDDED.get(media_type)
         if found is not None:
             return found, media_type
-    raise ApiError(406, f"None of '{accept}' is offered. Ask for {', '.join(_EMBEDDED)}.")
+    raise ApiError(406, f"Nothing in Accept is offered. Ask for {', '.join(_EMBEDDED)}.")
 
 
 @functools.lru_cache(maxsize=256)
@@ -105,7 +106,7 @@ def metadata_type(accept: str) -> str:
             return JSON if media_type == JSON else V2_JSON
         if media_type == V2_JSON:
             return V2_JSON
-    raise ApiError(406, f"None of '{accept}' is offered. Ask for {V2_JSON} or {JSON}.")
+    raise ApiError(406, f"Nothing in Accept is offered. Ask for {V2_JSON} or {JSON}.")
 
 
 def wants_plain_text(accept: str) -> bool:

@@ -217,6 +217,31 @@ def test_expect(server: Daemon) -> None:
     refused(answers(server, unrouted)[0], 417, 417)
 
 
+def test_header_bytes_that_are_no_utf8(server: Daemon) -> None:
+    """In every header that is looked at: an ordinary refusal or an answer, nothing echoed."""
+    odd = b"\xdf\xff" + SECRET
+    close = b"Connection: close\r\n"
+    post = b"POST /topics/smuggled HTTP/1.1\r\nHost: x\r\nContent-Length: 25\r\n" + close
+    for name, status, code in (
+        (b"Content-Type: ", 415, 415),
+        (b"Content-Type: application/json; charset=", 415, 415),
+        (b"Accept: ", 406, 406),
+        (b"Content-Encoding: ", 415, 41502),
+        (b"Kafka-Acks: ", 400, 40005),
+    ):
+        head = post if name[:9] == b"Content-T" else post + b"Content-Type: application/json\r\n"
+        (answer,) = answers(server, head + name + odd + b"\r\n\r\n" + BODY)
+        refused(answer, status, code)
+    get = b"GET /topics/smuggled/partitions/0/records?offset=0 HTTP/1.1\r\nHost: x\r\n" + close
+    refused(answers(server, get + b"Accept: " + odd + b"\r\n\r\n")[0], 406, 406)
+    for name in (b"X-Request-Id: ", b"Cookie: ", b"X: "):
+        assert answers(server, get + name + odd + b"\r\n\r\n")[0].status == 200
+    hosted = b"GET /v3/clusters HTTP/1.1\r\n" + close + b"Host: " + odd + b"\r\n\r\n"
+    refused(answers(server, hosted)[0], 400, 40000)
+    (old,) = answers(server, b"GET /v3/clusters HTTP/1.0\r\n\r\n")
+    assert old.json["metadata"]["self"].startswith("http://127.0.0.1:")
+
+
 def test_pipelining_and_keep_alive(server: Daemon) -> None:
     """Several requests at once are answered in order; HTTP/1.0 closes."""
     last = GET + b"Connection: close\r\n\r\n"

@@ -29,7 +29,14 @@ def _cluster(request: web.Request) -> Api:
 
 
 def _base(request: web.Request) -> str:
-    return f"{request.scheme}://{request.host}/v3/clusters"
+    return f"{_origin(request)}/v3/clusters"
+
+
+def _origin(request: web.Request) -> str:
+    """Where the client found us; HTTP/1.0 may leave that open (aiohttp would then ask the DNS)."""
+    config = api_of(request).config
+    host = request.headers.get("Host") or f"{config.http_host}:{config.http_port}"
+    return f"http://{host}"
 
 
 def _cluster_entity(request: web.Request, api: Api) -> dict[str, object]:
@@ -64,7 +71,7 @@ def _topic_entity(request: web.Request, api: Api, topic: TopicDescription) -> di
 
 
 def _list(request: web.Request, kind: str, data: list[dict[str, object]]) -> web.Response:
-    url = f"{request.scheme}://{request.host}{request.path}"
+    url = f"{_origin(request)}{request.path}"
     return json_reply({"kind": kind, "metadata": {"self": url, "next": None}, "data": data})
 
 

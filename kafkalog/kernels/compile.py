@@ -2,10 +2,10 @@
 
 Owns numba's global settings: code for a generic CPU of the architecture (measured no slower, and
 the cache fits every machine of an image), our cache locator in front of numba's own.
-A kernel releases the GIL, has one explicit signature and is compiled when its module is imported;
-a call with other types is a TypeError, never a silent compilation in the middle of a request.
-Division by zero follows numpy (no exception inside a kernel). A kernel cannot allocate: reference
-counts are off, and its caller brings the working memory.
+A kernel releases the GIL (unless it is a brief one), has one explicit signature and is compiled
+when its module is imported; a call with other types is a TypeError, never a silent compilation in
+the middle of a request. Division by zero follows numpy (no exception inside a kernel). A kernel
+cannot allocate: reference counts are off, and its caller brings the working memory.
 
 Types for signatures: arrays that are only read accept read-only and writable buffers alike (bytes,
 bytearray, memoryview through `numpy.frombuffer`); arrays that are written must be writable.
@@ -69,7 +69,7 @@ def _configure() -> None:
 
 _configure()
 
-_OPTIONS: Any = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_OPTIONS: Any = {"error_model": "numpy", "_nrt": False}
 """Reference counts off: helpers that count every array they are given up and down, with locked
 instructions, took four fifths of the time of a JSON scan."""
 
@@ -90,8 +90,13 @@ BUILT_KERNELS: list[BuiltKernel] = []
 """Every kernel declared so far, in order of import."""
 
 
-def kernel(signature: object) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def kernel(
+    signature: object, *, keeps_gil: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Compile the function for exactly this signature, or load it from the cache, now.
+
+    keeps_gil is for kernels of some nanoseconds a record: to release the GIL for a microsecond
+    invites another thread to take it, and the caller then waits for that thread's turn to end.
 
     A cache that cannot be written (full or read-only disk) or whose files are damaged costs the
     compilation of this start, never the start.
@@ -102,11 +107,12 @@ def kernel(signature: object) -> Callable[[Callable[P, R]], Callable[P, R]]:
             return function
         locator = cache.KernelCacheLocator.from_function(function, inspect.getfile(function))
         try:
-            compiled = _compile(function, signature, use_cache=locator is not None)
+            compiled = _compile(function, signature, not keeps_gil, use_cache=locator is not None)
         except (EOFError, pickle.UnpicklingError):
-            compiled = _compile(function, signature, use_cache=_discard(locator, function))
+            is_usable = _discard(locator, function)
+            compiled = _compile(function, signature, not keeps_gil, use_cache=is_usable)
         except OSError:
-            compiled = _compile(function, signature, use_cache=False)
+            compiled = _compile(function, signature, not keeps_gil, use_cache=False)
         hits = sum(compiled.stats.cache_hits.values())
         BUILT_KERNELS.append(BuiltKernel(function.__module__, function.__name__, hits > 0))
         return cast("Callable[P, R]", compiled)
@@ -122,12 +128,12 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
     """
     if JIT_DISABLED:
         return function
-    return cast("Callable[P, R]", njit(**_OPTIONS, forceinline=True)(function))
+    return cast("Callable[P, R]", njit(**_OPTIONS, nogil=True, forceinline=True)(function))
 
 
-def _compile(function: Callable[P, R], signature: object, *, use_cache: bool) -> Any:
+def _compile(function: Callable[P, R], signature: object, nogil: bool, *, use_cache: bool) -> Any:
     """numba's decorator with our options."""
-    decorate = njit(signature, cache=use_cache, **_OPTIONS)
+    decorate = njit(signature, nogil=nogil, cache=use_cache, **_OPTIONS)
     return decorate(function)
 
 

@@ -481,7 +481,7 @@ def write_batches(
         state[_BATCH_POSITION] = position + size
 
 
-@kernel(I64(I64S, I64S, BYTES_OUT, I64))
+@kernel(I64(I64S, I64S, BYTES_OUT, I64), keeps_gil=True)
 def write_receipts(partitions: Int64s, offsets: Int64s, out: Bytes, position: int) -> int:
     """Write one receipt per record, parted by commas, from position on; return where they end.
 

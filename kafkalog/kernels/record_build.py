@@ -113,7 +113,7 @@ def _body_size(row: Int64s, timestamp_delta: int, offset_delta: int) -> int:
     return size
 
 
-@kernel(I64(I64_TABLE_OUT))
+@kernel(I64(I64_TABLE_OUT), keeps_gil=True)
 def place_records(table: Int64Table) -> int:
     """Fill the position columns from the length columns: fields lie back to back in their blobs.
 
@@ -130,7 +130,7 @@ def place_records(table: Int64Table) -> int:
     return len(table)
 
 
-@kernel(I64(I64_TABLE, I64S, I64S_OUT))
+@kernel(I64(I64_TABLE, I64S, I64S_OUT), keeps_gil=True)
 def measure_records(table: Int64Table, selection: Int64s, facts: Int64s) -> int:
     """Exact bytes that `build_records` will write; fills `facts`.
 

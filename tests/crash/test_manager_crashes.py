@@ -130,7 +130,7 @@ def new_two_dirs() -> SimFilesystem:
 def test_the_daemon_comes_back_with_all_it_promised(story: Story) -> None:
     """M01 M14 M25: topics whole or absent, registries equal, answers kept, log starts durable."""
     checked = enumerate_crashes(
-        Holder, workload(story), check, new_disk=new_two_dirs, seeds=1, stride=11
+        Holder, workload(story), check, new_disk=new_two_dirs, seeds=1, stride=17
     )
     assert checked > 100
 
@@ -138,10 +138,12 @@ def test_the_daemon_comes_back_with_all_it_promised(story: Story) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_the_daemon_comes_back_from_any_call(story: Story) -> None:
-    """M01 M14 M25: as above, at every call."""
-    checked = enumerate_crashes(Holder, workload(story), check, new_disk=new_two_dirs, seeds=1)
-    assert checked > 2000
+def test_the_daemon_comes_back_from_most_calls(story: Story) -> None:
+    """M01 M14 M25: as above, at every third call."""
+    checked = enumerate_crashes(
+        Holder, workload(story), check, new_disk=new_two_dirs, seeds=1, stride=3
+    )
+    assert checked > 700
 
 
 def two_disks() -> DaemonRun:

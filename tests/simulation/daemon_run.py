@@ -166,6 +166,8 @@ class DaemonRun:
         attempt = repeat
         if attempt is None:
             attempt = self._new_attempt(topic, partition, acks, client, size, count)
+        elif acks is not Acks.ALL:
+            attempt.acks = acks  # it may be this sending that is appended
         if attempt not in promises.present.values():
             promises.open.append(attempt)
         if client >= 0:
@@ -247,6 +249,7 @@ class DaemonRun:
                     batch = (header.base_offset, header.last_offset, data)
                     attempt = promises.meet(batch)
                     if attempt is not None and attempt.acks is Acks.ALL:
+                        assert header.next_offset <= log.recovery_point, "read, and not durable"
                         promises.durable_end = max(promises.durable_end, header.next_offset)
                 if not answer.data:
                     assert offset >= min(answer.high_watermark, log.high_watermark), "I9: a gap"

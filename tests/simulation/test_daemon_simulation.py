@@ -241,6 +241,7 @@ def simulate(seed: int) -> DaemonRun:
         raise
 
 
+@pytest.mark.timeout(300)
 def test_random_lives() -> None:
     """M01 M14 M15 M25: I1 to I11 and I21 to I27 as far as a daemon without retention has them."""
     asked = os.environ.get("KAFKALOG_SIM_SEED")

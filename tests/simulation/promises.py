@@ -93,7 +93,7 @@ class PartitionPromises:
             self.meet(batch)
         self.start = self.start_asked = start
         for base in sorted(self.present):
-            if base >= end:
+            if base + self.present[base].record_count > end:
                 attempt = self.present.pop(base)
                 self.lost.setdefault(base, set()).add(attempt.payload)
         bases = {batch[0] for batch in found}

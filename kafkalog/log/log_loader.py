@@ -175,6 +175,12 @@ class _Loader:
             expiration_ms=self._expiration_ms,
         )
 
+    def _successor_of(self, producers: ProducerStateManager) -> ProducerStateManager:
+        """A manager that starts from what is on disk."""
+        successor = self._new_producers(producers.snapshot_offsets)
+        successor.take_over_unsynced(producers)
+        return successor
+
     def _load_segments(self, *, clean: bool) -> None:
         """Step 5: one object a segment; those that cannot be served as they are get recovered.
 
@@ -253,7 +259,7 @@ class _Loader:
         """Check one segment and rebuild what belongs to it; True when bytes were cut off."""
         # As in Kafka each segment starts from the snapshot before it: with the producers that have
         # not expired, and without transactions that ended before the crash.
-        self._producers = self._new_producers(self._producers.snapshot_offsets)
+        self._producers = self._successor_of(self._producers)
         producer_rebuild.rebuild(
             self._producers,
             self._segments,
@@ -365,7 +371,7 @@ class _Loader:
         self._start = max(self._start, self._segments.first.base_offset)
         self._epochs.flush()
         bases = {segment.base_offset for segment in self._segments}
-        self._producers = self._new_producers(self._producers.snapshot_offsets)
+        self._producers = self._successor_of(self._producers)
         self._producers.remove_stray_snapshots(bases)
         producer_rebuild.rebuild(
             self._producers,

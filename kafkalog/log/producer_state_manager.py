@@ -161,6 +161,8 @@ class ProducerStateManager:
         except OSError as error:
             self._withdraw_snapshot(offset, error)
             raise
+        if not sync:
+            self._unsynced.append(offset)
         if offset not in self._snapshots:
             self._snapshots.append(offset)
             self._snapshots.sort()
@@ -178,6 +180,10 @@ class ProducerStateManager:
     def unsynced_paths(self) -> tuple[str, ...]:
         """Snapshot files that a flush has to sync."""
         return tuple(map(self.snapshot_path, self._unsynced))
+
+    def take_over_unsynced(self, predecessor: ProducerStateManager) -> None:
+        """The snapshots of a manager of the same directory that were not synced are this one's."""
+        self._unsynced = [*predecessor._unsynced]
 
     def note_synced(self, paths: Collection[str]) -> None:
         """A flush made these files durable."""

@@ -192,11 +192,14 @@ class Simulation:
         where, client = self._partition(), self.chance.choice(CLIENTS[1:])
         if where is None:
             return
-        latest = self.world.topics[where[0]].partition(where[1]).latest.get(client)
+        promises = self.world.topics[where[0]].partition(where[1])
+        latest = promises.latest.get(client)
         sequence = self.world.sequences.get((*where, client))
         if latest is None or sequence is None:
             return
         if sequence == latest.base_sequence:
+            if latest in promises.present.values():
+                return  # hidden below the log start, and its producer forgotten
             self.world.sequences[*where, client] = sequence + latest.record_count
         elif sequence != latest.base_sequence + latest.record_count:
             return

@@ -43,7 +43,7 @@ def stories_find_it() -> None:
 
 
 def simulation_finds_it() -> None:
-    """A few dozen simulated daemons."""
+    """At most a few hundred simulated daemons; most defects show within ten."""
     for seed in SEEDS:
         simulate(seed)
 
@@ -168,16 +168,6 @@ def marker_left_in_place(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogDir, "take_clean_shutdown_marker", take)
 
 
-def recovery_point_too_high(patch: pytest.MonkeyPatch) -> None:
-    real = LocalLog.mark_flushed
-
-    def mark(self: LocalLog, plan: LocalFlush) -> None:
-        real(self, plan)
-        self.recovery_point = self.log_end_offset
-
-    patch.setattr(LocalLog, "mark_flushed", mark)
-
-
 DEFECTS: list[tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], None]]] = [
     (ack_before_fsync, simulation_finds_it),
     (directory_never_synced, stories_find_it),
@@ -191,7 +181,6 @@ DEFECTS: list[tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], None]]] =
     (snapshot_at_close_not_synced, stories_find_it),
     (flush_forgets_the_data, stories_find_it),
     (marker_left_in_place, simulation_finds_it),
-    (recovery_point_too_high, simulation_finds_it),
 ]
 
 

@@ -66,6 +66,7 @@ def _serve(settings: Settings) -> int:
     import uvloop
 
     from kafkalog import kernels
+    from kafkalog.env.memory import keep_freed_memory
     from kafkalog.observe.logging import configure_logging
     from kafkalog.server.daemon import Daemon
 
@@ -75,6 +76,8 @@ def _serve(settings: Settings) -> int:
     log = structlog.get_logger("kafkalog")
     for notice in settings.notices:
         getattr(log, notice.level)(notice.message)
+    if not keep_freed_memory():
+        log.info("This C library cannot keep freed memory; large requests cost more")
     warm = kernels.warm_up()
     log.info("Kernels are ready", compiled=warm.compiled, cached=warm.cached)
     daemon = Daemon(

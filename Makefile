@@ -60,6 +60,7 @@ check: | build
 check: ## lint, types and import contracts
 
 suite: $(KERNELS_READY) $(DEV_READY) | build
+	@rm -f build/mission.jsonl
 	@$(PYTEST) -m "not oracle and not slow"
 
 test: check ## check and the suite that needs no Java

@@ -1,7 +1,7 @@
 """Print the mechanisms of docs/mission.md with the tests that ran and passed for each.
 
-Reads build/mission.jsonl, which tests/conftest.py appends to at the end of every test session. A row
-counts only when one of its tests ran and passed at this commit's last runs and none failed.
+Reads build/mission.jsonl, which tests/conftest.py appends to at the end of every test session and
+the suite begins anew. A row counts only when one of its tests ran and passed and none failed.
 """
 
 from __future__ import annotations

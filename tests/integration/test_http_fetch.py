@@ -4,7 +4,9 @@ Method: v2 and raw fetches against a real daemon, long polls on threads, times w
 
 from __future__ import annotations
 
+import http.client
 import json
+import os
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -274,3 +276,30 @@ def test_a_flipped_bit_is_never_served(daemon: Daemon) -> None:
         assert (details["base_offset"], details["last_offset"]) == (1, 1)
     assert [r["offset"] for r in records(daemon, "rotten", "offset=2").json] == [2]
     assert daemon.request("GET", "/readyz").status == 200
+
+
+def test_large_answers_on_one_connection(daemon: Daemon) -> None:
+    """Head and body are written apart; each answer is whole and the next one follows it."""
+    daemon.create_topic("large")
+    values = [os.urandom(700_000) for _ in range(4)]
+    for value in values:
+        assert append(daemon, "large", batch_of(value)).status == 200
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=30)
+    try:
+        for method in ("GET", "HEAD", "GET"):
+            path = "/v1/topics/large/partitions/0/batches?offset=0&max_bytes=10000000"
+            connection.request(method, path)
+            answer = connection.getresponse()
+            body = answer.read()
+            assert answer.status == 200
+            assert int(answer.headers["Content-Length"]) > 2_800_000
+            assert [r.value for r in records_of(body)] == (values if method == "GET" else [])
+            path = "/topics/large/partitions/0/records?offset=0&max_bytes=10000000"
+            connection.request(method, path, headers={"Accept": BINARY})
+            body = connection.getresponse().read()
+            if method == "GET":
+                assert [len(r["value"]) for r in json.loads(body)] == [933_336] * 4
+            else:
+                assert body == b""
+    finally:
+        connection.close()

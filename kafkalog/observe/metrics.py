@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from prometheus_client import (
     CollectorRegistry,
@@ -34,6 +34,8 @@ from prometheus_client.utils import floatToGoString
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+T = TypeVar("T", Counter, Histogram)
 
 SLICE = 100  # partitions formatted between two turns of the loop: about a millisecond
 
@@ -107,6 +109,21 @@ def _prefixes_of(topic: str, partition: int) -> tuple[str, ...]:
     escaped = topic.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
     labels = f'{{partition="{partition}",topic="{escaped}"}} '
     return tuple(name + labels for name, _, _ in PARTITION_FAMILIES)
+
+
+def _child(family: T, *labels: str) -> T:
+    """``family.labels(*labels)``, whose checks cost more than the observation.
+
+    Looked up where the library keeps them, so that no second table can hold a forgotten one.
+    """
+    found = cast("T | None", family._metrics.get(labels))
+    return family.labels(*labels) if found is None else found
+
+
+def _observe(histogram: Histogram, seconds: float) -> None:
+    """``histogram.observe`` for a child with SECONDS_BUCKETS."""
+    histogram._sum.inc(seconds)
+    histogram._buckets[bisect_left(SECONDS_BUCKETS, seconds)].inc(1)
 
 
 def observe_many(histogram: Histogram, seconds: Sequence[float]) -> None:
@@ -208,20 +225,20 @@ class Metrics:
 
     def observe_append(self, topic: str, records: int, size_bytes: int) -> None:
         """One acknowledged produce to one partition."""
-        self.append_records.labels(topic).inc(records)
-        self.append_bytes.labels(topic).inc(size_bytes)
+        _child(self.append_records, topic).inc(records)
+        _child(self.append_bytes, topic).inc(size_bytes)
 
     def observe_fetch(self, topic: str, size_bytes: int, records: int = 0) -> None:
         """One read of one partition; records when they were decoded."""
-        self.fetch_bytes.labels(topic).inc(size_bytes)
+        _child(self.fetch_bytes, topic).inc(size_bytes)
         if records:
-            self.fetch_records.labels(topic).inc(records)
+            _child(self.fetch_records, topic).inc(records)
 
     def observe_http(self, route: str, method: str, code: int, seconds: float) -> None:
         """One finished request. route is the template, never the path; odd methods are OTHER."""
         known = method if method in _KNOWN_METHODS else "OTHER"
-        self.http_requests.labels(route, known, str(code)).inc()
-        self.http_request_seconds.labels(route, known).observe(seconds)
+        _child(self.http_requests, route, known, str(code)).inc()
+        _observe(_child(self.http_request_seconds, route, known), seconds)
 
     def observe_loop_lag(self, seconds: float) -> None:
         """How late the loop's timer was; negative counts as none."""

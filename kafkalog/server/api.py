@@ -7,12 +7,14 @@ and cold reads through the pool of their log directory.
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from aiohttp import web
 
+from kafkalog.errors import KafkalogError
 from kafkalog.log.would_block import WouldBlock
 
 if TYPE_CHECKING:
@@ -28,8 +30,13 @@ if TYPE_CHECKING:
     from kafkalog.server.in_flight import InFlightBytes
     from kafkalog.settings import ServerConfig
 
+    _Append = tuple[UnifiedLog, ValidatedRecords, Acks, int | None, asyncio.Future[LogAppendInfo]]
+
 P = ParamSpec("P")
 T = TypeVar("T")
+
+# Appends that wait for the end of the turn hold memory that no budget counts: not more than this.
+_TURN_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -49,6 +56,8 @@ class Api:
     stopping: bool = False
     requests_in_work: int = 0
     _null_key_turns: Iterator[int] = field(default_factory=itertools.count)
+    _turn: list[_Append] = field(default_factory=list)  # appends of this turn of the loop
+    _turn_bytes: int = 0
 
     def null_key_partition(self, partition_count: int) -> int:
         """Where the records without key of one request go: the next partition in turn."""
@@ -74,21 +83,43 @@ class Api:
         acks: Acks,
         expected_offset: int | None = None,
     ) -> asyncio.Future[LogAppendInfo]:
-        """Hand records to the writer; the future ends as the durability class says."""
-        future: asyncio.Future[LogAppendInfo] = asyncio.get_running_loop().create_future()
+        """Hand records to the writer; the future ends as the durability class says.
 
-        def finish(command: Command) -> None:
-            if future.done():  # the client went away; the append is whole all the same
-                return
-            if command.error is not None:
-                future.set_exception(command.error)
-            else:
-                future.set_result(cast("LogAppendInfo", command.result))
-
-        self.operations.submit_produce(
-            log, records, acks, expected_offset=expected_offset, on_done=finish
-        )
+        The appends of one turn of the loop are handed over together when it ends: a writer that is
+        woken by the first of them would take the interpreter away from the requests behind it.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[LogAppendInfo] = loop.create_future()
+        if not self._turn:
+            loop.call_soon(self._submit_turn)
+        self._turn.append((log, records, acks, expected_offset, future))
+        self._turn_bytes += records.size_bytes
+        if self._turn_bytes > _TURN_BYTES:
+            self._submit_turn()
         return future
+
+    def _submit_turn(self) -> None:
+        """Queue what this turn appended, in order; a refusal is the outcome of its future."""
+        turn, self._turn, self._turn_bytes = self._turn, [], 0
+        for log, records, acks, expected_offset, future in turn:
+            finish = functools.partial(_finish, future)
+            try:
+                self.operations.submit_produce(
+                    log, records, acks, expected_offset=expected_offset, on_done=finish
+                )
+            except KafkalogError as error:
+                if not future.done():
+                    future.set_exception(error)
+
+
+def _finish(future: asyncio.Future[LogAppendInfo], command: Command) -> None:
+    """What a finished command says is the outcome of its future."""
+    if future.done():  # the client went away; the append is whole all the same
+        return
+    if command.error is not None:
+        future.set_exception(command.error)
+    else:
+        future.set_result(cast("LogAppendInfo", command.result))
 
 
 API_KEY: web.AppKey[Api] = web.AppKey("api", Api)

@@ -38,7 +38,7 @@ ROUTE_TABLES = (
 def make_app(api: Api, request_ids: RequestIds) -> web.Application:
     """An application over one object graph."""
     app = web.Application(
-        middlewares=[make_middleware(request_ids)],
+        middlewares=[make_middleware(api, request_ids)],
         client_max_size=0,  # bodies are bounded by in_flight.Body, which counts inflated bytes
     )
     app[API_KEY] = api

@@ -13,7 +13,6 @@ import structlog
 from aiohttp import web
 
 from kafkalog.errors import KafkalogError, NotReady
-from kafkalog.server.api import API_KEY
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.replies import (
     HAS_OTHER_VERSION,
@@ -49,23 +48,21 @@ _HOST = re.compile(r"[A-Za-z0-9._~:%\[\]-]{0,260}")
 _CLOSING = (408, 413, 417, 505)
 
 
-def make_middleware(ids: RequestIds) -> Middleware:
+def make_middleware(api: Api, ids: RequestIds) -> Middleware:
     """The middleware of an application."""
+    metrics = api.metrics
+    metrics.http_in_flight.set_function(lambda: api.requests_in_work)
 
     @web.middleware
     async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse:
         started = time.perf_counter()
         request_id = ids.take(request)
         request[REQUEST_ID] = request_id
-        api = request.app[API_KEY]
-        metrics = api.metrics
-        metrics.http_in_flight.inc()
         api.requests_in_work += 1
         try:
             response = await _answer(api, request, handler, request_id)
         finally:
             api.requests_in_work -= 1
-            metrics.http_in_flight.dec()
         seal(response, request_id)
         resource = request.match_info.route.resource
         route = resource.canonical if resource is not None else "unmatched"

@@ -132,6 +132,8 @@ class Body:
         if declared > limit:
             raise _too_large(limit)
         self._reserve(declared)
+        if encoding in _IDENTITY and request.content.is_eof():  # nothing to wait for
+            return self._rest(limit)
         inflater = Inflater(encoding) if encoding in _WINDOW_BITS else None
         try:
             # The deadline covers a body that stops; a steady one only has to keep its pace.
@@ -140,8 +142,17 @@ class Body:
         except TimeoutError:
             raise ApiError(408, "The request body came too slowly.") from None
         except web.RequestPayloadError as error:
-            raise ApiError(40000, "The request body is broken off or badly framed.") from error
+            raise _broken_framing() from error
         return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+
+    def _rest(self, limit: int) -> bytes:
+        """The whole body, which came with its header."""
+        try:
+            data = self._request.content.read_nowait()
+        except web.RequestPayloadError as error:
+            raise _broken_framing() from error
+        self._keep(data, limit)
+        return data
 
     async def _collect(self, limit: int, inflater: Inflater | None) -> None:
         """All chunks as they come, each counted before the next is asked for."""
@@ -163,6 +174,10 @@ class Body:
             raise _too_large(limit)
         self._reserve(self._size)
         self._chunks.append(chunk)
+
+
+def _broken_framing() -> ApiError:
+    return ApiError(40000, "The request body is broken off or badly framed.")
 
 
 def _too_large(limit: int) -> ApiError:

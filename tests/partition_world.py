@@ -11,7 +11,7 @@ from kafkalog.format.record import Record, iterate_records
 from kafkalog.format.record_batch import Codec, read_header
 from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import Corruption, load_log
+from kafkalog.log.log_loader import load_log
 from kafkalog.log.log_validator import validate
 from kafkalog.log.values import AppendOrigin, Isolation, LogAppendInfo, ValidatedRecords
 from tests.sim.sim_clock import SimClock
@@ -20,6 +20,7 @@ from tests.sim.sim_random import SimRandom
 from tests.sim.sim_scheduler import SimScheduler
 
 if TYPE_CHECKING:
+    from kafkalog.log.recovery_policy import Corruption
     from kafkalog.log.unified_log import UnifiedLog
 
 NOW_MS = 1_700_000_000_000

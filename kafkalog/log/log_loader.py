@@ -10,7 +10,7 @@ Source: Kafka's LogLoader. Differs from Kafka: see ``recovery_policy`` (corrupti
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import structlog
@@ -25,7 +25,7 @@ from kafkalog.format.file_names import (
     TIME_INDEX_SUFFIX,
 )
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
-from kafkalog.log import producer_rebuild, recovery_policy, segment_split
+from kafkalog.log import producer_rebuild, recovery_policy, segment_recovery, segment_split
 from kafkalog.log.leader_epoch_cache import LeaderEpochCache
 from kafkalog.log.loader_files import LoaderFiles
 from kafkalog.log.local_log import DELETE_FILE_TASK, LocalLog
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.recovery_policy import Corruption
+    from kafkalog.log.segment_recovery import BadSpot
     from kafkalog.log.values import CompletedTransaction
 
 _log = structlog.get_logger(__name__)
-
-Corruption = Literal["kafka", "keep"]
 
 
 def load_log(  # noqa: PLR0913 - each is one fact about the load
@@ -103,6 +103,7 @@ class _Loader:
         self._expiration_ms = producer_expiration_ms
         self._producers = self._new_producers(())
         self._start = 0
+        self._recovered: set[int] = set()  # bases of the segments that step 5 recovered
 
     def load(
         self, *, clean: bool, recovery_point: int, checkpointed_start: int, topic_id: str | None
@@ -119,6 +120,7 @@ class _Loader:
 
     def _load_once(self, *, clean: bool, recovery_point: int, topic_id: str | None) -> UnifiedLog:
         """All steps; SegmentOffsetOverflow leaves this object with stale segments."""
+        self._recovered.clear()
         self._files.settle()
         snapshots = self._files.offsets_of(SNAPSHOT_SUFFIX)
         self._producers = self._new_producers(snapshots)
@@ -208,6 +210,7 @@ class _Loader:
     def _recover_and_sync(self, segment: LogSegment) -> None:
         """Recover a segment that no flush may look at again."""
         self._recover(segment)
+        self._recovered.add(segment.base_offset)
         for file in segment.files:
             file.datasync()
         segment.mark_flushed(segment.version)
@@ -230,10 +233,12 @@ class _Loader:
         such gaps on purpose.
         """
         has_gaps = self._config.is_compacted or self._may_have_gaps
+        is_fresh = True  # nothing below the segment has changed since step 5
         segments = self._segments.values_between(recovery_point, LONG_MAX)
         with closing(self._counted(segments)) as counted:
             for segment in counted:
-                is_cut = self._recover(segment)
+                is_fresh = is_fresh and segment.base_offset in self._recovered
+                is_cut = not is_fresh and self._recover(segment)
                 later = self._segments.higher_values(segment.base_offset)
                 if later and not has_gaps and not is_cut:
                     is_cut = segment.read_next_offset() < later[0].base_offset
@@ -277,17 +282,16 @@ class _Loader:
             producer_rebuild.apply_rows(self._producers, rows.table, data, on_completed)
             self._note_epochs(rows)
 
-        bad = recovery_policy.find_bad(segment)
-        if bad is not None:
-            recovery_policy.refuse_legacy(segment, bad)
-            if self._corruption == "keep":
-                if recovery_policy.is_rot(segment, bad):
-                    bad = recovery_policy.recover_around_rot(segment, on_batches)
-                if bad is None:
-                    self._after_recovery(segment, segment.read_next_offset())
-                    return False
-                recovery_policy.keep_torn_bytes(self._environment.filesystem, segment, bad)
-        result = segment.recover(on_batches)
+        filesystem = self._environment.filesystem
+
+        def judge(bad: BadSpot) -> int | None:
+            return recovery_policy.judge(filesystem, segment, bad, self._corruption)
+
+        try:
+            result = segment_recovery.recover(segment, on_batches, judge)
+        except SegmentOffsetOverflow:
+            recovery_policy.judge_before_split(filesystem, segment, self._corruption)
+            raise
         if result.truncated_bytes:
             _log.warning(
                 "segment_cut",

@@ -160,11 +160,19 @@ def _corrupt(
 
 def read_chunk(file: File, position: int, size: int, *, may_block: bool) -> memoryview:
     """Up to ``size`` bytes; shorter only at the end of the file. WouldBlock as LogSegment.read."""
-    buffer = np.empty(size, dtype=np.uint8).data  # not zeroed, unlike a bytearray
+    return _read_into(_chunk_memory(size), file, position, may_block=may_block)
+
+
+def _chunk_memory(size: int) -> memoryview:
+    return np.empty(size, dtype=np.uint8).data  # not zeroed, unlike a bytearray
+
+
+def _read_into(buffer: memoryview, file: File, position: int, *, may_block: bool) -> memoryview:
+    """What the file holds for the buffer; see read_chunk."""
     if may_block:
         return buffer[: file.pread_into(buffer, position)]
     done = file.try_pread_into(buffer, position)
-    if done is None or done < size:
+    if done is None or done < len(buffer):
         raise WouldBlock(file.path)
     return buffer
 
@@ -181,14 +189,18 @@ def scan_chunks(
     """Walk all batches of ``[position, end)``; every chunk but the last holds at least one.
 
     The last chunk says with ``rows.stop`` why the walk ended. A batch that is larger than a chunk
-    is read whole, never more than what is left before ``end``.
+    is read whole, never more than what is left before ``end``. The bytes of a chunk are good until
+    the next one is asked for: it is read into the same memory.
     """
     if position >= end:
         return
     file = segment.log_file.acquire(may_block=may_block)
-    wanted = chunk_bytes
+    wanted, memory = chunk_bytes, memoryview(b"")
     while position < end:
-        data = read_chunk(file, position, min(wanted, end - position), may_block=may_block)
+        size = min(wanted, end - position)
+        if size > len(memory):
+            memory = _chunk_memory(size)
+        data = _read_into(memory[:size], file, position, may_block=may_block)
         rows = scan(data, check_crc=check_crc)
         is_last = position + len(data) >= end or len(data) < HEADER.size
         if rows.count == 0 and rows.stop is ScanStop.PARTIAL and not is_last:

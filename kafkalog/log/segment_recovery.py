@@ -1,14 +1,15 @@
 """Recovery of a segment: find the last good batch, rebuild the three indexes.
 
 Runs in the loader, before anybody else sees the segment; ``remember_entries`` alone is for any
-thread and changes no file. Reads chunks of about 2 MiB; per chunk one kernel call walks and checks
-the batches and one more applies the index cadence (log-lifecycle 4), so no Python runs per batch.
+thread and changes no file. One walk: per chunk one kernel call checks the batches and one more
+applies the index cadence (log-lifecycle 4), so no Python runs per batch. Nothing is cut before the
+walk is over.
 A crash in the middle is harmless: there is no clean-shutdown mark, so it runs again.
 
 Source: Kafka's LogSegment.recover and LogLoader. Differs from Kafka: a batch that starts at or
 below the last offset before it counts as the first bad one, where Kafka notices it only when it
 meets an index entry and then drops the whole segment. Which bad batches are a torn tail and which
-are rot is the loader's question: the result says where and why.
+are rot is the loader's question: it is asked where the walk meets one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import CorruptIndex
-from kafkalog.format.batch_scan import BatchColumn, BatchRows, ScanStop
+from kafkalog.format.batch_scan import BatchColumn, BatchRows, ScanStop, scan
 from kafkalog.log import segment_read
 from kafkalog.log.index_cadence import IndexCadence
 from kafkalog.log.offset_index import OffsetEntries, offset_entries
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 OnBatches = Callable[[BatchRows, memoryview], None]
 
-RECOVERY_CHUNK_BYTES = 2 * 1024 * 1024
+# Half of what a processor's second cache holds: the CRC finds there what the read has just copied.
+RECOVERY_CHUNK_BYTES = 512 * 1024
 
 
 class SegmentOffsetOverflow(Exception):
@@ -53,6 +55,20 @@ class BadBatch(enum.Enum):
     SHORT_BATCH = "short batch"
     BAD_CRC = "bad crc"
     BAD_OFFSET = "bad offset"  # not above the offset before it, or below the segment's base
+
+
+@dataclass(frozen=True, slots=True)
+class BadSpot:
+    """The first byte of a segment that is no good batch."""
+
+    position: int
+    why: BadBatch
+    expected_offset: int  # the least that a batch here may start at
+
+
+# Of a bad batch to step over its size, None where the segment is to be cut. Asked once a bad batch,
+# before anything is cut; what it raises leaves the segment's batches as they are.
+Judge = Callable[[BadSpot], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +94,16 @@ class _Walk:
     time_entries: TimeEntries
 
 
-def recover(segment: LogSegment, on_batches: OnBatches | None) -> RecoveryResult:
-    """See LogSegment.recover."""
+def recover(
+    segment: LogSegment, on_batches: OnBatches | None, judge: Judge | None = None
+) -> RecoveryResult:
+    """See LogSegment.recover. Without ``judge`` the segment is cut at its first bad batch.
+
+    A batch that was stepped over has its index entries; ``on_batches`` does not hear of it.
+    """
     segment.transaction_index.reset()  # on_batches finds the aborted transactions again
     size_bytes = segment.log_file.pin_for_write().size()
-    walk = _walk(segment, size_bytes, on_batches)
+    walk = _walk(segment, size_bytes, on_batches, judge)
     segment.offset_index.replace_entries(walk.offset_entries)
     segment.time_index.replace_entries(walk.time_entries)
     segment.restore(walk.valid_bytes, walk.largest)
@@ -126,39 +147,81 @@ def remember_entries(segment: LogSegment) -> None:
     segment.note_max_timestamp(walk.largest)
 
 
-def _walk(segment: LogSegment, size_bytes: int, on_batches: OnBatches | None) -> _Walk:
-    """Walk the good batches from the start of the segment."""
-    base_offset = segment.base_offset
-    cadence = IndexCadence(segment.index_interval_bytes)
-    valid_bytes, next_offset = 0, base_offset
-    bad_batch: BadBatch | None = None
-    for chunk in segment_read.scan_chunks(
-        segment, 0, size_bytes, check_crc=True, chunk_bytes=RECOVERY_CHUNK_BYTES
-    ):
-        rows = _rows_in_order(chunk.rows, next_offset - 1)
-        if rows.count:
-            next_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
-            if next_offset - 1 - base_offset > MAX_RELATIVE_OFFSET:
-                raise SegmentOffsetOverflow(segment, next_offset - 1)
-            cadence.add(rows, chunk.position)
-            valid_bytes = chunk.position + rows.consumed_bytes
-            if on_batches is not None:
-                on_batches(rows, chunk.data)
-        if rows.count < chunk.rows.count:
-            bad_batch = BadBatch.BAD_OFFSET
+def _walk(
+    segment: LogSegment,
+    size_bytes: int,
+    on_batches: OnBatches | None,
+    judge: Judge | None = None,
+) -> _Walk:
+    """Walk the good batches from the start of the segment, and those that ``judge`` lets pass."""
+    steps = _Steps(segment, size_bytes)
+    bad = steps.take(on_batches)
+    while bad is not None:
+        skipped_bytes = None if judge is None else judge(bad)
+        if skipped_bytes is None:
             break
-        # Bytes behind a walk that ended well can only be too few for another header.
-        stop = chunk.rows.stop
-        bad_batch = BadBatch.PARTIAL if stop is ScanStop.END else BadBatch[stop.name]
-    if valid_bytes == size_bytes:
-        bad_batch = None
+        steps.step_over(skipped_bytes)
+        bad = steps.take(on_batches)
+    largest = steps.cadence.largest or TimestampOffset(NO_TIMESTAMP, segment.base_offset)
     return _Walk(
-        valid_bytes,
-        next_offset,
-        bad_batch,
-        cadence.largest or TimestampOffset(NO_TIMESTAMP, base_offset),
-        *_entries(segment, cadence),
+        steps.position,
+        steps.next_offset,
+        None if bad is None else bad.why,
+        largest,
+        *_entries(segment, steps.cadence),
     )
+
+
+class _Steps:
+    """How far a walk has come: ``position`` is behind its last batch."""
+
+    def __init__(self, segment: LogSegment, size_bytes: int) -> None:
+        self.cadence = IndexCadence(segment.index_interval_bytes)
+        self.position = 0
+        self.next_offset = segment.base_offset
+        self._segment = segment
+        self._size_bytes = size_bytes
+
+    def take(self, on_batches: OnBatches | None) -> BadSpot | None:
+        """Good batches up to a bad one, or up to the end."""
+        stop = ScanStop.END
+        for chunk in segment_read.scan_chunks(
+            self._segment,
+            self.position,
+            self._size_bytes,
+            check_crc=True,
+            chunk_bytes=RECOVERY_CHUNK_BYTES,
+        ):
+            rows = _rows_in_order(chunk.rows, self.next_offset - 1)
+            if rows.count:
+                self._add(rows, chunk.position)
+                if on_batches is not None:
+                    on_batches(rows, chunk.data)
+            if rows.count < chunk.rows.count:
+                return self._bad(BadBatch.BAD_OFFSET)
+            stop = chunk.rows.stop
+        if self.position == self._size_bytes:
+            return None
+        # Bytes behind a walk that ended well can only be too few for another header.
+        return self._bad(BadBatch.PARTIAL if stop is ScanStop.END else BadBatch[stop.name])
+
+    def _bad(self, why: BadBatch) -> BadSpot:
+        return BadSpot(self.position, why, self.next_offset)
+
+    def step_over(self, size_bytes: int) -> None:
+        """Take the whole batch of this size at ``position``, though its bytes are not sound."""
+        file = self._segment.log_file.acquire()
+        data = segment_read.read_chunk(file, self.position, size_bytes, may_block=True)
+        rows = scan(data, check_crc=False)
+        assert rows.count == 1, "a batch that is stepped over has a header that can be read"
+        self._add(rows, self.position)
+
+    def _add(self, rows: BatchRows, chunk_position: int) -> None:
+        self.next_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
+        if self.next_offset - 1 - self._segment.base_offset > MAX_RELATIVE_OFFSET:
+            raise SegmentOffsetOverflow(self._segment, self.next_offset - 1)
+        self.cadence.add(rows, chunk_position)
+        self.position = chunk_position + rows.consumed_bytes
 
 
 def _entries(segment: LogSegment, cadence: IndexCadence) -> tuple[OffsetEntries, TimeEntries]:

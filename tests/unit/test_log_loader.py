@@ -103,6 +103,34 @@ def test_torn_bytes_are_kept_beside() -> None:
     assert len(values(world)) == 3
 
 
+def test_rot_before_a_torn_tail() -> None:
+    """M08: 'keep' steps over the rotten batch and cuts, and saves, the torn bytes alone."""
+    world = filled(10, LogConfig())
+    world.corruption = "keep"
+    end = world.log.size_bytes
+    size = len(batch([b"value-0"], producer=(7, 0, 0)))
+    change(world, LOG_0, 4 * size + 65, b"\xff")
+    change(world, LOG_0, end, b"torn")
+    world.reopen(clean=False)
+    assert (world.log.log_end_offset, world.log.size_bytes) == (10, end)
+    assert [record.offset for record in world.read_all(5)] == [5, 6, 7, 8, 9]
+    assert world.filesystem.read_file(f"{LOG_0}.{end}.torn") == b"torn"
+    world.reopen(clean=False)
+    assert world.log.log_end_offset == 10
+
+
+def test_batches_that_go_back_are_kept_beside() -> None:
+    """M08: what starts below the end is a torn tail like any other; its CRC may be right."""
+    world = filled(3, LogConfig())
+    world.corruption = "keep"
+    size = world.log.size_bytes
+    first = world.filesystem.read_file(LOG_0)[: size // 3]
+    change(world, LOG_0, size, first)
+    world.reopen(clean=False)
+    assert (world.log.log_end_offset, world.log.size_bytes) == (3, size)
+    assert world.filesystem.read_file(f"{LOG_0}.{size}.torn") == first
+
+
 def test_legacy_message_sets_are_refused() -> None:
     """A v1 message in a segment: the partition says so and keeps its bytes."""
     world = filled(2, LogConfig())

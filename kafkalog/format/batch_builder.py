@@ -48,6 +48,8 @@ Int64s = npt.NDArray[np.int64]
 
 _HEADER_NUMBERS_MAX = 10  # two varints of five bytes
 _EMPTY = np.empty(0, np.uint8)
+_TIMESTAMP = int(BuildColumn.TIMESTAMP)
+_KEY_LENGTH, _VALUE_LENGTH = int(BuildColumn.KEY_LENGTH), int(BuildColumn.VALUE_LENGTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class RecordColumns:
         differ, OverflowError for a timestamp beyond 64 bits.
         """
         count = len(values)
+        if count == 1 and headers is None and len(keys) == 1 and isinstance(timestamps, int):
+            return cls._of_one(keys, values, timestamps)
         table = np.zeros((count, BUILD_COLUMN_COUNT), np.int64)
         if headers is not None and not isinstance(headers, FlatHeaders):
             headers = _flat(headers)
@@ -100,6 +104,17 @@ class RecordColumns:
             table[:, BuildColumn.HEADERS_COUNT] = headers.counts
         place_records(table)
         return cls(key_blob, value_blob, header_blob, table)
+
+    @classmethod
+    def _of_one(
+        cls, keys: Sequence[bytes | str | None], values: Sequence[bytes | str | None], stamp: int
+    ) -> RecordColumns:
+        """One record without headers: every position is 0, so its row is written at once."""
+        key_length, key_blob = _blob(keys)
+        value_length, value_blob = _blob(values)
+        row: list[Int64s | int] = [0] * BUILD_COLUMN_COUNT
+        row[_TIMESTAMP], row[_KEY_LENGTH], row[_VALUE_LENGTH] = stamp, key_length, value_length
+        return cls(key_blob, value_blob, _EMPTY, np.array((row,), np.int64))
 
     def partitions(self, partition_count: int) -> Int64s:
         """Partition of each key by murmur2 as Java's producer; -1 for a null key."""

@@ -273,6 +273,14 @@ def _write_all(
         return status
 
 
+def write_receipt(partition: int, offset: int) -> bytes:
+    """What `write_receipts` makes of one record, for less than calling the kernel costs."""
+    return b'"offsets":[{"partition":%d,"offset":%d,"error_code":null,"error":null}]' % (
+        partition,
+        offset,
+    )
+
+
 def write_receipts(
     partitions: npt.NDArray[np.int32] | npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]
 ) -> bytes:

@@ -225,8 +225,8 @@ class Metrics:
 
     def observe_append(self, topic: str, records: int, size_bytes: int) -> None:
         """One acknowledged produce to one partition."""
-        _child(self.append_records, topic).inc(records)
-        _child(self.append_bytes, topic).inc(size_bytes)
+        _child(self.append_records, topic)._value.inc(records)
+        _child(self.append_bytes, topic)._value.inc(size_bytes)
 
     def observe_fetch(self, topic: str, size_bytes: int, records: int = 0) -> None:
         """One read of one partition; records when they were decoded."""
@@ -237,7 +237,7 @@ class Metrics:
     def observe_http(self, route: str, method: str, code: int, seconds: float) -> None:
         """One finished request. route is the template, never the path; odd methods are OTHER."""
         known = method if method in _KNOWN_METHODS else "OTHER"
-        _child(self.http_requests, route, known, str(code)).inc()
+        _child(self.http_requests, route, known, str(code))._value.inc(1)
         _observe(_child(self.http_request_seconds, route, known), seconds)
 
     def observe_loop_lag(self, seconds: float) -> None:

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import structlog
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from kafkalog.errors import KafkalogError, NotReady
 from kafkalog.server.error_map import ApiError
@@ -77,7 +77,7 @@ def _admit(api: Api, request: web.Request) -> None:
     """Refuse before anything is read: wrong version, stopping, too much at once."""
     if HAS_OTHER_VERSION in request:
         raise ApiError(505, "Use HTTP/1.1.")
-    host = request.headers.get("Host")
+    host = request.headers.get(hdrs.HOST)
     if host is not None and not _HOST.fullmatch(host):  # some answers carry links made of it
         raise ApiError(40000, "Host is no host name or address.")
     if request.path in _ALWAYS:

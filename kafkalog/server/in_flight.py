@@ -12,7 +12,7 @@ import asyncio
 import zlib
 from typing import TYPE_CHECKING
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from kafkalog.server.error_map import ApiError
 
@@ -125,7 +125,7 @@ class Body:
 
     async def _read(self) -> bytes:
         request, limit = self._request, self._api.config.socket_request_max_bytes
-        encoding = request.headers.get("Content-Encoding", "").strip().lower()
+        encoding = request.headers.get(hdrs.CONTENT_ENCODING, "").strip().lower()
         if encoding not in _IDENTITY and encoding not in _WINDOW_BITS:
             raise ApiError(41502, "This Content-Encoding is not accepted; use gzip.")
         declared = request.content_length or 0

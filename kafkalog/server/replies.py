@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from kafkalog.server.error_map import ApiError, error_body
 from kafkalog.server.media_types import JSON, V2_JSON
@@ -49,7 +49,7 @@ def seal(response: web.StreamResponse, request_id: str) -> None:
     """Headers of every answer: its id, no sniffing of untrusted bytes, no version banner."""
     headers = response.headers
     headers["X-Content-Type-Options"] = "nosniff"
-    headers["Server"] = "kafkalog"
+    headers[hdrs.SERVER] = "kafkalog"
     headers["X-Request-Id"] = request_id
 
 
@@ -74,7 +74,7 @@ def bytes_reply(
     headers: dict[str, str] | None = None,
 ) -> web.Response:
     """A body that is ready."""
-    all_headers = {"Content-Type": content_type}
+    all_headers: dict[str, str] = {hdrs.CONTENT_TYPE: content_type}
     if headers:
         all_headers.update(headers)
     if len(body) >= _UNJOINED_BYTES:

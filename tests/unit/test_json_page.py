@@ -18,6 +18,7 @@ from kafkalog.format.json_page import (
     UndecodableRecord,
     check_envelope,
     write_page,
+    write_receipt,
     write_receipts,
 )
 from kafkalog.format.record_batch import MalformedBatch, with_log_append_time
@@ -153,6 +154,9 @@ def test_receipts() -> None:
         b'{"partition":12,"offset":9223372036854775807,"error_code":null,"error":null}]'
     )
     assert write_receipts(np.empty(0, np.int32), np.empty(0, np.int64)) == b'"offsets":[]'
+    for partition, offset in ((0, 0), (2**31 - 1, 2**63 - 1)):
+        one = write_receipts(np.array([partition]), np.array([offset]))
+        assert write_receipt(partition, offset) == one
 
 
 REFUSED = [

@@ -121,6 +121,21 @@ def test_columns_of_unequal_length_are_refused() -> None:
         RecordColumns.of([None], [b"a", b"b"], 0)
 
 
+def test_one_record_makes_the_columns_of_many() -> None:
+    """A single record with one stamp for all takes a shorter way to the same columns."""
+    for key in (None, b"", b"k", "schlüssel"):
+        for value in (None, b"", "wert", b"v" * 300):
+            short = RecordColumns.of([key], [value], 7)
+            long = RecordColumns.of([key], [value], [7])
+            assert short.table.dtype == long.table.dtype
+            assert short.table.tolist() == long.table.tolist()
+            assert bytes(short.keys) == bytes(long.keys)
+            assert bytes(short.values) == bytes(long.values)
+            assert build_batch(short) == build_batch(long)
+    with pytest.raises(OverflowError):
+        RecordColumns.of([None], [b"a"], 2**63)
+
+
 def test_facts_of_a_good_batch() -> None:
     status, facts = facts_of(NONE[HEADER_BYTES:], 3)
     assert status == 0

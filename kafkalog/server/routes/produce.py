@@ -11,16 +11,16 @@ from typing import cast
 
 import msgspec
 import numpy as np
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from kafkalog.errors import KafkalogError, UnknownTopic
-from kafkalog.format.json_page import write_receipts
+from kafkalog.format.json_page import write_receipt, write_receipts
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.manager.operations import Acks
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.error_map import error_body
 from kafkalog.server.in_flight import Body
-from kafkalog.server.media_types import metadata_type, produce_format
+from kafkalog.server.media_types import EmbeddedFormat, metadata_type, produce_format
 from kafkalog.server.parameters import acks_of, flag, partition_of, topic_of
 from kafkalog.server.produce_batches import PartitionBatch, make_batches
 from kafkalog.server.produce_body import decode
@@ -45,8 +45,8 @@ async def produce_to_partition(request: web.Request) -> web.Response:
 
 async def _produce(request: web.Request, partition: int | None) -> web.Response:
     api = api_of(request)
-    embedded = produce_format(request.headers.get("Content-Type", ""))
-    content_type = metadata_type(request.headers.get("Accept", ""))
+    embedded = produce_format(request.headers.get(hdrs.CONTENT_TYPE, ""))
+    content_type = metadata_type(request.headers.get(hdrs.ACCEPT, ""))
     topic = topic_of(request)
     is_async = flag(request, "async")
     acks = Acks.NONE if is_async else acks_of(request)
@@ -56,15 +56,14 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
         now_ms = api.operations.now_ms()
         null_key_partition = api.null_key_partition(partition_count)
 
-        def prepare() -> tuple[int, list[PartitionBatch]]:
-            records = decode(data, embedded, now_ms=now_ms, max_records=api.config.http_max_records)
-            batches = make_batches(records, partition_count, partition, null_key_partition)
-            return len(records), batches
-
+        max_records = api.config.http_max_records
+        place = (partition_count, partition, null_key_partition)
         if len(data) <= _INLINE_BYTES:
-            count, batches = prepare()
+            count, batches = _prepare(data, embedded, now_ms, max_records, place)
         else:
-            count, batches = await api.blocking(prepare)
+            count, batches = await api.blocking(
+                _prepare, data, embedded, now_ms, max_records, place
+            )
         outcomes = await _append_all(api, topic, batches, acks)
     if acks is Acks.NONE:
         status = 204 if is_async else 202
@@ -82,6 +81,18 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
     tail = b',"key_schema_id":null,"value_schema_id":null,"durability":"'
     body = b"{" + body + tail + _DURABILITY[acks] + b'"}'
     return bytes_reply(body, content_type=content_type)
+
+
+def _prepare(
+    data: bytes,
+    embedded: EmbeddedFormat,
+    now_ms: int,
+    max_records: int,
+    place: tuple[int, int | None, int],
+) -> tuple[int, list[PartitionBatch]]:
+    """(record count, batches); ``place`` is what make_batches takes behind the records."""
+    records = decode(data, embedded, now_ms=now_ms, max_records=max_records)
+    return len(records), make_batches(records, *place)
 
 
 async def _partition_count(api: Api, topic: str) -> int:
@@ -135,6 +146,8 @@ def _receipts(count: int, batches: list[PartitionBatch], outcomes: list[Outcome]
     if len(batches) == 1:
         assert isinstance(outcomes[0], LogAppendInfo)
         first = outcomes[0].first_offset
+        if count == 1:
+            return write_receipt(batches[0].partition, first)
         one_partition = np.full(count, batches[0].partition, dtype=np.int64)
         return write_receipts(one_partition, np.arange(first, first + count, dtype=np.int64))
     partitions = np.empty(count, dtype=np.int32)

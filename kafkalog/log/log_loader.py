@@ -343,6 +343,9 @@ class _Loader:
         if not rows.count:
             return
         epochs = rows.column(BatchColumn.LEADER_EPOCH)
+        known = self._epochs.latest
+        if known is not None and int(epochs.max()) <= known.epoch:
+            return  # as nearly always
         changes = np.flatnonzero(np.diff(epochs, prepend=epochs[0] - 1))
         for row in changes.tolist():
             epoch = int(epochs[row])

@@ -35,8 +35,11 @@ class PartitionTable:
         key = (topic, partition)
         log = self._logs.get(key)
         if log is None and key in self._faults:
+            # One object for all requests: a traceback left on it would keep their frames, and with
+            # them their bodies, for ever and one more each time.
             fault = self._faults[key]
-            raise fault
+            fault.__context__ = None
+            raise fault.with_traceback(None)
         return log
 
     def logs(self) -> list[UnifiedLog]:

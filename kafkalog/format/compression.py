@@ -297,7 +297,7 @@ def _zstd_compress(data: Buffer, level: int) -> bytes:
         return bytes(cramjam.zstd.compress(data, level))
     # One shot would take the content's size for the window at the highest levels.
     stream = cramjam.zstd.Compressor(min(level, _ZSTD_LEVEL_OF_LARGEST_WINDOW))
-    stream.compress(data)
+    stream.compress(bytes(data))  # takes no memoryview
     return bytes(stream.finish())
 
 

@@ -92,6 +92,14 @@ def test_content_above_the_window_limit_stays_readable_at_the_highest_level() ->
     assert decompress(Codec.ZSTD, stream, max_bytes=len(data)) == data
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_view_of_content_above_the_window_limit_compresses(codec: Codec) -> None:
+    """A rebuilt batch hands over a view; one codec's streaming form took only bytes."""
+    content = bytes(ZSTD_WINDOW_MAX + 1)
+    stream = compress(codec, memoryview(content))
+    assert decompress(codec, stream, max_bytes=len(content)) == content
+
+
 @pytest.mark.parametrize("number", [5, 6, 7])
 def test_unknown_codec_numbers_are_refused(number: int) -> None:
     with pytest.raises(UnsupportedCompression, match=f"id: {number}"):

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from kafkalog.format.record_batch import is_transactional
+from kafkalog.format.record_batch import (
+    ATTRIBUTES_AT,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    is_transactional,
+)
 from kafkalog.log.log_validator import validate
 from kafkalog.log.values import AppendOrigin, FetchDataInfo
 from kafkalog.manager.operations import Acks
@@ -34,6 +39,14 @@ ROUTES = web.RouteTableDef()
 _INLINE_BYTES = 256 << 10
 
 
+def _is_quick(data: bytes) -> bool:
+    """Whether the check may hold the event loop: one batch, of moderate size, not compressed."""
+    if not HEADER_BYTES <= len(data) <= _INLINE_BYTES:
+        return len(data) < HEADER_BYTES  # refused at a glance
+    is_one = int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD == len(data)
+    return is_one and not data[ATTRIBUTES_AT + 1] & 7
+
+
 async def _validated(api: Api, log: UnifiedLog, data: bytes) -> ValidatedRecords:
     """The body as batches that keep every rule; transactional ones need a coordinator."""
 
@@ -46,9 +59,7 @@ async def _validated(api: Api, log: UnifiedLog, data: bytes) -> ValidatedRecords
             max_decompressed_bytes=api.operations.max_decompressed_bytes,
         )
 
-    # Attributes are bytes 21-22 of a batch; the codec is in the low three bits.
-    is_small = len(data) <= _INLINE_BYTES and len(data) > 22 and not data[22] & 7
-    records = check() if is_small else await api.blocking(check)
+    records = check() if _is_quick(data) else await api.blocking(check)
     if any(is_transactional(batch.attributes) for batch in records.batches):
         raise ApiError(42210, "Transactional batches are not taken here.")
     if not records.batches:

@@ -58,7 +58,7 @@ async def _look_up(
         "partition": partition,
         "offset": -1 if found is None else found.offset,
         "timestamp": -1 if found is None else found.timestamp_ms,
-        "leader_epoch": 0,
+        "leader_epoch": -1 if found is None else log.epochs.epoch_for(found.offset),
     }
 
 

@@ -26,13 +26,15 @@ class Connection:
     """A daemon at a base URL."""
 
     def __init__(self, url: str, timeout_seconds: float = 60.0) -> None:
-        parts = urlsplit(url if "//" in url else f"http://{url}")
+        try:
+            parts = urlsplit(url if "//" in url else f"http://{url}")
+            port = parts.port or 8082  # raises when it is no port number
+        except ValueError as error:
+            raise click.UsageError(f"--url must be http://host:port, not '{url}'") from error
         if parts.scheme != "http" or parts.hostname is None:
             raise click.UsageError(f"--url must be http://host:port, not '{url}'")
         self.url = f"http://{parts.netloc}"
-        self._http = http.client.HTTPConnection(
-            parts.hostname, parts.port or 8082, timeout=timeout_seconds
-        )
+        self._http = http.client.HTTPConnection(parts.hostname, port, timeout=timeout_seconds)
 
     def request(
         self,

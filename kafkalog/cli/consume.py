@@ -17,7 +17,7 @@ _WAIT_MS = 1000
 
 def _start(connection: Connection, path: str, wanted: str) -> int:
     """earliest, latest, a number, or -n: n before the end."""
-    if wanted.isdigit():
+    if wanted.isascii() and wanted.isdigit():
         return int(wanted)
     offsets = connection.json("GET", f"{path}/offsets")
     first, end = int(offsets["beginning_offset"]), int(offsets["end_offset"])
@@ -25,7 +25,7 @@ def _start(connection: Connection, path: str, wanted: str) -> int:
         return first
     if wanted == "latest":
         return end
-    if wanted.startswith("-") and wanted[1:].isdigit():
+    if wanted.isascii() and wanted.startswith("-") and wanted[1:].isdigit():
         return max(first, end - int(wanted[1:]))
     raise click.UsageError("--offset takes earliest, latest, a number, or -n")
 
@@ -64,7 +64,7 @@ class Printer:
     "--offset", default="latest", show_default=True, help="earliest, latest, a number, or -n."
 )
 @click.option("--from-beginning", is_flag=True, help="The same as --offset earliest.")
-@click.option("--max-messages", type=int, help="Stop after so many records.")
+@click.option("--max-messages", type=click.IntRange(min=1), help="Stop after so many records.")
 @click.option("--exit-at-end", "-e", is_flag=True, help="Stop at the end instead of waiting.")
 @click.option("--print-key", is_flag=True, help="Print the key before the value.")
 @click.option("--key-separator", default="\t", help="Between key and value; default TAB.")

@@ -16,6 +16,7 @@ import click
 
 from kafkalog.cli.dump_record import java_text
 from kafkalog.cli.dumped_log import DumpedBatch, DumpedLog
+from kafkalog.cli.partition_argument import require_partition_directory
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import CorruptBatch, KafkalogError
 from kafkalog.format.control_record import ControlRecordType, read_control_type
@@ -195,6 +196,7 @@ def scan(directory: str, from_offset: int, committed: bool) -> None:
 
     Example: kafkalog offline scan ./data/orders-0 --from 100
     """
+    require_partition_directory(directory)
     out = sys.stdout.buffer
     try:
         for line in scan_lines(SystemFilesystem(), directory, from_offset, committed=committed):

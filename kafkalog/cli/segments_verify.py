@@ -12,6 +12,7 @@ import os
 import click
 
 from kafkalog.cli.connection import output_option
+from kafkalog.cli.partition_argument import require_partition_directory
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.log.directory_check import verify_directory
 
@@ -27,6 +28,7 @@ def verify(ctx: click.Context, directory: str, output: str) -> None:
 
     Example: kafkalog segments verify ./data/orders-0
     """
+    require_partition_directory(directory)
     try:
         findings = verify_directory(os.path.abspath(directory), SystemFilesystem())
     except OSError as error:

@@ -167,3 +167,16 @@ def test_verify(source: Path) -> None:
     rows = json.loads(run("segments", "verify", source, "--output", "json").stdout)["findings"]
     assert [(row["file"], row["position"]) for row in rows] == [(LOG, 0)]
     assert run("segments", "verify", source / "absent").exit_code == 2
+
+
+@pytest.mark.parametrize("command", [("segments", "verify"), ("offline", "scan")])
+def test_what_is_no_partition_directory_does_not_pass(
+    command: tuple[str, str], source: Path, tmp_path: Path
+) -> None:
+    """A log directory or an empty one is a wrong argument, not a sound partition."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert run(*command, empty).exit_code == 2
+    above = run(*command, source.parent)
+    assert above.exit_code == 2
+    assert source.name in above.output

@@ -55,7 +55,7 @@ _ROWS = (
     ErrorEntry(41302, 413, "INVALID_REQUEST", "the body is larger than socket.request.max.bytes"),
     ErrorEntry(41303, 413, "RECORD_LIST_TOO_LARGE", "a batch inflates beyond the limit"),
     ErrorEntry(41304, 413, "RECORD_LIST_TOO_LARGE", "the set is larger than segment.bytes"),
-    ErrorEntry(41502, 415, "INVALID_REQUEST", "Content-Encoding other than gzip and identity"),
+    ErrorEntry(41502, 415, "INVALID_REQUEST", "Content-Encoding other than gzip, deflate and identity"),
     ErrorEntry(41601, 416, "OFFSET_OUT_OF_RANGE", "offset above the log end offset"),
     ErrorEntry(41602, 416, "OFFSET_OUT_OF_RANGE", "delete-records above the high watermark"),
     ErrorEntry(42209, 422, "CORRUPT_MESSAGE", "a batch fails its CRC-32C"),

@@ -307,3 +307,22 @@ def test_a_client_that_leaves_in_the_middle(server: Daemon) -> None:
             with Wire(server) as wire:
                 wire.send(data)
     assert server.request("GET", "/readyz").status == 200
+
+
+def test_a_path_is_resolved_the_same_way_each_time(daemon: Daemon) -> None:
+    """The route that was remembered for a method and a path answers as the first time."""
+    daemon.create_topic("again")
+    for method, path, status in (
+        ("GET", "/topics/again", 200),
+        ("HEAD", "/topics/again", 200),
+        ("GET", "/topics/%61gain", 200),
+        ("GET", "/topics/again?x=1", 200),
+        ("PUT", "/topics/again", 405),
+        ("GET", "/topics/again/", 404),
+        ("GET", "/topics/none", 404),
+    ):
+        answers = [daemon.request(method, path) for _ in range(3)]
+        assert [answer.status for answer in answers] == [status] * 3
+        assert len({answer.headers.get("Allow") for answer in answers}) == 1
+        if status == 200:
+            assert answers[0].body == answers[1].body == answers[2].body

@@ -235,6 +235,11 @@ def patch_prefix(batch: Buffer, base_offset: int, leader_epoch: int) -> bytes:
     return _PREFIX.pack(base_offset, length, leader_epoch)
 
 
+def pack_prefix(size_bytes: int, base_offset: int, leader_epoch: int) -> bytes:
+    """The same for a batch of that size which was read before: its length follows from it."""
+    return _PREFIX.pack(base_offset, size_bytes - LOG_OVERHEAD, leader_epoch)
+
+
 def with_log_append_time(batch: Buffer, now_ms: int) -> bytes:
     """The batch with timestamp type LogAppendTime, max timestamp now_ms and a new CRC.
 

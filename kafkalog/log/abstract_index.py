@@ -75,9 +75,14 @@ class AbstractIndex(ABC, Generic[S]):
         return self.entry_count(may_block=may_block) * self.entry_bytes
 
     @property
-    @abstractmethod
     def is_full(self) -> bool:
         """Whether the segment must roll before the next append."""
+        return self.free_slots <= 0
+
+    @property
+    @abstractmethod
+    def free_slots(self) -> int:
+        """Entries that appends may still add; the index must be active."""
 
     @abstractmethod
     def truncate_to(self, offset: int) -> None:

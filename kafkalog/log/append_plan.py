@@ -18,7 +18,14 @@ from kafkalog.format.record_batch import (
 )
 from kafkalog.log.appended_batch import AppendedBatch
 from kafkalog.log.producer_append_info import ProducerAppendInfo, ProducerBatch
-from kafkalog.log.values import NO_PRODUCER_ID, NO_SEQUENCE, AppendOrigin, BatchFacts
+from kafkalog.log.values import (
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    AppendOrigin,
+    BatchFacts,
+    LogAppendInfo,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,6 +109,39 @@ def gather(placed: Sequence[PlacedBatch]) -> tuple[list[Buffer], list[AppendedBa
         buffers.append(data[PREFIX_BYTES:])
         batches.append(AppendedBatch(base_offset, last_offset, len(data), facts.max_timestamp_ms))
     return buffers, batches
+
+
+def answer(
+    records: ValidatedRecords, first_offset: int, last_offset: int, log_start_offset: int
+) -> LogAppendInfo:
+    """What an append is told when its bytes are written."""
+    _, size_bytes, record_count, max_timestamp_ms, log_append_time_ms, _ = records
+    return LogAppendInfo(
+        first_offset,
+        last_offset,
+        log_append_time_ms,
+        max_timestamp_ms,
+        log_start_offset,
+        record_count,
+        size_bytes,
+    )
+
+
+def duplicate_answer(
+    records: ValidatedRecords, first: BatchMetadata, log_start_offset: int
+) -> LogAppendInfo:
+    """What a retry is told: as the first attempt was."""
+    is_stamped = records.log_append_time_ms != NO_TIMESTAMP
+    return LogAppendInfo(
+        first_offset=first.first_offset,
+        last_offset=first.last_offset,
+        log_append_time_ms=first.timestamp_ms if is_stamped else NO_TIMESTAMP,
+        max_timestamp_ms=first.timestamp_ms,
+        log_start_offset=log_start_offset,
+        record_count=first.offset_delta + 1,
+        size_bytes=0,
+        duplicate=True,
+    )
 
 
 def _producer_batch(placed: PlacedBatch) -> ProducerBatch:

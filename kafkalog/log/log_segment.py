@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from kafkalog.log.segment_file import MovableDirectory
     from kafkalog.log.segment_read import SegmentRead
     from kafkalog.log.segment_recovery import OnBatches, RecoveryResult
-    from kafkalog.log.values import CompletedTransaction, RollParams
+    from kafkalog.log.segment_roll import SegmentRoom
+    from kafkalog.log.values import CompletedTransaction
 
 MAX_SEGMENT_BYTES = 2**31 - 1  # positions are int32
 LONG_MAX = 2**63 - 1
@@ -255,22 +256,15 @@ class LogSegment:
             )
             self.mark_unflushed()
 
-    def should_roll(self, params: RollParams) -> bool:
-        """Whether the set needs a new segment (log-lifecycle 3). May read the first batch."""
-        size = self.size_bytes
-        if size > params.max_segment_bytes - params.set_size_bytes:
-            return True
-        first_ms = self.first_batch_timestamp_ms()
-        if first_ms >= 0:  # event time; without any, wall time since opening
-            waited_ms = params.max_timestamp_in_set_ms - first_ms
-        else:
-            waited_ms = params.now_ms - self._created_ms
-        if size > 0 and waited_ms > params.max_segment_ms - self._jitter_ms:
-            return True
-        if self.offset_index.is_full or self.time_index.is_full:
-            return True
-        relative = params.max_offset_in_set - self.base_offset
-        return not 0 <= relative <= MAX_RELATIVE_OFFSET
+    def room(self, max_bytes: int, max_ms: int, now_ms: int) -> SegmentRoom:
+        """What the next set may measure before it needs a new segment; may read the first batch."""
+        age_ms = now_ms - self._created_ms
+        return segment_roll.room_in(self, max_bytes, max_ms - self._jitter_ms, age_ms)
+
+    @property
+    def is_first_timestamp_known(self) -> bool:
+        """Whether ``room`` costs no read."""
+        return self._first_timestamp_ms is not None
 
     def first_batch_timestamp_ms(self, *, may_block: bool = True) -> int:
         """Maximum timestamp of the first batch, -1 when empty or without; read once, then kept."""

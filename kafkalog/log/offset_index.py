@@ -46,9 +46,9 @@ class OffsetIndex(AbstractIndex[OffsetEntries]):
     entry_bytes: ClassVar[int] = OFFSET_ENTRY.size
 
     @property
-    def is_full(self) -> bool:
-        """No slot is left."""
-        return self._require_active().count >= self.max_entries
+    def free_slots(self) -> int:
+        """All that are not taken."""
+        return self.max_entries - self._require_active().count
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry: one pwrite, then memory. On OSError nothing was added."""

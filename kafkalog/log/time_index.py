@@ -48,9 +48,9 @@ class TimeIndex(AbstractIndex[TimeEntries]):
     entry_bytes: ClassVar[int] = TIME_ENTRY.size
 
     @property
-    def is_full(self) -> bool:
-        """Only the slot reserved for the forced entry is left."""
-        return self._require_active().count >= self.max_entries - 1
+    def free_slots(self) -> int:
+        """Without the slot reserved for the forced entry; may be -1."""
+        return self.max_entries - 1 - self._require_active().count
 
     def maybe_append(self, timestamp_ms: int, offset: int, *, skip_full_check: bool) -> None:
         """Add an entry when timestamp_ms is above the last one's: one pwrite, then memory.

@@ -32,10 +32,10 @@ from kafkalog.errors import (
 )
 from kafkalog.log import append_plan, log_reads, producer_rebuild
 from kafkalog.log.flush_plan import FlushPlan
-from kafkalog.log.values import NO_TIMESTAMP, LogAppendInfo, RollParams
 
 if TYPE_CHECKING:
     from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.log.append_group import AppendGroup
     from kafkalog.log.append_plan import ProducerChanges
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.leader_epoch_cache import LeaderEpochCache
@@ -43,9 +43,15 @@ if TYPE_CHECKING:
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.log_segment import LogSegment
     from kafkalog.log.log_segments import LogSegments
-    from kafkalog.log.producer_state import BatchMetadata
     from kafkalog.log.producer_state_manager import ProducerStateManager
-    from kafkalog.log.values import FetchDataInfo, Isolation, TimestampOffset, ValidatedRecords
+    from kafkalog.log.segment_roll import SegmentRoom
+    from kafkalog.log.values import (
+        FetchDataInfo,
+        Isolation,
+        LogAppendInfo,
+        TimestampOffset,
+        ValidatedRecords,
+    )
 
 _log = structlog.get_logger(__name__)
 
@@ -186,7 +192,8 @@ class UnifiedLog:
                 log_end_offset=self.log_end_offset,
             )
         if not records.batches:
-            return self._append_info(records, self.log_end_offset, self.log_end_offset - 1)
+            end = self.log_end_offset
+            return append_plan.answer(records, end, end - 1, self.log_start_offset)
         if leader_epoch is None:
             latest = self.epochs.latest
             leader_epoch = 0 if latest is None else latest.epoch
@@ -202,10 +209,12 @@ class UnifiedLog:
                 size_bytes=records.size_bytes,
                 segment_bytes=self.config.max_segment_bytes,
             )
-        self._maybe_roll(records, first_offset, last_offset)
+        if not self.room().holds(records.size_bytes, records.max_timestamp_ms, last_offset):
+            self.roll(first_offset)
         changes = append_plan.check_producers(self.producers, records.origin, placed)
         if changes.duplicate is not None:
-            return self._duplicate_info(records, changes.duplicate)
+            start = self.log_start_offset
+            return append_plan.duplicate_answer(records, changes.duplicate, start)
         self.local.append(*append_plan.gather(placed))
         try:
             self._after_write(changes)
@@ -216,7 +225,7 @@ class UnifiedLog:
         if synced:
             self._unsynced.append(first_offset)
         self._advance_high_watermark()
-        return self._append_info(records, first_offset, last_offset)
+        return append_plan.answer(records, first_offset, last_offset, self.log_start_offset)
 
     def _refuse_when_broken(self) -> None:
         """No appends behind a torn tail."""
@@ -224,18 +233,22 @@ class UnifiedLog:
             reason = self._broken or "a failed append could not be cut back"
             raise LogDirOffline(f"{self.topic_partition} takes no appends: {reason}")
 
-    def _maybe_roll(self, records: ValidatedRecords, first_offset: int, last_offset: int) -> None:
-        """Start a new segment when the set does not belong into the active one."""
-        params = RollParams(
-            max_segment_ms=self.config.max_segment_ms,
-            max_segment_bytes=self.config.max_segment_bytes,
-            max_timestamp_in_set_ms=records.max_timestamp_ms,
-            max_offset_in_set=last_offset,
-            set_size_bytes=records.size_bytes,
-            now_ms=self._environment.clock.wall_ms(),
+    def append_group(self, group: AppendGroup) -> None:
+        """Write plain sets that were planned for this log end; all or nothing, errors as above."""
+        self._refuse_when_broken()
+        assert group.first_offset == self.log_end_offset, "planned for another log end"
+        self.local.append(group.buffers, group.batches)
+        self.producers.end_offset = self.log_end_offset
+        if group.first_synced is not None:  # the later ones wait for the same flush
+            self._unsynced.append(group.first_synced)
+        self._advance_high_watermark()
+
+    def room(self) -> SegmentRoom:
+        """What the next set may measure before the log rolls."""
+        config, now_ms = self.local.config, self._environment.clock.wall_ms()
+        return self.local.active_segment.room(
+            config.max_segment_bytes, config.max_segment_ms, now_ms
         )
-        if self.local.active_segment.should_roll(params):
-            self.roll(first_offset)
 
     def _after_write(self, changes: ProducerChanges) -> None:
         """Producer state and transaction index of bytes that are in the log."""
@@ -249,34 +262,6 @@ class UnifiedLog:
             self.producers.complete(transaction)
         self.producers.end_offset = self.log_end_offset
         self._first_unstable_offset = self.producers.first_unstable_offset
-
-    def _append_info(
-        self, records: ValidatedRecords, first_offset: int, last_offset: int
-    ) -> LogAppendInfo:
-        """The answer for bytes that were written."""
-        return LogAppendInfo(
-            first_offset=first_offset,
-            last_offset=last_offset,
-            log_append_time_ms=records.log_append_time_ms,
-            max_timestamp_ms=records.max_timestamp_ms,
-            log_start_offset=self.log_start_offset,
-            record_count=records.record_count,
-            size_bytes=records.size_bytes,
-        )
-
-    def _duplicate_info(self, records: ValidatedRecords, first: BatchMetadata) -> LogAppendInfo:
-        """The answer for a retry: what the first attempt was told."""
-        is_stamped = records.log_append_time_ms != NO_TIMESTAMP
-        return LogAppendInfo(
-            first_offset=first.first_offset,
-            last_offset=first.last_offset,
-            log_append_time_ms=first.timestamp_ms if is_stamped else NO_TIMESTAMP,
-            max_timestamp_ms=first.timestamp_ms,
-            log_start_offset=self.log_start_offset,
-            record_count=first.offset_delta + 1,
-            size_bytes=0,
-            duplicate=True,
-        )
 
     # ---- roll and flush
 

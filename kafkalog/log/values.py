@@ -119,17 +119,6 @@ class LogAppendInfo(NamedTuple):
     duplicate: bool = False
 
 
-class RollParams(NamedTuple):
-    """What LogSegment.should_roll needs of the set about to be appended (Kafka's RollParams)."""
-
-    max_segment_ms: int
-    max_segment_bytes: int
-    max_timestamp_in_set_ms: int
-    max_offset_in_set: int
-    set_size_bytes: int
-    now_ms: int
-
-
 class FetchDataInfo(NamedTuple):
     """Whole batches read from one segment: ``batches`` lie back to back in ``data``.
 

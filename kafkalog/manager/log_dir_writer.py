@@ -6,7 +6,8 @@ the directory's flusher and its outcome comes back as a command. ``drain_once`` 
 
 Group commit: a log (or the start-offset checkpoint) has at most one sync under way. Commands that
 come meanwhile are written at once and share the next one, which is planned when the first returns.
-A sync therefore serves exactly the commands that were written before it was planned.
+A sync therefore serves exactly the commands that were written before it was planned. Plain appends
+that stand together in the queue share a write too (``append_runs``).
 
 Threads: ``submit``, ``call`` and ``start`` on any thread; all else on the writer thread.
 """
@@ -15,19 +16,22 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import structlog
 
 from kafkalog.errors import KafkalogError, LogDirOffline, NotReady, Overloaded, UnknownTopic
-from kafkalog.manager.commands import CallCommand, Command, Step
+from kafkalog.manager.append_runs import AppendPlans, is_plain, take_runs
+from kafkalog.manager.commands import AppendCommand, CallCommand, Command, Step
 from kafkalog.manager.log_dir_flusher import SyncJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
     from kafkalog.env.threads import Mutex, Thread, Threads
     from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.log.append_group import AppendGroup
     from kafkalog.log.flush_plan import FlushPlan
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir import LogDir
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.thread_meter import ThreadMeter
 
 T = TypeVar("T")
+_SIZE_BYTES = attrgetter("size_bytes")
 _log = structlog.get_logger(__name__)
 
 
@@ -281,12 +286,19 @@ class LogDirWriter:
         if not self.log_dir.is_online:
             self._fail_everything()
         queue = self._queue
-        count = len(queue)
+        count = left = len(queue)
         released_bytes = 0
-        for _ in range(count):
+        while left:
             command = queue.popleft()
+            left -= 1
             if type(command) is _SyncDone:
                 self._finish_sync(command)
+                continue
+            if left and type(queue[0]) is AppendCommand and is_plain(command):
+                for log, run in take_runs(command, queue, left).items():
+                    left -= len(run)
+                    released_bytes += self._append_run(log, run)
+                left += 1  # the first one was counted already
                 continue
             step = self._step(command)
             if step is Step.AGAIN:
@@ -314,6 +326,48 @@ class LogDirWriter:
         except OSError as error:
             command.error = self.log_dir.fault(error)
         return Step.DONE
+
+    def _append_run(self, log: UnifiedLog, run: list[AppendCommand]) -> int:
+        """Append plain commands of one log in as few writes as they fit; their queue bytes."""
+        plans = AppendPlans(log, run)
+        while True:
+            commands, group = plans.next()
+            if group is not None:
+                self._append_group(log, commands, group)
+            elif commands:
+                if self._step(commands[0]) is Step.DONE:
+                    self._finished.append(commands[0])
+            else:
+                return sum(map(_SIZE_BYTES, run))
+
+    def _append_group(
+        self, log: UnifiedLog, commands: list[AppendCommand], group: AppendGroup
+    ) -> None:
+        """One write; when it fails it fails them all. Ends as ``AppendCommand.run`` does."""
+        watermark = log.high_watermark
+        try:
+            self.log_dir.check_online()
+            self.refuse_retired(log)
+            self.log_dir.check_space()
+            log.append_group(group)
+        except KafkalogError as error:
+            self._end(commands, error)
+            return
+        except OSError as error:
+            self._end(commands, self.log_dir.fault(error))
+            return
+        if log.high_watermark != watermark:
+            self.note_advanced(log)
+        for command, answer in zip(commands, group.answers, strict=True):
+            command.result = answer
+        if group.first_synced is None:
+            self._finished += commands
+            return
+        for command, is_synced in zip(commands, group.is_synced, strict=True):
+            if is_synced:
+                self.wait_for_flush(log, command)
+            else:
+                self._finished.append(command)
 
     def _log_state(self, log: UnifiedLog) -> _SyncState:
         state = self._syncs.get(log)
@@ -361,7 +415,7 @@ class LogDirWriter:
         elif done.key not in self._wanted:
             del self._syncs[done.key]
 
-    def _end(self, commands: list[Command], error: KafkalogError | None) -> None:
+    def _end(self, commands: Sequence[Command], error: KafkalogError | None) -> None:
         """Commands that waited for a sync have ended."""
         for command in commands:
             command.error = error

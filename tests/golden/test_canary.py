@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.values import RollParams
 from tests.log_world import LogWorld
 from tests.naive.batches import PlainBatch
 
@@ -38,15 +37,9 @@ def canary(offset: int) -> PlainBatch:
 def append(log: LocalLog, batch: PlainBatch) -> None:
     """Roll when due, then append: what a produce request of one batch does."""
     data = batch.encode()
-    params = RollParams(
-        max_segment_ms=log.config.max_segment_ms,
-        max_segment_bytes=log.config.max_segment_bytes,
-        max_timestamp_in_set_ms=batch.max_timestamp_ms,
-        max_offset_in_set=batch.last_offset,
-        set_size_bytes=len(data),
-        now_ms=batch.max_timestamp_ms,
-    )
-    if log.active_segment.should_roll(params):
+    config, timestamp_ms = log.config, batch.max_timestamp_ms
+    room = log.active_segment.room(config.max_segment_bytes, config.max_segment_ms, timestamp_ms)
+    if not room.holds(len(data), timestamp_ms, batch.last_offset):
         log.roll(batch.base_offset)
     log.append([data], [batch.facts()])
 

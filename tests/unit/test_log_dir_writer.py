@@ -14,7 +14,15 @@ from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.env.system_scheduler import SystemScheduler
 from kafkalog.env.system_threads import SystemThreads
-from kafkalog.errors import DescriptorsShort, DiskFull, LogDirOffline, NotReady, Overloaded
+from kafkalog.errors import (
+    DescriptorsShort,
+    DiskFull,
+    ExpectedOffsetMismatch,
+    LogDirOffline,
+    NotReady,
+    Overloaded,
+)
+from kafkalog.format.batch_builder import RecordColumns, build_batch
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.commands import CallCommand, Command, EachCommand, Step
@@ -29,6 +37,7 @@ from kafkalog.manager.thread_meter import ThreadMeter
 from kafkalog.manager.values import Acks
 from kafkalog.observe.metrics import Metrics
 from tests.sim.sim_clock import SimClock
+from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_filesystem import SimFilesystem
 from tests.sim.sim_manager import SimManager, Sink, batch_of, records_of, resolve
 from tests.sim.sim_random import SimRandom
@@ -166,6 +175,62 @@ def test_what_an_error_number_means(number: int, fault: type, is_online: bool) -
     with pytest.raises(fault), bench.log_dir.guard():
         raise error
     assert bench.log_dir.is_online is is_online
+
+
+def submit(sim: SimManager, partition: int, data: bytes, acks: Acks, **more: int) -> list[Command]:
+    """Queue an append; the list gets the command when it ended."""
+    done: list[Command] = []
+    log = sim.operations.partition_log("t", partition)
+    sim.operations.submit_produce(log, records_of(data, log), acks, on_done=done.append, **more)
+    return done
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_appends_that_share_a_write_keep_their_order_and_acks(seed: int) -> None:
+    """M01 M13: two partitions, both acks, and commands between them that go alone."""
+    sim = SimManager(seed=seed).start()
+    sim.operations.create_topic("t", 2)
+    for partition in range(2):
+        sim.produce("t", batch_of("first"), Acks.LEADER, partition)
+    producer = build_batch(
+        RecordColumns.of([None], ["p"], 1), producer_id=5, producer_epoch=0, base_sequence=0
+    )
+    plain = batch_of("a")
+    acks = [Acks.LEADER, Acks.ALL] * 4
+    sent = [submit(sim, number % 2, plain, each) for number, each in enumerate(acks)]
+    sent.append(submit(sim, 0, producer, Acks.ALL))
+    sent.append(submit(sim, 0, plain, Acks.LEADER, expected_offset=99))
+    sent += [submit(sim, 0, plain, Acks.ALL), submit(sim, 0, producer, Acks.LEADER)]
+    sim.threads.run_until_idle()
+    ended = [done[0] for done in sent]
+    assert [type(command.error) for command in ended if command.error] == [ExpectedOffsetMismatch]
+    answers = [command.result for command in ended if isinstance(command.result, LogAppendInfo)]
+    firsts = [answer.first_offset for answer in answers]
+    assert firsts == [1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 5]
+    assert answers[-1].duplicate
+    for partition, end in ((0, 7), (1, 5)):
+        log = sim.operations.partition_log("t", partition)
+        assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (end, end, end)
+    sim.stop()
+
+
+def test_a_full_disk_fails_the_commands_of_a_write_together() -> None:
+    """M15: each gets DiskFull, none leaves a byte, and the log goes on when there is space."""
+    sim = SimManager().start()
+    sim.operations.create_topic("t", 1)
+    sim.produce("t", batch_of("first"))
+    log = sim.operations.partition_log("t", 0)
+    size = log.size_bytes
+    full = Fault(Effect.SHORT_WRITE, errno.ENOSPC, frozenset({"write"}), path_contains=".log")
+    sim.disk.faults.add(full)
+    sent = [submit(sim, 0, batch_of("a"), acks) for acks in (Acks.ALL, Acks.LEADER, Acks.ALL)]
+    sim.threads.run_until_idle()
+    assert [type(done[0].error) for done in sent] == [DiskFull] * 3
+    assert (log.size_bytes, log.log_end_offset, log.high_watermark) == (size, 1, 1)
+    sim.disk.faults.clear()
+    sim.clock.advance_ms(1000)
+    assert sim.produce("t", batch_of("b")).error is None
+    assert log.log_end_offset == 2
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -12,7 +12,7 @@ import pytest
 from kafkalog.errors import CorruptBatch
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.segment_recovery import BadBatch, SegmentOffsetOverflow
-from kafkalog.log.values import CompletedTransaction, RollParams, TimestampOffset
+from kafkalog.log.values import CompletedTransaction, TimestampOffset
 from kafkalog.log.would_block import WouldBlock
 from tests.log_world import LogWorld, append, bytes_of, joined
 from tests.naive.batches import PlainBatch, one_record
@@ -33,16 +33,16 @@ def filled(world: LogWorld, count: int = 10) -> tuple[LogSegment, list[PlainBatc
     return segment, batches
 
 
-def roll_params(**changes: int) -> RollParams:
-    facts = {
-        "max_segment_ms": 1000,
-        "max_segment_bytes": 1000,
-        "max_timestamp_in_set_ms": 1000,
-        "max_offset_in_set": 10,
-        "set_size_bytes": 100,
-        "now_ms": 0,
-    }
-    return RollParams(**{**facts, **changes})
+def must_roll(
+    segment: LogSegment,
+    *,
+    max_bytes: int = 1000,
+    timestamp_ms: int = 1000,
+    last_offset: int = 10,
+    now_ms: int = 0,
+) -> bool:
+    """Whether a set of 100 bytes needs a new segment; segments live for a second."""
+    return not segment.room(max_bytes, 1000, now_ms).holds(100, timestamp_ms, last_offset)
 
 
 def test_read_starts_at_the_batch_that_ends_at_or_behind_the_offset() -> None:
@@ -169,13 +169,13 @@ def test_roll_rules() -> None:
     world = LogWorld()
     segment, _ = filled(world, 1)
     size = segment.size_bytes
-    assert not segment.should_roll(roll_params(max_segment_bytes=size + 100))
-    assert segment.should_roll(roll_params(max_segment_bytes=size + 99))
-    assert not segment.should_roll(roll_params(max_timestamp_in_set_ms=2000))
-    assert segment.should_roll(roll_params(max_timestamp_in_set_ms=2001))
-    assert not segment.should_roll(roll_params(max_timestamp_in_set_ms=5, now_ms=2**50))
-    assert not segment.should_roll(roll_params(max_offset_in_set=2**31 - 1))
-    assert segment.should_roll(roll_params(max_offset_in_set=2**31))
+    assert not must_roll(segment, max_bytes=size + 100)
+    assert must_roll(segment, max_bytes=size + 99)
+    assert not must_roll(segment, timestamp_ms=2000)
+    assert must_roll(segment, timestamp_ms=2001)
+    assert not must_roll(segment, timestamp_ms=5, now_ms=2**50)
+    assert not must_roll(segment, last_offset=2**31 - 1)
+    assert must_roll(segment, last_offset=2**31)
 
 
 def test_segment_without_timestamps_rolls_by_wall_time() -> None:
@@ -183,25 +183,24 @@ def test_segment_without_timestamps_rolls_by_wall_time() -> None:
     world = LogWorld()
     segment = world.new_segment()
     now = world.clock.wall_ms()
-    late = roll_params(max_timestamp_in_set_ms=-1, now_ms=now + 1001)
-    assert not segment.should_roll(late)
+    assert not must_roll(segment, timestamp_ms=-1, now_ms=now + 1001)
     append(segment, one_record(0, -1))
-    assert segment.should_roll(late)
-    assert not segment.should_roll(roll_params(max_timestamp_in_set_ms=-1, now_ms=now + 1000))
+    assert must_roll(segment, timestamp_ms=-1, now_ms=now + 1001)
+    assert not must_roll(segment, timestamp_ms=-1, now_ms=now + 1000)
 
 
 def test_jitter_is_drawn_once_and_bounded() -> None:
     """M06: log.roll.jitter.ms makes the roll earlier, never later."""
     world = LogWorld(LogConfig(segment_index_bytes=4096, segment_jitter_ms=500))
     segment, _ = filled(world, 1)
-    assert segment.should_roll(roll_params(max_timestamp_in_set_ms=2001))
-    assert not segment.should_roll(roll_params(max_timestamp_in_set_ms=1500))
+    assert must_roll(segment, timestamp_ms=2001)
+    assert not must_roll(segment, timestamp_ms=1500)
 
 
 def test_empty_segment_with_no_index_slots_wants_to_roll() -> None:
     """M06, KAFKA-6388: the time index of four bytes has no slot and is full from the start."""
     world = LogWorld(LogConfig(segment_index_bytes=4))
-    assert world.new_segment().should_roll(roll_params())
+    assert must_roll(world.new_segment())
 
 
 def test_timestamp_queries_follow_log_order() -> None:
@@ -320,7 +319,7 @@ def test_truncation_keeps_smaller_offsets_and_an_appendable_segment() -> None:
     assert segment.truncate_to(0) == len(joined(batches[:4]))
     assert segment.size_bytes == 0
     assert segment.offset_index.file.acquire().size() == 4096
-    assert not segment.should_roll(roll_params(max_segment_bytes=10_000))
+    assert not must_roll(segment, max_bytes=10_000)
     append(segment, *batches)
     assert bytes_of(segment.read(0, 10_000)) == joined(batches)
 

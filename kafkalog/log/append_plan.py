@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.errors import InvalidRequest
+from kafkalog.errors import InvalidRequest, OutOfOrderSequence
 from kafkalog.format.record_batch import (
     PREFIX_BYTES,
     add_to_sequence,
@@ -47,9 +47,9 @@ class PlacedBatch(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerChanges:
-    """What the append changes once its bytes are written; ``duplicate``: write nothing."""
+    """What the append changes once its bytes are written; with ``duplicates`` nothing is."""
 
-    duplicate: BatchMetadata | None = None
+    duplicates: list[BatchMetadata] = field(default_factory=list)
     infos: dict[int, ProducerAppendInfo] = field(default_factory=dict)
     completed: list[CompletedTransaction] = field(default_factory=list)
 
@@ -76,7 +76,12 @@ def place(records: ValidatedRecords, log_end_offset: int, leader_epoch: int) -> 
 def check_producers(
     producers: ProducerStateManager, origin: AppendOrigin, placed: Sequence[PlacedBatch]
 ) -> ProducerChanges:
-    """Sequence and epoch rules of each batch in turn; the first duplicate ends the append."""
+    """Sequence and epoch rules of each batch in turn.
+
+    A set whose batches are all stored already is a retry. One that mixes stored and new batches is
+    refused whole: to drop the new ones, as Kafka's log does with what follows a duplicate, would
+    acknowledge what was never written (Kafka's produce API takes one batch a partition).
+    """
     changes = ProducerChanges()
     for placed_batch in placed:
         if placed_batch.facts.producer_id == NO_PRODUCER_ID:
@@ -88,7 +93,8 @@ def check_producers(
                 batch.producer_epoch, batch.first_sequence, batch.last_sequence
             )
             if duplicate is not None:
-                return ProducerChanges(duplicate=duplicate)
+                changes.duplicates.append(duplicate)
+                continue
         info = changes.infos.get(batch.producer_id)
         if info is None:
             info = producers.prepare(batch.producer_id, origin)
@@ -96,6 +102,11 @@ def check_producers(
         ended = info.append(batch)
         if ended is not None:
             changes.completed.append(ended)
+    if changes.duplicates and len(changes.duplicates) != len(placed):
+        raise OutOfOrderSequence(
+            f"{len(changes.duplicates)} of {len(placed)} batches are stored already; nothing was "
+            "appended. Send the others alone."
+        )
     return changes
 
 
@@ -128,17 +139,18 @@ def answer(
 
 
 def duplicate_answer(
-    records: ValidatedRecords, first: BatchMetadata, log_start_offset: int
+    records: ValidatedRecords, stored: Sequence[BatchMetadata], log_start_offset: int
 ) -> LogAppendInfo:
     """What a retry is told: as the first attempt was."""
+    first = stored[0]
     is_stamped = records.log_append_time_ms != NO_TIMESTAMP
     return LogAppendInfo(
         first_offset=first.first_offset,
-        last_offset=first.last_offset,
+        last_offset=stored[-1].last_offset,
         log_append_time_ms=first.timestamp_ms if is_stamped else NO_TIMESTAMP,
         max_timestamp_ms=first.timestamp_ms,
         log_start_offset=log_start_offset,
-        record_count=first.offset_delta + 1,
+        record_count=sum(batch.offset_delta + 1 for batch in stored),
         size_bytes=0,
         duplicate=True,
     )

@@ -212,9 +212,9 @@ class UnifiedLog:
         if not self.room().holds(records.size_bytes, records.max_timestamp_ms, last_offset):
             self.roll(first_offset)
         changes = append_plan.check_producers(self.producers, records.origin, placed)
-        if changes.duplicate is not None:
+        if changes.duplicates:
             start = self.log_start_offset
-            return append_plan.duplicate_answer(records, changes.duplicate, start)
+            return append_plan.duplicate_answer(records, changes.duplicates, start)
         self.local.append(*append_plan.gather(placed))
         try:
             self._after_write(changes)

@@ -50,6 +50,21 @@ def test_an_adopted_log_keeps_its_leader_epoch() -> None:
     assert read_header(found.data).leader_epoch == 5
 
 
+def test_a_set_is_a_retry_as_a_whole_or_refused() -> None:
+    """M25: stored and new batches in one set: nothing is dropped behind a duplicate."""
+    world = world_of()
+    first, second = (batch([b"v"], producer=(7, 0, sequence)) for sequence in (0, 1))
+    world.append(first)
+    with pytest.raises(OutOfOrderSequence, match="1 of 2 batches"):
+        world.append(first + second)
+    assert world.log.log_end_offset == 1
+    assert world.append(second).first_offset == 1
+    again = world.append(first + second)
+    assert again.duplicate
+    assert (again.first_offset, again.last_offset, again.record_count) == (0, 1, 2)
+    assert world.log.log_end_offset == 2
+
+
 def test_segments_of_the_size_example() -> None:
     """Four batches of 171 bytes fit 700 bytes; 20 give bases 0 4 8 12 16."""
     world = world_of(internal_segment_bytes=700)

@@ -78,6 +78,7 @@ class LogDir:
         # owned by the starting thread
         self._lock: DirLock | None = None
         self.meta: MetaProperties | None = None
+        self.is_fresh = False  # had no meta.properties
         self.was_clean = False
         self.is_loaded = False
         self.has_faulty_partitions = False  # set by recovery threads: the next start looks again
@@ -194,6 +195,7 @@ class LogDir:
                     log_dir=self.path,
                 ) from error
             self.meta = self._read_meta()
+            self.is_fresh = self.meta is None
 
     def claim(self, cluster_id: str, node_id: int) -> None:
         """Give a fresh directory its ``meta.properties`` (or complete one of old); guarded.

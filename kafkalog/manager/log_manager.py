@@ -4,8 +4,9 @@ Owns the directories with their writers and flushers, the partition table, the t
 the periodic tasks. Knows no request: ``operations.py`` does. Control-plane changes (create, delete)
 run one at a time under a lock, on threads that may block; partitions themselves are changed only by
 the writers. Start: lock, identify, read the registry, decide every directory (``startup_plan``),
-load in parallel, create what is missing, then serve. Shutdown order per directory: flush, close,
-checkpoints, marker; a failure costs that directory its marker, nothing else.
+take the clean-shutdown markers, load in parallel, create what is missing, then serve. Shutdown
+order per directory: flush, close, checkpoints, marker; a failure costs that directory its marker,
+nothing else.
 Source: Kafka's LogManager (4.1), log-lifecycle 11.
 """
 
@@ -34,6 +35,7 @@ from kafkalog.manager.directory_loading import (
     refuse_duplicates,
     rename_with_suffix,
 )
+from kafkalog.manager.identity import agreed_cluster_id
 from kafkalog.manager.log_deletion import LogDeletion
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_dir_flusher import LogDirFlusher
@@ -203,15 +205,20 @@ class LogManager:
         LogDirOffline when no directory can be used.
         """
         self._open_dirs()
-        self._identify()
         log_dirs = [unit.log_dir for unit in self.online_units]
+        cluster_id = agreed_cluster_id(log_dirs, self.config.node_id)
+        self.cluster_id = cluster_id or encode_id(new_id(self.seams.random.uuid_bytes))
         self.registry.load(log_dirs)
         plan = self._plan()
+        # Nothing was changed up to here: a start that is refused leaves the markers in place.
+        self._claim()
+        self.registry.spread()
         if plan.adopted:
             self.registry.change(plan.registry, log_dirs)
             names = [topic.name for topic in plan.adopted]
             _log.warning("topics_adopted", topics=names, note="with the broker's default configs")
         self._set_aside(plan)
+        self._take_markers()
         self._load(plan)
         self._complete_topics()
         if not self.online_units:
@@ -242,42 +249,22 @@ class LogManager:
                 "Shutdown broker because none of the specified log dirs can be used"
             )
 
-    def _identify(self) -> None:
-        """cluster.id and node.id agree, directory.id is unique; fresh directories join."""
-        known: dict[object, str] = {}
-        clusters: dict[str, str] = {}
-        for unit in self.online_units:
-            meta, path = unit.log_dir.meta, unit.log_dir.path
-            if meta is None:
-                continue
-            if meta.cluster_id is not None:
-                clusters.setdefault(meta.cluster_id, path)
-            if meta.node_id is not None and meta.node_id != self.config.node_id:
-                raise InvalidConfig(
-                    f"Stored node id {meta.node_id} of {path} does not match node.id "
-                    f"{self.config.node_id}",
-                    log_dir=path,
-                )
-            if meta.directory_id is not None and known.setdefault(meta.directory_id, path) != path:
-                raise InvalidConfig(
-                    f"{path} and {known[meta.directory_id]} have the same directory.id: one is a "
-                    "copy of the other",
-                    log_dir=path,
-                )
-        if len(clusters) > 1:
-            raise InvalidConfig(f"Log directories belong to different clusters: {clusters}")
-        self.cluster_id = next(iter(clusters), "") or self._new_id_text()
+    def _claim(self) -> None:
+        """Fresh directories join the cluster, those of an old Kafka get what they lack."""
         for unit in self.online_units:
             try:
-                is_fresh = unit.log_dir.meta is None
                 unit.log_dir.claim(self.cluster_id, self.config.node_id)
-                if not unit.log_dir.take_clean_shutdown_marker() and not is_fresh:
-                    self.seams.metrics.unclean_starts.labels(unit.log_dir.path).inc()
             except StorageFault as fault:
                 unit.log_dir.take_offline(fault.message)
 
-    def _new_id_text(self) -> str:
-        return encode_id(new_id(self.seams.random.uuid_bytes))
+    def _take_markers(self) -> None:
+        """Right before the logs are opened: from here on a stop is unclean until it is complete."""
+        for unit in self.online_units:
+            try:
+                if not unit.log_dir.take_clean_shutdown_marker() and not unit.log_dir.is_fresh:
+                    self.seams.metrics.unclean_starts.labels(unit.log_dir.path).inc()
+            except StorageFault as fault:
+                unit.log_dir.take_offline(fault.message)
 
     def _plan(self) -> StartupPlan:
         """Scan all directories and decide."""

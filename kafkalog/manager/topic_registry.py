@@ -149,6 +149,8 @@ class TopicRegistry:
         # published; changed under the caller's lock
         self._state = RegistryState()
         self.existed = False
+        # owned by the starting thread
+        self._behind: tuple[LogDir, ...] = ()
 
     @property
     def state(self) -> RegistryState:
@@ -161,7 +163,7 @@ class TopicRegistry:
         return self._state.topics
 
     def load(self, log_dirs: Sequence[LogDir]) -> None:
-        """Read all files; take the highest generation; bring the others up to it.
+        """Read all files; take the highest generation. Writes nothing: ``spread`` does.
 
         InvalidConfig when a file is unreadable, too new, or two of one generation differ. I/O
         errors take their directory offline; the rest decides.
@@ -189,8 +191,15 @@ class TopicRegistry:
                     log_dir=log_dir.path,
                 )
         self._state = newest
-        behind = [log_dir for log_dir in log_dirs if found.get(log_dir) != newest]
-        self._write(newest, [log_dir for log_dir in behind if log_dir.is_online])
+        self._behind = tuple(log_dir for log_dir in log_dirs if found.get(log_dir) != newest)
+
+    def spread(self) -> None:
+        """Bring the directories that ``load`` found behind up to what is in force, durably.
+
+        DiskFull and DescriptorsShort raise; a directory that fails goes offline.
+        """
+        self._write(self._state, [log_dir for log_dir in self._behind if log_dir.is_online])
+        self._behind = ()
 
     def change(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> None:
         """Make state, the next generation, the one in force: durable in every online directory.

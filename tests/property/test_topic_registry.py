@@ -123,6 +123,7 @@ class RegistryMachine(RuleBasedStateMachine):
         self.dirs = dirs_of(self.disk, paths)
         self.registry = TopicRegistry(self.disk)
         self.registry.load(self.dirs)
+        self.registry.spread()
 
     @rule()
     def create(self) -> None:

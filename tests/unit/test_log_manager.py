@@ -256,6 +256,37 @@ def test_refusals_at_the_start() -> None:
         started(disk)
 
 
+def bytes_below(disk: SimFilesystem, path: str) -> dict[str, bytes | None]:
+    """Every file and directory, the lock aside."""
+    found: dict[str, bytes | None] = {}
+    for entry in disk.list_dir_stats(path):
+        below = f"{path}/{entry.name}"
+        if entry.is_dir:
+            found[below] = None
+            found |= bytes_below(disk, below)
+        elif entry.name != ".lock":
+            found[below] = disk.read_file(below)
+    return found
+
+
+@pytest.mark.parametrize("damage", ["registry", "duplicate"])
+def test_a_refused_start_changes_nothing(damage: str) -> None:
+    """M14: the clean-shutdown marker stays, so the next start need not recover."""
+    sim = started()
+    sim.operations.create_topic("t", 2)
+    disk = sim.stop()
+    if damage == "registry":
+        disk.write_file_atomically("/data/a/kafkalog.registry", b"{")
+    else:
+        disk.make_dir("/data/a/d-0")
+        disk.make_dir("/data/b/d-0")
+    before = bytes_below(disk, "/data")
+    with pytest.raises(InvalidConfig):
+        SimManager(disk, config=BrokerConfig(log_dirs=DIRS, adopt_unknown_topics=True)).start()
+    assert bytes_below(disk, "/data") == before
+    assert f"/data/a/{MARKER}" in before
+
+
 def test_corrupt_partition_is_out_of_service_alone() -> None:
     """M14 M15: a message set of magic 1 puts its partition offline with the reason, no other."""
     sim = started()

@@ -21,6 +21,7 @@ from kafkalog.errors import (
     InvalidConfig,
     KafkalogError,
     LogDirOffline,
+    NotReady,
     StorageFault,
     UnknownPartition,
 )
@@ -111,6 +112,8 @@ class LogManager:
         # owned by the starting thread, published
         self.cluster_id = ""
         self.is_loaded = False
+        # published; changed under the topics lock
+        self._topic_in_creation: str | None = None
 
     def _absolute(self, path: str) -> str:
         """An entry of ``log.dirs`` as the key it is known by: absolute, without a slash behind."""
@@ -169,7 +172,8 @@ class LogManager:
     def log_of(self, topic: str, partition: int) -> UnifiedLog:
         """The log that serves a partition of an existing topic.
 
-        UnknownPartition; LogDirOffline or the reason why the partition could not be loaded.
+        UnknownPartition; NotReady while its topic is being created; LogDirOffline or the reason why
+        the partition could not be loaded.
         """
         log = self.table.get(topic, partition)
         if log is None:
@@ -178,6 +182,10 @@ class LogManager:
                 raise UnknownPartition(
                     f"Topic {topic} has no partition {partition}", topic=topic, partition=partition
                 )
+            if self._topic_in_creation == topic:
+                raise NotReady(f"Topic {topic} is being created", topic=topic, partition=partition)
+            log = self.table.get(topic, partition)  # again: the creation may just have ended
+        if log is None:
             raise LogDirOffline(
                 f"Partition {topic}-{partition} lies in a log directory that is offline",
                 topic=topic,
@@ -348,16 +356,20 @@ class LogManager:
         goes at the next start. When no directory is left the topic is deleted again.
         """
         failed: set[str] = set()
-        while True:
-            failed_before = len(failed)
-            try:
-                return self._try_to_create(name, partition_count, overrides, failed)
-            except StorageFault as fault:
-                is_registry_short = len(failed) == failed_before or name in self.registry.topics
-                all_paths = (unit.log_dir.path for unit in self.online_units)
-                if is_registry_short or failed.issuperset(all_paths):
-                    raise
-                _log.warning("topic_creation_tried_again", topic=name, reason=fault.message)
+        self._topic_in_creation = name
+        try:
+            while True:
+                failed_before = len(failed)
+                try:
+                    return self._try_to_create(name, partition_count, overrides, failed)
+                except StorageFault as fault:
+                    is_registry_short = len(failed) == failed_before or name in self.registry.topics
+                    all_paths = (unit.log_dir.path for unit in self.online_units)
+                    if is_registry_short or failed.issuperset(all_paths):
+                        raise
+                    _log.warning("topic_creation_tried_again", topic=name, reason=fault.message)
+        finally:
+            self._topic_in_creation = None
 
     def _try_to_create(
         self, name: str, partition_count: int, overrides: Mapping[str, str], failed: set[str]

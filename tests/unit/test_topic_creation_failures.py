@@ -8,7 +8,7 @@ import errno
 
 import pytest
 
-from kafkalog.errors import StorageFault
+from kafkalog.errors import KafkalogError, NotReady, StorageFault, UnknownTopic
 from kafkalog.manager.broker_config import BrokerConfig
 from tests.sim.sim_faults import MUTATING, Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
@@ -64,3 +64,24 @@ def test_a_second_try_does_not_inherit_the_first_ones_id() -> None:
             assert sim.produce("t", batch_of("a"), partition=number).error is None, f"call {nth}"
         again = SimManager(sim.stop(), config=BrokerConfig(log_dirs=DIRS[:1])).start()
         assert served(again) == [1, 1], f"call {nth}"
+
+
+def test_a_topic_in_creation_is_not_called_offline() -> None:
+    """M15: requests between its registration and its logs are told to come back."""
+    sim = SimManager().start()
+    seen: list[type[KafkalogError]] = []
+
+    def look() -> None:
+        try:
+            sim.operations.partition_log("t", 1)
+        except KafkalogError as error:
+            seen.append(type(error))
+
+    for _ in range(2):
+        sim.disk.on_call = look
+        sim.operations.create_topic("t", 2)
+        sim.disk.on_call = None
+        assert set(seen) == {UnknownTopic, NotReady}
+        seen.clear()
+        assert served(sim) == [0, 0]
+        sim.operations.delete_topic("t")

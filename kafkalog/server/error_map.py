@@ -55,7 +55,9 @@ _ROWS = (
     ErrorEntry(41302, 413, "INVALID_REQUEST", "the body is larger than socket.request.max.bytes"),
     ErrorEntry(41303, 413, "RECORD_LIST_TOO_LARGE", "a batch inflates beyond the limit"),
     ErrorEntry(41304, 413, "RECORD_LIST_TOO_LARGE", "the set is larger than segment.bytes"),
-    ErrorEntry(41502, 415, "INVALID_REQUEST", "Content-Encoding other than gzip, deflate and identity"),
+    ErrorEntry(
+        41502, 415, "INVALID_REQUEST", "Content-Encoding other than gzip, deflate and identity"
+    ),
     ErrorEntry(41601, 416, "OFFSET_OUT_OF_RANGE", "offset above the log end offset"),
     ErrorEntry(41602, 416, "OFFSET_OUT_OF_RANGE", "delete-records above the high watermark"),
     ErrorEntry(42209, 422, "CORRUPT_MESSAGE", "a batch fails its CRC-32C"),
@@ -74,7 +76,13 @@ _ROWS = (
     ErrorEntry(50010, 500, "CORRUPT_MESSAGE", "a stored batch is corrupt; details has its offsets"),
     ErrorEntry(50302, 503, "KAFKA_STORAGE_ERROR", "memory or file descriptors are short", True),
     ErrorEntry(50303, 503, "KAFKA_STORAGE_ERROR", "the log directory is offline", True),
-    ErrorEntry(50304, 503, "COORDINATOR_LOAD_IN_PROGRESS", "starting, recovering, stopping", True),
+    ErrorEntry(
+        50304,
+        503,
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "starting, recovering, stopping, or the topic is being created",
+        True,
+    ),
     ErrorEntry(50701, 507, "KAFKA_STORAGE_ERROR", "the disk is full", True),
 )
 
@@ -178,8 +186,12 @@ def error_body(error: errors.KafkalogError | ApiError) -> tuple[ErrorEntry, dict
 
 def _message(error: errors.KafkalogError | ApiError) -> str:
     """What the client reads; a corrupt file's path stays inside."""
-    if isinstance(error, errors.CorruptData):
+    if isinstance(error, errors.CorruptBatch):
         return "A stored record batch is corrupt and is not served."
+    if isinstance(error, errors.CorruptData):
+        return (
+            "The partition is out of service: its files are damaged; the daemon's log names them."
+        )
     return error.message
 
 

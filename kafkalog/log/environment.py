@@ -6,6 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import structlog
+
+from kafkalog.errors import StorageFault
 from kafkalog.log.index_cache import DEFAULT_CAPACITY_BYTES, IndexCache
 from kafkalog.log.open_files import DEFAULT_CAPACITY, OpenFiles
 
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 
 def _ignore(_: int) -> None:
     """Nobody listens."""
+
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,21 @@ class LogEnvironment:
     open_files: OpenFiles
     io_guard: Callable[[], AbstractContextManager[object]] = nullcontext
     note_recovery: Callable[[int], None] = _ignore
+
+    def guarded(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Body of a delayed task: work under the guard; nothing on a directory that has failed.
+
+        What stays behind is removed by the next load of the directory.
+        """
+
+        def body() -> None:
+            try:
+                with self.io_guard():
+                    work()
+            except StorageFault as fault:
+                _log.warning("delayed_deletion_given_up", reason=fault.message)
+
+        return body
 
     @classmethod
     def create(

@@ -381,13 +381,7 @@ class LocalLog:
         """Remove renamed files after the delay, under the directory's guard."""
         if not segments:
             return
-        guard = self._environment.io_guard
-
-        def delete_files() -> None:
-            with guard():
-                _delete_files(segments)
-
-        self._schedule(delete_files)
+        self._schedule(self._environment.guarded(lambda: _delete_files(segments)))
 
     def _schedule(self, task: Callable[[], None]) -> None:
         """One ``delete-file`` task."""

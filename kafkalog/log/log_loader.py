@@ -399,15 +399,15 @@ class _Loader:
         self._segments.remove(segments)
         for segment in segments:
             segment.change_suffix(DELETED_SUFFIX)
-        guard = self._environment.io_guard
 
         def delete_files() -> None:
-            with guard():
-                for segment in segments:
-                    segment.delete_files()
+            for segment in segments:
+                segment.delete_files()
 
         self._environment.scheduler.schedule_once(
-            DELETE_FILE_TASK, delete_files, self._config.file_delete_delay_ms
+            DELETE_FILE_TASK,
+            self._environment.guarded(delete_files),
+            self._config.file_delete_delay_ms,
         )
 
 

@@ -381,18 +381,19 @@ class UnifiedLog:
         paths = [path for path in marked if path is not None]
         if not paths:
             return
-        guard, filesystem = self._environment.io_guard, self._environment.filesystem
+        filesystem = self._environment.filesystem
 
         def delete_files() -> None:
-            with guard():
-                for path in paths:
-                    try:
-                        filesystem.unlink(path)
-                    except FileNotFoundError:
-                        _log.info("snapshot_already_gone", path=path)
+            for path in paths:
+                try:
+                    filesystem.unlink(path)
+                except FileNotFoundError:
+                    _log.info("snapshot_already_gone", path=path)
 
         self._environment.scheduler.schedule_once(
-            DELETE_SNAPSHOT_TASK, delete_files, self.config.file_delete_delay_ms
+            DELETE_SNAPSHOT_TASK,
+            self._environment.guarded(delete_files),
+            self.config.file_delete_delay_ms,
         )
 
     def truncate_to(self, offset: int) -> bool:

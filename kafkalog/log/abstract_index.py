@@ -14,7 +14,11 @@ refused as CorruptIndex, where Kafka would believe zero padding to be entries (K
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from array import array
+from bisect import bisect_left
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, cast
+
+import numpy as np
 
 from kafkalog.errors import CorruptIndex
 from kafkalog.log.would_block import WouldBlock
@@ -25,9 +29,13 @@ if TYPE_CHECKING:
 
 
 class EntryStore(Protocol):
-    """Decoded entries of one index; grows at the end only."""
+    """Decoded entries of one index, a column each; grows at the end only.
+
+    Columns may run ahead of ``count``.
+    """
 
     count: int
+    relative: array[int]  # offsets - base offset, not falling
 
     def first(self, count: int) -> EntryStore:
         """A new store of the first ``count`` entries."""
@@ -35,14 +43,16 @@ class EntryStore(Protocol):
 
 
 S = TypeVar("S", bound=EntryStore)
+E = TypeVar("E")
 
 
-class AbstractIndex(ABC, Generic[S]):
-    """Entries of one index file; ``S`` is the store of the decoded columns."""
+class AbstractIndex(ABC, Generic[S, E]):
+    """Entries of one index file: ``S`` is the store of the decoded columns, ``E`` one entry."""
 
     __slots__ = ("_active", "_cache", "_file", "base_offset", "max_entries")
 
     entry_bytes: ClassVar[int]
+    entry_rule: ClassVar[str]  # what a damaged file breaks
 
     def __init__(
         self, file: SegmentFile, base_offset: int, max_index_bytes: int, cache: IndexCache
@@ -74,6 +84,16 @@ class AbstractIndex(ABC, Generic[S]):
         """Bytes of the entries, not of the file."""
         return self.entry_count(may_block=may_block) * self.entry_bytes
 
+    def last_entry(self, *, may_block: bool = True) -> E:
+        """The last entry, when there is none what stands in front of the first."""
+        store = self.store(may_block=may_block)
+        return self._entry(store, store.count - 1)
+
+    def entries(self, *, may_block: bool = True) -> list[E]:
+        """All entries."""
+        store = self.store(may_block=may_block)
+        return [self._entry(store, slot) for slot in range(store.count)]
+
     @property
     def is_full(self) -> bool:
         """Whether the segment must roll before the next append."""
@@ -85,20 +105,16 @@ class AbstractIndex(ABC, Generic[S]):
         """Entries that appends may still add; the index must be active."""
 
     @abstractmethod
-    def truncate_to(self, offset: int) -> None:
-        """Keep the entries below offset; the index must be active."""
+    def _entry(self, store: S, slot: int) -> E:
+        """Entry of a slot; slot -1 is what stands in front of the first."""
 
     @abstractmethod
     def _decode(self, raw: bytes) -> S:
         """Columns of a file that is a whole number of entries long."""
 
     @abstractmethod
-    def _complaint(self, store: S) -> tuple[str, int] | None:
-        """What is wrong with a loaded store and the slot of it; None when nothing is."""
-
-    @abstractmethod
-    def _empty(self) -> S:
-        """A store without entries."""
+    def _bad_slots(self, store: S) -> np.ndarray:
+        """Which entries of a loaded store break ``entry_rule``: a bool for each."""
 
     @abstractmethod
     def _encode(self, store: S) -> bytes:
@@ -132,7 +148,7 @@ class AbstractIndex(ABC, Generic[S]):
         try:
             file = self._file.acquire()
         except FileNotFoundError:
-            return self._empty()
+            return self._decode(b"")
         raw = file.pread(file.size(), 0)
         torn = len(raw) % self.entry_bytes
         if torn:
@@ -142,10 +158,10 @@ class AbstractIndex(ABC, Generic[S]):
                 position=len(raw) - torn,
             )
         store = self._decode(raw)
-        complaint = self._complaint(store)
-        if complaint is not None:
-            reason, slot = complaint
-            raise CorruptIndex(reason, file=self._file.path, position=slot * self.entry_bytes)
+        bad = self._bad_slots(store)
+        if bad.any():
+            position = int(bad.argmax()) * self.entry_bytes
+            raise CorruptIndex(self.entry_rule, file=self._file.path, position=position)
         return store
 
     def sanity_check(self) -> None:
@@ -170,7 +186,7 @@ class AbstractIndex(ABC, Generic[S]):
         file = self._file.pin_for_write(create=True)
         file.truncate(0)  # so that what was there reads as zeros after the next line
         file.truncate(self.max_entries * self.entry_bytes)
-        self._activate(self._empty())
+        self._activate(self._decode(b""))
 
     def replace_entries(self, store: S) -> None:
         """Write store as the whole content and become active (recovery): one write."""
@@ -190,6 +206,12 @@ class AbstractIndex(ABC, Generic[S]):
         self._file.pin_for_write().truncate(active.count * self.entry_bytes)
         self.keep_in_cache(active)
         self._active = None
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep the entries with a smaller offset; the index must be active."""
+        store = self._require_active()
+        relative = offset - self.base_offset
+        self.truncate_to_count(bisect_left(store.relative, relative, 0, store.count))
 
     def truncate_to_count(self, count: int) -> None:
         """Keep the first ``count`` entries; what lies behind them in the file is not believed."""
@@ -222,3 +244,13 @@ class AbstractIndex(ABC, Generic[S]):
         """The store of an active index."""
         assert self._active is not None, f"{self._file.name} is closed"
         return self._active
+
+
+def int32_column(values: np.ndarray) -> array[int]:
+    """A column of a store; each value is within int32."""
+    return array("i", values.astype(np.int32).tobytes())
+
+
+def int64_column(values: np.ndarray) -> array[int]:
+    """A column of a store."""
+    return array("q", values.astype(np.int64).tobytes())

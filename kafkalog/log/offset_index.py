@@ -7,9 +7,8 @@ life of the file: AbstractIndex. A look-up is one C bisection, about a microseco
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -19,12 +18,15 @@ from kafkalog.format.index_entries import (
     pack_offset_entry,
     unpack_offset_entries,
 )
-from kafkalog.log.abstract_index import AbstractIndex
+from kafkalog.log.abstract_index import AbstractIndex, int32_column
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, OffsetPosition
+
+if TYPE_CHECKING:
+    from array import array
 
 
 class OffsetEntries:
-    """Columns in native order; ``relative`` and ``positions`` may run ahead of ``count``."""
+    """See EntryStore."""
 
     __slots__ = ("count", "positions", "relative")
 
@@ -38,12 +40,13 @@ class OffsetEntries:
         return OffsetEntries(self.relative[:count], self.positions[:count])
 
 
-class OffsetIndex(AbstractIndex[OffsetEntries]):
+class OffsetIndex(AbstractIndex[OffsetEntries, OffsetPosition]):
     """The offset index of one segment."""
 
     __slots__ = ()
 
     entry_bytes: ClassVar[int] = OFFSET_ENTRY.size
+    entry_rule: ClassVar[str] = "offset index entries must rise in offset and position"
 
     @property
     def free_slots(self) -> int:
@@ -79,22 +82,6 @@ class OffsetIndex(AbstractIndex[OffsetEntries]):
         slot = bisect_left(store.positions, end, 0, store.count)
         return self._entry(store, slot) if slot < store.count else None
 
-    def last_entry(self, *, may_block: bool = True) -> OffsetPosition:
-        """The last entry, or (base offset, 0) when empty."""
-        store = self.store(may_block=may_block)
-        return self._entry(store, store.count - 1)
-
-    def entries(self, *, may_block: bool = True) -> list[OffsetPosition]:
-        """All entries."""
-        store = self.store(may_block=may_block)
-        return [self._entry(store, slot) for slot in range(store.count)]
-
-    def truncate_to(self, offset: int) -> None:
-        """Keep the entries with a smaller offset."""
-        store = self._require_active()
-        relative = offset - self.base_offset
-        self.truncate_to_count(bisect_left(store.relative, relative, 0, store.count))
-
     def _entry(self, store: OffsetEntries, slot: int) -> OffsetPosition:
         """Entry of a slot; slot -1 is the start of the segment."""
         if slot < 0:
@@ -108,22 +95,14 @@ class OffsetIndex(AbstractIndex[OffsetEntries]):
     def _encode(self, store: OffsetEntries) -> bytes:
         return pack_offset_entries(np.array((store.relative, store.positions), dtype=np.int64).T)
 
-    def _empty(self) -> OffsetEntries:
-        return OffsetEntries(array("i"), array("i"))
-
-    def _complaint(self, store: OffsetEntries) -> tuple[str, int] | None:
+    def _bad_slots(self, store: OffsetEntries) -> np.ndarray:
         relative = np.array(store.relative, dtype=np.int64)
         positions = np.array(store.positions, dtype=np.int64)
         bad = (relative < 0) | (positions < 0)
         bad[1:] |= (np.diff(relative) <= 0) | (np.diff(positions) <= 0)
-        if bad.any():
-            return "offset index entries must rise in offset and position", int(bad.argmax())
-        return None
+        return bad
 
 
 def offset_entries(relative: np.ndarray, positions: np.ndarray) -> OffsetEntries:
     """A store of two equally long integer columns, each value within int32."""
-    columns = array("i"), array("i")
-    for column, values in zip(columns, (relative, positions), strict=True):
-        column.frombytes(values.astype(np.int32).tobytes())
-    return OffsetEntries(*columns)
+    return OffsetEntries(int32_column(relative), int32_column(positions))

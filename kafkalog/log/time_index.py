@@ -9,9 +9,8 @@ AbstractIndex.
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left, bisect_right
-from typing import ClassVar
+from bisect import bisect_right
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -21,12 +20,15 @@ from kafkalog.format.index_entries import (
     pack_time_entry,
     unpack_time_entries,
 )
-from kafkalog.log.abstract_index import AbstractIndex
+from kafkalog.log.abstract_index import AbstractIndex, int32_column, int64_column
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffset
+
+if TYPE_CHECKING:
+    from array import array
 
 
 class TimeEntries:
-    """Columns in native order; they may run ahead of ``count``."""
+    """See EntryStore."""
 
     __slots__ = ("count", "relative", "timestamps")
 
@@ -40,12 +42,13 @@ class TimeEntries:
         return TimeEntries(self.timestamps[:count], self.relative[:count])
 
 
-class TimeIndex(AbstractIndex[TimeEntries]):
+class TimeIndex(AbstractIndex[TimeEntries, TimestampOffset]):
     """The time index of one segment."""
 
     __slots__ = ()
 
     entry_bytes: ClassVar[int] = TIME_ENTRY.size
+    entry_rule: ClassVar[str] = "time index entries must rise in timestamp and not fall in offset"
 
     @property
     def free_slots(self) -> int:
@@ -77,22 +80,6 @@ class TimeIndex(AbstractIndex[TimeEntries]):
         store = self.store(may_block=may_block)
         return self._entry(store, bisect_right(store.timestamps, timestamp_ms, 0, store.count) - 1)
 
-    def last_entry(self, *, may_block: bool = True) -> TimestampOffset:
-        """The last entry, or (-1, base offset) when empty."""
-        store = self.store(may_block=may_block)
-        return self._entry(store, store.count - 1)
-
-    def entries(self, *, may_block: bool = True) -> list[TimestampOffset]:
-        """All entries."""
-        store = self.store(may_block=may_block)
-        return [self._entry(store, slot) for slot in range(store.count)]
-
-    def truncate_to(self, offset: int) -> None:
-        """Keep the entries with a smaller offset."""
-        store = self._require_active()
-        relative = offset - self.base_offset
-        self.truncate_to_count(bisect_left(store.relative, relative, 0, store.count))
-
     def _entry(self, store: TimeEntries, slot: int) -> TimestampOffset:
         """Entry of a slot; slot -1 stands before all timestamps."""
         if slot < 0:
@@ -106,10 +93,7 @@ class TimeIndex(AbstractIndex[TimeEntries]):
     def _encode(self, store: TimeEntries) -> bytes:
         return pack_time_entries(np.array((store.timestamps, store.relative), dtype=np.int64).T)
 
-    def _empty(self) -> TimeEntries:
-        return TimeEntries(array("q"), array("i"))
-
-    def _complaint(self, store: TimeEntries) -> tuple[str, int] | None:
+    def _bad_slots(self, store: TimeEntries) -> np.ndarray:
         timestamps = np.array(store.timestamps, dtype=np.int64)
         relative = np.array(store.relative, dtype=np.int64)
         bad = (timestamps < 0) | (relative < 0)
@@ -118,16 +102,9 @@ class TimeIndex(AbstractIndex[TimeEntries]):
         bad[:1] |= (timestamps[:1] == 0) & (relative[:1] == 0)
         # Compared, not subtracted: a difference of two hostile int64 could wrap.
         bad[1:] |= (timestamps[1:] <= timestamps[:-1]) | (relative[1:] < relative[:-1])
-        if bad.any():
-            return "time index entries must rise in timestamp and not fall in offset", int(
-                bad.argmax()
-            )
-        return None
+        return bad
 
 
 def time_entries(timestamps: np.ndarray, relative: np.ndarray) -> TimeEntries:
     """A store of two equally long integer columns: int64 and int32."""
-    first, second = array("q"), array("i")
-    first.frombytes(timestamps.astype(np.int64).tobytes())
-    second.frombytes(relative.astype(np.int32).tobytes())
-    return TimeEntries(first, second)
+    return TimeEntries(int64_column(timestamps), int32_column(relative))

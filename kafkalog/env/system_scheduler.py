@@ -5,44 +5,16 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.env.scheduler import TaskStatus
+from kafkalog.env.scheduler import QueueEntry, TaskRecord, due_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.env.clock import Clock
+    from kafkalog.env.scheduler import TaskStatus
     from kafkalog.env.threads import Thread, Threads
-
-
-@dataclass(slots=True)
-class _Task:
-    """One scheduled task; guarded by the scheduler's condition."""
-
-    name: str
-    body: Callable[[], None]
-    period_ms: int  # -1: one-shot
-    due_ns: int
-    is_cancelled: bool = False
-    is_running: bool = False
-    runs: int = 0
-    errors: int = 0
-    last_start_wall_ms: int = -1
-    last_duration_ms: int = -1
-    last_error: str | None = None
-
-    def cancel(self) -> None:
-        """See ScheduledTask."""
-        self.is_cancelled = True
-
-
-@dataclass(order=True, slots=True)
-class _Entry:
-    due_ns: int
-    number: int
-    task: _Task = field(compare=False)
 
 
 class SystemScheduler:
@@ -60,9 +32,9 @@ class SystemScheduler:
         self._pool_size = pool_size
         self._on_error = on_error
         self._changed = threading.Condition()
-        self._queue: list[_Entry] = []
+        self._queue: list[QueueEntry] = []
         self._numbers = itertools.count()
-        self._known: dict[int, _Task] = {}
+        self._known: dict[int, TaskRecord] = {}
         self._workers: list[Thread] = []
         self._is_stopping = False
 
@@ -82,32 +54,29 @@ class SystemScheduler:
         for worker in self._workers:
             worker.join()
 
-    def schedule_once(self, name: str, task: Callable[[], None], delay_ms: int = 0) -> _Task:
+    def schedule_once(self, name: str, task: Callable[[], None], delay_ms: int = 0) -> TaskRecord:
         """See Scheduler."""
         return self._schedule(name, task, delay_ms, -1)
 
     def schedule_periodic(
         self, name: str, task: Callable[[], None], initial_delay_ms: int, period_ms: int
-    ) -> _Task:
+    ) -> TaskRecord:
         """See Scheduler."""
         assert period_ms > 0
         return self._schedule(name, task, initial_delay_ms, period_ms)
 
     def _schedule(
         self, name: str, body: Callable[[], None], delay_ms: int, period_ms: int
-    ) -> _Task:
-        task = _Task(name, body, period_ms, self._due(delay_ms))
+    ) -> TaskRecord:
+        task = TaskRecord(name, body, period_ms, due_after(self._clock, delay_ms))
         with self._changed:
             if not self._is_stopping:
                 self._known[id(task)] = task
                 self._push(task)
         return task
 
-    def _due(self, delay_ms: int) -> int:
-        return self._clock.monotonic_ns() + max(0, delay_ms) * 1_000_000
-
-    def _push(self, task: _Task) -> None:
-        heapq.heappush(self._queue, _Entry(task.due_ns, next(self._numbers), task))
+    def _push(self, task: TaskRecord) -> None:
+        heapq.heappush(self._queue, QueueEntry(task.due_ns, next(self._numbers), task))
         self._changed.notify()
 
     def tasks(self) -> list[TaskStatus]:
@@ -115,36 +84,14 @@ class SystemScheduler:
         now = self._clock.monotonic_ns()
         with self._changed:
             known = [task for task in self._known.values() if not task.is_cancelled]
-            return [
-                TaskStatus(
-                    name=task.name,
-                    period_ms=task.period_ms,
-                    runs=task.runs,
-                    errors=task.errors,
-                    last_start_wall_ms=task.last_start_wall_ms,
-                    last_duration_ms=task.last_duration_ms,
-                    next_run_in_ms=-1
-                    if task.is_running
-                    else max(0, task.due_ns - now) // 1_000_000,
-                    last_error=task.last_error,
-                )
-                for task in known
-            ]
+            return [task.status(now) for task in known]
 
     def _work(self) -> None:
         while (task := self._next()) is not None:
-            started = self._clock.monotonic_ns()
-            task.last_start_wall_ms = self._clock.wall_ms()
-            try:
-                task.body()
-            except Exception as error:  # noqa: BLE001 - a thread body: reported, the schedule goes on
-                task.errors += 1
-                task.last_error = f"{type(error).__name__}: {error}"
-                self._on_error(task.name, error)
-            task.last_duration_ms = (self._clock.monotonic_ns() - started) // 1_000_000
+            task.run(self._clock, self._on_error)
             self._finished(task)
 
-    def _next(self) -> _Task | None:
+    def _next(self) -> TaskRecord | None:
         """The next due task, marked as running; None when stopping."""
         with self._changed:
             while not self._is_stopping:
@@ -169,12 +116,12 @@ class SystemScheduler:
                 return entry.task
             return None
 
-    def _finished(self, task: _Task) -> None:
+    def _finished(self, task: TaskRecord) -> None:
         with self._changed:
             task.runs += 1
             task.is_running = False
             if task.period_ms < 0 or task.is_cancelled or self._is_stopping:
                 self._known.pop(id(task), None)
                 return
-            task.due_ns = self._due(task.period_ms)
+            task.due_ns = due_after(self._clock, task.period_ms)
             self._push(task)

@@ -36,6 +36,7 @@ from kafkalog.format.file_names import (
 )
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.index_entries import ABORTED_VERSION, unpack_aborted_entries
+from kafkalog.format.integers import INT32_MAX
 from kafkalog.format.producer_snapshot import ProducerSnapshotEntry, decode_snapshot
 from kafkalog.format.record import iterate_records
 from kafkalog.format.record_batch import (
@@ -55,8 +56,8 @@ if TYPE_CHECKING:
     from kafkalog.format.record import Record
 
 MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
-MAX_BYTES_DEFAULT = 2**31 - 1
-INFLATED_BATCH_MAX = 2**31 - 1  # whatever Java could hold: the operator asked for this file
+MAX_BYTES_DEFAULT = INT32_MAX
+INFLATED_BATCH_MAX = INT32_MAX  # whatever Java could hold: the operator asked for this file
 TIMESTAMP_TYPE_NAMES = ("CreateTime", "LogAppendTime")
 
 

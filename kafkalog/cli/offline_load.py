@@ -24,11 +24,11 @@ from kafkalog.env.system_scheduler import SystemScheduler
 from kafkalog.env.system_threads import SystemThreads
 from kafkalog.errors import InvalidTopicConfig, KafkalogError
 from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
 from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_loader import load_log
-from kafkalog.log.log_segment import LONG_MAX
 from kafkalog.observe.logging import configure_logging
 from kafkalog.settings.topic_configs import parse_topic_config
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kafkalog.log.log_segment import LogSegment
     from kafkalog.log.unified_log import UnifiedLog
 
-_OFFSET = click.IntRange(min=0, max=LONG_MAX)
+_OFFSET = click.IntRange(min=0, max=INT64_MAX)
 
 
 class FixedWallClock(SystemClock):
@@ -131,7 +131,7 @@ def file_sizes(directory: str) -> dict[str, int]:
 def _segment_state(segment: LogSegment) -> dict[str, int]:
     # These two look-ups first: entries of a damaged index are found again from the .log.
     segment.floor_position(segment.base_offset)
-    segment.floor_timestamp(LONG_MAX)
+    segment.floor_timestamp(INT64_MAX)
     return {
         "base": segment.base_offset,
         "bytes": segment.size_bytes,

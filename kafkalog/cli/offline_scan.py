@@ -22,6 +22,7 @@ from kafkalog.errors import CorruptBatch, KafkalogError
 from kafkalog.format.control_record import ControlRecordType, read_control_type
 from kafkalog.format.file_names import LOG_SUFFIX
 from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import INT32_MAX
 from kafkalog.format.record import iterate_records
 from kafkalog.format.record_batch import (
     TimestampType,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from kafkalog.format.record import Record
     from kafkalog.format.record_batch import BatchHeader
 
-MAX_DECOMPRESSED_BYTES = 2**31 - 1  # whatever Java could hold: the operator asked for this file
+MAX_DECOMPRESSED_BYTES = INT32_MAX  # whatever Java could hold: the operator asked for this file
 _TIMESTAMP_NAMES = {
     TimestampType.CREATE_TIME: "CreateTime",
     TimestampType.LOG_APPEND_TIME: "LogAppendTime",

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import INT64_MAX
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
@@ -40,7 +41,7 @@ LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 
-OFFSET_MAX = 2**63 - 1
+OFFSET_MAX = INT64_MAX
 _DIGITS = re.compile(r"[0-9]+")
 
 

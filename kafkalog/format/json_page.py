@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from kafkalog.format.compression import decompress
 from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.record import DECOMPRESSED_BYTES_MAX
 from kafkalog.format.record_batch import (
     HEADER_BYTES,
@@ -58,7 +59,6 @@ AbortedRange = tuple[int, int, int]
 """(producer id, first offset, last offset), both ends inclusive."""
 
 _KINDS = {"binary": EmbeddedKind.BINARY, "json": EmbeddedKind.JSON, "text": EmbeddedKind.TEXT}
-_OFFSET_END = 2**63 - 1
 _FIRST_BUFFER_BYTES = 64 << 10
 _FAULTS = {
     JsonFault.SYNTAX: "this is not JSON",
@@ -224,7 +224,7 @@ def write_page(  # noqa: PLR0913 - keywords, each with a meaning of its own
     page = _PageWriter(topic, partition, from_offset, max_bytes, buffer)
     state = page.state
     state[PageCell.FORMAT] = kind
-    state[PageCell.END_OFFSET] = _OFFSET_END if end_offset is None else end_offset
+    state[PageCell.END_OFFSET] = INT64_MAX if end_offset is None else end_offset
     status = _write_all(page, batches, from_offset, aborted, max_decompressed_bytes)
     if kind is EmbeddedKind.JSON:
         page.check_json()

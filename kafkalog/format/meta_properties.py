@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import INT32_MAX, INT32_MIN
 from kafkalog.format.properties_text import decode_properties, encode_properties, java_date
 from kafkalog.format.topic_id import decode_id, encode_id, is_reserved
 
@@ -74,6 +75,6 @@ def _integer(pairs: dict[str, str], key: str) -> int | None:
     if text is None:
         return None
     value = int(text) if _INT32.fullmatch(text) else None
-    if value is None or not -(2**31) <= value < 2**31:
+    if value is None or not INT32_MIN <= value <= INT32_MAX:
         raise FormatError(f"meta.properties: {key} is no number: '{text}'")
     return value

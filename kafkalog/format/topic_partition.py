@@ -12,10 +12,11 @@ import re
 from dataclasses import dataclass
 
 from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import INT32_MAX
 
 TOPIC_NAME_LENGTH_MAX = 249
 DIRECTORY_NAME_LENGTH_MAX = 255
-PARTITION_MAX = 2**31 - 1
+PARTITION_MAX = INT32_MAX
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"

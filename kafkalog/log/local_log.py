@@ -22,8 +22,9 @@ from kafkalog.format.file_names import (
     SWAP_SUFFIX,
     segment_file_name,
 )
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.log import segment_roll
-from kafkalog.log.log_segment import LONG_MAX, LogSegment
+from kafkalog.log.log_segment import LogSegment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -204,7 +205,7 @@ class LocalLog:
         start_offset: int,
         max_bytes: int,
         *,
-        max_offset: int = LONG_MAX,
+        max_offset: int = INT64_MAX,
         min_one_batch: bool = True,
         may_block: bool = True,
     ) -> SegmentRead | None:

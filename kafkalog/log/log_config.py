@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LONG_MAX = 2**63 - 1
+from kafkalog.format.integers import INT64_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +22,15 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_index_bytes: int = 10_485_760
     index_interval_bytes: int = 4_096
-    flush_messages: int = LONG_MAX
-    flush_ms: int = LONG_MAX
+    flush_messages: int = INT64_MAX
+    flush_ms: int = INT64_MAX
     retention_ms: int = 604_800_000
     retention_bytes: int = -1
     max_message_bytes: int = 1_048_588
     file_delete_delay_ms: int = 60_000
     delete_retention_ms: int = 86_400_000
     min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = LONG_MAX
+    max_compaction_lag_ms: int = INT64_MAX
     min_cleanable_dirty_ratio: float = 0.5
     compression_type: str = "producer"
     compression_gzip_level: int = -1
@@ -38,7 +38,7 @@ class LogConfig:
     compression_zstd_level: int = 3
     preallocate: bool = False
     message_timestamp_type: str = "CreateTime"
-    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_before_max_ms: int = INT64_MAX
     message_timestamp_after_max_ms: int = 3_600_000
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False

@@ -24,12 +24,13 @@ from kafkalog.format.file_names import (
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
 )
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
 from kafkalog.log import producer_rebuild, recovery_policy, segment_recovery, segment_split
 from kafkalog.log.leader_epoch_cache import LeaderEpochCache
 from kafkalog.log.loader_files import LoaderFiles
 from kafkalog.log.local_log import DELETE_FILE_TASK, LocalLog
-from kafkalog.log.log_segment import LONG_MAX, LogSegment
+from kafkalog.log.log_segment import LogSegment
 from kafkalog.log.log_segments import LogSegments
 from kafkalog.log.producer_state_manager import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from kafkalog.log.segment_file import MovableDirectory
@@ -234,7 +235,7 @@ class _Loader:
         """
         has_gaps = self._config.is_compacted or self._may_have_gaps
         is_fresh = True  # nothing below the segment has changed since step 5
-        segments = self._segments.values_between(recovery_point, LONG_MAX)
+        segments = self._segments.values_between(recovery_point, INT64_MAX)
         with closing(self._counted(segments)) as counted:
             for segment in counted:
                 is_fresh = is_fresh and segment.base_offset in self._recovered
@@ -389,7 +390,7 @@ class _Loader:
             is_clean=clean,
         )
         if not clean:
-            for segment in self._segments.values_between(local.recovery_point, LONG_MAX):
+            for segment in self._segments.values_between(local.recovery_point, INT64_MAX):
                 segment.mark_unflushed()
 
     def _delete(self, segments: Sequence[LogSegment]) -> None:

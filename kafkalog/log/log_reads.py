@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidRequest, OffsetAboveLogEnd, OffsetBelowLogStart
-from kafkalog.log.log_segment import LONG_MAX
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.values import NO_TIMESTAMP, FetchDataInfo, Isolation, TimestampOffset
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _first_at_or_after(
     Differs from Kafka, which looks into one segment only and finds nothing when the records there
     lie below the log start.
     """
-    for segment in log.segments.values_between(log.log_start_offset, LONG_MAX):
+    for segment in log.segments.values_between(log.log_start_offset, INT64_MAX):
         if segment.largest_timestamp_ms(may_block=may_block) >= timestamp_ms:
             found = segment.find_offset_by_timestamp(
                 timestamp_ms, log.log_start_offset, may_block=may_block

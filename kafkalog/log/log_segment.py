@@ -30,6 +30,7 @@ from kafkalog.format.file_names import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file_name,
 )
+from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.log import segment_read, segment_recovery, segment_roll
 from kafkalog.log.offset_index import OffsetIndex
 from kafkalog.log.segment_file import SegmentFile
@@ -55,8 +56,7 @@ if TYPE_CHECKING:
     from kafkalog.log.segment_roll import SegmentRoom
     from kafkalog.log.values import CompletedTransaction
 
-MAX_SEGMENT_BYTES = 2**31 - 1  # positions are int32
-LONG_MAX = 2**63 - 1
+MAX_SEGMENT_BYTES = INT32_MAX  # positions are int32
 _SIZE_BYTES = attrgetter("size_bytes")
 
 
@@ -282,7 +282,7 @@ class LogSegment:
         max_bytes: int,
         *,
         max_position: int | None = None,
-        max_offset: int = LONG_MAX,
+        max_offset: int = INT64_MAX,
         min_one_batch: bool = True,
         may_block: bool = True,
     ) -> SegmentRead | None:
@@ -328,7 +328,7 @@ class LogSegment:
         known = self._max_timestamp
         if known is not None:
             return known
-        last = self.floor_timestamp(LONG_MAX, may_block=may_block)
+        last = self.floor_timestamp(INT64_MAX, may_block=may_block)
         self._max_timestamp = last
         return last
 

@@ -31,6 +31,7 @@ from kafkalog.errors import (
 from kafkalog.format.compression import compress, decompress
 from kafkalog.format.control_record import read_end_transaction_marker
 from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import INT64_MAX, INT64_MIN
 from kafkalog.format.record_batch import (
     ATTRIBUTES_AT,
     CRC_AT,
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
 
     from kafkalog.log.log_config import LogConfig
 
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 SHOWN_ERRORS = 3
 _CODEC_BITS, _TIMESTAMP_TYPE_BIT = 0x07, 0x08
 _CODECS = {

@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from kafkalog.format.integers import INT32_MAX
 from kafkalog.format.producer_snapshot import ProducerSnapshotEntry
 from kafkalog.format.record_batch import add_to_sequence
 from kafkalog.log.values import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 
 BATCHES_TO_RETAIN = 5
-SEQUENCE_MAX = 2**31 - 1
+SEQUENCE_MAX = INT32_MAX
 NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1
 

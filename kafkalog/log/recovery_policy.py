@@ -17,6 +17,7 @@ import structlog
 
 from kafkalog.errors import CorruptBatch
 from kafkalog.format.batch_scan import ScanStop, scan
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.record_batch import (
     HEADER_BYTES,
     LEADER_EPOCH_AT,
@@ -39,7 +40,6 @@ _log = structlog.get_logger(__name__)
 Corruption = Literal["kafka", "keep"]
 
 TORN_SUFFIX = ".torn"
-LONG_MAX = 2**63 - 1
 
 
 def judge(
@@ -81,7 +81,7 @@ def judge_before_split(filesystem: Filesystem, segment: LogSegment, corruption: 
 
 def has_whole_tail(segment: LogSegment) -> bool:
     """Whether a segment ends with a whole batch; reads headers behind the last index entry only."""
-    position = segment.floor_position(LONG_MAX)
+    position = segment.floor_position(INT64_MAX)
     for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
         position = chunk.position + chunk.rows.consumed_bytes
     return position == segment.size_bytes

@@ -20,6 +20,7 @@ import numpy as np
 from kafkalog.errors import CorruptBatch
 from kafkalog.format.batch_scan import BatchChoice, BatchColumn, BatchRows, ScanStop, choose, scan
 from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.record import read_records
 from kafkalog.log.values import TimestampOffset
 from kafkalog.log.would_block import WouldBlock
@@ -37,7 +38,6 @@ HEADER = struct.Struct(">qi11xi8xq")  # base offset, length, last offset delta, 
 LOG_OVERHEAD_BYTES = 12
 READ_SLACK_BYTES = 32 * 1024  # beyond the index distance, for two batches of a usual producer
 SCAN_CHUNK_BYTES = 1024 * 1024
-LONG_MAX = 2**63 - 1
 
 
 class SegmentRead(NamedTuple):
@@ -229,7 +229,7 @@ def first_batch_timestamp_ms(segment: LogSegment, *, may_block: bool) -> int | N
 
 def next_offset(segment: LogSegment) -> int:
     """Last offset + 1, the base offset when empty."""
-    position = segment.floor_position(LONG_MAX)
+    position = segment.floor_position(INT64_MAX)
     result = segment.base_offset
     for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
         if chunk.rows.count:

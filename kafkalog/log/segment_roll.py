@@ -14,14 +14,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import CorruptIndex
+from kafkalog.format.integers import INT64_MAX, INT64_MIN
 from kafkalog.log.values import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
     from kafkalog.log.log_segment import LogSegment
 
 
-_ANY_TIMESTAMP_MS = 2**63 - 1
-_NO_TIMESTAMP_MS = -(2**63)
+_ANY_TIMESTAMP_MS = INT64_MAX
+_NO_TIMESTAMP_MS = INT64_MIN
 
 
 class SegmentRoom(NamedTuple):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kafkalog.log.log_config import LONG_MAX, LogConfig
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.log.log_config import LogConfig
 
 # Topic overrides as texts -> the topic's whole configuration over the broker's defaults.
 # Raises InvalidTopicConfig. The manager gets it from the settings at construction.
@@ -29,7 +30,7 @@ class BrokerConfig:
     num_recovery_threads_per_data_dir: int = 2
     num_io_threads_per_data_dir: int = 2
     background_threads: int = 10
-    log_flush_scheduler_interval_ms: int = LONG_MAX
+    log_flush_scheduler_interval_ms: int = INT64_MAX
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
     log_initial_task_delay_ms: int = 30_000

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.errors import KafkalogError
-from kafkalog.log.log_config import LONG_MAX
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.manager.commands import EachCommand, FlushCommand
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class ManagerTasks:
         # Kafka's scheduler interval is "never" by default, which makes flush.ms of a topic void;
         # here flush.ms holds by itself (fewer than T + 1 s of records are at risk).
         period_ms = config.log_flush_scheduler_interval_ms
-        if period_ms == LONG_MAX:
+        if period_ms == INT64_MAX:
             self._every(
                 FLUSHER_TASK, self.flush_due_once, FLUSH_MS_PERIOD_MAX_MS, FLUSH_MS_PERIOD_MAX_MS
             )
@@ -106,7 +106,7 @@ class ManagerTasks:
         now_ms = self._manager.seams.clock.wall_ms()
         for log in self._manager.table.logs():
             limit_ms = log.config.flush_ms
-            if limit_ms == LONG_MAX or log.recovery_point >= log.log_end_offset:
+            if limit_ms == INT64_MAX or log.recovery_point >= log.log_end_offset:
                 continue
             if now_ms - log.local.last_flush_ms >= limit_ms:
                 try:

@@ -13,10 +13,10 @@ import math
 import re
 from dataclasses import dataclass
 
+from kafkalog.format.integers import INT32_MAX, INT64_MAX
+
 Value = int | float | bool | str | tuple[str, ...] | None
 
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
 DOUBLE_MAX = 1.7976931348623157e308
 
 _DECIMAL = re.compile(r"[+-]?[0-9]+")
@@ -137,9 +137,9 @@ def parse_value(kind: Kind, text: str) -> Value:
                 raise ValueError("must be true or false")
             return lowered == "true"
         case Kind.INT:
-            return _parse_integer(trimmed, INT_MAX, "int")
+            return _parse_integer(trimmed, INT32_MAX, "int")
         case Kind.LONG:
-            return _parse_integer(trimmed, LONG_MAX, "long")
+            return _parse_integer(trimmed, INT64_MAX, "long")
         case Kind.DOUBLE:
             return _parse_double(trimmed)
         case Kind.LIST:

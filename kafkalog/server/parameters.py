@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidTopicName
+from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.format.topic_partition import topic_name_fault
 from kafkalog.log.values import Isolation
 from kafkalog.manager.operations import Acks
@@ -20,8 +21,6 @@ _ISOLATION = {
     "read_uncommitted": Isolation.HIGH_WATERMARK,
     "read_committed": Isolation.LAST_STABLE,
 }
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
 
 
 def topic_of(request: web.Request) -> str:

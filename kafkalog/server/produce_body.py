@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from kafkalog.format.batch_builder import FlatHeaders, RecordColumns
+from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import EmbeddedFormat
 from kafkalog.server.schemas import check_json
@@ -23,8 +24,6 @@ from kafkalog.server.schemas import check_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
 _NULL_TEXT = {b"null": None, b"": None}  # an absent Raw is empty
 
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from kafkalog.errors import KafkalogError
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.error_map import ApiError, error_body
 from kafkalog.server.in_flight import Body
-from kafkalog.server.parameters import INT64_MAX, isolation_of, partition_of, topic_of
+from kafkalog.server.parameters import isolation_of, partition_of, topic_of
 from kafkalog.server.replies import json_reply
 from kafkalog.server.schemas import ListOffsetsRequest, parse_body
 

@@ -13,7 +13,7 @@ KafkalogError
 ├── CorruptData                 bytes on disk are not what was written: always file and position
 │   ├── CorruptBatch, CorruptIndex, CorruptSnapshot, CorruptCheckpoint
 ├── StorageFault                the disk failed us
-│   ├── LogDirOffline, DiskFull, DescriptorsShort
+│   ├── LogDirOffline, DiskFull, DescriptorsShort, AppendOutcomeUnknown
 ├── Unavailable                 nothing was done; try again later
 │   ├── NotReady, Overloaded
 └── InvalidConfig               the operator's configuration is wrong; refuse to start
@@ -240,6 +240,14 @@ class DiskFull(StorageFault):
 
 class DescriptorsShort(StorageFault):
     """EMFILE, ENFILE or ENOMEM: refused, never counted as a failed disk."""
+
+
+class AppendOutcomeUnknown(StorageFault):
+    """Written, then the disk failed: the records may be kept or lost.
+
+    Details: first_offset and last_offset where they are known. No other StorageFault of an append
+    leaves anything in the log.
+    """
 
 
 class Unavailable(KafkalogError):

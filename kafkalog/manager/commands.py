@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
+from kafkalog.errors import AppendOutcomeUnknown
 from kafkalog.manager.values import Acks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog.errors import KafkalogError
+    from kafkalog.errors import KafkalogError, StorageFault
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.log.values import ValidatedRecords
+    from kafkalog.log.values import LogAppendInfo, ValidatedRecords
+    from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_dir_writer import LogDirWriter
 
 T = TypeVar("T")
@@ -54,6 +56,10 @@ class Command:
     def run(self, writer: LogDirWriter) -> Step:
         """On the writer thread. KafkalogError and OSError end the command with that error."""
         raise AssertionError(f"{type(self).__name__} has no run")
+
+    def fault_of_sync(self, fault: KafkalogError) -> KafkalogError:
+        """What the receiver is told when the sync that the command waited for failed."""
+        return fault
 
     def complete(self) -> None:
         """On the receiver's thread, once, after the command was delivered."""
@@ -94,6 +100,8 @@ class AppendCommand(Command):
         watermark, active = log.high_watermark, log.segments.active
         try:
             self.result = log.append(records, synced=synced, expected_offset=self.expected_offset)
+        except OSError as error:
+            raise fault_of_write(error, log, writer.log_dir) from error
         finally:  # the roll may have succeeded and the append behind it failed
             if log.segments.active is not active:
                 writer.request_flush_after_roll(log)
@@ -103,6 +111,30 @@ class AppendCommand(Command):
             return Step.DONE
         writer.wait_for_flush(log, self)
         return Step.WAIT
+
+    def fault_of_sync(self, fault: KafkalogError) -> KafkalogError:
+        """The records are written: no number that says "nothing was appended" may be the answer."""
+        written = cast("LogAppendInfo", self.result)
+        return AppendOutcomeUnknown(
+            f"The records were written at offset {written.first_offset}, but could not be made "
+            f"durable. {fault.message}",
+            **fault.details,
+            first_offset=written.first_offset,
+            last_offset=written.last_offset,
+        )
+
+
+def fault_of_write(error: OSError, log: UnifiedLog, log_dir: LogDir) -> StorageFault:
+    """What a failed write is to those whose records it carried, the directory's fate decided.
+
+    A log that is broken now may hold them all the same: they could not be cut off again.
+    """
+    fault = log_dir.fault(error)
+    if not log.is_broken:
+        return fault
+    return AppendOutcomeUnknown(
+        f"A part of the records may have been written. {fault.message}", **fault.details
+    )
 
 
 class DeleteRecordsCommand(Command):

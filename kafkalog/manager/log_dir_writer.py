@@ -23,7 +23,13 @@ import structlog
 
 from kafkalog.errors import KafkalogError, LogDirOffline, NotReady, Overloaded, UnknownTopic
 from kafkalog.manager.append_runs import AppendPlans, is_plain, take_runs
-from kafkalog.manager.commands import AppendCommand, CallCommand, Command, Step
+from kafkalog.manager.commands import (
+    AppendCommand,
+    CallCommand,
+    Command,
+    Step,
+    fault_of_write,
+)
 from kafkalog.manager.log_dir_flusher import SyncJob
 
 if TYPE_CHECKING:
@@ -354,7 +360,7 @@ class LogDirWriter:
             self._end(commands, error)
             return
         except OSError as error:
-            self._end(commands, self.log_dir.fault(error))
+            self._end(commands, fault_of_write(error, log, self.log_dir))
             return
         if log.high_watermark != watermark:
             self.note_advanced(log)
@@ -409,14 +415,22 @@ class LogDirWriter:
         covered, state.covered = state.covered, []
         if done.outcome is None:
             state.sync.completed(self)
-        self._end(covered, done.outcome)
+        self._end_waiters(covered, done.outcome)
         if state.is_wanted_again:
             self._wanted[done.key] = state
         elif done.key not in self._wanted:
             del self._syncs[done.key]
 
+    def _end_waiters(self, commands: Sequence[Command], fault: KafkalogError | None) -> None:
+        """The sync that they waited for has ended; what they had written is written."""
+        if fault is None:
+            self._end(commands, None)
+            return
+        for command in commands:
+            self._end((command,), command.fault_of_sync(fault))
+
     def _end(self, commands: Sequence[Command], error: KafkalogError | None) -> None:
-        """Commands that waited for a sync have ended."""
+        """Commands have ended, all with this error."""
         for command in commands:
             command.error = error
             self._has_internal = self._has_internal or command.is_internal
@@ -443,8 +457,8 @@ class LogDirWriter:
         """The directory is offline: nobody waits for a sync any more, handles are dropped."""
         error = LogDirOffline(str(self.log_dir.offline_reason), log_dir=self.log_dir.path)
         for state in self._syncs.values():
-            self._end(state.covered, error)
-            self._end(state.waiting, error)
+            self._end_waiters(state.covered, error)
+            self._end_waiters(state.waiting, error)
         self._syncs.clear()
         self._wanted.clear()
         if not self._has_dropped_logs:

@@ -139,6 +139,26 @@ def placed(daemon: Daemon, topic: str) -> dict[int, int]:
     return found
 
 
+def test_what_is_written_and_not_synced_is_not_refused(tmp_path: Path) -> None:
+    """M15: the epochs' file cannot be written: 500/50003 with the offsets; kill -9 finds them."""
+    with Daemon(tmp_path, log_dirs=2) as daemon:
+        daemon.create_topic("half")
+        (partition,) = (path for log_dir in daemon.log_dirs for path in log_dir.glob("half-0"))
+        in_the_way = partition / "leader-epoch-checkpoint.tmp"
+        in_the_way.mkdir()
+        body = refused(append(daemon, "half", batch_of(b"a", b"b")), 500, 50003)
+        assert body["retriable"] is True
+        assert body["kafka_error"] == "KAFKA_STORAGE_ERROR"
+        details = body["details"]
+        assert isinstance(details, dict)
+        assert (details["first_offset"], details["last_offset"]) == (0, 1)
+        refused(append(daemon, "half", batch_of(b"c")), 503, 50303)
+        daemon.kill()
+        in_the_way.rmdir()
+        daemon.start()
+        assert end_offset(daemon, "half") == 2
+
+
 def test_one_of_two_directories_goes(tmp_path: Path) -> None:
     """M15: its partitions answer 503/50303, the others serve, readiness stays; metrics say it."""
     daemon = Daemon(tmp_path, log_dirs=2)

@@ -59,7 +59,21 @@ def test_numbers_agree_with_their_status() -> None:
         assert code == entry.error_code
         assert entry.status in (code, code // 100)
         assert entry.meaning
-        assert entry.retriable is (entry.status in (429, 503, 507))
+        promises_nothing_appended = entry.status in (429, 503, 507)
+        assert entry.retriable is (promises_nothing_appended or code == 50003)
+
+
+def test_only_a_refusal_promises_that_nothing_was_appended() -> None:
+    """What failed after the write has a number of its own, outside 429, 503 and 507."""
+    entry = entry_of(errors.AppendOutcomeUnknown("x"))
+    assert (entry.error_code, entry.status, entry.kafka_error) == (
+        50003,
+        500,
+        errors.AppendOutcomeUnknown.kafka_error,
+    )
+    refusals = (errors.LogDirOffline, errors.DiskFull, errors.DescriptorsShort, errors.Unavailable)
+    assert not issubclass(errors.AppendOutcomeUnknown, refusals)
+    assert "429, 503 and 507 mean that nothing was appended" in reference()
 
 
 def test_the_page_is_what_the_code_says() -> None:

@@ -10,6 +10,7 @@ from zlib import crc32
 import pytest
 
 from kafkalog.errors import (
+    AppendOutcomeUnknown,
     CorruptBatch,
     DiskFull,
     InvalidConfig,
@@ -118,7 +119,7 @@ def test_failed_sync_takes_the_directory_offline_alone() -> None:
     bad = log.directory.rpartition("/")[0]
     sim.disk.faults.add(Fault(kinds=frozenset({"datasync"}), path_contains=bad))
     command = sim.produce("t", batch_of("a"))
-    assert isinstance(command.error, LogDirOffline)
+    assert isinstance(command.error, AppendOutcomeUnknown)
     with pytest.raises(LogDirOffline):
         sim.operations.partition_log("t", 0)
     assert sim.produce("t", batch_of("a"), partition=1).error is None

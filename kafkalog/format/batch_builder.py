@@ -27,6 +27,7 @@ from kafkalog.format.record_batch import (
     pack_attributes,
     seal_batch,
 )
+from kafkalog.format.varint import encode_varint
 from kafkalog.kernels.partition_keys import partition_keys
 from kafkalog.kernels.record_build import (
     BUILD_COLUMN_COUNT,
@@ -48,6 +49,7 @@ Int64s = npt.NDArray[np.int64]
 
 _HEADER_NUMBERS_MAX = 10  # two varints of five bytes
 _EMPTY = np.empty(0, np.uint8)
+_NULL = encode_varint(-1)  # the length of a null key or value
 _TIMESTAMP = int(BuildColumn.TIMESTAMP)
 _KEY_LENGTH, _VALUE_LENGTH = int(BuildColumn.KEY_LENGTH), int(BuildColumn.VALUE_LENGTH)
 
@@ -207,6 +209,27 @@ def build_plain_batch(columns: RecordColumns, selection: Int64s | None = None) -
         max_timestamp=max_timestamp,
     )
     return BuiltBatch(out, count, base_timestamp, max_timestamp, min_timestamp, null_key_count)
+
+
+def build_single_batch(key: bytes | None, value: bytes | None, timestamp_ms: int) -> BuiltBatch:
+    """``build_plain_batch`` for one record without headers, whose deltas are all 0.
+
+    Without columns and kernels it takes less than half the time.
+    """
+    key_part = _NULL if key is None else encode_varint(len(key)) + key
+    value_part = _NULL if value is None else encode_varint(len(value)) + value
+    record = b"\0\0\0" + key_part + value_part + b"\0"
+    batch = bytearray(HEADER_BYTES) + encode_varint(len(record)) + record
+    seal_batch(
+        batch,
+        attributes=0,
+        record_count=1,
+        base_timestamp=timestamp_ms,
+        max_timestamp=timestamp_ms,
+    )
+    return BuiltBatch(
+        memoryview(batch), 1, timestamp_ms, timestamp_ms, timestamp_ms, int(key is None)
+    )
 
 
 def _encode(

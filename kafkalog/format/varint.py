@@ -22,13 +22,21 @@ class MalformedVarint(FormatError):
     """The bytes end inside the integer, or it is longer than allowed."""
 
 
+_ONE_BYTE = tuple(bytes((number,)) for number in range(0x80))
+
+
 def encode_varint(value: int) -> bytes:
     """Encode a signed integer of at most 64 bits; the same bytes as varint and as varlong."""
+    if -64 <= value < 64:
+        return _ONE_BYTE[value << 1 if value >= 0 else -2 * value - 1]
     return encode_unsigned((value << 1 ^ value >> 63) & _LONG_MASK)
 
 
 def encode_unsigned(value: int) -> bytes:
     """Groups of seven bits of a number >= 0, low group first."""
+    if value < 1 << 14:
+        low = value & 0x7F
+        return _ONE_BYTE[low] if value == low else bytes((low | 0x80, value >> 7))
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

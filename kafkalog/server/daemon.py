@@ -37,6 +37,8 @@ _LAG_PERIOD_SECONDS = 0.1
 _FINISH_SECONDS = 15.0  # for requests in work at the stop
 # A pure-Python background thread may hold the GIL this long at most (design: the GIL is shared).
 _SWITCH_INTERVAL_SECONDS = 0.0005
+# Containers that live between two looks of the garbage collector: some megabytes at most.
+_GC_ALLOCATIONS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class Daemon:
         # What was loaded stays: walking it again would stop every thread for 0.1 s and more.
         gc.collect()
         gc.freeze()
+        # The default of 700 looks at every object of the requests in work once for each of them.
+        gc.set_threshold(_GC_ALLOCATIONS, 20, 20)
         api = Api(
             operations=graph.operations,
             config=self.config,

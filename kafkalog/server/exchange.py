@@ -60,7 +60,12 @@ def make_middleware(api: Api, ids: RequestIds) -> Middleware:
         request[REQUEST_ID] = request_id
         api.requests_in_work += 1
         try:
-            response = await _answer(api, request, handler, request_id)
+            _admit(api, request)
+            response = await handler(request)
+        except ConnectionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the outermost frame of a request: a defect is 500, never a dead loop
+            response = _answer_error(request, error, request_id)
         finally:
             api.requests_in_work -= 1
         seal(response, request_id)
@@ -91,23 +96,17 @@ def _admit(api: Api, request: web.Request) -> None:
         raise ApiError(42902, "Too many requests in work; nothing was appended. Try again.")
 
 
-async def _answer(
-    api: Api, request: web.Request, handler: Handler, request_id: str
-) -> web.StreamResponse:
-    """The handler's answer, or an error's."""
+def _answer_error(request: web.Request, raised: Exception, request_id: str) -> web.Response:
+    """The answer to what a handler raised."""
     error: KafkalogError | ApiError
-    try:
-        _admit(api, request)
-        return await handler(request)
-    except (ApiError, KafkalogError) as raised:
+    if isinstance(raised, (ApiError, KafkalogError)):
         error = raised
-    except web.HTTPException as raised:
+    elif isinstance(raised, web.HTTPException):
         error = framework_error(raised)
-    except ConnectionError:
-        raise
-    except Exception:  # noqa: BLE001 - the outermost frame of a request: a defect is 500, never a dead loop
-        _log.exception(
-            "Unhandled error in a request", request_id=request_id, path=request.path[:200]
+    else:
+        path = request.path[:200]
+        _log.error(
+            "Unhandled error in a request", request_id=request_id, path=path, exc_info=raised
         )
         error = ApiError(50000, "Internal error; quote the request id.")
     is_v2 = not request.path.startswith(_NATIVE_PREFIXES)

@@ -1,14 +1,14 @@
-"""From decoded records to one validated batch a partition, in request order."""
+"""From a produce body to one batch a partition, in request order."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from kafkalog.format.batch_builder import build_plain_batch
 from kafkalog.log.built_batch_validator import validate_built
+from kafkalog.server.produce_body import columns_of, parse, single_batch
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from kafkalog.format.batch_builder import BuiltBatch
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.values import ValidatedRecords
+    from kafkalog.server.media_types import EmbeddedFormat
     from kafkalog.server.produce_body import DecodedRecords
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionBatch:
+_ONLY_RECORD = np.zeros(1, np.int64)  # the selection of a request that holds one record
+_ONLY_RECORD.flags.writeable = False
+
+
+class PartitionBatch(NamedTuple):
     """The batch of one partition; ``selection`` are the request's record numbers, int64[n]."""
 
     partition: int
@@ -34,6 +38,27 @@ class PartitionBatch:
         return validate_built(
             self.built, config, now_ms, max_decompressed_bytes=max_decompressed_bytes
         )
+
+
+def prepare(
+    data: bytes,
+    embedded: EmbeddedFormat,
+    now_ms: int,
+    max_records: int,
+    place: tuple[int, int | None, int],
+) -> tuple[int, list[PartitionBatch]]:
+    """(record count, one batch a partition) of a produce body; raises as ``parse``.
+
+    place       partition count, the path's partition or None, where records without key go
+    """
+    records = parse(data, embedded, max_records=max_records)
+    partition_count, partition, _ = place
+    if len(records) == 1 and (partition is not None or partition_count == 1):
+        built = single_batch(records[0], now_ms=now_ms)
+        if built is not None:
+            return 1, [PartitionBatch(partition or 0, _ONLY_RECORD, built)]
+    decoded = columns_of(records, embedded, now_ms=now_ms)
+    return len(decoded), make_batches(decoded, *place)
 
 
 def make_batches(

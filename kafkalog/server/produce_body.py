@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from kafkalog.format.batch_builder import FlatHeaders, RecordColumns
+from kafkalog.format.batch_builder import FlatHeaders, RecordColumns, build_single_batch
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import EmbeddedFormat
@@ -23,6 +23,8 @@ from kafkalog.server.schemas import check_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kafkalog.format.batch_builder import BuiltBatch
 
 _NULL_TEXT = {b"null": None, b"": None}  # an absent Raw is empty
 
@@ -110,9 +112,10 @@ class DecodedRecords:
         return len(self.columns)
 
 
-def decode(
-    data: bytes, embedded: EmbeddedFormat, *, now_ms: int, max_records: int
-) -> DecodedRecords:
+Record = BinaryRecord | JsonRecord | TextRecord
+
+
+def parse(data: bytes, embedded: EmbeddedFormat, *, max_records: int) -> list[Record]:
     """The records of a produce body; ApiError 400 (no JSON, bad base64) or 422 (wrong shape)."""
     check_json(data)
     try:
@@ -121,11 +124,16 @@ def decode(
         raise _shape_error(str(error)) from error
     except msgspec.DecodeError as error:
         raise ApiError(400, f"The body is not acceptable JSON: {error}") from error
-    records = body.records
+    records: list[Record] = body.records
     if not records:
         raise _wrong("'records' must hold at least one record.")
     if len(records) > max_records:
         raise ApiError(42214, f"A request may hold {max_records} records at most.")
+    return records
+
+
+def columns_of(records: list[Record], embedded: EmbeddedFormat, *, now_ms: int) -> DecodedRecords:
+    """The columns of parsed records, at least one; ApiError 422 (partition or timestamp)."""
     columns = RecordColumns.of(
         _texts(map(_KEY, records), embedded),
         _texts(map(_VALUE, records), embedded),
@@ -133,6 +141,24 @@ def decode(
         _flat_headers(list(map(_HEADERS, records))),
     )
     return DecodedRecords(columns, _partitions(list(map(_PARTITION, records))))
+
+
+def single_batch(record: Record, *, now_ms: int) -> BuiltBatch | None:
+    """The batch of a request's only record when key and value are all it brings, else None.
+
+    The shorter way for the smallest request, where columns would cost more than all else.
+    """
+    if record.headers or record.partition is not None or record.timestamp is not None:
+        return None
+    return build_single_batch(_single_text(record.key), _single_text(record.value), now_ms)
+
+
+def _single_text(text: bytes | str | msgspec.Raw | None) -> bytes | None:
+    """As ``_texts`` and the columns make of it."""
+    if isinstance(text, msgspec.Raw):
+        raw = bytes(text)
+        return _NULL_TEXT.get(raw, raw)
+    return text.encode() if isinstance(text, str) else text
 
 
 def _shape_error(text: str) -> ApiError:

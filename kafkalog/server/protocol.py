@@ -240,7 +240,7 @@ class ConnectionServer(web.Server):
         # The same two hooks that aiohttp's own AppRunner takes from an application. A client that
         # goes away ends its handler: a waiting fetch gives its place back at once.
         super().__init__(
-            _outermost(_remembering(app), request_ids),  # type: ignore[arg-type] # gets what the factory makes
+            _handler_of(app, request_ids),  # type: ignore[arg-type] # gets what the factory makes
             request_factory=_one_version(app._make_request),
             handler_cancellation=True,
             loop=loop,
@@ -299,7 +299,7 @@ def _one_version(make: _RequestFactory) -> _RequestFactory:
     return factory
 
 
-def _remembering(app: web.Application) -> _Handler:
+def _handler_of(app: web.Application, request_ids: RequestIds) -> _Handler:
     """The application's own handler, but a path is resolved once.
 
     What its router found for a method and a path stands for every later request with both; the
@@ -309,36 +309,29 @@ def _remembering(app: web.Application) -> _Handler:
     assert exchange is not None
     known: dict[tuple[str, str], UrlMappingMatchInfo] = {}
 
-    async def handler(request: web.Request) -> web.StreamResponse:
+    def handler(request: web.Request) -> Awaitable[web.StreamResponse]:
+        match = known.get((request.method, request.rel_url.raw_path))
+        if match is None or hdrs.EXPECT in request.headers:
+            return resolve(request)
+        request._match_info = match
+        return exchange(request, match.handler)
+
+    async def resolve(request: web.Request) -> web.StreamResponse:
         path = request.rel_url.raw_path
-        match = known.get((request.method, path))
-        if match is not None and hdrs.EXPECT not in request.headers:
-            request._match_info = match
-            return await exchange(request, match.handler)
         try:
             return await app._handle(request)
+        except web.HTTPException as error:  # what aiohttp raises before any middleware (Expect)
+            request_id = request_ids.take(request)
+            response = error_reply(framework_error(error), request_id)
+            seal(response, request_id)
+            response.force_close()
+            return response
         finally:
             match = request._match_info
             if match is not None and match.http_exception is None and len(path) <= _KNOWN_CHARS:
                 if len(known) >= _KNOWN_PATHS:
                     known.clear()
                 known[request.method, path] = match
-
-    return handler
-
-
-def _outermost(handle: _Handler, request_ids: RequestIds) -> _Handler:
-    """Around the application: what aiohttp raises before any middleware runs (Expect)."""
-
-    async def handler(request: web.Request) -> web.StreamResponse:
-        try:
-            return await handle(request)
-        except web.HTTPException as error:
-            request_id = request_ids.take(request)
-            response = error_reply(framework_error(error), request_id)
-            seal(response, request_id)
-            response.force_close()
-            return response
 
     return handler
 

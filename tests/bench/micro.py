@@ -38,8 +38,7 @@ from kafkalog.manager.seams import Seams
 from kafkalog.manager.values import Acks
 from kafkalog.observe.metrics import Metrics
 from kafkalog.server.media_types import EmbeddedFormat
-from kafkalog.server.produce_batches import make_batches
-from kafkalog.server.produce_body import decode
+from kafkalog.server.produce_batches import prepare
 from tests.sim.sim_manager import Sink, resolve
 
 if TYPE_CHECKING:
@@ -95,10 +94,9 @@ def body_of(embedded: EmbeddedFormat, count: int) -> bytes:
     return json.dumps({"records": [{"value": value}] * count}, separators=(",", ":")).encode()
 
 
-def prepare(body: bytes, embedded: EmbeddedFormat) -> None:
+def prepare_produce(body: bytes, embedded: EmbeddedFormat) -> None:
     """What a produce request does between its body and the writer's queue."""
-    records = decode(body, embedded, now_ms=NOW_MS, max_records=1 << 20)
-    for batch in make_batches(records, 1, None, 0):
+    for batch in prepare(body, embedded, NOW_MS, 1 << 20, (1, None, 0))[1]:
         batch.validate(CONFIG, NOW_MS, INFLATED_MAX)
 
 
@@ -108,7 +106,7 @@ def measure_produce() -> None:
         for embedded in EmbeddedFormat:
             body = body_of(embedded, count)
             name = f"{embedded.value} x {count}"
-            show(f"produce {name}", partial(prepare, body, embedded), records=count)
+            show(f"produce {name}", partial(prepare_produce, body, embedded), records=count)
             show(f"envelope {name}", partial(check_envelope, body), size=len(body))
     raw = build_batch(RecordColumns.of([None] * 1000, [VALUE * 10] * 1000, NOW_MS))
     for data in (raw, build_batch(RecordColumns.of([None], [VALUE], NOW_MS))):

@@ -4,16 +4,28 @@ Method: random records and topic rules; the whole validator on the same bytes is
 
 from __future__ import annotations
 
+from base64 import b64encode
+
+import msgspec
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import KafkalogError
-from kafkalog.format.batch_builder import BuiltBatch, RecordColumns, build_batch, build_plain_batch
+from kafkalog.format.batch_builder import (
+    BuiltBatch,
+    RecordColumns,
+    build_batch,
+    build_plain_batch,
+    build_single_batch,
+)
 from kafkalog.log.built_batch_validator import validate_built
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_validator import validate
 from kafkalog.log.values import AppendOrigin, ValidatedRecords
+from kafkalog.server.media_types import EmbeddedFormat
+from kafkalog.server.produce_batches import make_batches, prepare
+from kafkalog.server.produce_body import columns_of, parse
 
 NOW_MS = 1_700_000_000_000
 INFLATED_MAX = 1 << 20
@@ -89,3 +101,39 @@ def test_a_selection_is_a_batch_of_its_rows(
         [timestamps[row] for row in rows],
     )
     assert build_plain_batch(whole, np.array(rows, np.int64)) == build_plain_batch(part)
+
+
+SIZES = st.sampled_from([0, 1, 63, 64, 8191, 8192, 1 << 20]) | st.integers(0, 300)
+TEXT = st.none() | SIZES.map(lambda size: b"k" * size)
+
+
+@given(key=TEXT, value=TEXT, timestamp=st.integers(-(2**63), 2**63 - 1))
+def test_one_record_is_built_alike_without_columns(
+    key: bytes | None, value: bytes | None, timestamp: int
+) -> None:
+    """M01: the shorter way for a single record gives the batch that the kernels give."""
+    columns = RecordColumns.of([key], [value], timestamp)
+    assert build_single_batch(key, value, timestamp) == build_plain_batch(columns)
+
+
+BODIES = {
+    EmbeddedFormat.BINARY: st.none() | st.binary(max_size=90).map(lambda b: b64encode(b).decode()),
+    EmbeddedFormat.JSON: st.none() | st.text(max_size=9) | st.integers() | st.lists(st.booleans()),
+    EmbeddedFormat.TEXT: st.none() | st.text(max_size=90),
+}
+
+
+@given(embedded=st.sampled_from(EmbeddedFormat), chosen=st.data())
+def test_a_request_of_one_record_is_prepared_as_one_of_many(
+    embedded: EmbeddedFormat, chosen: st.DataObject
+) -> None:
+    """M01: the only record of a body becomes the batch that its columns give, in every format."""
+    record = chosen.draw(
+        st.fixed_dictionaries({}, optional={"key": BODIES[embedded], "value": BODIES[embedded]})
+    )
+    body = msgspec.json.encode({"records": [record]})
+    count, (batch,) = prepare(body, embedded, NOW_MS, 10, (3, 2, 0))
+    parsed = parse(body, embedded, max_records=10)
+    (twin,) = make_batches(columns_of(parsed, embedded, now_ms=NOW_MS), 3, 2, 0)
+    assert (count, batch.partition, batch.selection.tolist()) == (1, 2, [0])
+    assert batch.built == twin.built

@@ -20,15 +20,15 @@ from kafkalog.manager.operations import Acks
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.error_map import error_body
 from kafkalog.server.in_flight import Body
-from kafkalog.server.media_types import EmbeddedFormat, metadata_type, produce_format
+from kafkalog.server.media_types import metadata_type, produce_format
 from kafkalog.server.parameters import acks_of, flag, partition_of, topic_of
-from kafkalog.server.produce_batches import PartitionBatch, make_batches
-from kafkalog.server.produce_body import decode
+from kafkalog.server.produce_batches import PartitionBatch, prepare
 from kafkalog.server.replies import REQUEST_ID, bytes_reply, error_reply
 
 ROUTES = web.RouteTableDef()
 _INLINE_BYTES = 256 << 10
-_DURABILITY = {Acks.ALL: b"synced", Acks.LEADER: b"os"}
+_TAIL = b',"key_schema_id":null,"value_schema_id":null,"durability":"%b"}'
+_SYNCED_TAIL, _WRITTEN_TAIL = _TAIL % b"synced", _TAIL % b"os"
 
 
 @ROUTES.post("/topics/{topic}")
@@ -59,11 +59,9 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
         max_records = api.config.http_max_records
         place = (partition_count, partition, null_key_partition)
         if len(data) <= _INLINE_BYTES:
-            count, batches = _prepare(data, embedded, now_ms, max_records, place)
+            count, batches = prepare(data, embedded, now_ms, max_records, place)
         else:
-            count, batches = await api.blocking(
-                _prepare, data, embedded, now_ms, max_records, place
-            )
+            count, batches = await api.blocking(prepare, data, embedded, now_ms, max_records, place)
         outcomes = await _append_all(api, topic, batches, acks)
     if acks is Acks.NONE:
         status = 204 if is_async else 202
@@ -78,21 +76,8 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
             extra: dict[str, object] = {"offsets": receipts}
             return error_reply(reason, request[REQUEST_ID], is_v2=True, extra=extra)
         body = b'"offsets":' + msgspec.json.encode(receipts)
-    tail = b',"key_schema_id":null,"value_schema_id":null,"durability":"'
-    body = b"{" + body + tail + _DURABILITY[acks] + b'"}'
+    body = b"{" + body + (_SYNCED_TAIL if acks is Acks.ALL else _WRITTEN_TAIL)
     return bytes_reply(body, content_type=content_type)
-
-
-def _prepare(
-    data: bytes,
-    embedded: EmbeddedFormat,
-    now_ms: int,
-    max_records: int,
-    place: tuple[int, int | None, int],
-) -> tuple[int, list[PartitionBatch]]:
-    """(record count, batches); ``place`` is what make_batches takes behind the records."""
-    records = decode(data, embedded, now_ms=now_ms, max_records=max_records)
-    return len(records), make_batches(records, *place)
 
 
 async def _partition_count(api: Api, topic: str) -> int:

@@ -97,7 +97,7 @@ def _serve(settings: Settings) -> int:
 
 
 def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]) -> Graph:
-    """Everything below the HTTP edge, loaded and recovered. Blocking."""
+    """Everything below the HTTP edge; its ``load`` is the first to touch the disk."""
     import structlog
 
     from kafkalog.env.clock import SystemClock
@@ -126,19 +126,21 @@ def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]
     metrics.build_info.labels(__version__, platform.python_version(), "1").set(1)
     seams = Seams(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, metrics)
     manager = LogManager(settings.broker, settings.topic_config, seams, sink, give_up)
-    scheduler.startup()
-    try:
-        manager.startup()
-    except BaseException:
-        scheduler.shutdown()
-        raise
     operations = Operations(manager, settings.describe_topic_config)
+
+    def load() -> None:
+        scheduler.startup()
+        try:
+            manager.startup()
+        except BaseException:
+            scheduler.shutdown()
+            raise
 
     def close() -> None:
         manager.shutdown()
         scheduler.shutdown()
 
-    return Graph(operations, metrics, manager.cluster_id, close)
+    return Graph(operations, metrics, load, manager.stop_loading, close)
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.manager.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir import LogDir
@@ -22,17 +22,34 @@ if TYPE_CHECKING:
 
 
 class Checkpoints:
-    """Writes the three files of a directory."""
+    """Writes the three files of a directory; also when its load was stopped half way."""
 
     def __init__(self, table: PartitionTable) -> None:
         # constant after construction
         self._table = table
         # filled while loading
         self._found: dict[tuple[str, str], dict[TopicPartition, int]] = {}
+        self._expected: dict[str, set[TopicPartition]] = {}
 
     def keep_found(self, log_dir: LogDir, name: str, offsets: dict[TopicPartition, int]) -> None:
         """Remember what the file held at the start, for partitions that cannot be loaded."""
         self._found[log_dir.path, name] = offsets
+
+    def expect(self, log_dir: LogDir, partitions: Iterable[TopicPartition]) -> None:
+        """These are about to be loaded: until they are settled they keep their found entries."""
+        self._expected[log_dir.path] = set(partitions)
+
+    def settle(self, log_dir: LogDir, partition: TopicPartition) -> None:
+        """The partition was loaded or put out of service. Any recovery thread."""
+        self._expected[log_dir.path].discard(partition)
+
+    def were_read(self, log_dir: LogDir) -> bool:
+        """Whether the load has read the files; before, writing them would lose what they say."""
+        return log_dir.path in self._expected
+
+    def are_complete(self, log_dir: LogDir) -> bool:
+        """Whether every partition of the directory is settled."""
+        return self.were_read(log_dir) and not self._expected[log_dir.path]
 
     def drop_stale(self, log_dir: LogDir) -> None:
         """Rewrite the files that name partitions which are not here any more; guarded.
@@ -77,11 +94,9 @@ class Checkpoints:
     ) -> None:
         def collect() -> dict[TopicPartition, int]:
             found = self._found.get((log_dir.path, name), {})
-            offsets = {
-                partition: found[partition]
-                for partition in (TopicPartition(*key) for key in self._table.faults())
-                if partition in found
-            }
+            unserved = {TopicPartition(*key) for key in self._table.faults()}
+            unserved |= self._expected.get(log_dir.path, set())
+            offsets = {partition: found[partition] for partition in unserved if partition in found}
             for log in self._table.logs_in(log_dir.path):
                 offset = offset_of(log)
                 if offset is not None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
+    from kafkalog.env.clock import Clock
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.env.random import Random
     from kafkalog.env.threads import Threads
@@ -47,10 +48,10 @@ if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.broker_config import BrokerConfig
     from kafkalog.manager.checkpoints import Checkpoints
+    from kafkalog.manager.load_progress import LoadProgress
     from kafkalog.manager.log_dir_unit import LogDirUnit
     from kafkalog.manager.partition_table import PartitionTable
     from kafkalog.manager.topic_registry import RegisteredTopic
-    from kafkalog.observe.metrics import Metrics
 
 PARTITION_METADATA = "partition.metadata"
 
@@ -146,7 +147,8 @@ class DirectoryLoading:
         table: PartitionTable,
         checkpoints: Checkpoints,
         parse_topic_config: Callable[[RegisteredTopic], LogConfig],
-        metrics: Metrics,
+        clock: Clock,
+        progress: LoadProgress,
     ) -> None:
         # constant after construction
         self._config = config
@@ -155,15 +157,21 @@ class DirectoryLoading:
         self._table = table
         self._checkpoints = checkpoints
         self._topic_config = parse_topic_config
-        self._metrics = metrics
+        self._clock = clock
+        self._progress = progress
         # appended by recovery threads
         self._crashes: deque[BaseException] = deque()
+        # set by any thread
+        self.is_stopped = False
 
     def load_all(self, jobs: Sequence[tuple[LogDirUnit, list[Job]]]) -> None:
         """Load every job; a pool of ``num.recovery.threads.per.data.dir`` threads a directory.
 
-        A bug (any exception that is no KafkalogError and no OSError) ends the start: raised here.
+        Once ``is_stopped`` is set no further partition is begun, and a directory with some left
+        does not count as loaded. A bug (any exception that is no KafkalogError and no OSError) ends
+        the start: raised here.
         """
+        self._progress.begin({unit.log_dir: len(partitions) for unit, partitions in jobs})
         started = []
         for unit, partitions in jobs:
             try:
@@ -179,15 +187,16 @@ class DirectoryLoading:
             thread.join()
         if self._crashes:
             raise self._crashes[0]
+        self._progress.end()
         for unit, _ in jobs:
-            if unit.log_dir.is_online:
+            if unit.log_dir.is_online and self._checkpoints.are_complete(unit.log_dir):
                 try:
                     self._checkpoints.drop_stale(unit.log_dir)
                 except StorageFault as fault:
                     _log.error(
                         "checkpoints_not_renewed", log_dir=unit.log_dir.path, reason=fault.message
                     )
-            unit.log_dir.is_loaded = unit.log_dir.is_online
+                unit.log_dir.is_loaded = unit.log_dir.is_online
 
     def create(
         self, unit: LogDirUnit, topic_partition: TopicPartition, topic: RegisteredTopic
@@ -264,8 +273,6 @@ class _UnitLoader:
         self._unit = unit
         self._jobs = deque(jobs)
         log_dir = unit.log_dir
-        self._remaining = loading._metrics.recovery_remaining_logs.labels(log_dir.path)
-        self._remaining.set(len(jobs))
         self._recovery_points = log_dir.read_checkpoint(RECOVERY_POINTS)
         self._start_offsets = log_dir.read_checkpoint(LOG_START_OFFSETS)
         for name, offsets in (
@@ -274,22 +281,25 @@ class _UnitLoader:
             (HIGH_WATERMARKS, log_dir.read_checkpoint(HIGH_WATERMARKS)),
         ):
             loading._checkpoints.keep_found(log_dir, name, offsets)
+        loading._checkpoints.expect(log_dir, (found.topic_partition for found, _ in jobs))
 
     def run(self) -> None:
         """Thread body."""
         try:
-            while self._jobs and self._unit.log_dir.is_online:
+            while self._jobs and self._unit.log_dir.is_online and not self._loading.is_stopped:
                 try:
                     partition, topic = self._jobs.popleft()
                 except IndexError:
                     return  # another thread took the last one
-                self._load(partition, topic)
-                self._remaining.dec()
+                started_ns = self._loading._clock.monotonic_ns()
+                log = self._load(partition, topic)
+                self._loading._checkpoints.settle(self._unit.log_dir, partition.topic_partition)
+                self._loading._progress.log_done(self._unit.log_dir, log, started_ns)
         except BaseException as error:  # noqa: BLE001 - a thread body: the start re-raises it
             self._loading._crashes.append(error)
 
-    def _load(self, partition: FoundPartition, topic: RegisteredTopic) -> None:
-        """Load one partition into the table, as a log or as a fault."""
+    def _load(self, partition: FoundPartition, topic: RegisteredTopic) -> UnifiedLog | None:
+        """Load one partition into the table, as a log or as a fault (None)."""
         loading, topic_partition = self._loading, partition.topic_partition
         try:
             with self._unit.log_dir.guard():
@@ -303,6 +313,7 @@ class _UnitLoader:
                     was_clean=self._unit.log_dir.was_clean,
                 )
             loading._table.add(log)
+            return log
         except StorageFault as fault:
             loading._table.add_fault(topic_partition, fault)
         except FormatError as error:
@@ -311,6 +322,7 @@ class _UnitLoader:
             )
         except KafkalogError as fault:
             self._put_out_of_service(topic_partition, fault)
+        return None
 
     def _put_out_of_service(self, topic_partition: TopicPartition, fault: KafkalogError) -> None:
         _log.error("partition_offline", partition=str(topic_partition), reason=fault.message)

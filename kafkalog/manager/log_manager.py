@@ -12,6 +12,8 @@ Source: Kafka's LogManager (4.1), log-lifecycle 11.
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,7 @@ from kafkalog.manager.directory_loading import (
     rename_with_suffix,
 )
 from kafkalog.manager.identity import agreed_cluster_id
+from kafkalog.manager.load_progress import LoadProgress
 from kafkalog.manager.log_deletion import LogDeletion
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_dir_flusher import LogDirFlusher
@@ -44,6 +47,7 @@ from kafkalog.manager.log_dir_unit import LogDirUnit
 from kafkalog.manager.log_dir_writer import LogDirWriter, QueueBudget
 from kafkalog.manager.manager_tasks import ManagerTasks
 from kafkalog.manager.partition_table import PartitionTable, log_dir_of
+from kafkalog.manager.placement import place
 from kafkalog.manager.shutdown import close_units
 from kafkalog.manager.startup_plan import FoundPartition, StartupPlan, plan_startup
 from kafkalog.manager.thread_meter import ThreadMeter
@@ -86,6 +90,7 @@ class LogManager:
         self.table = PartitionTable()
         self.registry = TopicRegistry(seams.filesystem)
         self.checkpoints = Checkpoints(self.table)
+        self.progress = LoadProgress(seams.clock, seams.threads, seams.metrics)
         self.deletion = LogDeletion(
             seams.filesystem,
             seams.clock,
@@ -104,7 +109,8 @@ class LogManager:
             self.table,
             self.checkpoints,
             self.topic_config,
-            seams.metrics,
+            seams.clock,
+            self.progress,
         )
         self._tasks = ManagerTasks(self)
         # single dictionary operations by any thread
@@ -136,7 +142,7 @@ class LogManager:
                 seams.filesystem, seams.clock, seams.scheduler, seams.random, seams.threads
             ),
             io_guard=log_dir.guard,
-            note_recovery=seams.metrics.recovery_remaining_segments.labels(path).inc,
+            note_recovery=functools.partial(self.progress.segments_changed, path),
         )
         flusher = LogDirFlusher(log_dir, seams.clock, seams.threads, seams.metrics)
         writer = LogDirWriter(
@@ -210,7 +216,8 @@ class LogManager:
     def startup(self) -> None:
         """Load everything and serve. InvalidConfig: the operator must act; nothing was changed.
 
-        LogDirOffline when no directory can be used.
+        LogDirOffline when no directory can be used. Returns early, not loaded, after
+        ``stop_loading``; ``shutdown`` is due all the same.
         """
         self._open_dirs()
         log_dirs = [unit.log_dir for unit in self.online_units]
@@ -218,7 +225,9 @@ class LogManager:
         self.cluster_id = cluster_id or encode_id(new_id(self.seams.random.uuid_bytes))
         self.registry.load(log_dirs)
         plan = self._plan()
-        # Nothing was changed up to here: a start that is refused leaves the markers in place.
+        # Nothing was changed up to here: a start that is refused or stopped leaves the markers.
+        if self._loading.is_stopped:
+            return
         self._claim()
         self.registry.spread()
         if plan.adopted:
@@ -228,13 +237,23 @@ class LogManager:
         self._set_aside(plan)
         self._take_markers()
         self._load(plan)
-        self._complete_topics()
+        is_whole = not self._loading.is_stopped
+        if is_whole:
+            self._complete_topics()
         if not self.online_units:
             raise LogDirOffline("Shutdown broker because none of the log dirs can be used")
         for unit in self.online_units:
             unit.start()
-        self._tasks.start()
-        self.is_loaded = True
+        if is_whole:
+            self._tasks.start()
+            self.is_loaded = True
+
+    def stop_loading(self) -> None:
+        """Let ``startup`` return soon: no further partition is begun. Any thread; no effect later.
+
+        A partition in work is finished first, so this may take as long as its recovery.
+        """
+        self._loading.is_stopped = True
 
     def _open_dirs(self) -> None:
         """Lock each; one real path twice is refused before anything is written."""
@@ -336,7 +355,7 @@ class LogManager:
                 if key in faults or self.table.get(*key) is not None:
                     continue
                 _log.error("partition_missing_created_empty", partition=f"{topic.name}-{number}")
-                unit, topic_partition = self._least_loaded(), TopicPartition(*key)
+                unit, topic_partition = self._units[self._place(1)[0]], TopicPartition(*key)
                 try:
                     with unit.log_dir.guard():
                         self.table.add(self._loading.create(unit, topic_partition, topic))
@@ -381,10 +400,7 @@ class LogManager:
         log_dirs = [unit.log_dir for unit in self.online_units]
         self.registry.change(self.registry.state.with_topics([topic]), log_dirs)
         placed: dict[str, list[int]] = {}
-        counts = self._log_counts(failed)
-        for number in range(partition_count):
-            path = min(counts, key=lambda each: counts[each])
-            counts[path] += 1
+        for number, path in enumerate(self._place(partition_count, failed)):
             placed.setdefault(path, []).append(number)
         path = ""
         try:
@@ -448,22 +464,10 @@ class LogManager:
         """Held around validation and change of topics."""
         return self._topics_mutex
 
-    def _log_counts(self, failed: Collection[str] = ()) -> dict[str, int]:
-        """Logs per directory that may take new ones; all cordoned: the first online one (Kafka)."""
-        online = [unit for unit in self.online_units if unit.log_dir.path not in failed]
-        if not online:
-            raise LogDirOffline("No log directory is online")
-        open_units = [unit for unit in online if not unit.log_dir.is_cordoned] or online[:1]
-        counts = dict.fromkeys((unit.log_dir.path for unit in open_units), 0)
-        for log in self.table.logs():
-            path = log_dir_of(log)
-            if path in counts:
-                counts[path] += 1
-        return counts
-
-    def _least_loaded(self) -> LogDirUnit:
-        counts = self._log_counts()
-        return self._units[min(counts, key=lambda path: counts[path])]
+    def _place(self, count: int, failed: Collection[str] = ()) -> list[str]:
+        """Directory of each new partition; LogDirOffline when none is left."""
+        log_dirs = [unit.log_dir for unit in self.online_units if unit.log_dir.path not in failed]
+        return place(log_dirs, Counter(map(log_dir_of, self.table.logs())), count)
 
     # ---- failure and end
 
@@ -483,4 +487,8 @@ class LogManager:
         """Orderly end of everything that serves; see ``shutdown.py``. May block for long."""
         self.is_loaded = False
         self._tasks.stop()
-        close_units(self.units, self.table, self.checkpoints, self.seams.threads)
+        unclean = close_units(self.units, self.table, self.checkpoints, self.seams.threads)
+        if unclean:
+            _log.warning("Shutdown complete; the next start will recover", log_dirs=unclean)
+        else:
+            _log.info("Shutdown complete.")

@@ -28,7 +28,7 @@ from kafkalog.format.topic_partition import (
 )
 from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand
 from kafkalog.manager.topic_registry import RegisteredTopic
-from kafkalog.manager.values import Acks, Readiness, TopicConfigEntry, TopicDescription
+from kafkalog.manager.values import Acks, Loading, Readiness, TopicConfigEntry, TopicDescription
 from kafkalog.observe.metrics import PartitionSample
 
 if TYPE_CHECKING:
@@ -164,6 +164,15 @@ class Operations:
         """The topic with its effective configs; UnknownTopic."""
         return self._description(self._registered(name))
 
+    @property
+    def cluster_id(self) -> str:
+        """Of the log directories; empty before the daemon is loaded."""
+        return self._manager.cluster_id
+
+    def loading(self) -> Loading:
+        """How far the start has come."""
+        return self._manager.progress.loading
+
     def readiness(self) -> Readiness:
         """For probes."""
         manager = self._manager
@@ -175,6 +184,7 @@ class Operations:
             offline_dirs=len(offline),
             partitions=len(manager.table) - dead,
             offline_partitions=manager.table.fault_count + dead,
+            full_dirs=sum(unit.log_dir.is_full for unit in manager.online_units),
         )
 
     def partition_samples(self) -> list[PartitionSample]:

@@ -2,7 +2,9 @@
 
 The clean-shutdown marker of a directory is its last write and only made when every step before it
 succeeded, its logs had been loaded, and no partition in it is out of service. Crash anywhere
-before: the next start recovers. Source: Kafka's LogManager.shutdown, log-lifecycle 11.2.
+before: the next start recovers. A directory whose load was stopped half way is closed alike but for
+the marker: what was recovered is not recovered again. Source: Kafka's LogManager.shutdown,
+log-lifecycle 11.2.
 """
 
 from __future__ import annotations
@@ -31,12 +33,14 @@ def close_units(
     table: PartitionTable,
     checkpoints: Checkpoints,
     threads: Threads,
-) -> None:
-    """Close every directory on a thread ``log-closing-<dir>``; returns when all have ended."""
+) -> list[str]:
+    """Close every directory on a thread ``log-closing-<dir>``; the paths that got no marker."""
+    unclean: list[str] = []
 
     def close(unit: LogDirUnit) -> None:
         try:
-            close_unit(unit, table.logs_in(unit.log_dir.path), checkpoints)
+            if not close_unit(unit, table.logs_in(unit.log_dir.path), checkpoints):
+                unclean.append(unit.log_dir.path)
         finally:
             unit.log_dir.release()
 
@@ -46,14 +50,18 @@ def close_units(
     ]
     for thread in started:
         thread.join()
+    return sorted(unclean)
 
 
 def close_unit(unit: LogDirUnit, logs: list[UnifiedLog], checkpoints: Checkpoints) -> bool:
-    """One directory; whether the marker was written."""
+    """One directory; whether the next start finds it as a clean stop leaves it.
+
+    A directory that the start had not begun to change stays as it was found.
+    """
     log_dir = unit.log_dir
-    if not log_dir.is_online or not log_dir.is_loaded:
+    if not log_dir.is_online or not checkpoints.were_read(log_dir):
         unit.stop()
-        return False
+        return log_dir.is_online
     try:
         for log in logs:  # a log without new records may have rebuilt indexes and snapshots
             unit.writer.submit(FlushCommand(log))
@@ -69,7 +77,7 @@ def close_unit(unit: LogDirUnit, logs: list[UnifiedLog], checkpoints: Checkpoint
             with log_dir.guard():
                 log.sync_closed()
         checkpoints.write_all(log_dir)
-        is_clean = is_whole and not log_dir.has_faulty_partitions
+        is_clean = is_whole and log_dir.is_loaded and not log_dir.has_faulty_partitions
         if is_clean and not any(log.is_broken for log in logs):
             log_dir.write_clean_shutdown_marker()
             return True

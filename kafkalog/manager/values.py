@@ -58,3 +58,13 @@ class Readiness:
     offline_dirs: int
     partitions: int
     offline_partitions: int
+    full_dirs: int  # they serve reads and deletions; appends get DiskFull
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """How far a start has come; all zero before the log directories were read."""
+
+    partitions: int
+    partitions_loaded: int
+    segments_to_recover: int

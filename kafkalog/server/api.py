@@ -7,6 +7,7 @@ and cold reads through the pool of their log directory.
 from __future__ import annotations
 
 import asyncio
+import enum
 import functools
 import itertools
 from dataclasses import dataclass, field
@@ -39,6 +40,14 @@ T = TypeVar("T")
 _TURN_BYTES = 1 << 20
 
 
+class Phase(enum.Enum):
+    """Of the daemon's life, as its clients see it."""
+
+    STARTING = "starting"  # only probes and metrics are answered
+    SERVING = "serving"
+    STOPPING = "stopping"
+
+
 @dataclass(slots=True)
 class Api:
     """The object graph of the HTTP edge."""
@@ -51,13 +60,32 @@ class Api:
     in_flight: InFlightBytes
     control_pool: Executor
     reader_pools: Callable[[str], Executor]  # by partition directory
-    cluster_id: str
     # owned by the event loop
-    stopping: bool = False
+    phase: Phase = Phase.STARTING
     requests_in_work: int = 0
     _null_key_turns: Iterator[int] = field(default_factory=itertools.count)
     _turn: list[_Append] = field(default_factory=list)  # appends of this turn of the loop
     _turn_bytes: int = 0
+
+    @property
+    def stopping(self) -> bool:
+        """Nothing new is begun, nobody waits any longer."""
+        return self.phase is Phase.STOPPING
+
+    @property
+    def cluster_id(self) -> str:
+        """Of the log directories; empty before they are loaded."""
+        return self.operations.cluster_id
+
+    def refusal(self) -> str:
+        """Why a request is not served in this phase."""
+        if self.stopping:
+            return "The daemon is stopping; nothing was appended."
+        loading = self.operations.loading()
+        return (
+            f"The daemon is starting: {loading.partitions_loaded} of {loading.partitions} "
+            "partitions are loaded; nothing was appended."
+        )
 
     def null_key_partition(self, partition_count: int) -> int:
         """Where the records without key of one request go: the next partition in turn."""

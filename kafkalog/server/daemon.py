@@ -1,13 +1,16 @@
-"""The daemon's life on the event loop: listen, serve, stop in order (operations.md 6.2).
+"""The daemon's life on the event loop: listen, load, serve, stop in order (operations.md 6.2).
 
-The object graph is built by ``kafkalog/__main__.py``; this module owns the loop, the listener and
-the order of the shutdown: not ready, stop accepting, finish what is in flight, close the logs.
+The object graph is built by ``kafkalog/__main__.py``; this module owns the loop, the listener, the
+signals and the order of the shutdown: not ready, stop accepting, finish what is in flight, close
+the logs. The port is opened before anything on disk is touched, so that a port that is taken costs
+no recovery and a long recovery can be watched.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.env.pools import PoolPerLogDir, thread_pool
-from kafkalog.server.api import Api
+from kafkalog.server.api import Api, Phase
 from kafkalog.server.app import make_app
 from kafkalog.server.delayed_fetch import DelayedFetches
 from kafkalog.server.in_flight import InFlightBytes
@@ -43,11 +46,12 @@ _GC_ALLOCATIONS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What the composition root makes once a completion sink exists."""
+    """What the composition root makes once a completion sink exists; no disk is touched yet."""
 
     operations: Operations
     metrics: Metrics
-    cluster_id: str
+    load: Callable[[], None]  # blocking: loads and recovers all logs
+    stop_loading: Callable[[], None]  # any thread: ``load`` returns soon, not everything is loaded
     close: Callable[[], None]  # blocking: flush, checkpoints, clean-shutdown markers
 
 
@@ -56,33 +60,29 @@ class Daemon:
     """One run of the server."""
 
     config: ServerConfig
-    # Blocking: loads and recovers all logs. The second argument is called, on any thread, when no
-    # log directory is left.
+    # The second argument is called, on any thread, when no log directory is left.
     build: Callable[[CompletionSink, Callable[[], None]], Graph]
     request_id_prefix: str
     reader_threads_per_dir: int
     exit_code: int = 0
+    _is_told_to_stop: bool = False  # by a signal
 
     async def run(self) -> int:
-        """Serve until SIGTERM or SIGINT; return the exit code."""
+        """Serve until SIGTERM or SIGINT; return the exit code.
+
+        OSError when the port cannot be had, before anything else is touched; what the load raises.
+        """
         sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
         loop = asyncio.get_running_loop()
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal, stop)
         delayed = DelayedFetches(loop, self.config.http_max_streams)
         control = thread_pool("control", _CONTROL_THREADS)
         readers = PoolPerLogDir("reader", self.reader_threads_per_dir)
+        stop = asyncio.Event()
 
         def give_up() -> None:
-            loop.call_soon_threadsafe(self._stop_with_error, stop)
+            loop.call_soon_threadsafe(self._stop_with_error, api, stop)
 
-        graph = await loop.run_in_executor(control, self.build, delayed, give_up)
-        # What was loaded stays: walking it again would stop every thread for 0.1 s and more.
-        gc.collect()
-        gc.freeze()
-        # The default of 700 looks at every object of the requests in work once for each of them.
-        gc.set_threshold(_GC_ALLOCATIONS, 20, 20)
+        graph = self.build(delayed, give_up)
         api = Api(
             operations=graph.operations,
             config=self.config,
@@ -91,28 +91,49 @@ class Daemon:
             in_flight=InFlightBytes(self.config.queued_max_request_bytes),
             control_pool=control,
             reader_pools=readers,
-            cluster_id=graph.cluster_id,
         )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number, api, graph, stop)
+        server, listener = await self._listen(api)
         try:
-            await self._serve(api, stop)
+            await self._load(api, graph)
+        except BaseException:
+            await self._close_port(server, listener)
+            raise
+        try:
+            await self._serve(api, listener, stop)
+            await self._close_port(server, listener)
         finally:
             await loop.run_in_executor(None, graph.close)
-            readers.shutdown()
-            control.shutdown()
+            await loop.run_in_executor(None, readers.shutdown)
+            await loop.run_in_executor(None, control.shutdown)
         return self.exit_code
 
-    def _on_signal(self, stop: asyncio.Event) -> None:
+    def _on_signal(
+        self, number: signal.Signals, api: Api, graph: Graph, stop: asyncio.Event
+    ) -> None:
         """First signal: stop in order. Second: leave now, recovery will do the rest."""
-        if stop.is_set():
-            raise SystemExit(130)
-        stop.set()
+        if self._is_told_to_stop:
+            _log.warning(
+                "Second signal: leaving at once; the next start will recover", signal=number.name
+            )
+            os._exit(128 + number)  # a thread may hang in the disk: nothing is waited for
+        self._is_told_to_stop = True
+        graph.stop_loading()
+        self._stop(api, stop)
 
-    def _stop_with_error(self, stop: asyncio.Event) -> None:
+    def _stop_with_error(self, api: Api, stop: asyncio.Event) -> None:
         """No log directory is left: end as Kafka does."""
         self.exit_code = 1
+        self._stop(api, stop)
+
+    def _stop(self, api: Api, stop: asyncio.Event) -> None:
+        _log.info("Shutting down")
+        api.phase = Phase.STOPPING
         stop.set()
 
-    async def _serve(self, api: Api, stop: asyncio.Event) -> None:
+    async def _listen(self, api: Api) -> tuple[ConnectionServer, asyncio.Server]:
+        """Open the port: probes are answered from here on, all else is refused until loaded."""
         loop = asyncio.get_running_loop()
         ids = RequestIds(self.request_id_prefix)
         server = ConnectionServer(
@@ -121,19 +142,36 @@ class Daemon:
         listener = await loop.create_server(
             server, self.config.http_host, self.config.http_port, backlog=1024, reuse_address=True
         )
+        return server, listener
+
+    async def _load(self, api: Api, graph: Graph) -> None:
+        """Load all logs off the loop, then let requests in; not when a stop came first."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(api.control_pool, graph.load)
+        if api.stopping:
+            return
+        # What was loaded stays: walking it again would stop every thread for 0.1 s and more.
+        gc.collect()
+        gc.freeze()
+        # The default of 700 looks at every object of the requests in work once for each of them.
+        gc.set_threshold(_GC_ALLOCATIONS, 20, 20)
+        api.phase = Phase.SERVING
+
+    async def _serve(self, api: Api, listener: asyncio.Server, stop: asyncio.Event) -> None:
+        """Until it is stopped and those who watch /readyz have had time to see it."""
+        if api.stopping:
+            return  # it never was ready: nobody sends anything
         port = listener.sockets[0].getsockname()[1]
         _log.info("kafkalog is ready", url=f"http://{self.config.http_host}:{port}")
         lag = asyncio.create_task(self._watch_lag(api))
-        try:
-            await stop.wait()
-        finally:
-            _log.info("Shutting down")
-            api.stopping = True
-            api.delayed_fetches.wake_all()
-            await asyncio.sleep(self.config.shutdown_grace_ms / 1000)
-            lag.cancel()
-            listener.close()
-            await server.finish(_FINISH_SECONDS)
+        await stop.wait()
+        api.delayed_fetches.wake_all()
+        await asyncio.sleep(self.config.shutdown_grace_ms / 1000)
+        lag.cancel()
+
+    async def _close_port(self, server: ConnectionServer, listener: asyncio.Server) -> None:
+        listener.close()
+        await server.finish(_FINISH_SECONDS)
 
     async def _watch_lag(self, api: Api) -> None:
         """How late the loop runs a timer: proof that no disk work is on it."""

@@ -13,6 +13,7 @@ import structlog
 from aiohttp import hdrs, web
 
 from kafkalog.errors import KafkalogError, NotReady
+from kafkalog.server.api import Phase
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.replies import (
     HAS_OTHER_VERSION,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger("kafkalog.server")
 _NATIVE_PREFIXES = ("/v1/", "/v3/")
-# Routes that answer while the daemon is stopping or has too much to do.
+# Routes that answer while the daemon starts, stops or has too much to do.
 _ALWAYS = frozenset(
     (
         "/livez",
@@ -79,7 +80,7 @@ def make_middleware(api: Api, ids: RequestIds) -> Middleware:
 
 
 def _admit(api: Api, request: web.Request) -> None:
-    """Refuse before anything is read: wrong version, stopping, too much at once."""
+    """Refuse before anything is read: wrong version, not serving, too much at once."""
     if HAS_OTHER_VERSION in request:
         raise ApiError(505, "Use HTTP/1.1.")
     host = request.headers.get(hdrs.HOST)
@@ -87,8 +88,8 @@ def _admit(api: Api, request: web.Request) -> None:
         raise ApiError(40000, "Host is no host name or address.")
     if request.path in _ALWAYS:
         return
-    if api.stopping:
-        raise NotReady("The daemon is stopping; nothing was appended.")
+    if api.phase is not Phase.SERVING:
+        raise NotReady(api.refusal())
     if (
         api.requests_in_work - api.delayed_fetches.waiting_count
         > api.config.http_max_inflight_requests

@@ -109,7 +109,8 @@ class Daemon:
                 if self.request("GET", "/readyz").status == 200:
                     return
             except OSError:
-                time.sleep(0.02)
+                pass  # the port is not open yet
+            time.sleep(0.02)
         raise AssertionError(f"the daemon was not ready in time: {self.log_tail()}")
 
     def stop(self, seconds: float = 30) -> int:

@@ -1,17 +1,22 @@
 """Goal: an operator sees how many segments a recovery still has to scan, and 0 when it ended.
-Method: the notes of a load, sound and refused; the gauge of a manager after an unclean start.
+Method: the notes of a load, sound and refused; gauge and log lines of a manager after an unclean
+start on a slow simulated disk.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import accumulate
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafkalog.errors import CorruptBatch
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_loader import load_log
+from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.values import Acks
 from tests.partition_world import DIRECTORY, PartitionWorld, batch
 from tests.sim.sim_manager import SimManager, batch_of
 
@@ -58,3 +63,31 @@ def test_the_gauge_of_a_directory() -> None:
     home = sim.operations.partition_log("t", 0).directory.rpartition("/")[0]
     again = SimManager(sim.kill()).start()
     assert again.metrics.registry.get_sample_value(GAUGE, {"log_dir": home}) == 0
+
+
+def test_a_long_recovery_is_told() -> None:
+    """M16: Kafka's sentences; between the first and the last one line in ten seconds."""
+    config = BrokerConfig(log_dirs=("/data/a",), num_recovery_threads_per_data_dir=1)
+    defaults = LogConfig(segment_index_bytes=96, internal_segment_bytes=200)
+    sim = SimManager(config=config, topic_defaults=defaults).start()
+    sim.operations.create_topic("t", 10)
+    for partition in range(10):
+        for _ in range(5):
+            sim.produce("t", batch_of("a"), Acks.LEADER, partition=partition)
+    again = SimManager(sim.kill(), config=config, topic_defaults=defaults)
+    again.disk.on_call = lambda: again.clock.sleep(0.1)
+    with capture_logs() as captured:
+        again.start()
+    again.disk.on_call = None
+    events = [line["event"] for line in captured]
+    first, *between, last = events
+    assert first == "Recovering 10 logs from /data/a since no clean shutdown file was found"
+    took = re.fullmatch(r"Loaded 10 logs in (\d+)ms", last)
+    assert took is not None
+    periods = int(took[1]) // 10_000
+    assert periods > 3
+    assert periods // 2 <= len(between) <= periods
+    log = r"Completed load of t-\d with \d segments, local-log-start-offset 0 and log-end-offset 5 "
+    log += r"in \d+ms \(\d+/10 completed in /data/a\)"
+    segment = r"Recovering unflushed segments\. \d+ left \(\d+/10 logs completed in /data/a\)"
+    assert all(re.fullmatch(f"{log}|{segment}", event) for event in between), between

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from aiohttp import web
 
-from kafkalog.server.api import api_of
+from kafkalog.server.api import Phase, api_of
 from kafkalog.server.replies import bytes_reply, json_reply
 
 ROUTES = web.RouteTableDef()
@@ -23,24 +25,32 @@ async def live(_: web.Request) -> web.Response:
 @ROUTES.get("/status/ready")
 @ROUTES.get("/startupz")
 async def ready(request: web.Request) -> web.Response:
-    """200 when the logs are loaded, a directory is online and no stop is under way; else 503."""
+    """200 when the logs are loaded, a directory is online and no stop is under way; else 503.
+
+    A full disk takes no readiness: reads and deletions go on (reliability.md 2.2).
+    """
     api = api_of(request)
     status = api.operations.readiness()
     checks = {
-        "logs_loaded": status.is_loaded,
+        "logs_loaded": api.phase is not Phase.STARTING and status.is_loaded,
         "log_dir_online": status.online_dirs > 0,
         "not_stopping": not api.stopping,
     }
     is_ready = all(checks.values())
-    body = {
+    body: dict[str, object] = {
         "status": "ready" if is_ready else "not ready",
         "checks": checks,
         "online_log_dirs": status.online_dirs,
         "offline_log_dirs": status.offline_dirs,
         "partitions": status.partitions,
         "offline_partitions": status.offline_partitions,
+        "full_log_dirs": status.full_dirs,
     }
-    return json_reply(body, status=200 if is_ready else 503)
+    if not status.is_loaded:
+        body["loading"] = dataclasses.asdict(api.operations.loading())
+    if is_ready:
+        return json_reply(body)
+    return json_reply(body, status=503, headers={"Retry-After": "1"})
 
 
 @ROUTES.get("/metrics")

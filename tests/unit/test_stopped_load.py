@@ -1,0 +1,100 @@
+"""Goal: a start that is stopped half way loses nothing, and keeps what it has recovered.
+Method: the whole manager on the twins; the stop comes at each call of the disk in turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kafkalog.log.log_config import LogConfig
+from kafkalog.manager.log_dir import CLEAN_SHUTDOWN_MARKER, LOG_START_OFFSETS, RECOVERY_POINTS
+from kafkalog.manager.values import Acks
+from tests.sim.sim_crash import CrashMode
+from tests.sim.sim_manager import DIRS, SimManager
+from tests.simulation.daemon_run import DaemonRun, new_disk
+
+TOPIC_DEFAULTS = LogConfig(internal_segment_bytes=600, segment_index_bytes=240)
+
+
+def killed_daemon() -> DaemonRun:
+    """Two directories, eight partitions with records, a moved start; then SIGKILL."""
+    run = DaemonRun(new_disk(DIRS), dirs=DIRS, racy=False)
+    run.config = replace(run.config, num_recovery_threads_per_data_dir=1)
+    run.start()
+    run.create_topic("t", 8)
+    for partition in range(8):
+        for _ in range(8):
+            run.produce("t", partition, Acks.ALL, client=1)
+        run.run_until_idle()
+        run.delete_records("t", partition, 3)
+    run.run_until_idle()
+    run.kill()
+    return run
+
+
+def stopped_start(run: DaemonRun, calls: int) -> SimManager:
+    """A life that is told to stop after so many calls of the disk, and does."""
+    life = SimManager(run.disk, config=run.config, topic_defaults=TOPIC_DEFAULTS)
+    left = calls
+
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            life.manager.stop_loading()
+
+    run.disk.on_call = count
+    life.start()
+    run.disk.on_call = None
+    assert not life.manager.is_loaded or left > 0
+    return life
+
+
+@pytest.mark.parametrize("mode", [None, CrashMode.DROP_ALL, CrashMode.ZEROED_DATA])
+def test_a_stop_at_any_moment_of_the_load_loses_nothing(mode: CrashMode | None) -> None:
+    """M14: an orderly stop, then a kill or a power cut: the next life keeps every promise."""
+    partial, calls, is_loaded = 0, 0, False
+    while not is_loaded:
+        calls += 7
+        run = killed_daemon()
+        life = stopped_start(run, calls)
+        is_loaded = life.manager.is_loaded
+        loading = life.manager.progress.loading
+        partial += 0 < loading.partitions_loaded < loading.partitions
+        life.stop()
+        if mode is not None:
+            run.disk = run.disk.crash(mode, 0)
+        run.start()
+        run.check_restart(is_kill=mode is None)
+    assert partial > 3, "stops between two partitions"
+
+
+def test_what_was_recovered_is_not_recovered_again() -> None:
+    """M16: a probe that ends a long recovery does not send it back to its beginning."""
+    run = killed_daemon()
+    starts = {path: run.disk.read_file(f"{path}/{LOG_START_OFFSETS}") for path in DIRS}
+    life = SimManager(run.disk, config=run.config, topic_defaults=TOPIC_DEFAULTS)
+    table = life.manager.table
+
+    def stop_in_the_seventh() -> None:
+        if len(table) == 6:
+            life.manager.stop_loading()
+
+    run.disk.on_call = stop_in_the_seventh
+    life.start()
+    run.disk.on_call = None
+    assert life.manager.progress.loading.partitions_loaded == 7
+    loaded = {(log.topic_partition.topic, log.topic_partition.partition) for log in table.logs()}
+    life.stop()
+    assert {path: run.disk.read_file(f"{path}/{LOG_START_OFFSETS}") for path in DIRS} == starts
+    clean = [run.disk.exists(f"{path}/{CLEAN_SHUTDOWN_MARKER}") for path in DIRS]
+    assert sorted(clean) == [False, True], "the directory that was loaded whole is clean"
+    points = {
+        tuple(line.split()[:2]): line.split()[2]
+        for path in DIRS
+        for line in run.disk.read_file(f"{path}/{RECOVERY_POINTS}").decode().splitlines()[2:]
+    }
+    assert {(topic, int(number)) for topic, number in points} == loaded
+    assert set(points.values()) == {"8"}

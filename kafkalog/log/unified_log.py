@@ -84,6 +84,7 @@ class UnifiedLog:
         self.producers = producers
         self._unsynced: deque[int] = deque()  # base offsets of synced appends before their flush
         self._broken: str | None = None
+        self.is_retired = False  # its topic is deleted: nothing is appended any more
         if producers.unsynced_paths:
             local.note_name_change()  # the load wrote them
         # published to readers

@@ -15,13 +15,14 @@ Threads: ``submit``, ``call`` and ``start`` on any thread; all else on the write
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import structlog
 
-from kafkalog.errors import KafkalogError, LogDirOffline, NotReady, Overloaded, UnknownTopic
+from kafkalog.errors import KafkalogError, LogDirOffline, NotReady, UnknownTopic
 from kafkalog.manager.append_runs import AppendPlans, is_plain, take_runs
 from kafkalog.manager.commands import (
     AppendCommand,
@@ -35,13 +36,14 @@ from kafkalog.manager.log_dir_flusher import SyncJob
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from kafkalog.env.threads import Mutex, Thread, Threads
+    from kafkalog.env.threads import Thread, Threads
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.append_group import AppendGroup
     from kafkalog.log.flush_plan import FlushPlan
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_dir_flusher import LogDirFlusher
+    from kafkalog.manager.queue_budget import QueueBudget
     from kafkalog.manager.thread_meter import ThreadMeter
 
 T = TypeVar("T")
@@ -59,33 +61,6 @@ class CompletionSink(Protocol):
         called by the receiver on a thread of its choice.
         """
         ...
-
-
-class QueueBudget:
-    """Bytes that may wait in the queues of all directories (``queued.max.request.bytes``)."""
-
-    def __init__(self, mutex: Mutex, limit_bytes: int) -> None:
-        self._mutex = mutex
-        self._limit_bytes = limit_bytes
-        self._used_bytes = 0
-
-    @property
-    def used_bytes(self) -> int:
-        """Bytes taken now."""
-        return self._used_bytes
-
-    def take(self, size_bytes: int) -> None:
-        """Overloaded when there is no room; a single command always fits an empty queue."""
-        with self._mutex:
-            used = self._used_bytes + size_bytes
-            if used > self._limit_bytes and self._used_bytes:
-                raise Overloaded("Too many bytes wait to be appended", queued_bytes=used)
-            self._used_bytes = used
-
-    def give_back(self, size_bytes: int) -> None:
-        """The commands ended."""
-        with self._mutex:
-            self._used_bytes -= size_bytes
 
 
 class _Sync(Protocol):
@@ -192,13 +167,13 @@ class LogDirWriter:
         self._queue: deque[Command] = deque()
         self._is_idle = False
         self._is_stopping = False
+        self._has_ended = False  # the thread looks into the queue no more
         self._thread: Thread | None = None
         # owned by the writer thread
         self._syncs: dict[Hashable, _SyncState] = {}
         self._wanted: dict[Hashable, _SyncState] = {}  # to be planned at the end of this drain
         self._finished: list[Command] = []
         self._advanced: set[TopicPartition] = set()
-        self._retired: set[UnifiedLog] = set()
         self._has_internal = False
         self._has_dropped_logs = False
         log_dir.when_offline(lambda _: self._signal.set())
@@ -210,11 +185,16 @@ class LogDirWriter:
         self._thread = self._threads.start(f"log-dir-writer-{self.log_dir.path}", self._run)
 
     def stop(self) -> None:
-        """Refuse new commands, run the queued ones with their syncs, then end the thread."""
+        """Refuse new commands, run the queued ones with their syncs, then end the thread.
+
+        A command that slipped in behind the last look is answered with NotReady.
+        """
         self._is_stopping = True
         self._signal.set()
         if self._thread is not None:
             self._thread.join()
+        self._has_ended = True
+        self._refuse_rest()
 
     def submit(self, command: Command) -> None:
         """Queue a command. LogDirOffline, NotReady (stopping) or Overloaded: it was not queued."""
@@ -224,6 +204,8 @@ class LogDirWriter:
         self._budget.take(command.size_bytes)
         command.submitted_ns = self._meter.now_ns()
         self._enqueue(command)
+        if self._has_ended:
+            self._refuse_rest()
 
     def wake(self) -> None:
         """Let the thread turn once, so that its heartbeat shows."""
@@ -255,11 +237,11 @@ class LogDirWriter:
 
     def retire(self, log: UnifiedLog) -> None:
         """The log's topic is deleted: commands that were queued behind that are refused."""
-        self._retired.add(log)
+        log.is_retired = True
 
     def refuse_retired(self, log: UnifiedLog) -> None:
         """UnknownTopic when the log was retired."""
-        if self._retired and log in self._retired:
+        if log.is_retired:
             name = log.topic_partition.topic
             raise UnknownTopic(f"Topic {name} was deleted", topic=name)
 
@@ -442,8 +424,17 @@ class LogDirWriter:
             return
         finished, self._finished = self._finished, []
         advanced, self._advanced = frozenset(self._advanced), set()
-        if self._has_internal:
-            self._has_internal = False
+        has_internal, self._has_internal = self._has_internal, False
+        self._hand_over(finished, advanced, has_internal=has_internal)
+
+    def _hand_over(
+        self,
+        finished: list[Command],
+        advanced: frozenset[TopicPartition],
+        *,
+        has_internal: bool,
+    ) -> None:
+        if has_internal:
             for command in finished:
                 if command.is_internal:
                     command.complete()
@@ -464,6 +455,18 @@ class LogDirWriter:
         if not self._has_dropped_logs:
             self._has_dropped_logs = True
             self._drop_logs(self.log_dir)
+
+    def _refuse_rest(self) -> None:
+        """The thread has ended: answer what was queued too late. Any thread, also several."""
+        refused: list[Command] = []
+        with suppress(IndexError):
+            while True:
+                command = self._queue.popleft()
+                if type(command) is not _SyncDone:
+                    command.error = NotReady("The daemon is stopping")
+                    refused.append(command)
+        self._budget.give_back(sum(map(_SIZE_BYTES, refused)))
+        self._hand_over(refused, frozenset(), has_internal=True)
 
     def _enqueue(self, command: Command) -> None:
         self._queue.append(command)

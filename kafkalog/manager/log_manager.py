@@ -44,10 +44,11 @@ from kafkalog.manager.log_deletion import LogDeletion
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_dir_flusher import LogDirFlusher
 from kafkalog.manager.log_dir_unit import LogDirUnit
-from kafkalog.manager.log_dir_writer import LogDirWriter, QueueBudget
+from kafkalog.manager.log_dir_writer import LogDirWriter
 from kafkalog.manager.manager_tasks import ManagerTasks
 from kafkalog.manager.partition_table import PartitionTable, log_dir_of
 from kafkalog.manager.placement import place
+from kafkalog.manager.queue_budget import QueueBudget
 from kafkalog.manager.shutdown import close_units
 from kafkalog.manager.startup_plan import FoundPartition, StartupPlan, plan_startup
 from kafkalog.manager.thread_meter import ThreadMeter

@@ -5,6 +5,8 @@ Method: loop bodies called by hand on the twins; at the end the real threads on 
 from __future__ import annotations
 
 import errno
+import gc
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,16 +23,18 @@ from kafkalog.errors import (
     LogDirOffline,
     NotReady,
     Overloaded,
+    UnknownTopic,
 )
 from kafkalog.format.batch_builder import RecordColumns, build_batch
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.commands import CallCommand, Command, EachCommand, Step
+from kafkalog.manager.commands import AppendCommand, CallCommand, Command, EachCommand, Step
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_dir_flusher import LogDirFlusher
-from kafkalog.manager.log_dir_writer import LogDirWriter, QueueBudget
+from kafkalog.manager.log_dir_writer import LogDirWriter
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.operations import Operations
+from kafkalog.manager.queue_budget import QueueBudget
 from kafkalog.manager.seams import Seams
 from kafkalog.manager.storage_fault import fault_of
 from kafkalog.manager.thread_meter import ThreadMeter
@@ -266,6 +270,68 @@ def test_closed_segments_are_flushed_after_a_roll() -> None:
     sim.threads.run_until_idle()
     assert len(log.segments) == 2
     assert log.recovery_point == 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_command_that_races_with_the_stop_is_answered(seed: int) -> None:
+    """M01: run, or refused with NotReady; never left in the queue. Its bytes are given back."""
+    sim = SimManager(seed=seed).start()
+    unit = sim.manager.units[0]
+    outcomes: list[str] = []
+    refused = 0
+
+    def waits() -> None:
+        nonlocal refused
+        try:
+            unit.writer.call(int)
+        except NotReady:
+            refused += 1
+        outcomes.append("waited")
+
+    def hears() -> None:
+        nonlocal refused
+        try:
+            unit.writer.submit(
+                CallCommand(int, lambda command: outcomes.append(str(command.error)))
+            )
+        except NotReady:
+            refused += 1
+            outcomes.append("refused")
+
+    for body in (waits, hears) * 3:
+        sim.threads.start("client", body)
+    sim.threads.run_steps(seed % 10)
+    unit.writer.stop()
+    sim.threads.run_until_idle()
+    assert len(outcomes) == 6, f"{6 - len(outcomes)} wait for ever"
+    assert refused + outcomes.count("None") <= 6
+    assert unit.writer._budget.used_bytes == 0
+
+
+def test_a_deleted_log_is_let_go() -> None:
+    """M28: topics that come and go for years leave nothing behind in the writer."""
+    sim = SimManager().start()
+    sim.operations.create_topic("t", 1)
+    sim.produce("t", batch_of("a"))
+    log = weakref.ref(sim.operations.partition_log("t", 0))
+    late = AppendCommand(
+        sim.operations.partition_log("t", 0),
+        records_of(batch_of("late"), sim.operations.partition_log("t", 0)),
+        Acks.LEADER,
+        None,
+        None,
+    )
+    writer = sim.manager.unit_of(late.log).writer
+    sim.operations.delete_topic("t")
+    writer.submit(late)
+    sim.threads.run_until_idle()
+    assert isinstance(late.error, UnknownTopic)
+    sim.clock.advance_ms(200_000)
+    sim.threads.run_until_idle()
+    sim.sink.finished.clear()
+    del late
+    gc.collect()
+    assert log() is None
 
 
 def test_real_threads_on_a_real_directory(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ class BrokerConfig:
     """Defaults are Apache Kafka 4.1's where Kafka has the key."""
 
     log_dirs: tuple[str, ...] = ("/tmp/kafka-logs",)  # Kafka's log.dir
+    cordoned_log_dirs: tuple[str, ...] = ()  # some of log_dirs, or "*" alone
     node_id: int = 1
     num_partitions: int = 1
     auto_create_topics_enable: bool = True

@@ -129,7 +129,7 @@ class LogManager:
         return path.rstrip("/") or "/"
 
     def _make_unit(self, path: str, budget: QueueBudget, sink: CompletionSink) -> LogDirUnit:
-        seams = self.seams
+        seams, cordoned = self.seams, self.config.cordoned_log_dirs
         log_dir = LogDir(
             path,
             seams.filesystem,
@@ -137,6 +137,7 @@ class LogManager:
             seams.random,
             seams.threads,
             min_free_bytes=self.config.log_dir_min_free_bytes,
+            is_cordoned=cordoned == ("*",) or path in map(self._absolute, cordoned),
         )
         environment = replace(
             LogEnvironment.create(

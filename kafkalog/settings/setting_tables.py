@@ -201,7 +201,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _broker("log.recovery.corruption", _S, "keep", "", Valid(words=("keep", "kafka")), "A bad batch with good ones after it, met in recovery: keep the rest and mark the range, or truncate there as Kafka does.", own=True),
     _broker("log.retention.check.interval.ms", _L, 300_000, "ms", _POSITIVE, "Period of the retention task.", effective=False),
     _broker("log.dir.failure.timeout.ms", _L, 30_000, "ms", _POSITIVE, "Kept for Kafka; there is no controller to tell.", effective=False),
-    _broker("cordoned.log.dirs", _LIST, (), "", ANY, "Directories that get no new partitions.", dynamic=True, effective=False),
+    _broker("cordoned.log.dirs", _LIST, (), "", ANY, "Directories of log.dirs that get no new partitions, or * for all; when all are cordoned the first one gets them (Kafka 4.3).", dynamic=True),
     _broker("log.cleaner.enable", _B, True, "", ANY, "Whether compaction runs.", effective=False),
     _broker("log.cleaner.threads", _I, 1, "threads", _NEVER_NEGATIVE, "Compaction threads.", dynamic=True, effective=False),
     _broker("log.cleaner.dedupe.buffer.size", _L, 134_217_728, "bytes", ANY, "Memory for the offset maps of all compaction threads; more than 1 MiB each.", dynamic=True, effective=False),

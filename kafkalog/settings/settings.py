@@ -200,6 +200,12 @@ def _check_together(values: Mapping[str, ResolvedValue]) -> None:
     if not directories or not all(directories) or len(set(directories)) != len(directories):
         reason = "must name at least one directory, none empty and none twice"
         raise _refused(chosen.setting, chosen.text, reason)
+    cordoned = values["cordoned.log.dirs"]
+    assert isinstance(cordoned.value, tuple)
+    known = {path.rstrip("/") for path in directories}
+    if cordoned.value != ("*",) and not {path.rstrip("/") for path in cordoned.value} <= known:
+        reason = "must name directories of log.dirs, or be * alone"
+        raise _refused(cordoned.setting, cordoned.text, reason)
 
 
 def _log_dirs(values: Mapping[str, ResolvedValue]) -> tuple[str, ...]:

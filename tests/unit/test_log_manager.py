@@ -80,6 +80,31 @@ def test_partitions_go_where_the_fewest_logs_are() -> None:
     assert [len(sim.manager.table.logs_in(path)) for path in DIRS] == [2, 2]
 
 
+@pytest.mark.parametrize(
+    ("cordoned", "counts"),
+    [
+        (("/data/a",), [0, 4]),
+        (("/data/b/",), [4, 0]),
+        (("*",), [4, 0]),  # as in Kafka the first one then takes everything
+        (("/data/a", "/data/b"), [4, 0]),
+    ],
+)
+def test_a_cordoned_directory_gets_no_new_partition(
+    cordoned: tuple[str, ...], counts: list[int]
+) -> None:
+    """M14: cordoned.log.dirs; what lies there is served and deleted as before."""
+    before = started()
+    before.operations.create_topic("old", 2)
+    config = BrokerConfig(log_dirs=DIRS, cordoned_log_dirs=cordoned)
+    sim = SimManager(before.stop(), config=config).start()
+    assert [len(sim.manager.table.logs_in(path)) for path in DIRS] == [1, 1]
+    for partition in range(2):
+        assert sim.produce("old", batch_of("a"), partition=partition).error is None
+    sim.operations.delete_topic("old")
+    sim.operations.create_topic("new", 4)
+    assert [len(sim.manager.table.logs_in(path)) for path in DIRS] == counts
+
+
 @pytest.mark.parametrize("mode", list(CrashMode))
 def test_synced_answer_survives_a_power_cut(mode: CrashMode) -> None:
     """M14: what acks=all was answered for is there after any cut, topic and offsets alike."""

@@ -121,6 +121,8 @@ def test_log_dirs_wins_over_log_dir_and_is_trimmed() -> None:
         ("compression.gzip.level", "0"),
         ("log.dirs", "/a,/a"),
         ("log.dirs", "/a,,/b"),
+        ("cordoned.log.dirs", "/elsewhere"),
+        ("cordoned.log.dirs", "*,/tmp/kafka-logs"),
         ("http.produce.acks", "2"),
         ("http.host", "0.0.0.0"),
         ("queued.max.request.bytes", "-1"),
@@ -131,6 +133,15 @@ def test_a_wrong_value_names_key_and_value(key: str, value: str) -> None:
         load_settings(None, {}, {key: value})
     assert key in caught.value.message
     assert value in caught.value.message
+
+
+def test_cordoned_directories_are_some_of_the_log_directories() -> None:
+    """As Kafka 4.3 checks them; a slash behind names the same directory."""
+    both = "log.dirs=/a,/b\ncordoned.log.dirs="
+    assert load(both).broker.cordoned_log_dirs == ()
+    assert load(both + "/b").broker.cordoned_log_dirs == ("/b",)
+    assert load(both + "*").broker.cordoned_log_dirs == ("*",)
+    assert load("log.dirs=/a/,/b\ncordoned.log.dirs=/a").broker.cordoned_log_dirs == ("/a",)
 
 
 def test_the_message_names_the_valid_range() -> None:

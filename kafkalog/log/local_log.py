@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.format.file_names import (
-    CLEANED_SUFFIX,
     DELETED_SUFFIX,
     SEGMENT_SUFFIXES,
-    SWAP_SUFFIX,
     segment_file_name,
 )
 from kafkalog.format.integers import INT64_MAX
@@ -186,7 +184,7 @@ class LocalLog:
             segment_roll.restore_names(old, error)
             raise
         self.segments.replace(add=(segment,), remove=(old,))
-        self._schedule_delete((old,))
+        self.delete_later((old,))
         return segment
 
     def _remove_left_overs(self, base_offset: int) -> None:
@@ -299,7 +297,7 @@ class LocalLog:
         for segment, version in plan.versions:
             segment.mark_flushed(version)
 
-    # ---- delete, truncate, replace
+    # ---- delete, truncate
 
     def delete_segments(self, segments: Sequence[LogSegment]) -> None:
         """Take closed segments out of the set, rename their files and delete them later.
@@ -309,7 +307,7 @@ class LocalLog:
         """
         self.segments.remove(segments)
         self._mark_deleted(segments)
-        self._schedule_delete(segments)
+        self.delete_later(segments)
 
     def delete_all_segments(self) -> tuple[LogSegment, ...]:
         """Delete the files of the whole log at once (topic deletion); the log is dead then."""
@@ -339,37 +337,10 @@ class LocalLog:
         self._remove_left_overs(offset)
         segment = self._create_segment(offset)
         self.segments.replace(add=(segment,), remove=deleted)
-        self._schedule_delete(deleted)
+        self.delete_later(deleted)
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         return deleted
-
-    def replace_segments(
-        self,
-        new_segments: Sequence[LogSegment],
-        old_segments: Sequence[LogSegment],
-        *,
-        is_recovered_swap: bool = False,
-    ) -> tuple[LogSegment, ...]:
-        """Swap in ``.cleaned`` segments, whose files the caller has synced (log-lifecycle 12.8).
-
-        Crash before the first ``.swap`` name: the old data; after the last: the new. Returns the
-        old segments that were still there and went; their snapshots are the caller's.
-        """
-        ascending = sorted(new_segments, key=lambda segment: segment.base_offset)
-        present = tuple(old for old in old_segments if self.segments.get(old.base_offset) is old)
-        for segment in reversed(ascending) if not is_recovered_swap else ():
-            # Descending: the lowest ``.swap`` appears last, and only then does the loader see a
-            # complete set (a ``.swap`` at or above a left ``.cleaned`` base is thrown away).
-            assert segment.log_file.name.endswith(CLEANED_SUFFIX)
-            segment.change_suffix(SWAP_SUFFIX)
-        self.segments.replace(add=ascending, remove=present)
-        self._mark_deleted(present)
-        for segment in ascending:
-            segment.change_suffix("")
-        self._environment.filesystem.sync_dir(self.directory.path)
-        self._schedule_delete(present)
-        return present
 
     def _mark_deleted(self, segments: Sequence[LogSegment]) -> None:
         """Rename the files of each segment to ``.deleted``."""
@@ -378,8 +349,8 @@ class LocalLog:
             for name in segment.change_suffix(DELETED_SUFFIX):
                 _log.warning("segment_file_missing", directory=self.directory.path, name=name)
 
-    def _schedule_delete(self, segments: Sequence[LogSegment]) -> None:
-        """Remove renamed files after the delay, under the directory's guard."""
+    def delete_later(self, segments: Sequence[LogSegment]) -> None:
+        """Remove files renamed to ``.deleted`` after the delay, under the directory's guard."""
         if not segments:
             return
         self._schedule(self._environment.guarded(lambda: _delete_files(segments)))

@@ -1,4 +1,4 @@
-"""Goal: roll, read, flush plan, deletion, truncation and replacement keep the rules of a log.
+"""Goal: roll, read, flush plan, deletion and truncation keep the rules of a log.
 Method: a log of small segments on the simulated disk; its files are looked at after every step.
 """
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_segment import LogSegment
 from kafkalog.log.log_segments import LogSegments
 from kafkalog.log.values import CompletedTransaction
 from tests.log_world import LogWorld, append, bytes_of, joined
@@ -190,27 +189,6 @@ def test_full_truncation_starts_again_anywhere() -> None:
     assert (bases(log), log.log_end_offset) == ([8], 8)
     append(log, one_record(8))
     assert bytes_of(log.read(0, 1000)) == one_record(8).encode()
-
-
-def test_replacement_follows_the_swap_protocol() -> None:
-    """M20: .cleaned, .swap, published, old ones .deleted, final names; old readers read on."""
-    world = LogWorld()
-    log, batches = filled(world)
-    cleaned = LogSegment.create(
-        world.environment, world.directory, 0, world.config, suffix=".cleaned"
-    )
-    append(cleaned, batches[3], batches[7])
-    cleaned.on_become_inactive()
-    old = log.segments.first
-    gone = log.replace_segments([cleaned], log.segments.values[:2])
-    assert [segment.base_offset for segment in gone] == [0, 4]
-    assert bases(log) == [0, 8]
-    assert bytes_of(log.read(0, 10_000)) == joined([batches[3], batches[7]])
-    assert bytes_of(old.read(0, 10_000)) == joined(batches[:4])
-    assert world.size("00000000000000000000.log") == cleaned.size_bytes
-    world.run_tasks()
-    assert not [name for name in world.names() if name[20:] not in (".log", ".index", ".timeindex")]
-    assert bytes_of(log.read(0, 10_000)) == joined([batches[3], batches[7]])
 
 
 def test_close_and_delete() -> None:

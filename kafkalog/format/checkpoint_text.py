@@ -4,19 +4,19 @@ Owns the text of the four offset checkpoints of a log directory and of `leader-e
 Never reads or writes a file. Source: Kafka's `CheckpointFile`, `OffsetCheckpointFile`,
 `LeaderEpochCheckpointFile`, log-format.md 10.
 
-Strict: a wrong version, count or line is a FormatError and nothing of the file is believed. That
-start-up takes damaged recovery-point and log-start files as empty is the decision of `manager/`.
-Lenient exactly where Kafka is: no bytes at all, or a version line alone, mean "no entries";
-fields may be separated by any white space; of two entries for one partition the later one holds.
+Strict: a wrong version, count or line is a FormatError. Lenient exactly where Kafka is: no bytes at
+all, or a version line alone, mean "no entries"; fields may be separated by any white space; of two
+entries for one partition the later one holds. ``salvage_offsets`` is for a file that was refused.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.format.format_error import FormatError
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_partition import TopicPartition, topic_name_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +28,16 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _INT32 = 31
 _INT64 = 63
+_INT64_DIGITS = 19
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedLine:
+    """A line that is not what Kafka writes; ``number`` counts from 1."""
+
+    number: int
+    text: str
+    reason: str
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
@@ -38,10 +48,45 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     """Entries of an offset checkpoint. FormatError names the bad line."""
     offsets: dict[TopicPartition, int] = {}
-    for line, (topic, partition, offset) in _decode(data, field_count=3):
-        topic_partition = TopicPartition(topic, _integer(partition, line, _INT32))
-        offsets[topic_partition] = _integer(offset, line, _INT64)
+    for line, fields in _decode(data, field_count=3):
+        topic_partition, offset = _offset_entry(line, fields)
+        offsets[topic_partition] = offset
     return offsets
+
+
+def salvage_offsets(data: bytes) -> tuple[dict[TopicPartition, int], list[DamagedLine]]:
+    """Entries of the good lines of a checkpoint that ``decode_offsets`` refused, and the bad lines.
+
+    Good is a line that Kafka could have written: a legal topic, nothing negative, a newline at its
+    end. Of two for one partition the lower offset is taken, which shows and checks more; the second
+    is bad. The lines of another version have a meaning that is not known: none is good.
+    """
+    # What is not UTF-8 becomes a text that no topic name has.
+    *lines, unfinished = _LINE_END.split(data.decode("utf-8", "backslashreplace"))
+    version, entries = "".join(lines[:1]), lines[2:]
+    if _INTEGER.fullmatch(version) and version != str(VERSION):
+        return {}, [DamagedLine(1, version, "another version")]
+    offsets: dict[TopicPartition, int] = {}
+    bad: list[DamagedLine] = []
+    if version != str(VERSION):
+        bad.append(DamagedLine(1, version, "no version"))
+    if lines[1:2] != [str(len(entries))]:
+        bad.append(DamagedLine(2, "".join(lines[1:2]), f"{len(entries)} entries follow"))
+    for number, line in enumerate(entries, 3):
+        try:
+            topic_partition, offset = _offset_entry(line, _fields(line, 3))
+        except FormatError:
+            bad.append(DamagedLine(number, line, "no 'topic partition offset'"))
+            continue
+        if topic_name_fault(topic_partition.topic) or topic_partition.partition < 0 or offset < 0:
+            bad.append(DamagedLine(number, line, "impossible"))
+            continue
+        if topic_partition in offsets:
+            bad.append(DamagedLine(number, line, "a second entry"))
+        offsets[topic_partition] = min(offset, offsets.get(topic_partition, offset))
+    if unfinished:
+        bad.append(DamagedLine(len(lines) + 1, unfinished, "cut off"))
+    return offsets, bad
 
 
 def encode_leader_epochs(epochs: Sequence[tuple[int, int]]) -> bytes:
@@ -78,14 +123,7 @@ def _decode(data: bytes, field_count: int) -> list[tuple[str, list[str]]]:
     if len(lines) == 1:
         return []
     expected_count = _integer(lines[1], lines[1], _INT32)
-    entries: list[tuple[str, list[str]]] = []
-    for line in lines[2:]:
-        fields = _WHITE_SPACE.split(line)
-        while fields and not fields[-1]:
-            fields.pop()
-        if len(fields) != field_count or not fields[0]:
-            raise _malformed(line)
-        entries.append((line, fields))
+    entries = [(line, _fields(line, field_count)) for line in lines[2:]]
     if len(entries) != expected_count:
         raise FormatError(
             f"Expected {expected_count} entries in the checkpoint, but found only {len(entries)}"
@@ -93,9 +131,31 @@ def _decode(data: bytes, field_count: int) -> list[tuple[str, list[str]]]:
     return entries
 
 
+def _fields(line: str, count: int) -> list[str]:
+    """The fields of an entry's line."""
+    fields = _WHITE_SPACE.split(line)
+    while fields and not fields[-1]:
+        fields.pop()
+    if len(fields) != count:
+        raise _malformed(line)
+    return fields
+
+
+def _offset_entry(line: str, fields: list[str]) -> tuple[TopicPartition, int]:
+    """One entry of an offset checkpoint."""
+    topic, partition, offset = fields
+    return (
+        TopicPartition(topic, _integer(partition, line, _INT32)),
+        _integer(offset, line, _INT64),
+    )
+
+
 def _integer(text: str, line: str, bits: int) -> int:
-    """Parse as Java's parseInt and parseLong do: ASCII digits, a sign, no spaces, no overflow."""
-    if not _INTEGER.fullmatch(text):
+    """Parse as Java's parseInt and parseLong do: a sign, any zeros, no spaces, no overflow.
+
+    Differs from Kafka: only ASCII digits.
+    """
+    if not _INTEGER.fullmatch(text) or len(text.lstrip("+-0")) > _INT64_DIGITS:
         raise _malformed(line)
     value = int(text)
     if not -(1 << bits) <= value < 1 << bits:

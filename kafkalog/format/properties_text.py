@@ -51,17 +51,29 @@ def java_date(wall_ms: int) -> str:
 
 
 def _logical_lines(text: str) -> Iterable[str]:
-    """Lines with their continuations joined, without comments and blank lines."""
+    """Lines with their continuations joined, without comments and blank lines.
+
+    As Java joins them: a comment sign starts a comment on a continuation line only while nothing
+    stands before it, and a backslash that ends the text, or stands before the one sign that ends
+    it, leaves a line, be it empty.
+    """
+    if text.endswith(("\n", "\r")) and not text.endswith("\r\n"):
+        text = text[:-1]
     natural = iter(_LINE_END.split(text))
     for line in natural:
         logical = line.lstrip(_BLANKS)
-        if not logical or logical[0] in "#!":
-            continue
-        while _is_continued(logical):
-            # A comment sign does not start a comment on a continuation line.
-            logical = logical[:-1] + next(natural, "").lstrip(_BLANKS)
-        if logical:
+        while _is_continued(logical) and not _is_comment(logical):
+            following = next(natural, None)
+            if following is None:
+                yield logical[:-1]
+                return
+            logical = logical[:-1] + following.lstrip(_BLANKS)
+        if logical and not _is_comment(logical):
             yield logical
+
+
+def _is_comment(line: str) -> bool:
+    return line.startswith(("#", "!"))
 
 
 def _is_continued(line: str) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.errors import DiskFull, InvalidConfig, LogDirOffline, StorageFault
-from kafkalog.format.checkpoint_text import decode_offsets, encode_offsets
+from kafkalog.format.checkpoint_text import decode_offsets, encode_offsets, salvage_offsets
 from kafkalog.format.clean_shutdown import encode_clean_shutdown
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.meta_properties import (
@@ -45,6 +45,15 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+
+_WITHOUT_ENTRY = {
+    RECOVERY_POINTS: "a partition without an entry is recovered from its first segment",
+    LOG_START_OFFSETS: "a partition without an entry starts at its first segment: look for deleted "
+    "records that are served again, and delete them once more",
+    HIGH_WATERMARKS: "none: a partition without an entry is readable to its end",
+    CLEANER_OFFSETS: "an adopted topic without an entry does not count as compacted",
+}
+_SHOWN_CHARACTERS = 200
 
 _SPACE_CHECK_INTERVAL_NS = 250_000_000  # statvfs at most this often while the disk is full
 
@@ -263,20 +272,32 @@ class LogDir:
     # ---- checkpoints
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """Entries of a checkpoint file; absent or damaged files are empty (logged). Guarded.
+        """Entries of a checkpoint file, of a damaged one those of its good lines. Guarded.
 
-        Empty is always safe: a log without a recovery point is recovered from its start, one
-        without a start offset starts at its first segment.
+        Each bad line is told at level error. A missing entry is always safe for what is stored: a
+        log without a recovery point is recovered from its start, one without a start offset starts
+        at its first segment. Differs from Kafka, which gives up the directory or every entry.
         """
         path = self._file(name)
         with self.guard():
             try:
-                return decode_offsets(self._filesystem.read_file(path))
+                data = self._filesystem.read_file(path)
             except FileNotFoundError:
                 return {}
-            except FormatError as error:
-                _log.warning("checkpoint_ignored", file=path, reason=str(error))
-                return {}
+        try:
+            return decode_offsets(data)
+        except FormatError:
+            offsets, bad_lines = salvage_offsets(data)
+        for bad in bad_lines:
+            _log.error(
+                "checkpoint_damaged",
+                file=path,
+                line=bad.number,
+                text=bad.text[:_SHOWN_CHARACTERS],
+                reason=bad.reason,
+                consequence=_WITHOUT_ENTRY[name],
+            )
+        return offsets
 
     def write_checkpoint(
         self, name: str, collect: Callable[[], Mapping[TopicPartition, int]]

@@ -45,6 +45,48 @@ from kafkalog.format.properties_text import decode_properties, encode_properties
         ("a=\\\\u0041", {"a": "\\u0041"}),
         ("a=1\na=2", {"a": "2"}),
         ("a\fb", {"a": "b"}),
+        # white space: blank, tab and form feed alone
+        ("a\x0bb=c", {"a\x0bb": "c"}),
+        ("a\x85b=c", {"a\x85b": "c"}),
+        ("a\xa0b=c", {"a\xa0b": "c"}),
+        ("\xa0a=b", {"\xa0a": "b"}),
+        ("a=\t\f b\t", {"a": "b\t"}),
+        ("a\\ =b", {"a ": "b"}),
+        ("a=\\ b", {"a": " b"}),
+        # at most one separator
+        ("a==b", {"a": "=b"}),
+        ("a =: b", {"a": ": b"}),
+        ("a:=b", {"a": "=b"}),
+        (":", {"": ""}),
+        (" = ", {"": ""}),
+        # line ends, comments and continuations
+        ("a=b\n\r\r\nc=d", {"a": "b", "c": "d"}),
+        ("a=b\x1cc\u0000d", {"a": "b\x1cc\u0000d"}),
+        (" \t\f#a=b\nc=d", {"c": "d"}),
+        ("a#=b!", {"a#": "b!"}),
+        ("\\#a=b", {"#a": "b"}),
+        ("a\\\n  =b", {"a": "b"}),
+        ("a=b\\\r\n\r\nc=d", {"a": "b", "c": "d"}),
+        ("a=b\\\n  \nc=d", {"a": "b", "c": "d"}),
+        ("a=b\\\\\\\n c", {"a": "b\\c"}),
+        ("a=\\\n\\ b", {"a": " b"}),
+        ("\\\n# a=b\nc=d", {"c": "d"}),
+        ("\\\n\nc=d", {"c": "d"}),
+        ("a=b\\\n", {"a": "b"}),
+        # a backslash at the very end is a line of its own
+        ("a=b\n\\", {"a": "b", "": ""}),
+        ("a=b\n\\\n", {"a": "b", "": ""}),
+        ("a=b\n\\\r\n", {"a": "b"}),
+        ("", {}),
+        ("\n \n#", {}),
+        # escapes
+        ("a=\\u000A\\u0020b", {"a": "\n b"}),
+        ("a=\\U0041\\x41\\101", {"a": "U0041x41101"}),
+        ("a=\\u004\\\n1", {"a": "A"}),
+        ("\\u0061=b", {"a": "b"}),
+        ("a\\u003Db\\u0020c", {"a=b c": ""}),
+        ("a=\\uD83D", {"a": "\ud83d"}),
+        ("a=1\nb=2\na=3\na", {"a": "", "b": "2"}),
     ],
 )
 def test_the_grammar(text: str, pairs: dict[str, str]) -> None:
@@ -55,10 +97,25 @@ def test_bytes_are_latin_1() -> None:
     assert decode_properties(b"a=\xe4") == {"a": "ä"}
 
 
-@pytest.mark.parametrize("text", ["a=\\u12", "a=\\u12g4", "a=\\u", "\\uxyz1=b"])
-def test_a_broken_escape_is_refused(text: str) -> None:
-    with pytest.raises(FormatError, match="Malformed"):
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a=\\u12", "\\u12"),
+        ("a=\\u12g4", "\\u12g4"),
+        ("a=\\u", "\\u"),
+        ("a=\\u 041", "\\u 041"),
+        ("a=\\u+041", "\\u+041"),
+        ("a=\\u00_1", "\\u00_1"),
+        ("a=\\uu0041", "\\uu0041"),
+        ("\\uxyz1=b", "\\uxyz1"),
+        ("a=b\nc=\\u004\nd=e", "\\u004"),
+    ],
+)
+def test_a_broken_escape_is_refused(text: str, shown: str) -> None:
+    """Four hexadecimal digits and nothing else; the message shows the half that holds it."""
+    with pytest.raises(FormatError) as refusal:
         decode_properties(text.encode())
+    assert str(refusal.value) == f"Malformed \\uxxxx encoding in '{shown}'"
 
 
 def test_written_form() -> None:
@@ -69,6 +126,26 @@ def test_written_form() -> None:
         b"e\\=\\:\\#\\!\\\\=\\=\\:\\#\\!\\\\\n"
         b"t=\\t\\n\\r\\f\\u0001\\u00E4\\uD83D\\uDE00\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "written"),
+    [
+        ("a", "", b"a=\n"),
+        ("", "", b"=\n"),
+        ("a b ", "c d ", b"a\\ b\\ =c d \n"),
+        ("a", "  b", b"a=\\  b\n"),
+        (" ", " ", b"\\ =\\ \n"),
+        ("a#!", "#!", b"a\\#\\!=\\#\\!\n"),
+        ("\x1f\x7f", "\x80\xff", b"\\u001F\\u007F=\\u0080\\u00FF\n"),
+        ("~", "\u0100\u2028", b"~=\\u0100\\u2028\n"),
+        ("a\x0bb", "\ud83d", b"a\\u000Bb=\\uD83D\n"),
+    ],
+)
+def test_exact_written_pairs(key: str, value: str, written: bytes) -> None:
+    """Properties.store: all blanks of a key, only the first of a value, capital digits."""
+    assert encode_properties({key: value}) == written
+    assert decode_properties(written) == {key: value}
 
 
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=10))

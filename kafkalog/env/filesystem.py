@@ -53,11 +53,17 @@ class File(Protocol):
         ...
 
     def datasync(self) -> None:
-        """fdatasync: data and size durable. After an error never call it again on this file."""
+        """fdatasync: data and size durable. After an error never call it again on this file.
+
+        The kernel may then have dropped dirty pages that it still shows to readers. They are taken
+        out of the page cache before the error is raised: whoever reads the file later, also a
+        process that starts anew, sees what the disk holds. A SIGKILL right between the two is the
+        one case that shows them nevertheless.
+        """
         ...
 
     def sync(self) -> None:
-        """Fsync, with metadata."""
+        """Fsync, with metadata; after an error as ``datasync``."""
         ...
 
     def close(self) -> None:

@@ -133,11 +133,24 @@ class SystemFile:
 
     def datasync(self) -> None:
         """See File."""
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError:
+            self._drop_unwritten()
+            raise
 
     def sync(self) -> None:
         """See File."""
-        os.fsync(self._fd)
+        try:
+            os.fsync(self._fd)
+        except OSError:
+            self._drop_unwritten()
+            raise
+
+    def _drop_unwritten(self) -> None:
+        """Pages that the kernel failed to write are clean to it: those this takes out."""
+        with contextlib.suppress(OSError):  # the sync's own error is the one that counts
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
         """See File."""

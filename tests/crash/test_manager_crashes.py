@@ -290,3 +290,32 @@ def test_a_full_disk_heals_at_the_same_offset() -> None:
     run.crash(CrashMode.DROP_ALL)
     run.start()
     run.check_restart(is_kill=False)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("mode", [CrashMode.DROP_ALL, CrashMode.ZEROED_DATA])
+def test_what_a_failed_fsync_lost_is_not_served_after_a_restart(mode: CrashMode, seed: int) -> None:
+    """M15 M25: fsyncgate, then a restart without a power cut: what is acknowledged on top of what
+    the kernel forgot to write survives the next power cut.
+    """
+    run = two_disks()
+    path = directory_of(run, 0)
+    run.produce("orders", 0, Acks.ALL, size=150)
+    run.run_until_idle()
+    run.disk.faults.add(
+        Fault(Effect.LOSE_SYNC, kinds=frozenset({"datasync"}), path_contains=path, nth=1 + seed)
+    )
+    for _ in range(12):
+        run.produce("orders", 0, Acks.ALL, size=150)
+        run.run_until_idle()
+    assert not [unit for unit in run.life.manager.online_units if unit.log_dir.path == path]
+    run.kill()
+    run.start()
+    run.check_restart(is_kill=False)
+    for _ in range(2):
+        run.produce("orders", 0, Acks.ALL, size=150)
+        run.run_until_idle()
+        run.fetch_all("orders", 0)
+    run.crash(mode)
+    run.start()
+    run.check_restart(is_kill=False)

@@ -33,7 +33,7 @@ class Effect(enum.Enum):
 
     RAISE = "raise"  # nothing done, errno raised
     SHORT_WRITE = "short write"  # half of the bytes written, then errno raised
-    LOSE_SYNC = "lose sync"  # errno raised, pages marked clean, never written (fsyncgate)
+    LOSE_SYNC = "lose sync"  # errno raised, pages never written and dropped (fsyncgate)
     FLIP_BIT = "flip bit"  # a read returns one wrong bit
 
 

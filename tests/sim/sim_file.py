@@ -117,8 +117,7 @@ class SimFile:
         self._check()
         fault = self._disk.enter(kind, self._path)
         if fault is not None:
-            self._inode.lose_pending()
-            self._disk.mark_clean(self._inode)
+            self._inode.lose_pending(self._disk.next_order())
             self._disk.faults.raise_after(fault, self._path)
         self._inode.sync()
         self._disk.mark_clean(self._inode)

@@ -84,9 +84,20 @@ class Inode:
                 apply_change(self.durable, change)
             self.pending.clear()
 
-    def lose_pending(self) -> None:
-        """A failed fsync: the kernel marks the pages clean, and forgets to write them."""
-        self.pending.clear()
+    def lose_pending(self, order: int) -> None:
+        """A failed fsync: the kernel marks the pages clean and forgets to write them.
+
+        The file then drops them from the cache, so that readers see the platter; the size, which
+        is no page, stays and is still to be written.
+        """
+        if self.durable is None:
+            return
+        size = len(self.content)
+        self.pending = [each for each in self.pending if isinstance(each, Resize)]
+        self.pending.append(Resize(order, size))
+        self.content[:] = self.durable
+        for change in self.pending:
+            apply_change(self.content, change)
 
     def durable_content(self) -> bytearray:
         """A copy of what the platter holds."""

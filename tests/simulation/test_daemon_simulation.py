@@ -1,8 +1,5 @@
 """Goal: no order of requests, threads, faults, power cuts and restarts breaks a promise.
 Method: a seed decides everything; a failure names the seed, and `make sim SEED=n` plays it again.
-
-What a simulation does not do: a disk whose fsync failed is power-cycled before it is used again.
-The page cache of a kernel that dropped dirty pages still shows them, and no reader can tell.
 """
 
 from __future__ import annotations
@@ -93,13 +90,15 @@ class Simulation:
             self._die(self._mode())
 
     def _mode(self) -> CrashMode | None:
-        """None: a kill, unless the kernel forgot pages."""
-        is_kill = not self.has_lost_pages and self.chance.random() < 0.4
-        return None if is_kill else self.chance.choice(ALL_MODES)
+        """None: a kill."""
+        return None if self.chance.random() < 0.4 else self.chance.choice(ALL_MODES)
 
     def _die(self, mode: CrashMode | None) -> None:
-        """End the life, then start until a start is not cut off, then check every promise."""
-        is_kill = mode is None
+        """End the life, then start until a start is not cut off, then check every promise.
+
+        What the kernel forgot to write is gone after a kill too.
+        """
+        is_kill = mode is None and not self.has_lost_pages
         world = self.world
         while True:
             if mode is None:
@@ -144,13 +143,12 @@ class Simulation:
     def stop_and_start(self) -> None:
         """An orderly restart; all directories come back when none is broken."""
         self.world.stop()
-        if self.has_lost_pages or self.chance.random() < 0.3:
-            self.world.disk = self.world.disk.crash(self.chance.choice(ALL_MODES), 1)
-            self.has_lost_pages = False
-            is_kill = False
-        else:
+        is_kill = not self.has_lost_pages and self.chance.random() >= 0.3
+        if is_kill or self.chance.random() < 0.5:
             self.world.disk.faults.disarm()
-            is_kill = True
+        else:
+            self.world.disk = self.world.disk.crash(self.chance.choice(ALL_MODES), 1)
+        self.has_lost_pages = False
         self.world.start()
         self.world.disk.faults.disarm()
         self.world.check_restart(is_kill=is_kill)

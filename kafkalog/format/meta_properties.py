@@ -48,7 +48,7 @@ def encode_meta_properties(meta: MetaProperties, written_at_ms: int) -> bytes:
 def decode_meta_properties(data: bytes) -> MetaProperties:
     """FormatError: no or an unknown version, a number or id that is none, a reserved directory.id.
 
-    Unknown keys are ignored.
+    Unknown keys are ignored. Differs from Kafka: a cluster.id that is not ASCII is none.
     """
     pairs = decode_properties(data)
     version = _integer(pairs, "version")
@@ -56,13 +56,16 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
         raise FormatError("meta.properties has no version")
     if version not in _NODE_KEY:
         raise FormatError(f"Unknown meta.properties version number {version}")
+    cluster_id = pairs.get("cluster.id")
+    if cluster_id is not None and not cluster_id.isascii():
+        raise FormatError(f"meta.properties: cluster.id is not ASCII: {cluster_id!a}")
     directory_id: UUID | None = None
     if "directory.id" in pairs:
         directory_id = decode_id(pairs["directory.id"])
         if is_reserved(directory_id):
             raise FormatError(f"directory.id {pairs['directory.id']} is reserved")
     return MetaProperties(
-        cluster_id=pairs.get("cluster.id"),
+        cluster_id=cluster_id,
         node_id=_integer(pairs, _NODE_KEY[version]),
         directory_id=directory_id,
         version=version,

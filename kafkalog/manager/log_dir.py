@@ -13,6 +13,7 @@ Source: Kafka's LogManager, MetaProperties, CleanShutdownFileHandler, LogDirFail
 from __future__ import annotations
 
 from contextlib import contextmanager
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import structlog
@@ -30,7 +31,7 @@ from kafkalog.format.topic_id import new_id
 from kafkalog.manager.storage_fault import fault_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kafkalog.env.clock import Clock
     from kafkalog.env.filesystem import DirLock, Filesystem
@@ -87,6 +88,7 @@ class LogDir:
         # owned by the starting thread
         self._lock: DirLock | None = None
         self.meta: MetaProperties | None = None
+        self.meta_damage: FormatError | None = None
         self.is_fresh = False  # had no meta.properties
         self.was_clean = False
         self.is_loaded = False
@@ -188,8 +190,8 @@ class LogDir:
     def open(self) -> None:
         """Create the directory if missing, lock it and read who it belongs to.
 
-        InvalidConfig when another process holds the lock or ``meta.properties`` is unreadable; an
-        I/O error takes the directory offline and raises its StorageFault.
+        InvalidConfig when another process holds the lock; an I/O error takes the directory offline
+        and raises its StorageFault. A damaged ``meta.properties`` is noted in ``meta_damage``.
         """
         filesystem = self._filesystem
         with self.guard():
@@ -204,7 +206,7 @@ class LogDir:
                     log_dir=self.path,
                 ) from error
             self.meta = self._read_meta()
-            self.is_fresh = self.meta is None
+            self.is_fresh = self.meta is None and self.meta_damage is None
 
     def claim(self, cluster_id: str, node_id: int) -> None:
         """Give a fresh directory its ``meta.properties`` (or complete one of old); guarded.
@@ -267,7 +269,8 @@ class LogDir:
         try:
             return decode_meta_properties(self._filesystem.read_file(path))
         except FormatError as error:
-            raise InvalidConfig(f"{path} is not usable: {error}", file=path) from error
+            self.meta_damage = error
+            return None
 
     # ---- checkpoints
 
@@ -312,3 +315,14 @@ class LogDir:
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
+
+
+def damaged_files(damaged: Mapping[str, FormatError], copies: Sequence[str], meaning: str) -> str:
+    """For the operator of a refused start: damaged paths with reasons, whole copies, the command.
+
+    ``meaning`` says what the start does once the damaged files are out of the way.
+    """
+    found = " ".join(f"{path} is damaged: {error}." for path, error in damaged.items())
+    others = "; ".join(copies) or "No other log directory has a whole copy"
+    commands = " && ".join(f"mv {quote(path)} {quote(path + '.damaged')}" for path in damaged)
+    return f"{found} {others}. To start all the same, run: {commands} . {meaning}."

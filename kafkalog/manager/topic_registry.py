@@ -26,6 +26,7 @@ from kafkalog.errors import InvalidConfig, LogDirOffline, StorageFault
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.topic_id import decode_id, encode_id
 from kafkalog.format.topic_partition import PARTITION_MAX, topic_name_fault
+from kafkalog.manager.log_dir import damaged_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -76,6 +77,10 @@ class RegistryState:
         return next((t for t in self.topics.values() if t.topic_id == topic_id), None)
 
 
+class NewerRegistryFormat(FormatError):
+    """A later version of kafkalog wrote it: not damaged, but not for this one."""
+
+
 def encode_registry(state: RegistryState) -> bytes:
     """The file: one JSON object, keys sorted, so that equal states are equal bytes."""
     body: dict[str, Any] = {
@@ -96,15 +101,17 @@ def encode_registry(state: RegistryState) -> bytes:
 
 
 def decode_registry(data: bytes) -> RegistryState:
-    """Reverse of encode_registry. FormatError for anything else, and for a newer format."""
+    """Reverse of encode_registry. FormatError for anything else; NewerRegistryFormat."""
     try:
-        body = json.loads(data)
+        body = json.loads(data.decode("utf-8"))  # bytes would be taken in any encoding of Unicode
+    except UnicodeDecodeError as error:
+        raise FormatError("The topic registry is not UTF-8", error.start) from error
     except (ValueError, RecursionError) as error:
         raise FormatError(f"The topic registry is no JSON: {error}") from error
     if not isinstance(body, dict) or not isinstance(body.get("format"), int):
         raise FormatError("The topic registry has no format")
     if body["format"] > FORMAT:
-        raise FormatError(
+        raise NewerRegistryFormat(
             f"The topic registry has format {body['format']}; this version knows up to {FORMAT}"
         )
     checksum = body.pop("checksum", None)
@@ -165,18 +172,30 @@ class TopicRegistry:
     def load(self, log_dirs: Sequence[LogDir]) -> None:
         """Read all files; take the highest generation. Writes nothing: ``spread`` does.
 
-        InvalidConfig when a file is unreadable, too new, or two of one generation differ. I/O
-        errors take their directory offline; the rest decides.
+        InvalidConfig when a file is damaged, too new, or two of one generation differ. I/O errors
+        take their directory offline; the rest decides.
         """
         found: dict[LogDir, RegistryState] = {}
+        damaged: dict[LogDir, FormatError] = {}
         for log_dir in log_dirs:
             try:
                 state = self._read(log_dir)
             except StorageFault as fault:
                 _log.error("registry_unreadable", log_dir=log_dir.path, reason=fault.message)
                 continue
+            except FormatError as error:
+                damaged[log_dir] = error
+                continue
             if state is not None:
                 found[log_dir] = state
+        if damaged:
+            raise InvalidConfig(
+                _what_to_do(
+                    {_path_in(log_dir): error for log_dir, error in damaged.items()},
+                    {_path_in(log_dir): state for log_dir, state in found.items()},
+                ),
+                file=_path_in(next(iter(damaged))),
+            )
         self.existed = bool(found)
         if not found:
             return
@@ -229,7 +248,7 @@ class TopicRegistry:
         for log_dir in log_dirs:
             try:
                 with log_dir.guard():
-                    self._filesystem.write_file_atomically(f"{log_dir.path}/{REGISTRY_FILE}", data)
+                    self._filesystem.write_file_atomically(_path_in(log_dir), data)
                 written += 1
             except LogDirOffline as fault:
                 _log.error("registry_not_written", log_dir=log_dir.path, reason=fault.message)
@@ -244,14 +263,35 @@ class TopicRegistry:
                 _log.error("registry_not_written", log_dir=log_dir.path, reason=fault.message)
 
     def _read(self, log_dir: LogDir) -> RegistryState | None:
-        """State of one directory; None when it has no file."""
-        path = f"{log_dir.path}/{REGISTRY_FILE}"
+        """State of one directory; None when it has no file; FormatError."""
         with log_dir.guard():
             try:
-                data = self._filesystem.read_file(path)
+                data = self._filesystem.read_file(_path_in(log_dir))
             except FileNotFoundError:
                 return None
-        try:
-            return decode_registry(data)
-        except FormatError as error:
-            raise InvalidConfig(f"{path}: {error}", file=path) from error
+        return decode_registry(data)
+
+
+def _path_in(log_dir: LogDir) -> str:
+    return f"{log_dir.path}/{REGISTRY_FILE}"
+
+
+def _what_to_do(damaged: Mapping[str, FormatError], whole: Mapping[str, RegistryState]) -> str:
+    """For the operator: what is damaged, where whole copies are, what to run; all by path."""
+    newer = {
+        path: error for path, error in damaged.items() if isinstance(error, NewerRegistryFormat)
+    }
+    if newer:
+        found = ". ".join(f"{path}: {error}" for path, error in newer.items())
+        return f"{found}. A newer version of kafkalog wrote it: start that version or a later one."
+    copies = [f"{path} is whole (generation {state.generation})" for path, state in whole.items()]
+    meaning = (
+        "The newest whole copy then counts in all directories; partitions of topics that it does "
+        "not know are renamed to -stray"
+    )
+    if not copies:
+        meaning = (
+            "Better restore the file from a backup: without one the topics that are found in the "
+            "directories are adopted without their configs, and deleted ones may come back"
+        )
+    return damaged_files(damaged, copies, meaning)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.record_batch import is_crc_valid
 from kafkalog.kernels.batch_scan import (
     CHOICE_CELL_COUNT,
@@ -20,10 +21,12 @@ from kafkalog.kernels.batch_scan import (
     INLINE_CRC_MAX,
     LARGE_COLUMN_COUNT,
     BatchColumn,
+    ChoiceCell,
     CrcState,
     ScanStop,
     choose_batches,
     count_batches,
+    first_disorder,
     scan_batches,
 )
 
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["BatchChoice", "BatchColumn", "BatchRows", "CrcState", "ScanStop", "choose", "scan"]
 
 Buffer = bytes | bytearray | memoryview
+
+_PREVIOUS_LAST, _FLOOR = int(ChoiceCell.PREVIOUS_LAST_OFFSET), int(ChoiceCell.FLOOR_OFFSET)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,21 +64,33 @@ class BatchRows:
         """One column as a view, int64[count]."""
         return self.table[:, int(column)]
 
-    def first_disorder(self, previous_last_offset: int = -1) -> int | None:
+    def first_disorder(
+        self,
+        previous_last_offset: int = -1,
+        *,
+        end_offset: int = INT64_MAX,
+        follower_base_offset: int = -1,
+        looks_ahead: bool = False,
+    ) -> int | None:
         """The first row whose offsets do not lie behind those before it; None when all do.
 
         A row is out of order when its base offset is not above the last offset of the row before
-        (for the first row: previous_last_offset) or its last offset is below its base offset.
+        (for the first row: previous_last_offset), or its last offset is below its base offset or
+        not below end_offset. With looks_ahead a row that leaves a gap is held against the row
+        behind it as well, the last one against follower_base_offset (-1: not known).
         """
-        if not self.count:
-            return None
-        base, last = self.column(BatchColumn.BASE_OFFSET), self.column(BatchColumn.LAST_OFFSET)
-        before = np.empty_like(last)
-        before[0] = previous_last_offset
-        before[1:] = last[:-1]
-        wrong = (base <= before) | (last < base)
-        first = int(wrong.argmax())
-        return first if wrong[first] else None
+        row = first_disorder(
+            self.table, previous_last_offset, end_offset, follower_base_offset, looks_ahead
+        )
+        return None if row < 0 else row
+
+    def before(self, row: int | None) -> BatchRows:
+        """The rows in front of this one; None: all."""
+        if row is None:
+            return self
+        position = int(self.column(BatchColumn.POSITION)[row])
+        start = self.stop_position - self.consumed_bytes
+        return BatchRows(self.table[:row], ScanStop.BAD_OFFSET, position, position - start)
 
 
 def scan(chunk: Buffer, start: int = 0, *, check_crc: bool = True) -> BatchRows:
@@ -101,11 +118,14 @@ def scan(chunk: Buffer, start: int = 0, *, check_crc: bool = True) -> BatchRows:
 class BatchChoice(NamedTuple):
     """The batches of a chunk that answer a fetch: ``batch_count`` of them in chunk[start:end].
 
-    stop               why the walk ended; END also when the answer is full
+    stop               why the walk ended; END also when the answer is full; PARTIAL with a start:
+                       the first batch that reaches the offset is not whole
     start              of the first batch that reaches the offset asked for, chosen or not; None:
-                       no whole batch before ``end`` reaches it
-    first_base_offset, first_last_offset   of that one
+                       none before ``end`` reaches it; ``end`` may then lie behind the chunk
+    first_base_offset, first_last_offset, first_size_bytes   of that one; when its offsets cannot be
+                       true (BAD_OFFSET) those that its neighbours leave to it
     last_offset        of the last one chosen
+    previous_last_offset   the last offset that was walked over
     """
 
     batch_count: int
@@ -114,22 +134,40 @@ class BatchChoice(NamedTuple):
     end: int
     first_base_offset: int
     first_last_offset: int
+    first_size_bytes: int
     last_offset: int
+    previous_last_offset: int
 
 
 def choose(
-    chunk: Buffer, start_offset: int, *, max_offset: int, max_bytes: int, min_one_batch: bool
+    chunk: Buffer,
+    start_offset: int,
+    *,
+    max_offset: int,
+    max_bytes: int,
+    min_one_batch: bool,
+    end_offset: int = INT64_MAX,
+    previous_last_offset: int = -1,
+    floor_offset: int = -1,
 ) -> BatchChoice:
     """From the first batch whose last offset reaches start_offset, as far as limits and CRCs allow.
 
     No batch with a base offset of max_offset or above, none with a wrong CRC (which ends the
-    choice: BAD_CRC), max_bytes at most unless min_one_batch lets the first be larger.
+    choice: BAD_CRC), none out of order (BAD_OFFSET): behind previous_last_offset they rise, below
+    end_offset. max_bytes at most unless min_one_batch lets the first be larger. A chunk found by an
+    index entry (floor_offset, below start_offset) begins with a batch that is only walked over.
     """
     data = np.frombuffer(chunk, dtype=np.uint8)
     large = np.empty((len(data) // INLINE_CRC_MAX + 1, LARGE_COLUMN_COUNT), dtype=np.int64)
     cells = np.empty(CHOICE_CELL_COUNT, dtype=np.int64)
-    count = choose_batches(data, start_offset, max_offset, max_bytes, min_one_batch, large, cells)
-    stop, start, end, first_base, first_last, last, large_count = cells.tolist()
+    cells[_PREVIOUS_LAST] = previous_last_offset
+    cells[_FLOOR] = floor_offset
+    count = choose_batches(
+        data, start_offset, max_offset, end_offset, max_bytes, min_one_batch, large, cells
+    )
+    stop, start, end, first_base, first_last, first_size, last, large_count, walked, _ = (
+        cells.tolist()
+    )
     if large_count:
         view = memoryview(chunk)
         for position, size, index, previous_last in large[:large_count].tolist():
@@ -137,7 +175,15 @@ def choose(
                 count, stop, end, last = index, ScanStop.BAD_CRC, position, previous_last
                 break
     return BatchChoice(
-        count, ScanStop(stop), None if start < 0 else start, end, first_base, first_last, last
+        count,
+        ScanStop(stop),
+        None if start < 0 else start,
+        end,
+        first_base,
+        first_last,
+        first_size,
+        last,
+        walked,
     )
 
 

@@ -15,6 +15,7 @@ from kafkalog.kernels.compile import (
     BOOL,
     BYTES,
     I64,
+    I64_TABLE,
     I64_TABLE_OUT,
     I64S_OUT,
     Bytes,
@@ -72,22 +73,30 @@ class ScanStop(IntEnum):
     """A v2 batch of fewer than 61 bytes."""
     BAD_CRC = 6
     """The bytes differ from those the CRC was made of."""
+    BAD_OFFSET = 7
+    """The offsets do not lie between those of the neighbours. `scan_batches` does not look."""
 
 
 class ChoiceCell(IntEnum):
-    """What `choose_batches` reports. Positions are bytes in the chunk."""
+    """What `choose_batches` reports, and what it is told. Positions are bytes in the chunk."""
 
     STOP = 0
     """ScanStop; END also when the answer is full."""
     START = 1
     """Of the first batch that reaches the offset; -1: there is none before END_POSITION."""
     END_POSITION = 2
-    """Behind the last batch chosen; without any, where the walk ended."""
+    """Behind the last batch chosen; without any, where the walk ended, also behind the chunk."""
     FIRST_BASE_OFFSET = 3
     FIRST_LAST_OFFSET = 4
-    LAST_OFFSET = 5
+    FIRST_SIZE = 5
+    """That first batch: the offsets that its neighbours leave it if its own cannot be true."""
+    LAST_OFFSET = 6
     """Of the last batch chosen."""
-    LARGE_COUNT = 6
+    LARGE_COUNT = 7
+    PREVIOUS_LAST_OFFSET = 8
+    """In: the last offset before the chunk. Out: the last offset that was walked over."""
+    FLOOR_OFFSET = 9
+    """In: the last offset of the chunk's first batch as an index has it; -1: not known."""
 
 
 class LargeColumn(IntEnum):
@@ -109,8 +118,9 @@ _POSITION, _SIZE, _BASE_OFFSET, _LAST_OFFSET, _LEADER_EPOCH = 0, 1, 2, 3, 4
 _MAGIC, _CRC_STATE, _ATTRIBUTES, _BASE_TIMESTAMP, _MAX_TIMESTAMP = 5, 6, 7, 8, 9
 _PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE, _RECORD_COUNT = 10, 11, 12, 13
 _END, _PARTIAL, _BAD_SIZE, _LEGACY, _BAD_MAGIC, _SHORT_BATCH, _BAD_CRC = 0, 1, 2, 3, 4, 5, 6
-_STOP, _START, _END_POSITION, _FIRST_BASE, _FIRST_LAST, _CHOSEN_LAST = 0, 1, 2, 3, 4, 5
-_LARGE_COUNT = 6
+_BAD_OFFSET = 7
+_STOP, _START, _END_POSITION, _FIRST_BASE, _FIRST_LAST, _FIRST_SIZE = 0, 1, 2, 3, 4, 5
+_CHOSEN_LAST, _LARGE_COUNT, _PREVIOUS_LAST, _FLOOR = 6, 7, 8, 9
 _CRC_FROM = 21
 _HEADER = 61
 
@@ -245,11 +255,98 @@ def scan_batches(
     return row
 
 
-@kernel(I64(BYTES, I64, I64, I64, BOOL, I64_TABLE_OUT, I64S_OUT))
+@inlined
+def _is_in_order(
+    base_offset: int, last_offset: int, previous_last: int, end_offset: int, follower_base: int
+) -> bool:
+    """Whether a batch may lie where it does: the rule of which batches are in order.
+
+    It begins behind the last offset before it, ends before end_offset (what comes behind the
+    segment) and, if follower_base >= 0, before the batch that follows. When it is only these two
+    that contradict each other, the one that leaves no gap behind its predecessor is believed.
+    """
+    if base_offset <= previous_last or last_offset < base_offset or last_offset >= end_offset:
+        return False
+    return base_offset == previous_last + 1 or not previous_last < follower_base <= last_offset
+
+
+@kernel(I64(I64_TABLE, I64, I64, I64, BOOL))
+def first_disorder(
+    table: Int64Table, previous_last: int, end_offset: int, follower_base: int, looks_ahead: bool
+) -> int:
+    """The first row of `table` that is out of order, -1 without one.
+
+    table          int64[n, 14]  see BatchColumn
+    follower_base  base offset of the batch behind the last row; -1: not known
+    Without looks_ahead a row is not held against the one behind it.
+    """
+    rows = table.shape[0]
+    for row in range(rows):
+        base_offset, last_offset = table[row, _BASE_OFFSET], table[row, _LAST_OFFSET]
+        follower = -1
+        if looks_ahead:
+            follower = table[row + 1, _BASE_OFFSET] if row + 1 < rows else follower_base
+        if not _is_in_order(base_offset, last_offset, previous_last, end_offset, follower):
+            return row
+        previous_last = last_offset
+    return -1
+
+
+@inlined
+def _has_header(chunk: Bytes, position: int, end: int) -> bool:
+    """Whether the fixed part of a v2 batch can be read at position, be its records there or not."""
+    return end - position >= _HEADER and chunk[position + 16] == 2
+
+
+@inlined
+def _has_right_crc(chunk: Bytes, position: int, size: int) -> bool:
+    return _crc32c(chunk, position + _CRC_FROM, position + size) == load_u32be(chunk, position + 17)
+
+
+@inlined
+def _floor_last(chunk: Bytes, position: int, floor_offset: int) -> int:
+    """Last offset of a batch that an index entry of this offset points to."""
+    return min(load_i64be(chunk, position) + load_i32be(chunk, position + 23), floor_offset)
+
+
+@inlined
+def _note_large(
+    large: Int64Table, row: int, position: int, size: int, index: int, previous_last: int
+) -> int:
+    """One row of `LargeColumn`; returns the number of rows."""
+    large[row, 0] = position
+    large[row, 1] = size
+    large[row, 2] = index
+    large[row, 3] = previous_last
+    return row + 1
+
+
+@inlined
+def _span(
+    chunk: Bytes, position: int, size: int, is_whole: bool, previous_last: int, end_offset: int
+) -> tuple[bool, int, int]:
+    """Whether the batch there is in order; its base and last offset or what is left to it."""
+    base_offset = load_i64be(chunk, position)
+    last_offset = base_offset + load_i32be(chunk, position + 23)
+    follower = -1
+    if is_whole and _has_header(chunk, position + size, chunk.shape[0]):
+        follower = load_i64be(chunk, position + size)
+    is_sound = _is_in_order(base_offset, last_offset, previous_last, end_offset, follower)
+    if is_sound and previous_last < follower <= last_offset:
+        is_sound = _has_right_crc(chunk, position, size)  # rot of the last offset's delta
+    if is_sound:
+        return True, base_offset, last_offset
+    delta = max(last_offset - base_offset, 0)
+    last_offset = follower - 1 if follower > previous_last else previous_last + 1 + delta
+    return False, previous_last + 1, min(last_offset, end_offset - 1)
+
+
+@kernel(I64(BYTES, I64, I64, I64, I64, BOOL, I64_TABLE_OUT, I64S_OUT))
 def choose_batches(
     chunk: Bytes,
     start_offset: int,
     max_offset: int,
+    end_offset: int,
     max_bytes: int,
     min_one: bool,
     large: Int64Table,
@@ -259,45 +356,49 @@ def choose_batches(
 
     chunk   uint8[n]                           segment bytes from a batch's beginning on
     large   int64[n // INLINE_CRC_MAX + 1, 4]  out: `LargeColumn`, chosen batches left unchecked
-    choice  int64[7]                           out: `ChoiceCell`
+    choice  int64[10]                          in and out: `ChoiceCell`
     Returns how many are chosen: whole ones with base offsets below max_offset, max_bytes together
-    unless min_one lets the first be larger. A wrong CRC of a small one ends the choice before it.
+    unless min_one lets the first be larger. A wrong CRC of a small one, or one out of order, ends
+    the choice before it. Those below start_offset are walked over by their headers alone.
     """
-    end = chunk.shape[0]
-    position, count, large_count, reason = 0, 0, 0, _END
-    choice[:] = -1
+    end, position, count, large_count = chunk.shape[0], 0, 0, 0
+    previous_last, floor_offset = choice[_PREVIOUS_LAST], choice[_FLOOR]
+    choice[:_PREVIOUS_LAST] = -1
     while True:
         size = _judge(chunk, position, end)
-        if size < 0:
-            reason = -1 - size
-            break
-        base_offset = load_i64be(chunk, position)
-        last_offset = base_offset + load_i32be(chunk, position + 23)
+        is_whole, reason = size > 0, _END if size > 0 else -1 - size
+        if not is_whole:
+            if reason != _PARTIAL or count > 0 or not _has_header(chunk, position, end):
+                break
+            size = load_i32be(chunk, position + 8) + 12
+        is_sound, base_offset, last_offset = _span(
+            chunk, position, size, is_whole, previous_last, end_offset
+        )
         if choice[_START] < 0:
+            if floor_offset >= 0:  # a set of batches may have one entry, of its last offset
+                last_offset, floor_offset = _floor_last(chunk, position, floor_offset), -1
             if last_offset < start_offset:
+                previous_last = max(previous_last, last_offset)
                 position += size
                 continue
-            choice[_START] = position
-            choice[_FIRST_BASE] = base_offset
-            choice[_FIRST_LAST] = last_offset
-        is_over = size > max_bytes - (position - choice[_START])
-        if base_offset >= max_offset or (is_over and (count > 0 or not min_one)):
+            choice[_START], choice[_FIRST_SIZE] = position, size
+            choice[_FIRST_BASE], choice[_FIRST_LAST] = base_offset, last_offset
+        if not is_whole or base_offset >= max_offset:
+            break
+        if not is_sound:
+            reason = _BAD_OFFSET
+            break
+        if size > max_bytes - (position - choice[_START]) and (count > 0 or not min_one):
             break
         if size >= INLINE_CRC_MAX:
-            large[large_count, 0] = position
-            large[large_count, 1] = size
-            large[large_count, 2] = count
-            large[large_count, 3] = choice[_CHOSEN_LAST]
-            large_count += 1
-        elif _crc32c(chunk, position + _CRC_FROM, position + size) != load_u32be(
-            chunk, position + 17
-        ):
+            last_chosen = choice[_CHOSEN_LAST]
+            large_count = _note_large(large, large_count, position, size, count, last_chosen)
+        elif not _has_right_crc(chunk, position, size):
             reason = _BAD_CRC
             break
-        choice[_CHOSEN_LAST] = last_offset
+        previous_last = choice[_CHOSEN_LAST] = last_offset
         count += 1
         position += size
-    choice[_STOP] = reason
-    choice[_END_POSITION] = position
-    choice[_LARGE_COUNT] = large_count
+    choice[_STOP], choice[_END_POSITION] = reason, position
+    choice[_LARGE_COUNT], choice[_PREVIOUS_LAST] = large_count, previous_last
     return count

@@ -216,17 +216,27 @@ class LocalLog:
         if segment is None and len(self.segments):
             segment = self.segments.first
         while segment is not None and segment.base_offset < max_offset:
+            following = self.segments.higher(segment.base_offset)
             found = segment.read(
                 start_offset,
                 max_bytes,
                 max_offset=max_offset,
+                end_offset=self._end_of(segment) if following is None else following.base_offset,
                 min_one_batch=min_one_batch,
                 may_block=may_block,
             )
             if found is not None:
                 return found
-            segment = self.segments.higher(segment.base_offset)
+            segment = following
         return None
+
+    def _end_of(self, active: LogSegment) -> int:
+        """What no offset in the active segment may reach, for a reader of offsets below the end.
+
+        The first batch of a segment is there a moment before the log end moves.
+        """
+        end = self.log_end_offset
+        return end if end > active.base_offset else INT64_MAX
 
     def collect_aborted(
         self, start_offset: int, upper_bound_offset: int, *, may_block: bool = True

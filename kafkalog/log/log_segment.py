@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kafkalog.log.segment_read import SegmentRead
     from kafkalog.log.segment_recovery import OnBatches, RecoveryResult
     from kafkalog.log.segment_roll import SegmentRoom
-    from kafkalog.log.values import CompletedTransaction
+    from kafkalog.log.values import CompletedTransaction, OffsetPosition
 
 MAX_SEGMENT_BYTES = INT32_MAX  # positions are int32
 _SIZE_BYTES = attrgetter("size_bytes")
@@ -283,6 +283,7 @@ class LogSegment:
         *,
         max_position: int | None = None,
         max_offset: int = INT64_MAX,
+        end_offset: int = INT64_MAX,
         min_one_batch: bool = True,
         may_block: bool = True,
     ) -> SegmentRead | None:
@@ -291,8 +292,9 @@ class LogSegment:
         At most max_bytes, except that min_one_batch lets the first batch be larger; nothing at or
         behind max_position (default: the published size), no batch that starts at or behind
         max_offset. None when the segment holds no such batch; empty data when the first one is
-        larger than max_bytes and min_one_batch is False. The CRC of every returned batch holds:
-        CorruptBatch when the first one is bad, a later bad one ends the answer before it.
+        larger than max_bytes and min_one_batch is False. The CRC of every returned batch holds and
+        their offsets are in order and below end_offset, where the next segment begins: CorruptBatch
+        when the first one is bad, a later bad one ends the answer before it.
         WouldBlock when may_block is False and the disk would be needed.
         """
         return segment_read.read(
@@ -301,20 +303,25 @@ class LogSegment:
             max_bytes,
             end=self.size_bytes if max_position is None else min(max_position, self.size_bytes),
             max_offset=max_offset,
+            end_offset=end_offset,
             min_one_batch=min_one_batch,
             may_block=may_block,
         )
 
     def floor_position(self, offset: int, *, may_block: bool = True) -> int:
-        """Position of an indexed batch at or before the one holding offset, else 0.
+        """Position of an indexed batch at or before the one holding offset, else 0."""
+        return self.floor_entry(offset, may_block=may_block).position
+
+    def floor_entry(self, offset: int, *, may_block: bool = True) -> OffsetPosition:
+        """Greatest offset index entry at or below offset, else (base offset, 0).
 
         A damaged index is not believed: its entries are found again from the ``.log``.
         """
         try:
-            return self.offset_index.lookup(offset, may_block=may_block).position
+            return self.offset_index.lookup(offset, may_block=may_block)
         except CorruptIndex:
             segment_recovery.remember_entries(self)
-            return self.offset_index.lookup(offset, may_block=may_block).position
+            return self.offset_index.lookup(offset, may_block=may_block)
 
     def read_next_offset(self) -> int:
         """Last offset in the segment + 1, its base offset when empty. Reads the tail."""

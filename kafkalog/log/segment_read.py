@@ -3,10 +3,11 @@
 Works on any thread, on what the segment published when the call began; never changes a file.
 Theory of a fetch: the index floor gives a position at most ``index.interval.bytes`` and one batch
 in front of the target, so one read of the bytes asked for plus that distance normally suffices; one
-kernel call walks the headers in it and checks the CRC of what will be returned. Batches that are
-only walked over are not checked. One copy: the answer is a view of the chunk.
+kernel call walks the headers in it, checks that their offsets are in order (the base offset lies
+outside the CRC) and the CRC of what will be returned. One copy: the answer is a view of the chunk.
 Source: Kafka's LogSegment.read, FileRecords.searchForOffset and searchForTimestamp. Differs from
-Kafka: the answer never ends with a part of a batch, and never holds a batch whose CRC is wrong.
+Kafka: the answer never ends with a part of a batch, and never holds one whose CRC is wrong or whose
+offsets cannot be true.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from kafkalog.format.batch_scan import BatchChoice, BatchColumn, BatchRows, Scan
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.record import read_records
+from kafkalog.format.record_batch import HEADER_BYTES
 from kafkalog.log.values import TimestampOffset
 from kafkalog.log.would_block import WouldBlock
 
@@ -66,13 +68,18 @@ def read(
     *,
     end: int,
     max_offset: int,
+    end_offset: int,
     min_one_batch: bool,
     may_block: bool,
 ) -> SegmentRead | None:
     """See LogSegment.read; ``end`` is the first position that must not be read."""
     if end <= 0:
         return None
-    position = segment.floor_position(start_offset, may_block=may_block)
+    # In front of the batch asked for, so that this one is seen behind its predecessor.
+    floor = segment.floor_entry(start_offset - 1, may_block=may_block)
+    position = floor.position
+    floor_offset = floor.offset if position else -1
+    walked_offset = segment.base_offset - 1
     file = segment.log_file.acquire(may_block=may_block)
     wanted = max_bytes + segment.index_interval_bytes + READ_SLACK_BYTES
     while end - position >= HEADER.size:
@@ -81,30 +88,36 @@ def read(
             data,
             start_offset,
             max_offset=max_offset,
+            end_offset=end_offset,
             max_bytes=max_bytes,
             min_one_batch=min_one_batch,
+            previous_last_offset=walked_offset,
+            floor_offset=floor_offset,
         )
-        if choice.start is not None:
+        is_partial = choice.stop is ScanStop.PARTIAL and not choice.batch_count
+        if choice.start is not None and not is_partial:
             return _answer(segment, position, data, choice, start_offset, max_offset)
         if choice.stop not in (ScanStop.END, ScanStop.PARTIAL):
             raise _corrupt(segment, position + choice.end, choice.stop)
         position += choice.end
-        if choice.end or len(data) < HEADER.size:
-            if not choice.end:
+        walked_offset, floor_offset = choice.previous_last_offset, -1
+        if choice.start is None:
+            if choice.end:
+                continue
+            if len(data) < HEADER.size or position + len(data) < segment.size_bytes:
                 return None
-            continue
-        base_offset, length, delta, _ = HEADER.unpack_from(data)
-        size = length + LOG_OVERHEAD_BYTES
+            raise _corrupt(segment, position, choice.stop)
+        first, last = choice.first_base_offset, choice.first_last_offset
+        size = choice.first_size_bytes
         if position + size > segment.size_bytes:
-            raise _corrupt(segment, position, choice.stop, base_offset, base_offset + delta)
-        if position + size > end or base_offset >= max_offset:
+            raise _corrupt(segment, position, choice.stop, first, last)
+        if position + size > end or first >= max_offset:
             return None
-        if base_offset + delta < start_offset:
-            position += size  # walked over unread
-        elif size > max_bytes and not min_one_batch:
+        if size > max_bytes and not min_one_batch:
             return SegmentRead(memoryview(b""), position, start_offset, start_offset, 0)
-        else:
-            wanted = max(wanted, size)
+        wanted = max(wanted, size + HEADER_BYTES)  # and the header of what follows
+    if position > segment.size_bytes:
+        raise _corrupt(segment, position, ScanStop.PARTIAL)
     return None
 
 
@@ -120,7 +133,7 @@ def _answer(
     start = choice.start
     assert start is not None
     if choice.batch_count == 0:
-        if choice.stop is ScanStop.BAD_CRC:
+        if choice.stop in (ScanStop.BAD_CRC, ScanStop.BAD_OFFSET):
             first, last = choice.first_base_offset, choice.first_last_offset
             raise _corrupt(segment, position + start, choice.stop, first, last)
         if choice.first_base_offset >= max_offset:

@@ -4,12 +4,15 @@ Method: rising batches, small and large, damaged or cut; a plain loop over the w
 
 from __future__ import annotations
 
+import struct
+
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.format.batch_builder import RecordColumns, build_batch
 from kafkalog.format.batch_scan import BatchChoice, ScanStop, choose
+from kafkalog.format.record_batch import HEADER_BYTES
 from kafkalog.kernels.batch_scan import INLINE_CRC_MAX
 from tests.naive.batch_walk import walk
 
@@ -30,9 +33,15 @@ def plain_choice(
     chunk: bytes, start_offset: int, max_offset: int, max_bytes: int, min_one_batch: bool
 ) -> tuple[int, bool, int | None, int, int]:
     """(batches, ended by a bad CRC, start, end, last offset) with a loop."""
-    rows, _, end = walk(chunk, check_crc=False)
+    rows, reason, end = walk(chunk, check_crc=False)
     rows = [(row[0], row[1], row[2], row[2] + row[8]) for row in rows]
     reached = [row for row in rows if row[3] >= start_offset]
+    if not reached and reason == "PARTIAL" and len(chunk) - end >= HEADER_BYTES:
+        _, length, delta = struct.unpack_from(">qi11xi", chunk, end)
+        last_offset = struct.unpack_from(">q", chunk, end)[0] + delta
+        if last_offset >= start_offset:
+            return 0, False, end, end, -1  # described, not chosen
+        return 0, False, None, end + 12 + length, -1  # walked over, though it is not whole
     if not reached:
         return 0, False, None, end, -1
     start = end = reached[0][0]
@@ -86,6 +95,45 @@ def test_the_first_batch_is_described_even_when_it_is_not_chosen() -> None:
     """M01: the caller tells a batch above the limit from one that is too large."""
     chunk = chunk_of([(0, 3, 40)])
     too_large = choose(chunk, 101, max_offset=200, max_bytes=10, min_one_batch=False)
-    assert too_large == BatchChoice(0, ScanStop.END, 0, 0, 100, 102, -1)
+    size = len(chunk)
+    assert too_large == BatchChoice(0, ScanStop.END, 0, 0, 100, 102, size, -1, -1)
     above = choose(chunk, 101, max_offset=100, max_bytes=1000, min_one_batch=True)
     assert above == too_large
+    cut = choose(chunk[:-1], 101, max_offset=200, max_bytes=1000, min_one_batch=True)
+    assert cut == too_large._replace(stop=ScanStop.PARTIAL)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), SIZES), min_size=1, max_size=6),
+    st.data(),
+)
+def test_no_batch_is_chosen_under_a_rotten_base_offset(
+    shapes: list[tuple[int, int, int]], data: st.DataObject
+) -> None:
+    """M01: with neighbours on both sides and no gaps, whatever the eight bytes became."""
+    whole = chunk_of([(0, count, size) for _, count, size in shapes])
+    chunk = bytearray(whole)
+    rows, _, _ = walk(whole, check_crc=False)
+    spans = [(row[0], row[0] + row[1], row[2], row[2] + row[8]) for row in rows]
+    end_offset = spans[-1][3] + 1
+    position, _, base, last = data.draw(st.sampled_from(spans))
+    rotten = data.draw(st.integers(90, 130) | st.integers(-(2**63), 2**63 - 1))
+    chunk[position : position + 8] = rotten.to_bytes(8, "big", signed=True)
+    for start_offset in range(100, end_offset):
+        choice = choose(
+            bytes(chunk),
+            start_offset,
+            max_offset=end_offset,
+            end_offset=end_offset,
+            max_bytes=1 << 20,
+            min_one_batch=True,
+            previous_last_offset=99,
+        )
+        if rotten != base and base <= start_offset <= last:
+            assert (choice.stop, choice.batch_count) == (ScanStop.BAD_OFFSET, 0)
+            assert (choice.first_base_offset, choice.first_last_offset) == (base, last)
+            continue
+        first = next(span for span in spans if span[3] >= start_offset)
+        behind = position if rotten != base and first[0] < position else len(chunk)
+        assert (choice.start, choice.end) == (first[0], behind)
+        assert choice.stop is (ScanStop.END if behind == len(chunk) else ScanStop.BAD_OFFSET)

@@ -192,12 +192,16 @@ class SegmentSwap:
         return self._gone
 
     def prepare(self) -> None:
-        """Bring the new segments to ``.swap``, durably; blocks for syncs."""
+        """Bring the new segments to ``.swap``, durably; blocks for syncs.
+
+        FileNotFoundError when one of their files is gone: nothing old may go for it.
+        """
         for blank in self._blanks:
             blank.file.pin_for_write(create=True).truncate(0)
         staged = self._staged()
         for each in staged:
-            each.file.datasync()
+            if not each.file.datasync():
+                raise FileNotFoundError(2, "No such file or directory", each.file.path)
         for segment in self._new:
             segment.mark_flushed(segment.version)
         self._sync_names()  # a lost ``.cleaned`` would make the set look complete

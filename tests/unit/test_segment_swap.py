@@ -169,6 +169,20 @@ def test_a_preparation_that_fails_is_withdrawn(kind: str) -> None:
     assert (world.names(), log.segments.values) == before
 
 
+def test_a_new_file_that_is_gone_costs_nothing() -> None:
+    """M20: the old segments stay when somebody deleted what was to replace them."""
+    world = LogWorld()
+    log, batches = filled(world)
+    before = world.names(), log.segments.values
+    new = cleaned(world, 0, batches[1])
+    swap = swap_of(world, log, new)
+    new.close_handles()
+    world.filesystem.unlink(new.log_file.path)
+    with pytest.raises(FileNotFoundError):
+        swap.run(directly)
+    assert (world.names(), log.segments.values) == before
+
+
 def test_a_swap_that_a_full_disk_stopped_can_be_completed() -> None:
     """M20: renames are done once; the log can be read in between."""
     world = LogWorld()

@@ -5,7 +5,7 @@ the published tuple); changes are the writer thread's and touch memory alone. Th
 the next flush plan, on the flusher thread, before anything of the plan counts as durable: so every
 record below the recovery point has its epoch on disk, and recovery finds those above it again. An
 entry too many on disk is cut at load. The flusher is the only one that writes while the log lives
-(KAFKA-16541); ``flush`` is for the loader and for closing.
+(KAFKA-16541); ``flush`` is for creating, loading and closing.
 Source: Kafka's LeaderEpochFileCache, log-format.md 10. Differs from Kafka: there an assignment is
 written before the bytes, with the log's lock held.
 """

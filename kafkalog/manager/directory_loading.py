@@ -212,6 +212,8 @@ class DirectoryLoading:
         self._filesystem.make_dir(path)
         self._ensure_metadata(path, topic)
         log = self._open(unit, path, topic, 0, 0, was_clean=False)
+        log.epochs.assign(0, log.log_end_offset)  # as Kafka's leader does before the first append
+        log.epochs.flush()
         self._filesystem.sync_dir(unit.log_dir.path)
         return log
 

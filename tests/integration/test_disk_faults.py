@@ -144,6 +144,9 @@ def test_what_is_written_and_not_synced_is_not_refused(tmp_path: Path) -> None:
     with Daemon(tmp_path, log_dirs=2) as daemon:
         daemon.create_topic("half")
         (partition,) = (path for log_dir in daemon.log_dirs for path in log_dir.glob("half-0"))
+        assert append(daemon, "half", batch_of(b"old", b"old")).status == 200
+        file = {"partitions": [{"topic": "half", "partition": 0, "offset": 1}]}
+        assert daemon.request("POST", "/v1/records:delete", file).status == 200
         in_the_way = partition / "leader-epoch-checkpoint.tmp"
         in_the_way.mkdir()
         body = refused(append(daemon, "half", batch_of(b"a", b"b")), 500, 50003)
@@ -151,12 +154,12 @@ def test_what_is_written_and_not_synced_is_not_refused(tmp_path: Path) -> None:
         assert body["kafka_error"] == "KAFKA_STORAGE_ERROR"
         details = body["details"]
         assert isinstance(details, dict)
-        assert (details["first_offset"], details["last_offset"]) == (0, 1)
+        assert (details["first_offset"], details["last_offset"]) == (2, 3)
         refused(append(daemon, "half", batch_of(b"c")), 503, 50303)
         daemon.kill()
         in_the_way.rmdir()
         daemon.start()
-        assert end_offset(daemon, "half") == 2
+        assert end_offset(daemon, "half") == 4
 
 
 def test_one_of_two_directories_goes(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ class Run:
         self.sim.operations.create_topic("t", 1, overrides)
         for number in range(3):
             assert self.sim.produce("t", batch_of(f"old-{number}")).error is None
+        assert self.sim.delete_records("t", 1).error is None  # the next flush writes the epochs
         self.log = self.sim.operations.partition_log("t", 0)
         self.sim.disk.faults.add(fault)
         self.errors: dict[bytes, KafkalogError | None] = {}

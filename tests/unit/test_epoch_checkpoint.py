@@ -19,6 +19,7 @@ from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager, batch_of
 
 PATH = f"{DIRECTORY}/{LEADER_EPOCH_CHECKPOINT}"
+SMALL = LogConfig(segment_index_bytes=96)
 SYNCS = frozenset({"sync", "datasync", "sync_dir"})
 
 
@@ -89,28 +90,50 @@ def test_a_flush_of_a_renamed_directory_is_no_error() -> None:
     assert plan.is_done
 
 
+def test_a_new_partition_has_its_first_epoch_on_disk() -> None:
+    """M02: as Kafka's, whose leader notes its epoch before the first append; durable."""
+    sim = SimManager(topic_defaults=SMALL).start()
+    sim.operations.create_topic("t", 1)
+    log = sim.operations.partition_log("t", 0)
+    path = f"{log.directory}/{LEADER_EPOCH_CHECKPOINT}"
+    assert sim.disk.read_file(path) == b"0\n1\n0 0\n"
+    assert log.epochs.entries == (EpochEntry(0, 0),)
+    assert sim.disk.crash(CrashMode.DROP_ALL).read_file(path) == b"0\n1\n0 0\n"
+    written = sim.disk.faults.add(Fault(path_contains="leader-epoch", nth=10**9))
+    assert sim.produce("t", batch_of("a")).error is None
+    assert written.seen == 0
+
+
+def changed_epochs() -> SimManager:
+    """A log of two records with the start at 1: its next flush writes the epochs."""
+    sim = SimManager(topic_defaults=SMALL).start()
+    sim.operations.create_topic("t", 1)
+    sim.produce("t", batch_of("a"))
+    sim.produce("t", batch_of("b"))
+    assert sim.delete_records("t", 1).error is None
+    return sim
+
+
 @pytest.mark.parametrize("kind", ["create", "write", "sync"])
 def test_no_space_for_epochs_is_no_dead_directory(kind: str) -> None:
     """M15: the outcome is unknown, not refused; with space again it is synced and readable."""
-    sim = SimManager(topic_defaults=LogConfig(segment_index_bytes=96)).start()
-    sim.operations.create_topic("t", 1)
+    sim = changed_epochs()
     fault = Fault(error=errno.ENOSPC, kinds=frozenset({kind}), path_contains="leader-epoch")
     sim.disk.faults.add(fault)
-    assert isinstance(sim.produce("t", batch_of("a")).error, AppendOutcomeUnknown)
+    assert isinstance(sim.produce("t", batch_of("c")).error, AppendOutcomeUnknown)
     log = sim.operations.partition_log("t", 0)
-    assert log.high_watermark == 0
+    assert (log.high_watermark, log.log_end_offset) == (2, 3)
     sim.disk.faults.clear()
     sim.clock.advance_ms(1_000)
-    assert sim.produce("t", batch_of("b")).error is None
-    assert log.high_watermark == 2
+    assert sim.produce("t", batch_of("d")).error is None
+    assert log.high_watermark == 4
     assert sim.operations.readiness().offline_dirs == 0
 
 
 def test_a_failing_disk_is_still_one() -> None:
     """M15: an I/O error at the epochs takes the directory offline."""
-    sim = SimManager(topic_defaults=LogConfig(segment_index_bytes=96)).start()
-    sim.operations.create_topic("t", 1)
+    sim = changed_epochs()
     fault = Fault(kinds=frozenset({"write"}), path_contains="leader-epoch")
     sim.disk.faults.add(fault)
-    assert isinstance(sim.produce("t", batch_of("a")).error, AppendOutcomeUnknown)
+    assert isinstance(sim.produce("t", batch_of("c")).error, AppendOutcomeUnknown)
     assert sim.operations.readiness().offline_dirs == 1

@@ -1,0 +1,161 @@
+"""Why each segment is still here, and when it will go: the planner asked about the future.
+
+Pure. Everything is "as things stand": no append, no change of configuration or log start. A moment
+is wall time in ms. A segment goes at the first check at or after its moment; its files vanish a
+delete delay later. Sources: the rules of ``retention_plan``; golden/published.md 3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.log.retention_plan import (
+    Keeper,
+    LogFacts,
+    RetentionPlan,
+    RetentionPolicy,
+    Rule,
+    SegmentFacts,
+    keeper_of,
+    plan,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Schedule(NamedTuple):
+    """When passes run: next_check_ms None when no daemon runs that could know it."""
+
+    next_check_ms: int | None
+    check_interval_ms: int
+    delete_delay_ms: int
+
+    def first_check_ms(self, moment_ms: int) -> int | None:
+        """The first check at or after a moment; None when checks are not known."""
+        known, interval_ms = self.next_check_ms, self.check_interval_ms
+        if known is None or known >= moment_ms:
+            return known
+        return known + -(-(moment_ms - known) // interval_ms) * interval_ms
+
+
+class Due(NamedTuple):
+    """When a segment goes.
+
+    moment_ms       from here on a pass takes it
+    expected_ms     the check that takes it by the schedule, None when that is not known
+    latest_ms       the last moment at which it can be readable, whenever the checks run
+    files_gone_ms   when its files have vanished at the latest
+    """
+
+    moment_ms: int
+    expected_ms: int | None
+    latest_ms: int
+    files_gone_ms: int
+
+
+class SegmentFate(NamedTuple):
+    """One segment's prospects.
+
+    rule            by which the next pass takes it, or None
+    keeper          what keeps it otherwise
+    due             when the time rule (or the next pass) takes it; None when nobody can foresee it
+    bytes_until     bytes to be appended until the size rule takes it, None without such a limit
+    """
+
+    facts: SegmentFacts
+    rule: Rule | None
+    keeper: Keeper | None
+    due: Due | None
+    bytes_until: int | None
+
+
+def explain(
+    facts: LogFacts, policy: RetentionPolicy, now_ms: int, schedule: Schedule
+) -> list[SegmentFate]:
+    """The fate of every segment, oldest first; one walk."""
+    planned = plan(facts, policy, now_ms)
+    first_kept = len(planned.deletions)
+    due_now = _due(now_ms, schedule)
+    fates = [
+        SegmentFate(facts.segments[index], deletion.rule, None, due_now, None)
+        for index, deletion in enumerate(planned.deletions)
+    ]
+    kept_bytes = facts.size_bytes - sum(each.facts.size_bytes for each in fates)
+    moment: int | None = now_ms
+    older_bytes = 0
+    for index in range(first_kept, len(facts.segments)):
+        segment = facts.segments[index]
+        keeper = keeper_of(facts, policy, index)
+        older_bytes += segment.size_bytes
+        if keeper is not Keeper.LIMITS or policy.retention_ms < 0:
+            moment = None
+        if moment is not None:
+            moment = max(moment, segment.largest_timestamp_ms + policy.retention_ms + 1)
+        bytes_until = None
+        if keeper is Keeper.LIMITS and policy.retention_bytes >= 0:
+            bytes_until = max(0, older_bytes - (kept_bytes - policy.retention_bytes))
+        shown = keeper if index == first_kept else Keeper.OLDER_SEGMENT
+        due = None if moment is None else _due(moment, schedule)
+        fates.append(SegmentFate(segment, None, shown, due, bytes_until))
+    return fates
+
+
+class Pass(NamedTuple):
+    """What the check at check_ms will delete; files_gone_ms is when those files have vanished."""
+
+    check_ms: int
+    files_gone_ms: int
+    planned: RetentionPlan
+
+
+def simulate(
+    facts: LogFacts, policy: RetentionPolicy, now_ms: int, horizon_ms: int, schedule: Schedule
+) -> Iterator[Pass]:
+    """The passes that delete something, from now (or the next check) to now + horizon_ms.
+
+    Each of them is the plan of its moment over what the ones before left.
+    """
+    check_ms = schedule.first_check_ms(now_ms)
+    if check_ms is None:
+        check_ms = now_ms
+    while check_ms <= now_ms + horizon_ms:
+        planned = plan(facts, policy, check_ms)
+        if planned.deletions:
+            yield Pass(check_ms, check_ms + schedule.delete_delay_ms, planned)
+            facts = after(facts, planned, check_ms)
+        moment = _next_moment(facts, policy, check_ms)
+        if moment is None:
+            return
+        running = schedule._replace(next_check_ms=check_ms + schedule.check_interval_ms)
+        following = running.first_check_ms(moment)
+        assert following is not None
+        check_ms = following
+
+
+def after(facts: LogFacts, planned: RetentionPlan, now_ms: int) -> LogFacts:
+    """The log once the plan was carried out at now_ms; a new active segment is empty."""
+    gone = len(planned.deletions)
+    left = tuple(facts.segments[index] for index in range(gone, len(facts.segments)))
+    if planned.is_rolled:
+        left = (SegmentFacts(facts.log_end_offset, 0, now_ms),)
+    return facts._replace(
+        segments=left,
+        size_bytes=sum(segment.size_bytes for segment in left),
+        log_start_offset=planned.log_start_offset,
+    )
+
+
+def _next_moment(facts: LogFacts, policy: RetentionPolicy, now_ms: int) -> int | None:
+    """When the time rule next takes something of a log from which nothing goes now."""
+    if policy.retention_ms < 0 or keeper_of(facts, policy, 0) is not Keeper.LIMITS:
+        return None
+    return max(now_ms, facts.segments[0].largest_timestamp_ms + policy.retention_ms + 1)
+
+
+def _due(moment_ms: int, schedule: Schedule) -> Due:
+    """The checks around a moment that is not before now."""
+    expected_ms = schedule.first_check_ms(moment_ms)
+    # Unknown checks: the unluckiest one runs a millisecond too early.
+    latest_ms = moment_ms + schedule.check_interval_ms - 1 if expected_ms is None else expected_ms
+    return Due(moment_ms, expected_ms, latest_ms, latest_ms + schedule.delete_delay_ms)

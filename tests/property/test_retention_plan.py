@@ -1,0 +1,137 @@
+"""Goal: the planner deletes what Kafka's three passes do; its forecast is its own plan later.
+Method: random segment facts; the twin that really deletes; the plan asked again over what is left.
+"""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog.log.retention_forecast import Schedule, after, explain, simulate
+from kafkalog.log.retention_plan import (
+    Keeper,
+    LogFacts,
+    RetentionPolicy,
+    SegmentFacts,
+    plan,
+)
+from tests.naive.retention import PlainLog, PlainSegment
+
+NOW = 1_000_000
+SIZES = st.integers(0, 5) | st.integers(0, 1000)
+TIMES = st.integers(NOW - 50, NOW + 20)
+LIMITS = st.just(-1) | st.integers(0, 60) | st.integers(0, 4000)
+POLICIES = st.builds(RetentionPolicy, st.booleans(), LIMITS, LIMITS)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> LogFacts:
+    """One to eight segments, watermark, log start and hold anywhere."""
+    steps = draw(st.lists(st.integers(1, 20), min_size=1, max_size=8))
+    bases = [sum(steps[:number]) for number in range(len(steps))]
+    segments = tuple(SegmentFacts(base, draw(SIZES), draw(TIMES)) for base in bases)
+    end = bases[-1] + (draw(st.integers(1, 9)) if segments[-1].size_bytes else 0)
+    start = draw(st.integers(bases[0], end))
+    return LogFacts(
+        segments=segments,
+        size_bytes=sum(segment.size_bytes for segment in segments),
+        log_start_offset=start,
+        high_watermark=draw(st.integers(start, end)),
+        log_end_offset=end,
+        hold_offset=draw(st.none() | st.integers(0, end)),
+    )
+
+
+@given(facts=logs(), policy=POLICIES)
+def test_the_plan_is_what_three_passes_do(facts: LogFacts, policy: RetentionPolicy) -> None:
+    """M09: segments, rules, the roll and the new log start."""
+    twin = PlainLog(
+        [PlainSegment(*segment) for segment in facts.segments],
+        facts.log_start_offset,
+        facts.high_watermark,
+        facts.log_end_offset,
+        facts.hold_offset,
+    )
+    twin.run(
+        has_delete=policy.is_deleted,
+        max_ms=policy.retention_ms,
+        max_bytes=policy.retention_bytes,
+        now=NOW,
+    )
+    planned = plan(facts, policy, NOW)
+    assert [(each.base_offset, each.rule.value) for each in planned.deletions] == twin.deleted
+    assert planned.is_rolled == twin.rolled
+    assert planned.log_start_offset == twin.start
+
+
+@given(facts=logs(), policy=POLICIES)
+def test_what_never_happens(facts: LogFacts, policy: RetentionPolicy) -> None:
+    """M09: a prefix; the active segment only with a roll; nothing above watermark or hold; once."""
+    planned = plan(facts, policy, NOW)
+    count = len(planned.deletions)
+    bases = [segment.base_offset for segment in facts.segments]
+    assert [each.base_offset for each in planned.deletions] == bases[:count]
+    assert planned.is_rolled == (count == len(bases))
+    if count:
+        upper = [*bases, facts.log_end_offset][count]
+        assert upper <= facts.high_watermark
+        assert facts.hold_offset is None or upper <= facts.hold_offset
+    left = after(facts, planned, NOW)
+    assert plan(left, policy, NOW).deletions == ()
+    assert planned.log_start_offset >= facts.log_start_offset
+
+
+@given(facts=logs(), policy=POLICIES, interval=st.integers(1, 30), first=st.integers(0, 30))
+def test_the_forecast_is_the_plan_of_its_moment(
+    facts: LogFacts, policy: RetentionPolicy, interval: int, first: int
+) -> None:
+    """M09: simulate(now) deletes what a pass deletes; a moment is the first at which one would."""
+    now_first = Schedule(NOW, interval, 7)
+    passes = list(simulate(facts, policy, NOW, 0, now_first))
+    planned = plan(facts, policy, NOW)
+    assert [each.planned for each in passes] == ([planned] if planned.deletions else [])
+
+    schedule = Schedule(NOW + first, interval, 7)
+    left, check = facts, NOW + first
+    walked = []
+    while check <= NOW + 200:
+        found = plan(left, policy, check)
+        if found.deletions:
+            walked.append((check, found))
+            left = after(left, found, check)
+        check += interval
+    passes = list(simulate(facts, policy, NOW, 200, schedule))
+    assert [(each.check_ms, each.planned) for each in passes] == walked
+
+    for index, fate in enumerate(explain(facts, policy, NOW, schedule)):
+        assert (fate.rule is None) == (index >= len(planned.deletions))
+        assert (fate.keeper is None) == (fate.rule is not None)
+        if fate.due is not None:
+            goes = [plan(facts, policy, fate.due.moment_ms + more) for more in (-1, 0)]
+            assert len(goes[1].deletions) > index
+            assert len(goes[0].deletions) <= index or fate.due.moment_ms == NOW
+        elif fate.keeper is Keeper.LIMITS:
+            assert policy.retention_ms < 0
+
+
+@given(facts=logs(), policy=POLICIES)
+def test_bytes_until_is_exact(facts: LogFacts, policy: RetentionPolicy) -> None:
+    """M09: so many bytes more behind it, and the size rule takes it; one less does not."""
+    schedule = Schedule(None, 10, 7)
+    facts = facts._replace(hold_offset=None, log_start_offset=0)
+    for index, fate in enumerate(explain(facts, policy, NOW, schedule)):
+        if fate.bytes_until is None or fate.rule is not None:
+            continue
+        for more, goes in ((fate.bytes_until, True), (fate.bytes_until - 1, False)):
+            if more < 0:
+                continue
+            end = facts.log_end_offset + 1
+            grown = facts._replace(
+                segments=(*facts.segments, SegmentFacts(facts.log_end_offset, more, NOW)),
+                size_bytes=facts.size_bytes + more,
+                high_watermark=end,
+                log_end_offset=end,
+            )
+            size_only = policy._replace(retention_ms=-1)
+            taken = len(plan(grown, size_only, NOW).deletions) > index
+            assert taken == goes or (not goes and facts.segments[index].size_bytes == 0)

@@ -26,6 +26,7 @@ from kafkalog.errors import InvalidTopicConfig, KafkalogError
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
+from kafkalog.log import retention_pass
 from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_loader import load_log
@@ -63,6 +64,7 @@ class LoadOptions:
     now_ms: int | None = None  # None: the machine's clock
     delete_records: int | None = None
     roll: bool = False
+    retention: bool = False
     corruption: Literal["kafka", "keep"] = "kafka"
 
 
@@ -100,7 +102,10 @@ def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[s
         )
     if options.roll:
         log.roll()
-    if options.delete_records is not None or options.roll:
+    if options.retention:
+        planned = retention_pass.plan_of(log, clock.wall_ms())
+        result["deletedSegments"] = retention_pass.carry_out(log, planned)
+    if options.delete_records is not None or options.roll or options.retention:
         result["after"] = log_state(log)
     plan = log.plan_flush()
     if plan is not None:
@@ -193,6 +198,7 @@ def _checked_target(source: str, target: str) -> str:
 @click.option("--now", type=int, metavar="MS", help="The time. Default: the clock's.")
 @click.option("--delete-records", type=_OFFSET, metavar="N", help="Then move the log start up.")
 @click.option("--roll", is_flag=True, help="Then start a new segment.")
+@click.option("--retention", is_flag=True, help="Then delete what retention lets go at that time.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Topic config. Repeatable.")
 @click.option(
     "--corruption",
@@ -211,6 +217,7 @@ def load(
     now: int | None,
     delete_records: int | None,
     roll: bool,
+    retention: bool,
     sets: tuple[str, ...],
     corruption: Literal["kafka", "keep"],
 ) -> None:
@@ -231,6 +238,7 @@ def load(
         now_ms=now,
         delete_records=delete_records,
         roll=roll,
+        retention=retention,
         corruption=corruption,
     )
     configure_logging(sys.stderr, log_format="console", level="warning")

@@ -273,9 +273,11 @@ class UnifiedLog:
         a recovery scan more; appends go on in both cases.
         """
         self._refuse_when_broken()
+        is_all_visible = self.high_watermark >= self.log_end_offset
         segment = self.local.roll(expected_next_offset)
         self.producers.end_offset = segment.base_offset
-        self._advance_high_watermark()
+        if is_all_visible:  # the log end may have moved; no record became visible by a roll
+            self._advance_high_watermark()
         self.take_producer_snapshot()
         return segment
 

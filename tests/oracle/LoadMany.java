@@ -11,7 +11,7 @@ import org.apache.kafka.storage.internals.log.LogStartOffsetIncrementReason;
 
 /**
  * LoadMany: the kit's Load, many times in one JVM. Standard input holds one JSON object a line with source, out, clean,
- * recoveryPoint, logStart, hw, now, deleteRecords, roll and set; standard output gets the result of each, or {"error": text}.
+ * recoveryPoint, logStart, hw, now, deleteRecords, roll, retention and set; standard output gets the result of each, or {"error": text}.
  */
 public class LoadMany {
     static final ObjectMapper JSON = new ObjectMapper();
@@ -43,7 +43,9 @@ public class LoadMany {
             r.put("deleteRecords", load.log.maybeIncrementLogStartOffset(del, LogStartOffsetIncrementReason.ClientRecordDeletion));
         }
         if (roll) load.log.roll();
-        if (del >= 0 || roll) r.put("after", Load.state(load.log));
+        boolean retention = q.get("retention").asBoolean();
+        if (retention) r.put("deletedSegments", load.log.deleteOldSegments());
+        if (del >= 0 || roll || retention) r.put("after", Load.state(load.log));
         load.close();
         r.put("files", Load.files(load.out));
         return r;

@@ -59,6 +59,7 @@ class LoadCase:
             "now": options.now_ms,
             "deleteRecords": -1 if deleted is None else deleted,
             "roll": options.roll,
+            "retention": options.retention,
             "set": self.configs,
         }
 

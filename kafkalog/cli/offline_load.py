@@ -104,7 +104,7 @@ def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[s
         log.roll()
     if options.retention:
         planned = retention_pass.plan_of(log, clock.wall_ms())
-        result["deletedSegments"] = retention_pass.carry_out(log, planned)
+        result["deletedSegments"] = len(retention_pass.carry_out(log, planned))
     if options.delete_records is not None or options.roll or options.retention:
         result["after"] = log_state(log)
     plan = log.plan_flush()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import structlog
 
@@ -80,20 +80,31 @@ def plan_of(log: UnifiedLog, now_ms: int, hold_offset: int | None = None) -> Ret
     return plan(facts_of(log, hold_offset), policy_of(log.config), now_ms)
 
 
-def carry_out(log: UnifiedLog, planned: RetentionPlan, most: int | None = None) -> int:
-    """Delete what was planned, the oldest ``most`` segments of it; how many went.
+class Deleted(NamedTuple):
+    """A segment that went."""
+
+    rule: Rule
+    base_offset: int
+    size_bytes: int
+
+
+def carry_out(
+    log: UnifiedLog, planned: RetentionPlan, most: int | None = None
+) -> tuple[Deleted, ...]:
+    """Delete what was planned, at most the oldest ``most`` segments of it; what went.
 
     For a plan made on this thread just now. Files are renamed on return and removed after
     ``file.delete.delay.ms``. OSError: some of them went, the others are the next pass's.
     """
     if planned.is_rolled:
         log.roll()
-    chosen = planned.deletions[:most]
-    for rule, group in groupby(chosen, _RULE):
+    deleted: list[Deleted] = []
+    for rule, group in groupby(planned.deletions[:most], _RULE):
         gone = tuple(_segment_at(log, deletion.base_offset) for deletion in group)
-        log.delete_segments(gone, "segment deletion")
         _tell(log, rule, gone)
-    return len(chosen)
+        log.delete_segments(gone, "segment deletion")
+        deleted += [Deleted(rule, each.base_offset, each.size_bytes) for each in gone]
+    return tuple(deleted)
 
 
 def _segment_at(log: UnifiedLog, base_offset: int) -> LogSegment:
@@ -103,21 +114,28 @@ def _segment_at(log: UnifiedLog, base_offset: int) -> LogSegment:
 
 
 def _tell(log: UnifiedLog, rule: Rule, gone: tuple[LogSegment, ...]) -> None:
-    """One line per rule: what went, why, and what is left."""
-    limits = {
-        Rule.START_OFFSET: log.log_start_offset,
-        Rule.SIZE: log.config.retention_bytes,
-        Rule.TIME: log.config.retention_ms,
-    }
-    _log.info(
-        "segments_deleted",
-        partition=str(log.topic_partition),
-        rule=rule.value,
-        limit=limits[rule],
-        segments=len(gone),
-        first_base_offset=gone[0].base_offset,
-        last_base_offset=gone[-1].base_offset,
-        bytes=sum(segment.size_bytes for segment in gone),
-        log_start_offset=log.log_start_offset,
-        size_bytes=log.size_bytes,
-    )
+    """Kafka's sentence for each segment, so that what searches for it finds it."""
+    size_bytes = log.size_bytes
+    for segment in gone:
+        stamp_ms = segment.max_timestamp_so_far().timestamp_ms
+        size_bytes -= segment.size_bytes
+        if rule is Rule.START_OFFSET:
+            why = f"log start offset {log.log_start_offset} breach"
+        elif rule is Rule.SIZE:
+            why = (
+                f"log retention size {log.config.retention_bytes} breach. "
+                f"Log size after deletion will be {size_bytes}."
+            )
+        else:
+            based = (
+                "largest record timestamp in the segment"
+                if stamp_ms >= 0
+                else "last modified time of the segment"
+            )
+            why = f"log retention time {log.config.retention_ms}ms breach based on the {based}"
+        _log.info(
+            f"Deleting segment LogSegment(baseOffset={segment.base_offset}, "
+            f"size={segment.size_bytes}, largestRecordTimestamp={stamp_ms}) due to {why}",
+            partition=str(log.topic_partition),
+            rule=rule.value,
+        )

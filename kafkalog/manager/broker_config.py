@@ -36,10 +36,12 @@ class BrokerConfig:
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
     log_initial_task_delay_ms: int = 30_000
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    log_retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
     # kafkalog's own
     http_produce_acks: str = "all"  # all, 1 or 0: for topics that do not fix theirs
+    log_retention_clock_guard: bool = True
     max_partitions_per_topic: int = 10_000
     adopt_unknown_topics: bool | None = None  # None: only while no registry exists
     log_dir_min_free_bytes: int = 67_108_864

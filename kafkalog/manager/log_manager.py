@@ -49,6 +49,7 @@ from kafkalog.manager.manager_tasks import ManagerTasks
 from kafkalog.manager.partition_table import PartitionTable, log_dir_of
 from kafkalog.manager.placement import place
 from kafkalog.manager.queue_budget import QueueBudget
+from kafkalog.manager.retention import Retention
 from kafkalog.manager.shutdown import close_units
 from kafkalog.manager.startup_plan import FoundPartition, StartupPlan, plan_startup
 from kafkalog.manager.thread_meter import ThreadMeter
@@ -113,6 +114,7 @@ class LogManager:
             seams.clock,
             self.progress,
         )
+        self.retention = Retention(self)
         self._tasks = ManagerTasks(self)
         # single dictionary operations by any thread
         self._configs: dict[UUID, tuple[RegisteredTopic, LogConfig]] = {}

@@ -14,6 +14,7 @@ import structlog
 from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.manager.commands import EachCommand, FlushCommand
+from kafkalog.manager.retention import RETENTION_TASK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +52,12 @@ class ManagerTasks:
             lambda: self.for_each_dir(checkpoints.write_high_watermarks),
             0,
             config.replica_high_watermark_checkpoint_interval_ms,
+        )
+        self._every(
+            RETENTION_TASK,
+            self.retain_once,
+            delay_ms,
+            config.log_retention_check_interval_ms,
         )
         self._every(
             RECOVERY_POINT_TASK,
@@ -115,6 +122,10 @@ class ManagerTasks:
                     _log.error(
                         "flush_failed", partition=str(log.topic_partition), reason=error.message
                     )
+
+    def retain_once(self) -> None:
+        """A retention check over all logs. Loop body."""
+        self._manager.retention.run_once()
 
     def expire_producers_once(self) -> None:
         """Ask the writers to forget idle producers; does not wait. Loop body."""

@@ -155,6 +155,7 @@ class Metrics:
         self._declare_data_metrics()
         self._declare_http_metrics()
         self._declare_storage_metrics()
+        self._declare_retention_metrics()
 
     def _declare_data_metrics(self) -> None:
         self.append_records = self._counter(
@@ -223,6 +224,39 @@ class Metrics:
             "unclean_starts", "Directories found without their clean-shutdown mark.", "log_dir"
         )
 
+    def _declare_retention_metrics(self) -> None:
+        self.retention_runs = self._counter("retention_runs", "Retention checks that ended.")
+        self.retention_last_run = self._gauge(
+            "retention_last_run_timestamp_seconds", "When the last retention check ended."
+        )
+        self.retention_duration_seconds = self._histogram(
+            "retention_duration_seconds", "Length of a retention check over all logs."
+        )
+        reason = "Reason is start_offset, size or time."
+        self.retention_deleted_segments = self._counter(
+            "retention_deleted_segments", f"Segments that retention deleted. {reason}",
+            "topic", "reason",
+        )  # fmt: skip
+        self.retention_deleted_bytes = self._counter(
+            "retention_deleted_bytes", f"Bytes of those segments. {reason}", "topic", "reason"
+        )
+        self.retention_clock_jumps = self._counter(
+            "retention_clock_jumps",
+            "Logs left out of a retention check because the wall clock jumped ahead.",
+        )
+
+    def observe_retention(self, topic: str, deleted: Sequence[tuple[str, int]]) -> None:
+        """Segments that went: (reason, bytes) of each."""
+        for reason, size_bytes in deleted:
+            self.retention_deleted_segments.labels(topic, reason).inc()
+            self.retention_deleted_bytes.labels(topic, reason).inc(size_bytes)
+
+    def observe_retention_run(self, seconds: float, wall_ms: int) -> None:
+        """A check over all logs ended."""
+        self.retention_runs.inc()
+        self.retention_last_run.set(wall_ms / 1000)
+        self.retention_duration_seconds.observe(seconds)
+
     def observe_append(self, topic: str, records: int, size_bytes: int) -> None:
         """One acknowledged produce to one partition."""
         _child(self.append_records, topic)._value.inc(records)
@@ -257,6 +291,7 @@ class Metrics:
         """A deleted topic loses its counters; unknown topics are ignored."""
         for counter in (
             self.append_records, self.append_bytes, self.fetch_records, self.fetch_bytes,
+            self.retention_deleted_segments, self.retention_deleted_bytes,
         ):  # fmt: skip
             counter.remove_by_labels({"topic": topic})
 

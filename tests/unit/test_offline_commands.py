@@ -104,7 +104,7 @@ def test_both_policies_of_corruption(source: Path, tmp_path: Path) -> None:
         ("out/t-0", ["--set", "segment.bytes=x"], "Invalid value"),
         ("out/t-0", ["--set", "segment.bytes"], "key=value"),
         ("out/t-0", ["--recovery-point", "-1"], "range"),
-        ("out/t-0", ["--retention"], "No such option"),
+        ("out/t-0", ["--compact"], "No such option"),
     ],
 )
 def test_wrong_usage(

@@ -1,0 +1,171 @@
+"""Retention: the task ``kafka-log-retention`` and one pass over one log.
+
+Owns when a pass runs and what holds it back; what goes is ``log/retention_plan``'s. The task plans
+on its own thread from published facts, so that a pass with nothing to do costs the writers nothing;
+where something goes, the log's writer plans anew and deletes it, some segments a turn. Logs with
+``compact`` in their policy are left to the cleaner's threads, as in Kafka.
+
+Clock guard: when the wall clock has run ahead of the monotonic one by more than a log's
+``retention.ms`` since the check before, nothing of that log goes in this check: a clock that was
+set wrong is put right by people sooner than data comes back (reliability 2.2).
+Source: Kafka's LogManager.cleanupLogs, log-lifecycle 9 and 11.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import structlog
+
+from kafkalog.errors import KafkalogError
+from kafkalog.log import retention_pass
+from kafkalog.manager.commands import (
+    COMMAND_OVERHEAD_BYTES,
+    DIRECTORY_OPERATIONS_MAX,
+    Command,
+    Step,
+)
+
+if TYPE_CHECKING:
+    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.log.retention_pass import Deleted
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.log_dir_unit import LogDirUnit
+    from kafkalog.manager.log_dir_writer import LogDirWriter
+    from kafkalog.manager.log_manager import LogManager
+
+RETENTION_TASK = "kafka-log-retention"
+_SLICE = DIRECTORY_OPERATIONS_MAX // retention_pass.DIRECTORY_OPERATIONS_PER_SEGMENT
+
+_log = structlog.get_logger(__name__)
+
+
+class RetainCommand(Command):
+    """Delete what retention lets go at now_ms; result: list of what went."""
+
+    __slots__ = ("_deleted", "_hold_offset", "_log", "_now_ms")
+
+    def __init__(self, log: UnifiedLog, now_ms: int, hold_offset: int | None) -> None:
+        super().__init__(None, COMMAND_OVERHEAD_BYTES)
+        self._log = log
+        self._now_ms = now_ms
+        self._hold_offset = hold_offset
+        self._deleted: list[Deleted] = []
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """Plan and carry out a slice of it; what is left is planned again in the next turn."""
+        log = self._log
+        writer.refuse_retired(log)
+        planned = retention_pass.plan_of(log, self._now_ms, self._hold_offset)
+        try:
+            self._deleted += retention_pass.carry_out(log, planned, _SLICE)
+        finally:
+            if planned.is_rolled:
+                writer.request_flush_after_roll(log)
+        self.result = self._deleted
+        return Step.AGAIN if len(planned.deletions) > _SLICE else Step.DONE
+
+
+class Retention:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+        self._clock = manager.seams.clock
+        self._metrics = manager.seams.metrics
+        # replaced as a whole by any thread
+        self._holds: dict[TopicPartition, int] = {}
+        # owned by the task
+        self._last_wall_ms: int | None = None
+        self._last_monotonic_ns = 0
+
+    # ---- any thread
+
+    def hold(self, topic_partition: TopicPartition, offset: int | None) -> None:
+        """Keep what lies at or above offset, whatever the limits say; None lets go.
+
+        In memory: who holds says so again after a start, before the first check.
+        """
+        holds = dict(self._holds)
+        holds.pop(topic_partition, None)
+        if offset is not None:
+            holds[topic_partition] = offset
+        self._holds = holds
+
+    def hold_of(self, topic_partition: TopicPartition) -> int | None:
+        """The offset from which on records are held, or None."""
+        return self._holds.get(topic_partition)
+
+    def retain(self, log: UnifiedLog) -> int:
+        """One pass over one log, whatever its policy; the number of segments that went.
+
+        Waits for the log's writer: not for the event loop. KafkalogError: the rest is for the next
+        pass.
+        """
+        unit = self._manager.unit_of(log)
+        now_ms, hold_offset = self._clock.wall_ms(), self.hold_of(log.topic_partition)
+        with unit.log_dir.guard():
+            if not retention_pass.plan_of(log, now_ms, hold_offset).deletions:
+                return 0
+        command = RetainCommand(log, now_ms, hold_offset)
+        deleted = cast("list[Deleted]", unit.writer.run(command))
+        self._metrics.observe_retention(
+            log.topic_partition.topic, [(each.rule.value, each.size_bytes) for each in deleted]
+        )
+        return len(deleted)
+
+    # ---- the task
+
+    def run_once(self) -> int:
+        """A pass over all logs without compaction; how many segments went. Loop body."""
+        started_ns = self._clock.monotonic_ns()
+        jump_ms = self._take_jump_ms()
+        count = 0
+        for unit in self._manager.online_units:
+            count += self._run_unit(unit, jump_ms)
+        seconds = (self._clock.monotonic_ns() - started_ns) / 1e9
+        self._metrics.observe_retention_run(seconds, self._clock.wall_ms())
+        _log.debug(f"Log cleanup completed. {count} files deleted in {seconds:.3f} seconds")
+        return count
+
+    def _run_unit(self, unit: LogDirUnit, jump_ms: int) -> int:
+        count = 0
+        for log in self._manager.table.logs_in(unit.log_dir.path):
+            if log.config.is_compacted:
+                continue
+            if self._is_guarded(log, jump_ms):
+                continue
+            try:
+                count += self.retain(log)
+            except KafkalogError as error:
+                if not unit.log_dir.is_online:
+                    return count  # said once, by the directory
+                _log.error(
+                    "retention_failed", partition=str(log.topic_partition), reason=error.message
+                )
+        return count
+
+    def _take_jump_ms(self) -> int:
+        """By how much the wall clock ran ahead since the check before."""
+        wall_ms, monotonic_ns = self._clock.wall_ms(), self._clock.monotonic_ns()
+        before, self._last_wall_ms = self._last_wall_ms, wall_ms
+        passed_ms = (monotonic_ns - self._last_monotonic_ns) // 1_000_000
+        self._last_monotonic_ns = monotonic_ns
+        return 0 if before is None else wall_ms - before - passed_ms
+
+    def _is_guarded(self, log: UnifiedLog, jump_ms: int) -> bool:
+        """Whether the clock guard keeps the log out of this check."""
+        if not self._manager.config.log_retention_clock_guard:
+            return False
+        if not 0 <= log.config.retention_ms < jump_ms:
+            return False
+        self._metrics.retention_clock_jumps.inc()
+        _log.warning(
+            "retention_skipped_after_clock_jump",
+            partition=str(log.topic_partition),
+            jump_ms=jump_ms,
+            retention_ms=log.config.retention_ms,
+            what_to_do="put the clock right before the next check, or let it run",
+        )
+        return True

@@ -1,0 +1,256 @@
+"""Goal: the retention task deletes what the plan says, when it says so, and nothing else.
+Method: a whole manager on the simulated disk, clock and threads; days pass in milliseconds.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.log.invariants import check_invariants
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.log_validator import validate
+from kafkalog.log.values import AppendOrigin, Isolation
+from kafkalog.manager import manager_tasks
+from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.retention import RetainCommand
+from kafkalog.manager.values import Acks
+from tests.sim.sim_faults import Fault
+from tests.sim.sim_manager import DIRS, SimManager
+
+if TYPE_CHECKING:
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.values import ValidatedRecords
+
+MINUTE = 60_000
+TP = TopicPartition("t", 0)
+
+
+def started(*, check_ms: int = 5 * MINUTE, guard: bool = True) -> SimManager:
+    config = BrokerConfig(
+        log_dirs=DIRS,
+        log_initial_task_delay_ms=0,
+        log_retention_check_interval_ms=check_ms,
+        log_retention_clock_guard=guard,
+        # the other tasks would run a million times in 30 days
+        log_flush_scheduler_interval_ms=3_600_000,
+        replica_high_watermark_checkpoint_interval_ms=3_600_000,
+        log_flush_offset_checkpoint_interval_ms=3_600_000,
+        log_flush_start_offset_checkpoint_interval_ms=3_600_000,
+    )
+    return SimManager(config=config).start()
+
+
+def one_record(sim: SimManager, log: UnifiedLog, size: int = 10) -> ValidatedRecords:
+    """One record of now."""
+    now_ms = sim.clock.wall_ms()
+    data = build_batch(RecordColumns.of([None], [b"x" * size], now_ms))
+    return validate(data, log.config, now_ms, AppendOrigin.CLIENT, max_decompressed_bytes=1 << 20)
+
+
+def put(sim: SimManager, *, size: int = 10, topic: str = "t") -> None:
+    """Append it and wait."""
+    log = sim.operations.partition_log(topic, 0)
+    done: list[object] = []
+    records = one_record(sim, log, size)
+    sim.operations.submit_produce(log, records, Acks.LEADER, on_done=done.append)
+    sim.threads.run_until(lambda: bool(done))
+
+
+def bases(sim: SimManager, topic: str = "t") -> list[int]:
+    return [segment.base_offset for segment in sim.operations.partition_log(topic, 0).segments]
+
+
+def names(sim: SimManager, suffix: str) -> list[str]:
+    path = sim.operations.partition_log("t", 0).directory
+    return [name for name in sim.disk.list_dir(path) if name.endswith(suffix)]
+
+
+def fill(sim: SimManager, segments: int, *, age_ms: int = MINUTE, topic: str = "t") -> None:
+    """Closed segments of one record each, one every age_ms, and an empty active one."""
+    log = sim.operations.partition_log(topic, 0)
+    for _ in range(segments):
+        put(sim, topic=topic)
+        sim.manager.unit_of(log).writer.call(log.roll)
+        sim.clock.advance_ms(age_ms)
+
+
+def test_how_long_a_record_stays() -> None:
+    """M09: golden section 3: a record every 5 s, checks that miss 19:00; files gone at 25:00."""
+    sim = started(check_ms=10**12)
+    sim.operations.create_topic(
+        "t",
+        1,
+        {"retention.ms": "600000", "segment.bytes": "1048576", "file.delete.delay.ms": "60000"},
+    )
+    start = sim.clock.wall_ms()
+
+    def at(moment_ms: int) -> None:
+        sim.clock.advance_ms(start + moment_ms - sim.clock.wall_ms())
+
+    for number in range(110):
+        at(number * 5_000)
+        put(sim, size=9_540)
+    log = sim.operations.partition_log("t", 0)
+    assert bases(sim) == [0, 109]
+    at(19 * MINUTE)
+    assert sim.manager.retention.run_once() == 0
+    at(24 * MINUTE)
+    put(sim)
+    assert sim.manager.retention.run_once() == 1
+    assert (bases(sim), log.log_start_offset) == ([109], 109)
+    assert names(sim, ".log.deleted") == ["00000000000000000000.log.deleted"]
+    at(25 * MINUTE - 1)
+    assert names(sim, ".deleted") != []
+    at(25 * MINUTE)
+    assert names(sim, ".deleted") == []
+    check_invariants(log)
+
+
+def test_the_task_runs_by_its_name_and_period() -> None:
+    """M09 M13: kafka-log-retention, first after the initial delay, then every interval."""
+    sim = started()
+    sim.operations.create_topic("t", 1, {"retention.ms": "60000"})
+    fill(sim, 4)
+    assert len(bases(sim)) == 5
+    sim.clock.advance_ms(5 * MINUTE)
+    assert bases(sim) == [4]
+    assert sim.operations.partition_log("t", 0).log_start_offset == 4
+
+
+def test_all_go_after_a_roll() -> None:
+    """M09: log-lifecycle 16: retention.bytes 0 takes the active segment; a second pass nothing."""
+    sim = started(check_ms=10**12)
+    sim.operations.create_topic("t", 1, {"retention.bytes": "0"})
+    put(sim)
+    assert sim.manager.retention.run_once() == 1
+    log = sim.operations.partition_log("t", 0)
+    assert (bases(sim), log.log_start_offset, log.log_end_offset, log.size_bytes) == ([1], 1, 1, 0)
+    assert sim.manager.retention.run_once() == 0
+    put(sim)
+    check_invariants(log)
+
+
+def test_compacted_logs_are_left_to_the_cleaner() -> None:
+    """M09: with compact in its policy the task does not touch a log; ``retain`` does."""
+    sim = started(check_ms=10**12)
+    sim.operations.create_topic("t", 1, {"cleanup.policy": "delete", "retention.ms": "1"})
+    fill(sim, 2)
+    log = sim.operations.partition_log("t", 0)
+    log.update_config(LogConfig(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1))
+    assert sim.manager.retention.run_once() == 0
+    assert sim.manager.retention.retain(log) == 2
+
+
+def test_a_hold_keeps_what_somebody_needs() -> None:
+    """M09: retention.hold(offset): nothing from there on goes until it is released."""
+    sim = started(check_ms=10**12)
+    sim.operations.create_topic("t", 1, {"retention.ms": "1"})
+    fill(sim, 4)
+    sim.manager.retention.hold(TP, 2)
+    assert sim.manager.retention.run_once() == 2
+    assert bases(sim) == [2, 3, 4]
+    sim.manager.retention.hold(TP, None)
+    assert sim.manager.retention.run_once() == 2
+
+
+def test_nothing_above_the_high_watermark() -> None:
+    """M09: what waits for its sync is no reader's yet and does not go (KAFKA-5634)."""
+    sim = started(check_ms=10**12)
+    sim.operations.create_topic("t", 1, {"retention.ms": "1"})
+    fill(sim, 2)
+    log = sim.operations.partition_log("t", 0)
+    records = one_record(sim, log)
+    sim.manager.unit_of(log).writer.call(lambda: log.append(records, synced=True))
+    sim.clock.advance_ms(MINUTE)
+    assert (log.high_watermark, log.log_end_offset) == (2, 3)
+    assert sim.manager.retention.run_once() == 2
+    assert bases(sim) == [2]
+
+
+def test_a_clock_that_jumps_ahead_deletes_nothing_at_first() -> None:
+    """M09: reliability 2.2: guarded for one check, then the clock is believed."""
+    sim = started(check_ms=10**12)
+    sim.operations.create_topic("t", 1, {"retention.ms": "600000"})
+    fill(sim, 2)
+    assert sim.manager.retention.run_once() == 0
+    sim.clock.step_wall_ms(3_650 * 86_400_000)
+    assert sim.manager.retention.run_once() == 0
+    assert sim.metrics.retention_clock_jumps._value.get() == 1
+    assert sim.manager.retention.run_once() == 2
+    unguarded = started(check_ms=10**12, guard=False)
+    unguarded.operations.create_topic("t", 1, {"retention.ms": "600000"})
+    fill(unguarded, 2)
+    unguarded.manager.retention.run_once()
+    unguarded.clock.step_wall_ms(3_650 * 86_400_000)
+    assert unguarded.manager.retention.run_once() == 2
+
+
+def test_mass_deletion_lets_appends_through() -> None:
+    """M09 M13: some segments a turn: an append queued behind does not wait for all of them."""
+    sim = started(check_ms=10**12)
+    sim.operations.create_topic("t", 1, {"retention.ms": "1"})
+    fill(sim, 40)
+    log = sim.operations.partition_log("t", 0)
+    writer = sim.manager.unit_of(log).writer
+    left: list[int] = []
+    records = one_record(sim, log)
+    writer.submit(RetainCommand(log, sim.clock.wall_ms(), None))
+    sim.operations.submit_produce(
+        log, records, Acks.LEADER, on_done=lambda _: left.append(len(log.segments))
+    )
+    sim.threads.run_until(lambda: len(log.segments) == 1)
+    assert left == [41 - 12]
+    assert bases(sim) == [40]
+
+
+def test_a_directory_that_fails_does_not_stop_the_others() -> None:
+    """M09 M14: the pass goes on in the other directory; the failed one is offline."""
+    sim = started(check_ms=10**12)
+    for topic in ("t", "u"):
+        sim.operations.create_topic(topic, 1, {"retention.ms": "1"})
+        fill(sim, 2, topic=topic)
+    homes = [sim.operations.partition_log(topic, 0).directory for topic in ("t", "u")]
+    assert homes[0].rpartition("/")[0] != homes[1].rpartition("/")[0]
+    sim.disk.faults.add(Fault(error=errno.EIO, kinds=frozenset({"rename"}), path_contains="/t-0/"))
+    assert sim.manager.retention.run_once() == 2
+    assert bases(sim, "u") == [2]
+    assert [unit.log_dir.is_online for unit in sim.manager.units].count(False) == 1
+
+
+def test_a_reader_of_a_segment_that_goes_gets_whole_batches() -> None:
+    """M09: what was read before the deletion is whole; the next read says where the log starts."""
+    sim = started(check_ms=10**12)
+    sim.operations.create_topic("t", 1, {"retention.ms": "1"})
+    fill(sim, 2)
+    log = sim.operations.partition_log("t", 0)
+    segment = log.segments.first
+    assert sim.manager.retention.run_once() == 2
+    found = segment.read(0, 1 << 20)
+    assert found is not None
+    assert len(found.data) == segment.size_bytes
+    assert log.read(2, 1 << 20, Isolation.HIGH_WATERMARK).next_offset == 2
+
+
+@pytest.mark.parametrize("days", [30])
+def test_days_of_traffic(days: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """M09: 30 days, six records and a segment an hour: no older than retention, roll and check."""
+    monkeypatch.setattr(manager_tasks, "_METRICS_PERIOD_MS", 3_600_000)  # 260,000 runs else
+    sim = started()
+    sim.operations.create_topic("t", 1, {"retention.ms": "86400000", "segment.ms": "3600000"})
+    log = sim.operations.partition_log("t", 0)
+    oldest_allowed_ms = 86_400_000 + 3_600_000 + 5 * MINUTE + 10 * MINUTE
+    for step in range(days * 24 * 6):
+        put(sim)
+        sim.clock.advance_ms(10 * MINUTE)
+        if step % 50 == 0:
+            first = log.segments.first
+            age_ms = sim.clock.wall_ms() - first.largest_timestamp_ms()
+            assert age_ms <= oldest_allowed_ms
+    assert len(log.segments) <= 30
+    assert log.log_start_offset > (days - 3) * 24 * 6
+    check_invariants(log)

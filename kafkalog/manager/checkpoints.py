@@ -30,6 +30,8 @@ class Checkpoints:
         # filled while loading
         self._found: dict[tuple[str, str], dict[TopicPartition, int]] = {}
         self._expected: dict[str, set[TopicPartition]] = {}
+        # changed under the topics lock
+        self._stale: set[str] = set()
 
     def keep_found(self, log_dir: LogDir, name: str, offsets: dict[TopicPartition, int]) -> None:
         """Remember what the file held at the start, for partitions that cannot be loaded."""
@@ -88,6 +90,19 @@ class Checkpoints:
         self.write_recovery_points(log_dir)
         self.write_start_offsets(log_dir)
         self.write_high_watermarks(log_dir)
+        self._stale.discard(log_dir.path)
+
+    def note_removal(self, log_dir: LogDir) -> None:
+        """The files may name partitions that were removed, until ``write_all`` succeeds."""
+        self._stale.add(log_dir.path)
+
+    def renew(self, log_dir: LogDir) -> None:
+        """Before new partitions are made in it: no file names a removed one; guarded.
+
+        A new partition of an old name would begin at the log start of its predecessor.
+        """
+        if log_dir.path in self._stale:
+            self.write_all(log_dir)
 
     def _write(
         self, log_dir: LogDir, name: str, offset_of: Callable[[UnifiedLog], int | None]

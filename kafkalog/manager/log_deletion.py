@@ -57,7 +57,7 @@ class LogDeletion:
         return len(self._queue)
 
     def add(self, log_dir: LogDir, path: str, log: UnifiedLog | None = None) -> None:
-        """Queue a directory that has its ``-delete`` name durably."""
+        """Queue a directory that has its ``-delete`` name; a power cut may still take the name."""
         due_ns = self._clock.monotonic_ns() + self._delay_ms * 1_000_000
         self._queue.append(_Doomed(log_dir, path, log, due_ns))
 

@@ -235,9 +235,10 @@ class LogDirWriter:
 
     # ---- for commands, on the writer thread
 
-    def retire(self, log: UnifiedLog) -> None:
-        """The log's topic is deleted: commands that were queued behind that are refused."""
-        log.is_retired = True
+    def retire(self, logs: Sequence[UnifiedLog]) -> None:
+        """The logs' topic is deleted: commands that were queued behind that are refused."""
+        for log in logs:
+            log.is_retired = True
 
     def refuse_retired(self, log: UnifiedLog) -> None:
         """UnknownTopic when the log was retired."""

@@ -410,6 +410,7 @@ class LogManager:
         try:
             for path, numbers in placed.items():
                 unit = self._units[path]
+                self.checkpoints.renew(unit.log_dir)
                 works = [self._creation(unit, topic, number) for number in numbers]
                 unit.writer.run(EachCommand(works, _CREATE_OPERATIONS))
         except KafkalogError:
@@ -430,7 +431,8 @@ class LogManager:
     def delete_topic(self, name: str) -> None:
         """Unregister the topic, rename its directories ``-delete``; durable on return. May block.
 
-        Partitions in an offline directory go when that directory comes back: their id is dead.
+        Partitions in an offline directory go when that directory comes back: their id is dead. So
+        do those whose renaming a full disk refuses, at the next start.
         """
         topic = self.registry.topics[name]
         log_dirs = [unit.log_dir for unit in self.online_units]
@@ -445,7 +447,9 @@ class LogManager:
             self.table.remove(TopicPartition(name, number))
         for path, logs in doomed.items():
             unit = self._units[path]
-            try:
+            self.checkpoints.note_removal(unit.log_dir)
+            try:  # none of them takes appends any more when the first renaming fails
+                unit.writer.call(functools.partial(unit.writer.retire, logs))
                 unit.writer.run(EachCommand([self._dooming(unit, log) for log in logs], 2))
                 self.checkpoints.write_all(unit.log_dir)
             except StorageFault as fault:
@@ -455,11 +459,10 @@ class LogManager:
 
     def _dooming(self, unit: LogDirUnit, log: UnifiedLog) -> Callable[[], None]:
         def doom() -> None:
-            unit.writer.retire(log)
             unique = self.seams.random.uuid_bytes().hex()
             log.rename_dir(directory_name(log.topic_partition, DirectoryState.DELETE, unique))
-            self.seams.filesystem.sync_dir(unit.log_dir.path)
             self.deletion.add(unit.log_dir, log.directory, log)
+            self.seams.filesystem.sync_dir(unit.log_dir.path)
 
         return doom
 

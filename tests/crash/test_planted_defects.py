@@ -20,6 +20,7 @@ from kafkalog.manager import shutdown
 from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand, Step
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_dir_flusher import LogDirFlusher
+from kafkalog.manager.log_dir_writer import LogDirWriter
 from kafkalog.manager.topic_registry import TopicRegistry
 from kafkalog.manager.values import Acks
 from tests.crash import test_log_crashes, test_manager_crashes
@@ -168,6 +169,31 @@ def marker_left_in_place(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogDir, "take_clean_shutdown_marker", take)
 
 
+def recovery_point_raised_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    real = UnifiedLog.plan_flush
+
+    def plan_flush(self: UnifiedLog, **kwargs: Any) -> Any:
+        plan = real(self, **kwargs)
+        if plan is not None:
+            self.local.recovery_point = plan.end_offset
+        return plan
+
+    patch.setattr(UnifiedLog, "plan_flush", plan_flush)
+
+
+def recovery_point_raised_by_a_failed_flush(patch: pytest.MonkeyPatch) -> None:
+    real = LogDirWriter._finish_sync
+
+    def finish_sync(self: LogDirWriter, done: Any) -> None:
+        state = self._syncs.get(done.key)
+        plan = None if state is None else getattr(state.sync, "_plan", None)
+        if plan is not None:
+            done.key.local.recovery_point = plan.end_offset
+        real(self, done)
+
+    patch.setattr(LogDirWriter, "_finish_sync", finish_sync)
+
+
 DEFECTS: list[tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], None]]] = [
     (ack_before_fsync, simulation_finds_it),
     (directory_never_synced, stories_find_it),
@@ -181,6 +207,8 @@ DEFECTS: list[tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], None]]] =
     (snapshot_at_close_not_synced, stories_find_it),
     (flush_forgets_the_data, stories_find_it),
     (marker_left_in_place, simulation_finds_it),
+    (recovery_point_raised_before_the_sync, simulation_finds_it),
+    (recovery_point_raised_by_a_failed_flush, simulation_finds_it),
 ]
 
 

@@ -163,6 +163,10 @@ class SimFilesystem:
         walk(self._root, "")
         return found
 
+    def shown(self, path: str) -> bytes:
+        """Content as readers see it, without a call that could fail or let others go first."""
+        return bytes(self._inode(path).content)
+
     # -- Filesystem
 
     def open_read(self, path: str) -> SimFile:

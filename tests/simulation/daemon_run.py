@@ -298,7 +298,9 @@ class DaemonRun:
 
     def check_life(self) -> None:
         """Invariants of every served log, between two commands."""
+        self.check_durable()
         self.run_until_idle()
+        self.check_durable()
         for log in self.logs():
             try:
                 with self.life.manager.unit_of(log).log_dir.guard():
@@ -306,6 +308,27 @@ class DaemonRun:
                         check_invariants(log)
             except StorageFault:
                 continue
+
+    def check_durable(self) -> None:
+        """I2 at any moment, also in the middle of a sync: no log claims more than the platter has.
+
+        What lies below the recovery point is what the next start does not look at.
+        """
+        platter = self.disk.durable_files()
+        for log in self.logs():
+            point = log.local.recovery_point
+            for segment in log.segments.values:
+                path = segment.log_file.path
+                if segment.base_offset >= point or path not in platter:
+                    assert segment.base_offset >= point, f"{path} has no durable name"
+                    continue
+                position, shown = 0, self.disk.shown(path)
+                while position < len(shown):
+                    header = read_header(shown, position)
+                    if header.next_offset > point:
+                        break
+                    position += header.size_bytes
+                assert platter[path][:position] == shown[:position], f"{path} below {point}"
 
     def check_restart(self, *, is_kill: bool) -> None:
         """Right after ``start``: every promise of the lives before."""

@@ -32,6 +32,7 @@ FAULTS: list[tuple[Effect, int, frozenset[str]]] = [
     (Effect.LOSE_SYNC, errno.EIO, frozenset({"datasync"})),
     (Effect.RAISE, errno.EIO, frozenset({"read", "open"})),
     (Effect.RAISE, errno.ENOSPC, frozenset({"write", "create"})),
+    (Effect.RAISE, errno.EMFILE, frozenset({"open", "create"})),
     (Effect.SHORT_WRITE, errno.ENOSPC, frozenset({"write"})),
     (Effect.SHORT_WRITE, errno.EIO, frozenset({"write"})),
 ]
@@ -148,10 +149,11 @@ class Simulation:
             self.world.disk.faults.disarm()
         else:
             self.world.disk = self.world.disk.crash(self.chance.choice(ALL_MODES), 1)
-        self.has_lost_pages = False
+        self.has_lost_pages = not is_kill  # also when this start is cut off
         self.world.start()
         self.world.disk.faults.disarm()
         self.world.check_restart(is_kill=is_kill)
+        self.has_lost_pages = False
 
     def _partition(self) -> tuple[str, int] | None:
         names = sorted(name for name, topic in self.world.topics.items() if topic.exists)

@@ -54,12 +54,16 @@ class LeaderEpochCache:
         return f"{self._directory.path}/{LEADER_EPOCH_CHECKPOINT}"
 
     def load(self) -> None:
-        """Read the file; a missing one is made, empty. CorruptCheckpoint when it is damaged."""
+        """Read the file; a missing one is made, empty.
+
+        CorruptCheckpoint when it is damaged: there are no entries then, and a flush replaces it.
+        """
         try:
             data = self._filesystem.read_file(self.path)
         except FileNotFoundError:
             self._filesystem.open_write(self.path).close()
             return
+        self.is_dirty = True  # until it is known that the file says what is known here
         try:
             pairs = decode_leader_epochs(data)
         except FormatError as error:
@@ -71,6 +75,7 @@ class LeaderEpochCache:
                     f"negative entry {epoch} {start_offset}", file=self.path, position=0
                 )
             entries = _with(entries, EpochEntry(epoch, start_offset))
+        self.is_dirty = False
         self.entries = entries
 
     @property

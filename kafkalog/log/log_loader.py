@@ -27,6 +27,7 @@ from kafkalog.format.file_names import (
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
 from kafkalog.log import producer_rebuild, recovery_policy, segment_recovery, segment_split
+from kafkalog.log.epoch_rebuild import load_epochs, rebuild_epochs
 from kafkalog.log.leader_epoch_cache import LeaderEpochCache
 from kafkalog.log.loader_files import LoaderFiles
 from kafkalog.log.local_log import DELETE_FILE_TASK, LocalLog
@@ -128,7 +129,7 @@ class _Loader:
         if not clean:
             # Not known to be durable: a name may have come back whose records another life lost.
             self._producers.delete_snapshots(each for each in snapshots if each >= recovery_point)
-        self._epochs.load()
+        epoch_damage = load_epochs(self._epochs, self._corruption)
         self._load_segments(clean=clean)
         identity = parse_directory_name(self._directory.path.rpartition("/")[2])
         is_deleted = identity.state is DirectoryState.DELETE
@@ -137,6 +138,8 @@ class _Loader:
                 self._recover_torn_tail()
             else:
                 self._recover_from(recovery_point)
+            if epoch_damage is not None:
+                rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
             self._drop_when_below_start()
         if not len(self._segments):
             base = 0 if is_deleted else self._start

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
-from kafkalog.errors import InvalidConfig
+from kafkalog.errors import CorruptCheckpoint, InvalidConfig
+from kafkalog.format.checkpoint_text import decode_leader_epochs
 from kafkalog.format.meta_properties import decode_meta_properties
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.log_loader import load_log
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.log_dir import LOG_START_OFFSETS, RECOVERY_POINTS
 from kafkalog.manager.topic_registry import decode_registry
 from kafkalog.manager.values import Acks
+from tests.partition_world import DIRECTORY, PartitionWorld, batch, checked
 from tests.sim.sim_manager import SimManager, batch_of
 
 if TYPE_CHECKING:
@@ -228,3 +231,67 @@ def test_the_only_meta_properties_damaged() -> None:
     assert "/data/b/meta.properties is damaged" in message
     assert "No other log directory has a whole copy" in message
     assert "new cluster.id" in message
+
+
+def epochs_world() -> PartitionWorld:
+    """Four segments whose batches have the epochs 0, 0, 3, 3, 4, 4, 7, 7."""
+    world = PartitionWorld()
+    for epoch in (0, 3, 4, 7):
+        for value in (b"x", b"y"):
+            world.log.append(checked(batch([value])), leader_epoch=epoch, synced=True)
+        if epoch != 7:
+            world.log.roll()
+    world.flush()
+    return world
+
+
+EPOCHS = [(0, 0), (3, 2), (4, 4), (7, 6)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    "content", [b"nonsense", b"0\n1\n0 0x\n", b"0\n9\n0 0\n", b"1\n0\n", bytes(30), b"0\n1\n-1 0\n"]
+)
+@pytest.mark.parametrize("recovery_point", [0, 5, 8])
+def test_damaged_epochs_are_found_again(content: bytes, clean: bool, recovery_point: int) -> None:
+    """M08: from the batches, written at once; Kafka gives up the directory or does not start."""
+    world = epochs_world()
+    world.log.close()
+    path = f"{DIRECTORY}/leader-epoch-checkpoint"
+    write(world.filesystem, path, content)
+    with capture_logs() as captured:
+        log = load_log(
+            DIRECTORY,
+            world.config,
+            world.environment(),
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=1,
+            corruption="keep",
+        )
+    expected = [(0, 1), *EPOCHS[1:]]
+    assert [tuple(entry) for entry in log.epochs.entries] == expected
+    assert decode_leader_epochs(world.filesystem.read_file(path)) == expected
+    (line,) = [each for each in captured if each["log_level"] == "error"]
+    assert (line["event"], line["file"]) == ("leader_epochs_rebuilt", path)
+    assert line["reason"]
+
+
+def test_with_kafkas_recovery_damaged_epochs_are_refused() -> None:
+    """M08: log.recovery.corruption=kafka believes nothing and repairs nothing."""
+    world = epochs_world()
+    world.log.close()
+    write(world.filesystem, f"{DIRECTORY}/leader-epoch-checkpoint", b"nonsense")
+    with pytest.raises(CorruptCheckpoint, match="leader-epoch-checkpoint"):
+        world.open(clean=True)
+
+
+def test_a_partition_with_damaged_epochs_is_served() -> None:
+    """M08: the daemon starts, appends go on with the newest epoch that the batches know."""
+    disk = three_topics(clean=True)
+    write(disk, "/data/a/b-0/leader-epoch-checkpoint", b"\x00" * 8)
+    sim, errors = restarted(disk)
+    assert [line["event"] for line in errors] == ["leader_epochs_rebuilt"]
+    assert sim.produce("b", batch_of("w")).error is None
+    assert sim.operations.partition_log("b", 0).epochs.entries == ((0, 2),)
+    assert sim.operations.readiness().offline_partitions == 0

@@ -10,6 +10,7 @@ Differs from Kafka: a ``.swap`` log that fails its check is dropped while its or
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 import structlog
@@ -25,8 +26,11 @@ from kafkalog.format.file_names import (
     SWAP_SUFFIX,
     SegmentFileName,
     parse_segment_file,
+    segment_file_name,
 )
 from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.record_batch import HEADER_BYTES, MAGIC_AT, MAGIC_V2
 from kafkalog.log.log_segment import LogSegment
 from kafkalog.log.segment_read import scan_chunks
 
@@ -49,6 +53,7 @@ class LoaderFiles:
         self._directory = directory
         self._config = config
         self._has_changed = False
+        self._bases: list[int] | None = None  # of all segments, rising, once asked for
         self.stats: dict[str, FileStat] = {}
         self.names: dict[str, SegmentFileName] = {}
         self._list()
@@ -77,6 +82,23 @@ class LoaderFiles:
         return sorted(
             name.offset for name in self.names.values() if name.suffix == suffix and not name.stage
         )
+
+    def end_of(self, base_offset: int) -> int:
+        """Base offset of the next segment that begins with a batch; INT64_MAX without one.
+
+        One that does not may be what a withdrawn roll left behind: it ends nothing.
+        """
+        if self._bases is None:
+            self._bases = self.offsets_of(LOG_SUFFIX)
+        for base in self._bases[bisect_right(self._bases, base_offset) :]:
+            file = self._environment.filesystem.open_read(
+                self.path(segment_file_name(base, LOG_SUFFIX))
+            )
+            head = file.pread(HEADER_BYTES, 0)
+            file.close()
+            if len(head) == HEADER_BYTES and head[MAGIC_AT] == MAGIC_V2:
+                return base
+        return INT64_MAX
 
     def segment(self, base_offset: int, stage: str = "") -> LogSegment:
         """The closed segment object of files that are listed."""

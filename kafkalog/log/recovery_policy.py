@@ -1,12 +1,18 @@
-"""Rot or torn tail: what recovery does with the first bad batch of a segment (design 4.27).
+"""Rot or torn tail: what recovery does with the bad batches of a segment (design 4.27).
 
-``kafka`` cuts the segment there, as Kafka does. ``keep`` first asks what follows: when the batch's
-declared size leads to a valid batch with the expected offset, single bytes rotted and everything
-behind is good, so nothing is cut (readers of that one batch get CorruptBatch, its neighbours are
-served); anything else is a torn tail, which is copied to ``<base>.log.<position>.torn`` (a name
-that Kafka's loader ignores) and then cut. A batch whose size field itself rotted cannot be stepped
-over by any reader of the format and counts as torn.
-Runs in the loader: recovery asks here where it meets a bad batch, before it cuts anything.
+``kafka`` cuts the segment at the first one, as Kafka does. ``keep`` first asks what follows:
+  - Rot of the base offset, the length or the magic leaves a batch whose CRC is right over the bytes
+    up to its follower. What ``prefix_repair`` can prove is written back, so that every reader of
+    the format can go on, Kafka too; the old bytes are kept.
+  - When the declared size leads to a sound batch of later offsets, or to the end of a closed
+    segment, bytes rotted that the CRC covers: nothing is cut, and readers of that batch alone get
+    CorruptBatch with the offsets that its neighbours leave to it.
+  - Other bytes in front of a sound batch are made one such batch, if they were durable once: no
+    power cut took them. Its header alone is written.
+  - Anything else is cut, and the cut bytes are kept.
+Whether the segments behind a cut stay is the loader's decision. What is kept goes to
+``<base>.log.<position>.torn`` (a name that Kafka's loader ignores), synced before anything changes.
+Runs in the loader: recovery asks here where it meets a bad batch.
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import structlog
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.format.batch_scan import ScanStop, scan
+from kafkalog.format.batch_scan import ScanStop
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.record_batch import (
     HEADER_BYTES,
@@ -28,11 +34,14 @@ from kafkalog.format.record_batch import (
     MalformedBatch,
     read_header,
 )
+from kafkalog.log.prefix_repair import bridge, later_batches, sound_base, true_prefix
 from kafkalog.log.segment_read import read_chunk, scan_chunks
-from kafkalog.log.segment_recovery import BadBatch, BadSpot
+from kafkalog.log.segment_recovery import BadBatch, BadSpot, Judge, StepOver
 
 if TYPE_CHECKING:
-    from kafkalog.env.filesystem import Filesystem
+    from collections.abc import Sequence
+
+    from kafkalog.env.filesystem import File, Filesystem
     from kafkalog.log.log_segment import LogSegment
 
 _log = structlog.get_logger(__name__)
@@ -40,24 +49,53 @@ _log = structlog.get_logger(__name__)
 Corruption = Literal["kafka", "keep"]
 
 TORN_SUFFIX = ".torn"
+REPAIR_WINDOW_BYTES = 64 * 1024 * 1024  # a larger batch is not looked for
 
 
 def judge(
-    filesystem: Filesystem, segment: LogSegment, bad: BadSpot, corruption: Corruption
-) -> int | None:
-    """Size of a batch that only rotted and is to stay; None: cut here, the bytes are kept first.
+    filesystem: Filesystem,
+    segment: LogSegment,
+    corruption: Corruption,
+    end_offset: int,
+    *,
+    durable_end: int,
+    log_end_offset: int | None = None,
+) -> Judge:
+    """Who decides for one segment; ``end_offset`` is where the next one begins, or INT64_MAX.
 
+    No power cut took offsets below ``durable_end``.
+    ``log_end_offset``, where the log ended, may prove what its last batch was, but cuts nothing.
     CorruptBatch for message sets of magic 0 and 1.
     """
-    refuse_legacy(segment, bad)
+    proven_end = end_offset if log_end_offset is None else min(end_offset, log_end_offset)
     if corruption == "kafka":
-        return None
-    if not is_rot(segment, bad):
-        keep_torn_bytes(filesystem, segment, bad)
-        return None
-    path = segment.log_file.path
-    _log.error("rotten_batch_kept", path=path, position=bad.position)
-    return read_header(segment.log_file.acquire().pread(HEADER_BYTES, bad.position)).size_bytes
+
+        def cut(bad: BadSpot) -> None:
+            refuse_legacy(segment, bad)
+
+        return Judge(cut, end_offset, keeps_rot=False)
+
+    def keep(bad: BadSpot) -> StepOver | None:
+        if try_repair(filesystem, segment, bad, proven_end):
+            return StepOver(0, bad.expected_offset)
+        refuse_legacy(segment, bad)
+        is_durable = bad.expected_offset < durable_end
+        over = _over_rot(segment, bad, end_offset, is_durable=is_durable)
+        if over is None and is_durable:
+            over = _bridge(filesystem, segment, bad, end_offset)
+        if over is None:
+            keep_torn_bytes(filesystem, segment, bad)
+            return None
+        _log.error(
+            "rotten_batch_kept",
+            path=segment.log_file.path,
+            position=bad.position,
+            base_offset=bad.expected_offset,
+            last_offset=over.next_offset - 1,
+        )
+        return over
+
+    return Judge(keep, end_offset, keeps_rot=True)
 
 
 def judge_before_split(filesystem: Filesystem, segment: LogSegment, corruption: Corruption) -> None:
@@ -65,18 +103,23 @@ def judge_before_split(filesystem: Filesystem, segment: LogSegment, corruption: 
 
     CorruptBatch also when the batch only rotted: a split cannot keep it.
     """
-    for chunk in scan_chunks(segment, 0, segment.size_bytes, check_crc=True):
-        position, stop = chunk.position + chunk.rows.consumed_bytes, chunk.rows.stop
-    if position == segment.size_bytes:
-        return
-    why = BadBatch.PARTIAL if stop is ScanStop.END else BadBatch[stop.name]
-    bad = BadSpot(position, why, segment.base_offset)
-    if judge(filesystem, segment, bad, corruption) is not None:
-        raise CorruptBatch(
-            "an offset is more than 2^31 - 1 above the segment's base, and batches rotted",
-            file=segment.log_file.path,
-            position=position,
-        )
+    verdict = judge(filesystem, segment, corruption, INT64_MAX, durable_end=0).verdict
+    while True:
+        position, stop = 0, ScanStop.END
+        for chunk in scan_chunks(segment, 0, segment.size_bytes, check_crc=True):
+            position, stop = chunk.position + chunk.rows.consumed_bytes, chunk.rows.stop
+        if position == segment.size_bytes:
+            return
+        why = BadBatch.PARTIAL if stop is ScanStop.END else BadBatch[stop.name]
+        over = verdict(BadSpot(position, why, segment.base_offset))
+        if over is None:
+            return
+        if over.size_bytes:
+            raise CorruptBatch(
+                "an offset is more than 2^31 - 1 above the segment's base, and batches rotted",
+                file=segment.log_file.path,
+                position=position,
+            )
 
 
 def has_whole_tail(segment: LogSegment) -> bool:
@@ -107,36 +150,135 @@ def has_legacy_start(segment: LogSegment) -> BadSpot | None:
     return BadSpot(0, BadBatch.LEGACY, segment.base_offset) if is_legacy else None
 
 
-def is_rot(segment: LogSegment, bad: BadSpot) -> bool:
-    """Whether a valid batch with the expected offset follows the bad one."""
-    if bad.why is not BadBatch.BAD_CRC:
-        return False
+def try_repair(filesystem: Filesystem, segment: LogSegment, bad: BadSpot, end_offset: int) -> bool:
+    """Write back base offset, length and magic where they can be proven; whether they were.
+
+    Durable on return. A crash in between leaves bad bytes, with which the next load does the same.
+    """
     file = segment.log_file.acquire()
+    size = min(file.size() - bad.position, _span_of_pair(file, bad.position) or REPAIR_WINDOW_BYTES)
+    window = read_chunk(file, bad.position, size, may_block=True)
+    is_whole = bad.position + size == file.size()
+    prefix = true_prefix(window, bad.expected_offset, end_offset, is_whole=is_whole)
+    if prefix is None:
+        return False
+    old = bytes(window[: len(prefix)])
+    kept = _keep_bytes(filesystem, segment, bad.position, old)
+    log = segment.log_file.pin_for_write()
+    log.pwrite(prefix, bad.position)
+    log.datasync()
+    _log.warning(
+        "batch_prefix_repaired",
+        path=segment.log_file.path,
+        position=bad.position,
+        base_offset=int.from_bytes(prefix[:LENGTH_AT], "big"),
+        was=old.hex(),
+        now=prefix.hex(),
+        kept=kept,
+    )
+    return True
+
+
+def _span_of_pair(file: File, position: int) -> int | None:
+    """Bytes of a batch and its follower, if the declared size leads to one that is sound."""
     try:
-        header = read_header(file.pread(HEADER_BYTES, bad.position))
-        after = bad.position + header.size_bytes
-        follower = read_header(file.pread(HEADER_BYTES, after))
+        size = read_header(file.pread(HEADER_BYTES, position)).size_bytes
+        follower = read_header(file.pread(HEADER_BYTES, position + size)).size_bytes
     except MalformedBatch:
-        return False
-    if (
-        header.base_offset < bad.expected_offset
-        or follower.base_offset != header.next_offset
-        or header.last_offset_delta < 0
-    ):
-        return False
-    return scan(file.pread(follower.size_bytes, after), check_crc=True).count == 1
+        return None
+    is_sound = _sound_base_at(file, position + size, INT64_MAX) is not None
+    return size + follower if is_sound else None
+
+
+def _over_rot(
+    segment: LogSegment, bad: BadSpot, end_offset: int, *, is_durable: bool
+) -> StepOver | None:
+    """How to pass a batch whose declared size leads to what may follow it; None: a torn tail."""
+    if bad.why not in (BadBatch.BAD_CRC, BadBatch.BAD_OFFSET):
+        return None
+    file = segment.log_file.acquire()
+    header = read_header(file.pread(HEADER_BYTES, bad.position))
+    after = bad.position + header.size_bytes
+    is_plausible = header.base_offset >= bad.expected_offset and header.last_offset_delta >= 0
+    follower: int | None = end_offset
+    is_told_end = is_plausible and header.next_offset == end_offset
+    if after < file.size():
+        follower = _sound_base_at(file, after, end_offset)
+    elif bad.why is BadBatch.BAD_CRC and not is_durable and not is_told_end:
+        return None  # the end of a file may be torn
+    if follower in (None, INT64_MAX) or follower <= bad.expected_offset:
+        return None
+    if is_plausible and header.next_offset <= follower:
+        return StepOver(header.size_bytes, header.next_offset)
+    return StepOver(header.size_bytes, follower)
+
+
+def _bridge(
+    filesystem: Filesystem, segment: LogSegment, bad: BadSpot, end_offset: int
+) -> StepOver | None:
+    """Lead over bytes that are no batches to the next sound one; None: there is none near."""
+    file = segment.log_file.acquire()
+    size = min(file.size() - bad.position, REPAIR_WINDOW_BYTES)
+    window = read_chunk(file, bad.position, size, may_block=True)
+    found = next(later_batches(window, bad.expected_offset, end_offset), None)
+    if found is None:
+        return None
+    size, next_offset = found
+    _keep_bytes(filesystem, segment, bad.position, window[:size])
+    log = segment.log_file.pin_for_write()
+    log.pwrite(bridge(window[:size], bad.expected_offset, next_offset), bad.position)
+    log.datasync()
+    return StepOver(size, next_offset)
+
+
+def _sound_base_at(file: File, position: int, end_offset: int) -> int | None:
+    """Base offset of the sound batch at a position of the file."""
+    try:
+        size = read_header(file.pread(HEADER_BYTES, position)).size_bytes
+    except MalformedBatch:
+        return None
+    if size > file.size() - position:
+        return None
+    return sound_base(memoryview(file.pread(size, position)), 0, end_offset)
 
 
 def keep_torn_bytes(filesystem: Filesystem, segment: LogSegment, bad: BadSpot) -> str:
     """Copy what will be cut to a file beside the segment, synced; its path."""
-    path = f"{segment.log_file.path}.{bad.position}{TORN_SUFFIX}"
-    data = read_chunk(
-        segment.log_file.acquire(), bad.position, segment.size_bytes - bad.position, may_block=True
-    )
+    file = segment.log_file.acquire()
+    data = read_chunk(file, bad.position, file.size() - bad.position, may_block=True)
+    path = _keep_bytes(filesystem, segment, bad.position, data)
+    _log.error("torn_tail_kept", path=path, bytes=len(data))
+    return path
+
+
+def _keep_bytes(
+    filesystem: Filesystem, segment: LogSegment, position: int, data: bytes | memoryview
+) -> str:
+    """Write a file of its own, unless an earlier try did already; its path."""
+    path = first = f"{segment.log_file.path}.{position}{TORN_SUFFIX}"
+    count = 1
+    while filesystem.exists(path):
+        if filesystem.read_file(path) == data:
+            return path
+        count += 1
+        path = f"{first}.{count}"
     file = filesystem.open_write(path)
-    file.truncate(0)
     file.pwrite(data, 0)
     file.sync()
     file.close()
-    _log.error("torn_tail_kept", path=path, bytes=len(data))
     return path
+
+
+def set_aside(
+    filesystem: Filesystem, segments: Sequence[LogSegment], lost_from_offset: int
+) -> None:
+    """Rename segments that may not be served, to names that no loader takes for a segment's."""
+    for segment in segments:
+        suffix = f".behind-{lost_from_offset}{TORN_SUFFIX}"
+        count = 1
+        while filesystem.exists(f"{segment.log_file.path}{suffix}"):
+            count += 1
+            suffix = f".behind-{lost_from_offset}.{count}{TORN_SUFFIX}"
+        segment.change_suffix(suffix)
+        segment.close_handles()
+        _log.error("segment_set_aside", path=segment.log_file.path)

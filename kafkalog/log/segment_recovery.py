@@ -9,7 +9,8 @@ A crash in the middle is harmless: there is no clean-shutdown mark, so it runs a
 Source: Kafka's LogSegment.recover and LogLoader. Differs from Kafka: a batch that starts at or
 below the last offset before it counts as the first bad one, where Kafka notices it only when it
 meets an index entry and then drops the whole segment. Which bad batches are a torn tail and which
-are rot is the loader's question: it is asked where the walk meets one.
+are rot is the loader's question: it is asked where the walk meets one. With a judge the batches are
+also held against what follows them, so that the rotten one of two is the bad one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import CorruptIndex
 from kafkalog.format.batch_scan import BatchColumn, BatchRows, ScanStop, scan
+from kafkalog.format.record_batch import HEADER_BYTES, MalformedBatch, read_header
 from kafkalog.log import segment_read
 from kafkalog.log.index_cadence import IndexCadence
 from kafkalog.log.offset_index import OffsetEntries, offset_entries
@@ -29,6 +31,7 @@ from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffs
 
 if TYPE_CHECKING:
     from kafkalog.log.log_segment import LogSegment
+    from kafkalog.log.segment_read import ScannedChunk
 
 OnBatches = Callable[[BatchRows, memoryview], None]
 
@@ -66,9 +69,24 @@ class BadSpot:
     expected_offset: int  # the least that a batch here may start at
 
 
-# Of a bad batch to step over its size, None where the segment is to be cut. Asked once a bad batch,
-# before anything is cut; what it raises leaves the segment's batches as they are.
-Judge = Callable[[BadSpot], int | None]
+@dataclass(frozen=True, slots=True)
+class StepOver:
+    """How the walk goes on behind a bad batch that stays; size 0: it was repaired, look again."""
+
+    size_bytes: int
+    next_offset: int  # behind it
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Who is asked at a bad batch; ``verdict`` None: the segment is to be cut there.
+
+    Asked before anything is cut; what it raises leaves the segment's batches as they are.
+    """
+
+    verdict: Callable[[BadSpot], StepOver | None]
+    end_offset: int  # where the next segment begins, INT64_MAX without one
+    keeps_rot: bool  # else Kafka's rule: a batch is held against those before it only
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +172,14 @@ def _walk(
     judge: Judge | None = None,
 ) -> _Walk:
     """Walk the good batches from the start of the segment, and those that ``judge`` lets pass."""
-    steps = _Steps(segment, size_bytes)
+    steps = _Steps(segment, size_bytes, judge)
     bad = steps.take(on_batches)
     while bad is not None:
-        skipped_bytes = None if judge is None else judge(bad)
-        if skipped_bytes is None:
+        over = None if judge is None else judge.verdict(bad)
+        if over is None:
             break
-        steps.step_over(skipped_bytes)
+        if over.size_bytes:
+            steps.step_over(over)
         bad = steps.take(on_batches)
     largest = steps.cadence.largest or TimestampOffset(NO_TIMESTAMP, segment.base_offset)
     return _Walk(
@@ -175,12 +194,13 @@ def _walk(
 class _Steps:
     """How far a walk has come: ``position`` is behind its last batch."""
 
-    def __init__(self, segment: LogSegment, size_bytes: int) -> None:
+    def __init__(self, segment: LogSegment, size_bytes: int, judge: Judge | None) -> None:
         self.cadence = IndexCadence(segment.index_interval_bytes)
         self.position = 0
         self.next_offset = segment.base_offset
         self._segment = segment
         self._size_bytes = size_bytes
+        self._judge = judge
 
     def take(self, on_batches: OnBatches | None) -> BadSpot | None:
         """Good batches up to a bad one, or up to the end."""
@@ -192,7 +212,7 @@ class _Steps:
             check_crc=True,
             chunk_bytes=RECOVERY_CHUNK_BYTES,
         ):
-            rows = _rows_in_order(chunk.rows, self.next_offset - 1)
+            rows = self._in_order(chunk)
             if rows.count:
                 self._add(rows, chunk.position)
                 if on_batches is not None:
@@ -205,15 +225,41 @@ class _Steps:
         # Bytes behind a walk that ended well can only be too few for another header.
         return self._bad(BadBatch.PARTIAL if stop is ScanStop.END else BadBatch[stop.name])
 
+    def _in_order(self, chunk: ScannedChunk) -> BatchRows:
+        """The rows of a chunk before the first one that is out of order."""
+        rows, previous_last = chunk.rows, self.next_offset - 1
+        if self._judge is None or not self._judge.keeps_rot:
+            return rows.before(rows.first_disorder(previous_last))
+        disorder = rows.first_disorder(
+            previous_last,
+            end_offset=self._judge.end_offset,
+            follower_base_offset=self._base_offset_at(chunk.position + rows.consumed_bytes),
+            looks_ahead=True,
+        )
+        return rows.before(disorder)
+
+    def _base_offset_at(self, position: int) -> int:
+        """What the header there says; -1: there is none."""
+        head = self._segment.log_file.acquire().pread(HEADER_BYTES, position)
+        try:
+            return read_header(head).base_offset
+        except MalformedBatch:
+            return -1
+
     def _bad(self, why: BadBatch) -> BadSpot:
         return BadSpot(self.position, why, self.next_offset)
 
-    def step_over(self, size_bytes: int) -> None:
-        """Take the whole batch of this size at ``position``, though its bytes are not sound."""
+    def step_over(self, over: StepOver) -> None:
+        """Index the whole batch at ``position`` under the offsets that its neighbours leave it.
+
+        Its timestamp is not believed: no look-up by time would find a record here.
+        """
         file = self._segment.log_file.acquire()
-        data = segment_read.read_chunk(file, self.position, size_bytes, may_block=True)
+        data = segment_read.read_chunk(file, self.position, over.size_bytes, may_block=True)
         rows = scan(data, check_crc=False)
         assert rows.count == 1, "a batch that is stepped over has a header that can be read"
+        rows.column(BatchColumn.LAST_OFFSET)[:] = over.next_offset - 1
+        rows.column(BatchColumn.MAX_TIMESTAMP)[:] = NO_TIMESTAMP
         self._add(rows, self.position)
 
     def _add(self, rows: BatchRows, chunk_position: int) -> None:
@@ -237,13 +283,3 @@ def _entries(segment: LogSegment, cadence: IndexCadence) -> tuple[OffsetEntries,
         offset_entries(offsets[:, 0] - base, offsets[:, 1]),
         time_entries(times[:, 0], times[:, 1] - base),
     )
-
-
-def _rows_in_order(rows: BatchRows, previous_last_offset: int) -> BatchRows:
-    """The rows before the first one that does not lie behind those before it."""
-    disorder = rows.first_disorder(previous_last_offset)
-    if disorder is None:
-        return rows
-    position = int(rows.column(BatchColumn.POSITION)[disorder])
-    start = rows.stop_position - rows.consumed_bytes
-    return BatchRows(rows.table[:disorder], ScanStop.END, position, position - start)

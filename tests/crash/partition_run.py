@@ -29,6 +29,7 @@ from tests.sim.sim_random import SimRandom
 from tests.sim.sim_scheduler import SimScheduler
 
 if TYPE_CHECKING:
+    from kafkalog.log.recovery_policy import Corruption
     from kafkalog.log.unified_log import UnifiedLog
     from tests.sim.crash_enumeration import CrashPoint
 
@@ -58,6 +59,7 @@ class Ledger:
     recovery_point: int = 0  # checkpoint
     start_checkpoint: int = 0  # checkpoint, 0: no entry
     is_clean: bool = False
+    corruption: Corruption = "keep"  # the daemon's default
     sequences: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -93,6 +95,7 @@ class PartitionRun:
             clean=was_clean,
             recovery_point=ledger.recovery_point,
             log_start_offset=ledger.start_checkpoint,
+            corruption=ledger.corruption,
         )
         self.log.update_high_watermark(self.log.log_end_offset)
         return self.log
@@ -347,6 +350,7 @@ def copy_of(ledger: Ledger) -> Ledger:
         recovery_point=ledger.recovery_point,
         start_checkpoint=ledger.start_checkpoint,
         is_clean=ledger.is_clean,
+        corruption=ledger.corruption,
     )
 
 

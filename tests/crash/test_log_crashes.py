@@ -27,6 +27,7 @@ from tests.sim.sim_faults import Effect, Fault, SimulatedCrash
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog.log.recovery_policy import Corruption
     from tests.sim.sim_filesystem import SimFilesystem
 
     Story = Callable[[PartitionRun], None]
@@ -160,11 +161,16 @@ def workload(story: Story) -> Callable[[SimFilesystem, Ledger], None]:
     return lambda disk, ledger: story(PartitionRun(disk, ledger))
 
 
+@pytest.mark.parametrize("corruption", ["keep", "kafka"])
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_nothing_acknowledged_is_lost(story: Story) -> None:
+def test_nothing_acknowledged_is_lost(story: Story, corruption: Corruption) -> None:
     """M14 M25: content, producers, log start and the next life behind every crash."""
+
+    def new_ledger() -> Ledger:
+        return Ledger(corruption=corruption)
+
     checked = enumerate_crashes(
-        Ledger, workload(story), check, new_disk=new_disk, seeds=1, stride=QUICK_STRIDE
+        new_ledger, workload(story), check, new_disk=new_disk, seeds=1, stride=QUICK_STRIDE
     )
     assert checked > 50
 

@@ -1,0 +1,66 @@
+"""RecoveredEpochs: leader epochs that recovery met in batches, and which of them are believed.
+
+An epoch lies outside the batch's CRC. Epochs never fall along a log, so one that a later batch
+contradicts by a smaller one is rot, and is not adopted; adopting it would hide every true one below
+it. Differs from Kafka, which adopts each epoch above those before it (``adopt_as_kafka``). One
+thread, in the loader.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kafkalog.format.batch_scan import BatchColumn
+
+if TYPE_CHECKING:
+    from kafkalog.format.batch_scan import BatchRows
+    from kafkalog.log.leader_epoch_cache import LeaderEpochCache
+
+
+class RecoveredEpochs:
+    """Feed it rows in any order of segments; ``adopt`` at the end."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[int, int]] = []  # base offset, epoch: where it changes
+
+    def note(self, rows: BatchRows) -> None:
+        """The batches of a chunk; a few numpy calls and one step a change."""
+        epochs = rows.column(BatchColumn.LEADER_EPOCH)
+        if not rows.count:
+            return
+        bases = rows.column(BatchColumn.BASE_OFFSET)
+        for row in np.flatnonzero(np.diff(epochs, prepend=epochs[0] - 1)).tolist():
+            base, epoch = int(bases[row]), int(epochs[row])
+            if epoch < 0:
+                continue
+            if not self._found or self._found[-1][1] != epoch or base < self._found[-1][0]:
+                self._found.append((base, epoch))
+
+    def adopt(self, cache: LeaderEpochCache) -> None:
+        """Assign the believed ones that are newer than what the cache knows. No I/O."""
+        believed: list[tuple[int, int]] = []
+        for base, epoch in sorted(self._found):
+            while believed and believed[-1][1] > epoch:
+                believed.pop()
+            if not believed or believed[-1][1] < epoch:
+                believed.append((base, epoch))
+        for base, epoch in believed:
+            latest = cache.latest
+            if latest is None or epoch > latest.epoch:
+                cache.assign(epoch, base)
+
+
+def adopt_as_kafka(cache: LeaderEpochCache, rows: BatchRows) -> None:
+    """Assign each epoch of the rows that is above what the cache knows, as Kafka does. No I/O."""
+    if not rows.count:
+        return
+    epochs = rows.column(BatchColumn.LEADER_EPOCH)
+    known = cache.latest
+    if known is not None and int(epochs.max()) <= known.epoch:
+        return  # as nearly always
+    for row in np.flatnonzero(np.diff(epochs, prepend=epochs[0] - 1)).tolist():
+        epoch, latest = int(epochs[row]), cache.latest
+        if epoch >= 0 and (latest is None or epoch > latest.epoch):
+            cache.assign(epoch, int(rows.column(BatchColumn.BASE_OFFSET)[row]))

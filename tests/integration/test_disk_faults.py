@@ -93,7 +93,8 @@ def test_a_file_size_limit_is_a_full_disk(tmp_path: Path) -> None:
             refused(append(daemon, "full", batch_of(b"x" * 5000)), 507, 50701)
             answer = daemon.request("POST", "/topics/full", {"records": [{"value": "x" * 5000}]})
             refused(answer, 507, 50701)
-            assert daemon.request("GET", "/readyz").status == 200
+            ready = daemon.request("GET", "/readyz")
+            assert (ready.status, ready.json["full_log_dirs"]) == (200, 1)
         assert resumed(daemon, "full") == 2 * acknowledged
         daemon.kill()
         daemon.start()

@@ -12,11 +12,9 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-import numpy as np
 import structlog
 
 from kafkalog.errors import CorruptBatch, CorruptIndex
-from kafkalog.format.batch_scan import BatchColumn, BatchRows
 from kafkalog.format.file_names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -34,6 +32,7 @@ from kafkalog.log.local_log import DELETE_FILE_TASK, LocalLog
 from kafkalog.log.log_segment import LogSegment
 from kafkalog.log.log_segments import LogSegments
 from kafkalog.log.producer_state_manager import DEFAULT_EXPIRATION_MS, ProducerStateManager
+from kafkalog.log.recovered_epochs import RecoveredEpochs, adopt_as_kafka
 from kafkalog.log.segment_file import MovableDirectory
 from kafkalog.log.segment_recovery import SegmentOffsetOverflow
 from kafkalog.log.unified_log import UnifiedLog
@@ -41,10 +40,10 @@ from kafkalog.log.unified_log import UnifiedLog
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
+    from kafkalog.format.batch_scan import BatchRows
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.recovery_policy import Corruption
-    from kafkalog.log.segment_recovery import BadSpot
     from kafkalog.log.values import CompletedTransaction
 
 _log = structlog.get_logger(__name__)
@@ -106,6 +105,8 @@ class _Loader:
         self._producers = self._new_producers(())
         self._start = 0
         self._recovered: set[int] = set()  # bases of the segments that step 5 recovered
+        self._durable_end = 0  # no power cut took what lies below
+        self._found_epochs = RecoveredEpochs()
 
     def load(
         self, *, clean: bool, recovery_point: int, checkpointed_start: int, topic_id: str | None
@@ -123,6 +124,8 @@ class _Loader:
     def _load_once(self, *, clean: bool, recovery_point: int, topic_id: str | None) -> UnifiedLog:
         """All steps; SegmentOffsetOverflow leaves this object with stale segments."""
         self._recovered.clear()
+        self._durable_end = INT64_MAX if clean else recovery_point
+        self._found_epochs = RecoveredEpochs()
         self._files.settle()
         snapshots = self._files.offsets_of(SNAPSHOT_SUFFIX)
         self._producers = self._new_producers(snapshots)
@@ -135,11 +138,12 @@ class _Loader:
         is_deleted = identity.state is DirectoryState.DELETE
         if not is_deleted:
             if clean:
-                self._recover_torn_tail()
+                self._recover_torn_tail(recovery_point)
             else:
                 self._recover_from(recovery_point)
             if epoch_damage is not None:
                 rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
+            self._found_epochs.adopt(self._epochs)
             self._drop_when_below_start()
         if not len(self._segments):
             base = 0 if is_deleted else self._start
@@ -151,6 +155,13 @@ class _Loader:
         active = self._segments.active
         active.become_active()
         log_end = active.read_next_offset()
+        if log_end < recovery_point and not is_deleted:
+            _log.error(
+                "durable_records_lost",
+                directory=self._directory.path,
+                log_end_offset=log_end,
+                recovery_point=recovery_point,
+            )
         local = LocalLog(
             self._environment,
             self._directory,
@@ -199,9 +210,7 @@ class _Loader:
             segment = self._files.segment(base)
             self._segments.add(segment)
             if base in (bases[0], bases[-1]):
-                legacy = recovery_policy.has_legacy_start(segment)
-                if legacy is not None:
-                    recovery_policy.refuse_legacy(segment, legacy)
+                self._refuse_legacy_start(segment)
             is_indexed = self._files.has_file(base, OFFSET_INDEX_SUFFIX)
             if not clean and segment.size_bytes and base != bases[-1]:
                 is_indexed = is_indexed and self._files.size_of(base, TIME_INDEX_SUFFIX) > 0
@@ -211,32 +220,50 @@ class _Loader:
             elif not self._files.has_file(base, TIME_INDEX_SUFFIX):
                 self._files.create_empty(base, TIME_INDEX_SUFFIX)
 
-    def _recover_and_sync(self, segment: LogSegment) -> None:
+    def _refuse_legacy_start(self, segment: LogSegment) -> None:
+        """CorruptBatch for message sets of magic 0 and 1; a magic that only rotted is repaired."""
+        legacy = recovery_policy.has_legacy_start(segment)
+        if legacy is None:
+            return
+        if self._corruption == "keep":
+            end_offset = self._files.end_of(segment.base_offset)
+            filesystem = self._environment.filesystem
+            if recovery_policy.try_repair(filesystem, segment, legacy, end_offset):
+                return
+        recovery_policy.refuse_legacy(segment, legacy)
+
+    def _recover_and_sync(self, segment: LogSegment, log_end_offset: int | None = None) -> None:
         """Recover a segment that no flush may look at again."""
-        self._recover(segment)
+        self._recover(segment, log_end_offset)
         self._recovered.add(segment.base_offset)
         for file in segment.files:
             file.datasync()
         segment.mark_flushed(segment.version)
 
-    def _recover_torn_tail(self) -> None:
-        """Recover the last segment of a clean log that ends with no whole batch.
+    def _recover_torn_tail(self, recovery_point: int) -> None:
+        """Recover the last segment of a clean log that ends with no whole batch, or too early.
 
         Somebody changed it behind the clean stop. Differs from Kafka, which appends behind a torn
-        batch, where no reader gets to, and does not start at all with other bytes.
+        batch, where no reader gets to, and does not start at all with other bytes. With 'keep' a
+        log that ends below the recovery point is looked at as well: the last base offset may have
+        rotted, and the recovery point proves it.
         """
-        if len(self._segments) and not recovery_policy.has_whole_tail(self._segments.active):
-            _log.error("clean_log_is_torn", path=self._segments.active.log_file.path)
-            self._recover_and_sync(self._segments.active)
+        if not len(self._segments):
+            return
+        active = self._segments.active
+        if not recovery_policy.has_whole_tail(active):
+            _log.error("clean_log_is_torn", path=active.log_file.path)
+            self._recover_and_sync(active)
+        elif self._corruption == "keep" and active.read_next_offset() < recovery_point:
+            self._recover_and_sync(active, recovery_point)
 
     def _recover_from(self, recovery_point: int) -> None:
-        """Step 7: scan what may not be durable; behind the first loss nothing is kept.
+        """Step 7: scan what may not be durable; behind what a power cut took nothing is served.
 
         A segment that ends below the next one's base has lost its tail as well, be the rest of it
         sound: a power cut may keep the name of a file and drop its data. Only compaction leaves
         such gaps on purpose.
         """
-        has_gaps = self._config.is_compacted or self._may_have_gaps
         is_fresh = True  # nothing below the segment has changed since step 5
         segments = self._segments.values_between(recovery_point, INT64_MAX)
         with closing(self._counted(segments)) as counted:
@@ -244,13 +271,52 @@ class _Loader:
                 is_fresh = is_fresh and segment.base_offset in self._recovered
                 is_cut = not is_fresh and self._recover(segment)
                 later = self._segments.higher_values(segment.base_offset)
-                if later and not has_gaps and not is_cut:
-                    is_cut = segment.read_next_offset() < later[0].base_offset
-                    if is_cut:
-                        _log.warning("segment_tail_lost", path=segment.log_file.path)
-                if is_cut:
-                    self._delete(later)
+                if later and self._is_end_of_log(segment, later, recovery_point, is_cut=is_cut):
                     return
+
+    def _is_end_of_log(
+        self,
+        segment: LogSegment,
+        later: Sequence[LogSegment],
+        recovery_point: int,
+        *,
+        is_cut: bool,
+    ) -> bool:
+        """Whether ``later`` cannot be served, because offsets before them are lost: they go.
+
+        With 'keep' they stay when nothing is missing before them, or when that was durable once:
+        no power cut took it, so it tells nothing of what lies behind. Else they may be what a power
+        cut left of unsynced data, without its beginning; they are set aside, never deleted.
+        """
+        has_gaps = self._config.is_compacted or self._may_have_gaps
+        end, next_base = segment.read_next_offset(), later[0].base_offset
+        if not is_cut and (has_gaps or end >= next_base):
+            return False
+        if not is_cut:
+            _log.warning("segment_tail_lost", path=segment.log_file.path)
+        if self._corruption == "kafka":
+            self._delete(later)
+            return True
+        if end >= next_base or next_base <= self._start:
+            return False  # nothing live is missing
+        is_durable = end < recovery_point
+        _log.error(
+            "offsets_lost",
+            path=segment.log_file.path,
+            position=segment.size_bytes,
+            first_offset=end,
+            last_offset=next_base - 1,
+            later_segments="kept" if is_durable else "set aside",
+        )
+        if is_durable:
+            return False
+        self._set_aside(later, end)
+        return True
+
+    def _set_aside(self, segments: Sequence[LogSegment], end_offset: int) -> None:
+        """Out of the set and under other names; the log ends at ``end_offset``."""
+        self._segments.remove(segments)
+        recovery_policy.set_aside(self._environment.filesystem, segments, end_offset)
 
     def _counted(self, segments: Sequence[LogSegment]) -> Generator[LogSegment, None, None]:
         """Each in turn, told to ``note_recovery``; those not reached any more count as done."""
@@ -264,8 +330,11 @@ class _Loader:
         finally:
             note(-waiting)
 
-    def _recover(self, segment: LogSegment) -> bool:
-        """Check one segment and rebuild what belongs to it; True when bytes were cut off."""
+    def _recover(self, segment: LogSegment, log_end_offset: int | None = None) -> bool:
+        """Check one segment and rebuild what belongs to it; True when bytes were cut off.
+
+        ``log_end_offset``: where the last segment is known to have ended.
+        """
         # As in Kafka each segment starts from the snapshot before it: with the producers that have
         # not expired, and without transactions that ended before the crash.
         self._producers = self._successor_of(self._producers)
@@ -288,9 +357,15 @@ class _Loader:
 
         filesystem = self._environment.filesystem
 
-        def judge(bad: BadSpot) -> int | None:
-            return recovery_policy.judge(filesystem, segment, bad, self._corruption)
-
+        end = self._files.end_of(segment.base_offset) if self._corruption == "keep" else INT64_MAX
+        judge = recovery_policy.judge(
+            filesystem,
+            segment,
+            self._corruption,
+            end,
+            durable_end=self._durable_end,
+            log_end_offset=log_end_offset,
+        )
         try:
             result = segment_recovery.recover(segment, on_batches, judge)
         except SegmentOffsetOverflow:
@@ -302,6 +377,7 @@ class _Loader:
                 path=segment.log_file.path,
                 bytes=result.truncated_bytes,
                 position=result.valid_bytes,
+                first_offset=result.next_offset,
                 reason="none" if result.bad_batch is None else result.bad_batch.value,
             )
         self._after_recovery(segment, result.next_offset)
@@ -325,8 +401,11 @@ class _Loader:
             log = segment.log_file.pin_for_write()
             log.truncate(pieces[-1].end)
             log.datasync()
-            for later in self._segments.higher_values(segment.base_offset):
-                later.change_suffix(DELETED_SUFFIX)
+            later = self._segments.higher_values(segment.base_offset)
+            if self._corruption == "keep":
+                recovery_policy.set_aside(filesystem, later, segment.base_offset)
+            for each in later if self._corruption == "kafka" else ():
+                each.change_suffix(DELETED_SUFFIX)
         segment_split.write_pieces(filesystem, self._directory.path, segment, pieces)
         for each in self._segments:
             each.close_handles()
@@ -344,18 +423,10 @@ class _Loader:
 
     def _note_epochs(self, rows: BatchRows) -> None:
         """Epochs of recovered batches: the checkpoint may be older than they are."""
-        if not rows.count:
+        if self._corruption == "keep":
+            self._found_epochs.note(rows)
             return
-        epochs = rows.column(BatchColumn.LEADER_EPOCH)
-        known = self._epochs.latest
-        if known is not None and int(epochs.max()) <= known.epoch:
-            return  # as nearly always
-        changes = np.flatnonzero(np.diff(epochs, prepend=epochs[0] - 1))
-        for row in changes.tolist():
-            epoch = int(epochs[row])
-            latest = self._epochs.latest
-            if epoch >= 0 and (latest is None or epoch > latest.epoch):
-                self._epochs.assign(epoch, int(rows.column(BatchColumn.BASE_OFFSET)[row]))
+        adopt_as_kafka(self._epochs, rows)
 
     def _drop_when_below_start(self) -> None:
         """Step 8: a log that ends below its start has lost what the start promised to hold."""
@@ -370,7 +441,10 @@ class _Loader:
             log_end_offset=log_end,
             log_start_offset=self._start,
         )
-        self._delete(self._segments.values)
+        if self._corruption == "keep":  # the start is a number in a text file
+            self._set_aside(self._segments.values, log_end)
+        else:
+            self._delete(self._segments.values)
         self._epochs.clear()
         self._producers.truncate_fully_and_start_at(self._start)
 

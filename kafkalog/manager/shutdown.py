@@ -2,9 +2,9 @@
 
 The clean-shutdown marker of a directory is its last write and only made when every step before it
 succeeded, its logs had been loaded, and no partition in it is out of service. Crash anywhere
-before: the next start recovers. A directory whose load was stopped half way is closed alike but for
-the marker: what was recovered is not recovered again. Source: Kafka's LogManager.shutdown,
-log-lifecycle 11.2.
+before: the next start recovers. A directory whose load was stopped half way is closed alike, so
+that what was recovered is not recovered again; it gets the marker when it had one, because what was
+not loaded lies as a clean stop left it. Source: Kafka's LogManager.shutdown, log-lifecycle 11.2.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def close_unit(unit: LogDirUnit, logs: list[UnifiedLog], checkpoints: Checkpoint
             with log_dir.guard():
                 log.sync_closed()
         checkpoints.write_all(log_dir)
-        is_clean = is_whole and log_dir.is_loaded and not log_dir.has_faulty_partitions
+        has_all = log_dir.is_loaded or log_dir.was_clean
+        is_clean = is_whole and has_all and not log_dir.has_faulty_partitions
         if is_clean and not any(log.is_broken for log in logs):
             log_dir.write_clean_shutdown_marker()
             return True

@@ -34,6 +34,14 @@ def killed_daemon() -> DaemonRun:
     return run
 
 
+def stopped_daemon() -> DaemonRun:
+    """The same, and then a start that recovered it and an orderly stop."""
+    run = killed_daemon()
+    run.start()
+    run.stop()
+    return run
+
+
 def stopped_start(run: DaemonRun, calls: int) -> SimManager:
     """A life that is told to stop after so many calls of the disk, and does."""
     life = SimManager(run.disk, config=run.config, topic_defaults=TOPIC_DEFAULTS)
@@ -67,6 +75,26 @@ def test_a_stop_at_any_moment_of_the_load_loses_nothing(mode: CrashMode | None) 
         if mode is not None:
             run.disk = run.disk.crash(mode, 0)
         run.start()
+        run.check_restart(is_kill=mode is None)
+    assert partial > 3, "stops between two partitions"
+
+
+@pytest.mark.parametrize("mode", [None, CrashMode.DROP_ALL])
+def test_a_clean_directory_stays_clean(mode: CrashMode | None) -> None:
+    """M14: what was not loaded lies as the last stop left it, what was is closed again."""
+    partial, calls, is_loaded = 0, 0, False
+    while not is_loaded:
+        calls += 7
+        run = stopped_daemon()
+        life = stopped_start(run, calls)
+        is_loaded = life.manager.is_loaded
+        loading = life.manager.progress.loading
+        partial += 0 < loading.partitions_loaded < loading.partitions
+        life.stop()
+        if mode is not None:
+            run.disk = run.disk.crash(mode, 0)
+        run.start()
+        assert all(unit.log_dir.was_clean for unit in run.life.manager.units)
         run.check_restart(is_kill=mode is None)
     assert partial > 3, "stops between two partitions"
 

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import fetch_rows, produce_rows, report, results, start_rows
+from tests.bench import fetch_rows, produce_rows, report, results, retention_rows, start_rows
 from tests.bench.bench import Bench
 from tests.bench.daemon_side import raise_open_files
 from tests.bench.kafka_side import Jars
@@ -36,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[Bench], results.Result]] = {
         start_rows.recovery_large_batches,
         start_rows.recovery_small_batches,
         start_rows.idle_memory,
+        retention_rows.retention_pass,
     )
 }
 FULL_ROUNDS, QUICK_ROUNDS = 5, 2

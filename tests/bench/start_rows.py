@@ -35,10 +35,10 @@ def clean_start(bench: Bench) -> Result:
     files, end = datasets.segment_files(_SEGMENTS), datasets.end_offset(_SEGMENTS)
     daemon, broker = bench.daemon(), _stopped_broker(bench)
     with daemon:
-        for topic, partitions in _topics(count):
+        for topic, partitions in topics_of(count):
             daemon.create_topic(topic, partitions)
         daemon.stop()
-        plant_clean(daemon.log_dirs[0], files, _partitions(count), end)
+        plant_clean(daemon.log_dirs[0], files, partitions_of(count), end)
 
         def ours() -> Sample:
             seconds = daemon.start_timed()
@@ -60,10 +60,10 @@ def clean_start(bench: Bench) -> Result:
 
         if broker is not None:
             with broker:
-                for topic, partitions in _topics(kafka_count):
+                for topic, partitions in topics_of(kafka_count):
                     broker.create_topic(topic, partitions)
                 broker.stop()
-                plant_clean(broker.data, files, _partitions(kafka_count), end)
+                plant_clean(broker.data, files, partitions_of(kafka_count), end)
                 rounds = bench.alternate(ours, theirs)
         else:
             rounds = bench.alternate(ours, None)
@@ -86,7 +86,7 @@ def clean_start(bench: Bench) -> Result:
     )
 
 
-def _topics(count: int) -> list[tuple[str, int]]:
+def topics_of(count: int) -> list[tuple[str, int]]:
     """Names and partition counts that make ``count`` partitions."""
     return [
         (f"start{at // _PER_TOPIC}", min(_PER_TOPIC, count - at))
@@ -94,10 +94,10 @@ def _topics(count: int) -> list[tuple[str, int]]:
     ]
 
 
-def _partitions(count: int) -> list[TopicPartition]:
+def partitions_of(count: int) -> list[TopicPartition]:
     return [
         TopicPartition(topic, number)
-        for topic, partitions in _topics(count)
+        for topic, partitions in topics_of(count)
         for number in range(partitions)
     ]
 

@@ -237,7 +237,7 @@ class LogManager:
         if plan.adopted:
             self.registry.change(plan.registry, log_dirs)
             names = [topic.name for topic in plan.adopted]
-            _log.warning("topics_adopted", topics=names, note="with the broker's default configs")
+            _log.warning("topics_adopted", topics=names, note="retention is off until you set it")
         self._set_aside(plan)
         self._take_markers()
         self._load(plan)

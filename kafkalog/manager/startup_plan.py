@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 # topic are lost with Kafka's metadata; without these, retention would eat committed offsets.
 _COMPACTED = MappingProxyType({"cleanup.policy": "compact", "segment.bytes": "104857600"})
 COMPACTED_OVERRIDES: Mapping[str, str] = MappingProxyType({"cleanup.policy": "compact"})
+# Of any other topic nobody knows what it was told to keep: nothing goes until somebody says so.
+KEPT_OVERRIDES: Mapping[str, str] = MappingProxyType(
+    {"retention.ms": "-1", "retention.bytes": "-1"}
+)
 INTERNAL_OVERRIDES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "__consumer_offsets": _COMPACTED,
@@ -133,8 +137,10 @@ def _adopt(
             continue
         used_ids.add(topic_id)
         count = max(p.topic_partition.partition for p in partitions) + 1
-        overrides = INTERNAL_OVERRIDES.get(name, MappingProxyType({}))
-        if not overrides and any(partition.was_compacted for partition in partitions):
+        overrides = INTERNAL_OVERRIDES.get(name, KEPT_OVERRIDES)
+        if name not in INTERNAL_OVERRIDES and any(
+            partition.was_compacted for partition in partitions
+        ):
             # Retention would eat it, and recovery would take its missing offsets for a loss.
             overrides = COMPACTED_OVERRIDES
         topic = RegisteredTopic(topic_id, name, count, overrides)

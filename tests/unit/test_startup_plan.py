@@ -9,7 +9,7 @@ from uuid import UUID
 from kafkalog.format.topic_partition import DirectoryState, TopicPartition
 from kafkalog.manager.startup_plan import FoundPartition, plan_startup
 from kafkalog.manager.topic_registry import RegisteredTopic, RegistryState
-from tests.sim.sim_manager import DIRS, SimManager
+from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 ALIVE, DEAD, OTHER = UUID(int=1001), UUID(int=1002), UUID(int=1003)
 
@@ -63,8 +63,25 @@ def test_adoption() -> None:
     assert (topics["n"].topic_id, topics["n"].partition_count) == (OTHER, 4)
     assert topics["__consumer_offsets"].partition_count == 50
     assert topics["__consumer_offsets"].overrides["cleanup.policy"] == "compact"
+    assert topics["n"].overrides == {"retention.ms": "-1", "retention.bytes": "-1"}
     assert len(plan.load) == 3
     assert plan.stray == []
+
+
+def test_adopted_records_outlive_the_default_retention() -> None:
+    """M09 M14: what a topic was told to keep did not come along, so nothing of it is deleted."""
+    sim = SimManager().start()
+    sim.operations.create_topic("t", 1)
+    sim.produce("t", batch_of("old"))
+    disk = sim.stop()
+    for path in DIRS:
+        disk.unlink(f"{path}/kafkalog.registry")
+    again = SimManager(disk, seed=1).start()
+    again.clock.step_wall_ms(30 * 86_400_000)
+    assert again.manager.retention.run_once() == 0
+    assert again.manager.retention.run_once() == 0
+    assert again.operations.partition_log("t", 0).log_start_offset == 0
+    assert again.operations.partition_log("t", 0).size_bytes > 0
 
 
 def test_a_topic_that_died_while_its_directory_was_away() -> None:

@@ -239,7 +239,7 @@ class DiskFull(StorageFault):
 
 
 class DescriptorsShort(StorageFault):
-    """EMFILE, ENFILE or ENOMEM: refused, never counted as a failed disk."""
+    """EMFILE, ENFILE or ENOMEM: refused, not counted as a failed disk unless a sync ran short."""
 
 
 class AppendOutcomeUnknown(StorageFault):

@@ -6,11 +6,12 @@ touches the state of a log: a job is a plan that the writer made. ``flush_once``
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import DescriptorsShort, KafkalogError, LogDirOffline
+from kafkalog.errors import KafkalogError, LogDirOffline
 from kafkalog.log.flush_plan import FailedBeforeSync
 from kafkalog.manager.storage_fault import fault_of
 from kafkalog.manager.thread_meter import ThreadMeter
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from kafkalog.env.threads import Thread, Threads
     from kafkalog.manager.log_dir import LogDir
     from kafkalog.observe.metrics import Metrics
+
+_OPEN_FAILED = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,9 @@ class LogDirFlusher:
         """Run one job. A failed sync takes the directory offline: it is never tried again.
 
         After a failed fdatasync the kernel may have dropped the dirty pages, and the next call
-        would succeed without them. Harmless are an open that found no descriptor and a full disk
-        before the first sync.
+        would succeed without them. Harmless are an open that found no descriptor and a failure
+        before the first sync that is harmless elsewhere; a shortage of memory is not, because a
+        sync itself may report it.
         """
         started_ns = self._clock.monotonic_ns()
         error: KafkalogError | None = None
@@ -97,7 +101,7 @@ class LogDirFlusher:
             error = self._log_dir.fault(failure)
         except OSError as failure:
             error = fault_of(failure, self._log_dir.path)
-            if not isinstance(error, DescriptorsShort):
+            if failure.errno not in _OPEN_FAILED:
                 error = LogDirOffline(
                     f"A sync in log directory {self._log_dir.path} failed: "
                     f"{failure.strerror or failure}",

@@ -136,6 +136,26 @@ def test_a_failed_sync_names_the_offsets(kind: str, turns: Turns, number: int) -
     assert "written at offset 3" in first.message
 
 
+@pytest.mark.parametrize(
+    ("number", "kind", "offline_dirs"),
+    [
+        (errno.ENOMEM, "datasync", 1),
+        (errno.ENOSPC, "datasync", 1),
+        (errno.EIO, "sync_dir", 1),
+        (errno.EMFILE, "sync_dir", 0),
+        (errno.ENFILE, "sync_dir", 0),
+    ],
+)
+def test_only_an_open_without_descriptor_lets_the_directory_live(
+    number: int, kind: str, offline_dirs: int
+) -> None:
+    """M15: a sync that ran short of memory may have dropped pages, and would succeed next time."""
+    fault = Fault(error=number, kinds=frozenset({kind}))
+    run = Run(fault, ALONE, ROLLS)
+    assert isinstance(run.errors[b"new-0"], AppendOutcomeUnknown)
+    assert run.sim.operations.readiness().offline_dirs == offline_dirs
+
+
 def test_what_could_not_be_cut_back_is_no_refusal() -> None:
     """M15: whole in the file, its index entry failed and the cut as well: a restart finds it."""
     run = Run(

@@ -5,14 +5,21 @@ Owns nothing of its own; bundles what belongs to one entry of ``log.dirs``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kafkalog.log.environment import LogEnvironment
+from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.log_dir_flusher import LogDirFlusher
+from kafkalog.manager.log_dir_writer import LogDirWriter
+from kafkalog.manager.thread_meter import ThreadMeter
+
 if TYPE_CHECKING:
-    from kafkalog.log.environment import LogEnvironment
-    from kafkalog.manager.log_dir import LogDir
-    from kafkalog.manager.log_dir_flusher import LogDirFlusher
-    from kafkalog.manager.log_dir_writer import LogDirWriter
+    from collections.abc import Callable
+
+    from kafkalog.manager.log_dir_writer import CompletionSink
+    from kafkalog.manager.queue_budget import QueueBudget
+    from kafkalog.manager.seams import Seams
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +45,47 @@ class LogDirUnit:
         """Run what is queued, with its syncs, then end both threads."""
         self.writer.stop()
         self.flusher.stop()
+
+
+def make_unit(
+    path: str,
+    seams: Seams,
+    budget: QueueBudget,
+    sink: CompletionSink,
+    *,
+    min_free_bytes: int,
+    is_cordoned: bool,
+    note_recovery: Callable[[int], None],
+    write_start_offsets: Callable[[LogDir], None],
+    drop_logs: Callable[[LogDir], None],
+) -> LogDirUnit:
+    """One directory; ``path`` is absolute. Nothing is touched and no thread runs yet."""
+    log_dir = LogDir(
+        path,
+        seams.filesystem,
+        seams.clock,
+        seams.random,
+        seams.threads,
+        min_free_bytes=min_free_bytes,
+        is_cordoned=is_cordoned,
+    )
+    environment = replace(
+        LogEnvironment.create(
+            seams.filesystem, seams.clock, seams.scheduler, seams.random, seams.threads
+        ),
+        io_guard=log_dir.guard,
+        note_recovery=note_recovery,
+    )
+    flusher = LogDirFlusher(log_dir, seams.clock, seams.threads, seams.metrics)
+    writer = LogDirWriter(
+        log_dir,
+        flusher,
+        seams.threads,
+        budget,
+        sink,
+        write_start_offsets,
+        drop_logs,
+        ThreadMeter(f"log-dir-writer-{path}", seams.clock, seams.metrics),
+    )
+    seams.metrics.log_dir_online.labels(path).set(1)
+    return LogDirUnit(log_dir, environment, writer, flusher)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -29,7 +28,6 @@ from kafkalog.errors import (
 )
 from kafkalog.format.topic_id import encode_id, new_id
 from kafkalog.format.topic_partition import DirectoryState, TopicPartition, directory_name
-from kafkalog.log.environment import LogEnvironment
 from kafkalog.manager.checkpoints import Checkpoints
 from kafkalog.manager.commands import EachCommand
 from kafkalog.manager.directory_loading import (
@@ -41,10 +39,7 @@ from kafkalog.manager.directory_loading import (
 from kafkalog.manager.identity import agreed_cluster_id
 from kafkalog.manager.load_progress import LoadProgress
 from kafkalog.manager.log_deletion import LogDeletion
-from kafkalog.manager.log_dir import LogDir
-from kafkalog.manager.log_dir_flusher import LogDirFlusher
-from kafkalog.manager.log_dir_unit import LogDirUnit
-from kafkalog.manager.log_dir_writer import LogDirWriter
+from kafkalog.manager.log_dir_unit import LogDirUnit, make_unit
 from kafkalog.manager.manager_tasks import ManagerTasks
 from kafkalog.manager.partition_table import PartitionTable, log_dir_of
 from kafkalog.manager.placement import place
@@ -52,7 +47,6 @@ from kafkalog.manager.queue_budget import QueueBudget
 from kafkalog.manager.retention import Retention
 from kafkalog.manager.shutdown import close_units
 from kafkalog.manager.startup_plan import FoundPartition, StartupPlan, plan_startup
-from kafkalog.manager.thread_meter import ThreadMeter
 from kafkalog.manager.topic_registry import RegisteredTopic, TopicRegistry
 
 if TYPE_CHECKING:
@@ -63,6 +57,7 @@ if TYPE_CHECKING:
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.broker_config import BrokerConfig, TopicConfigParser
+    from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_dir_writer import CompletionSink
     from kafkalog.manager.seams import Seams
 
@@ -131,37 +126,20 @@ class LogManager:
         return path.rstrip("/") or "/"
 
     def _make_unit(self, path: str, budget: QueueBudget, sink: CompletionSink) -> LogDirUnit:
-        seams, cordoned = self.seams, self.config.cordoned_log_dirs
-        log_dir = LogDir(
+        cordoned = self.config.cordoned_log_dirs
+        unit = make_unit(
             path,
-            seams.filesystem,
-            seams.clock,
-            seams.random,
-            seams.threads,
-            min_free_bytes=self.config.log_dir_min_free_bytes,
-            is_cordoned=cordoned == ("*",) or path in map(self._absolute, cordoned),
-        )
-        environment = replace(
-            LogEnvironment.create(
-                seams.filesystem, seams.clock, seams.scheduler, seams.random, seams.threads
-            ),
-            io_guard=log_dir.guard,
-            note_recovery=functools.partial(self.progress.segments_changed, path),
-        )
-        flusher = LogDirFlusher(log_dir, seams.clock, seams.threads, seams.metrics)
-        writer = LogDirWriter(
-            log_dir,
-            flusher,
-            seams.threads,
+            self.seams,
             budget,
             sink,
-            self.checkpoints.write_start_offsets,
-            self._drop_logs,
-            ThreadMeter(f"log-dir-writer-{path}", seams.clock, seams.metrics),
+            min_free_bytes=self.config.log_dir_min_free_bytes,
+            is_cordoned=cordoned == ("*",) or path in map(self._absolute, cordoned),
+            note_recovery=functools.partial(self.progress.segments_changed, path),
+            write_start_offsets=self.checkpoints.write_start_offsets,
+            drop_logs=self._drop_logs,
         )
-        seams.metrics.log_dir_online.labels(path).set(1)
-        log_dir.when_offline(self._note_offline)
-        return LogDirUnit(log_dir, environment, writer, flusher)
+        unit.log_dir.when_offline(self._note_offline)
+        return unit
 
     # ---- look-ups, any thread
 

@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 
 
 def load_epochs(cache: LeaderEpochCache, corruption: Corruption) -> CorruptCheckpoint | None:
-    """Read the checkpoint; its damage when ``rebuild_epochs`` is due. Raises it with 'kafka'."""
+    """Read the checkpoint; its damage, or None when it is sound. With 'kafka' damage is raised."""
     try:
         cache.load()
     except CorruptCheckpoint as damage:
@@ -35,16 +35,18 @@ def load_epochs(cache: LeaderEpochCache, corruption: Corruption) -> CorruptCheck
     return None
 
 
-def rebuild_epochs(
+def maybe_rebuild_epochs(
     cache: LeaderEpochCache,
     segments: Iterable[LogSegment],
-    damage: CorruptCheckpoint,
+    damage: CorruptCheckpoint | None,
     note: Callable[[BatchRows], None],
 ) -> None:
-    """Forget the entries and ``note`` those of all batches; the load's flush writes the file.
+    """When damaged: forget the entries and ``note`` those of all batches; the load's flush writes.
 
     A crash before that leaves the damaged file to the next load. OSError.
     """
+    if damage is None:
+        return
     _log.error("leader_epochs_rebuilt", file=damage.file, reason=damage.message)
     cache.clear()
     for segment in segments:

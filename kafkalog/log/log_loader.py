@@ -25,7 +25,7 @@ from kafkalog.format.file_names import (
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
 from kafkalog.log import producer_rebuild, recovery_policy, segment_recovery, segment_split
-from kafkalog.log.epoch_rebuild import load_epochs, rebuild_epochs
+from kafkalog.log.epoch_rebuild import load_epochs, maybe_rebuild_epochs
 from kafkalog.log.leader_epoch_cache import LeaderEpochCache
 from kafkalog.log.loader_files import LoaderFiles
 from kafkalog.log.local_log import DELETE_FILE_TASK, LocalLog
@@ -141,8 +141,7 @@ class _Loader:
                 self._recover_torn_tail(recovery_point)
             else:
                 self._recover_from(recovery_point)
-            if epoch_damage is not None:
-                rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
+            maybe_rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
             self._found_epochs.adopt(self._epochs)
             self._drop_when_below_start()
         if not len(self._segments):

@@ -332,7 +332,7 @@ def _span(
     if is_whole and _has_header(chunk, position + size, chunk.shape[0]):
         follower = load_i64be(chunk, position + size)
     is_sound = _is_in_order(base_offset, last_offset, previous_last, end_offset, follower)
-    if is_sound and previous_last < follower <= last_offset:
+    if is_sound and base_offset < follower <= last_offset:
         is_sound = _has_right_crc(chunk, position, size)  # rot of the last offset's delta
     if is_sound:
         return True, base_offset, last_offset

@@ -227,8 +227,9 @@ class _Loader:
         if self._corruption == "keep":
             end_offset = self._files.end_of(segment.base_offset)
             filesystem = self._environment.filesystem
-            if recovery_policy.try_repair(filesystem, segment, legacy, end_offset):
-                return
+            if not recovery_policy.try_repair(filesystem, segment, legacy, end_offset):
+                recovery_policy.refuse_message_set(segment, legacy)
+            return
         recovery_policy.refuse_legacy(segment, legacy)
 
     def _recover_and_sync(self, segment: LogSegment, log_end_offset: int | None = None) -> None:

@@ -18,6 +18,7 @@ Runs in the loader: recovery asks here where it meets a bad batch.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
+from zlib import crc32
 
 import structlog
 
@@ -29,6 +30,7 @@ from kafkalog.format.record_batch import (
     LEADER_EPOCH_AT,
     LEGACY_LENGTH_MIN,
     LENGTH_AT,
+    LOG_OVERHEAD,
     MAGIC_AT,
     MAGIC_V2,
     MalformedBatch,
@@ -78,7 +80,7 @@ def judge(
     def keep(bad: BadSpot) -> StepOver | None:
         if try_repair(filesystem, segment, bad, proven_end):
             return StepOver(0, bad.expected_offset)
-        refuse_legacy(segment, bad)
+        refuse_message_set(segment, bad)
         is_durable = bad.expected_offset < durable_end
         over = _over_rot(segment, bad, end_offset, is_durable=is_durable)
         if over is None and is_durable:
@@ -140,6 +142,21 @@ def refuse_legacy(segment: LogSegment, bad: BadSpot) -> None:
         )
 
 
+def refuse_message_set(segment: LogSegment, bad: BadSpot) -> None:
+    """As ``refuse_legacy``, but not for a batch whose magic rotted with more of it.
+
+    Such a one has no CRC of the old kind, and sound batches before or behind it.
+    """
+    if bad.why is not BadBatch.LEGACY:
+        return
+    window = _window_at(segment.log_file.acquire(), bad.position)
+    end = LOG_OVERHEAD + int.from_bytes(window[LENGTH_AT:LEADER_EPOCH_AT], "big", signed=True)
+    declared = int.from_bytes(window[LEADER_EPOCH_AT:MAGIC_AT], "big")
+    is_alone = bad.position == 0 and not any(later_batches(window, bad.expected_offset, INT64_MAX))
+    if is_alone or crc32(window[MAGIC_AT:end]) == declared:
+        refuse_legacy(segment, bad)
+
+
 def has_legacy_start(segment: LogSegment) -> BadSpot | None:
     """The first batch, if it is a legacy message set."""
     if segment.size_bytes <= MAGIC_AT:
@@ -156,9 +173,8 @@ def try_repair(filesystem: Filesystem, segment: LogSegment, bad: BadSpot, end_of
     Durable on return. A crash in between leaves bad bytes, with which the next load does the same.
     """
     file = segment.log_file.acquire()
-    size = min(file.size() - bad.position, _span_of_pair(file, bad.position) or REPAIR_WINDOW_BYTES)
-    window = read_chunk(file, bad.position, size, may_block=True)
-    is_whole = bad.position + size == file.size()
+    window = _window_at(file, bad.position, _span_of_pair(file, bad.position))
+    is_whole = bad.position + len(window) == file.size()
     prefix = true_prefix(window, bad.expected_offset, end_offset, is_whole=is_whole)
     if prefix is None:
         return False
@@ -177,6 +193,12 @@ def try_repair(filesystem: Filesystem, segment: LogSegment, bad: BadSpot, end_of
         kept=kept,
     )
     return True
+
+
+def _window_at(file: File, position: int, size: int | None = None) -> memoryview:
+    """So many bytes of the file, at most what a repair looks at."""
+    size = min(file.size() - position, size or REPAIR_WINDOW_BYTES)
+    return read_chunk(file, position, size, may_block=True)
 
 
 def _span_of_pair(file: File, position: int) -> int | None:
@@ -217,9 +239,7 @@ def _bridge(
     filesystem: Filesystem, segment: LogSegment, bad: BadSpot, end_offset: int
 ) -> StepOver | None:
     """Lead over bytes that are no batches to the next sound one; None: there is none near."""
-    file = segment.log_file.acquire()
-    size = min(file.size() - bad.position, REPAIR_WINDOW_BYTES)
-    window = read_chunk(file, bad.position, size, may_block=True)
+    window = _window_at(segment.log_file.acquire(), bad.position)
     found = next(later_batches(window, bad.expected_offset, end_offset), None)
     if found is None:
         return None

@@ -24,7 +24,7 @@ from kafkalog.format.format_error import FormatError
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.record import read_records
 from kafkalog.format.record_batch import HEADER_BYTES
-from kafkalog.log.values import TimestampOffset
+from kafkalog.log.values import OffsetPosition, TimestampOffset
 from kafkalog.log.would_block import WouldBlock
 
 if TYPE_CHECKING:
@@ -97,27 +97,26 @@ def read(
         is_partial = choice.stop is ScanStop.PARTIAL and not choice.batch_count
         if choice.start is not None and not is_partial:
             return _answer(segment, position, data, choice, start_offset, max_offset)
-        if choice.stop not in (ScanStop.END, ScanStop.PARTIAL):
-            raise _corrupt(segment, position + choice.end, choice.stop)
-        position += choice.end
         walked_offset, floor_offset = choice.previous_last_offset, -1
+        position += choice.end
+        if choice.stop not in (ScanStop.END, ScanStop.PARTIAL):
+            raise _no_batch(segment, position, choice.stop, walked_offset, end_offset)
         if choice.start is None:
             if choice.end:
                 continue
             if len(data) < HEADER.size or position + len(data) < segment.size_bytes:
                 return None
-            raise _corrupt(segment, position, choice.stop)
-        first, last = choice.first_base_offset, choice.first_last_offset
+            raise _no_batch(segment, position, choice.stop, walked_offset, end_offset)
         size = choice.first_size_bytes
         if position + size > segment.size_bytes:
-            raise _corrupt(segment, position, choice.stop, first, last)
-        if position + size > end or first >= max_offset:
+            raise _no_batch(segment, position, choice.stop, walked_offset, end_offset)
+        if position + size > end or choice.first_base_offset >= max_offset:
             return None
         if size > max_bytes and not min_one_batch:
             return SegmentRead(memoryview(b""), position, start_offset, start_offset, 0)
         wanted = max(wanted, size + HEADER_BYTES)  # and the header of what follows
     if position > segment.size_bytes:
-        raise _corrupt(segment, position, ScanStop.PARTIAL)
+        raise _no_batch(segment, position, ScanStop.PARTIAL, walked_offset, end_offset)
     return None
 
 
@@ -169,6 +168,17 @@ def _corrupt(
         base_offset=base_offset,
         last_offset=last_offset,
     )
+
+
+def _no_batch(
+    segment: LogSegment, position: int, stop: ScanStop, walked_offset: int, end_offset: int
+) -> CorruptBatch:
+    """The error for a place from where no batch leads on; its offsets reach to where one does."""
+    entry = segment.offset_index.lookup_upper_bound(OffsetPosition(0, position), 1)
+    last_offset = end_offset - 1 if end_offset < INT64_MAX else None
+    if entry is not None:
+        last_offset = entry.offset
+    return _corrupt(segment, position, stop, walked_offset + 1, last_offset)
 
 
 def read_chunk(file: File, position: int, size: int, *, may_block: bool) -> memoryview:

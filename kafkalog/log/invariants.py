@@ -27,7 +27,7 @@ def check_invariants(log: UnifiedLog) -> None:
     following = segments[0].base_offset
     for segment in segments:
         assert segment.base_offset >= following, f"I7: {segment} overlaps the one before"
-        if not log.config.is_compacted and segment is not segments[0]:
+        if not log.config.is_compacted and segment.base_offset > log.log_start_offset:
             assert segment.base_offset == following, f"I5: a gap in front of {segment}"
         following = _check_segment(segment, is_contiguous=not log.config.is_compacted)
     assert following == log.log_end_offset, f"I1: ends at {following}, not {log.log_end_offset}"

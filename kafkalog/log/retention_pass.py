@@ -2,21 +2,31 @@
 
 Owns nothing. ``facts_of`` and ``plan_of`` read what is published and may be called on any thread
 (largest timestamps of segments that were never asked may come from their time index, which blocks);
-``carry_out`` is the writer thread's. A crash in between is harmless: files that were renamed are
-removed at the next start, and the log start is at least the first segment's base.
+the three steps are the writer thread's, and between them somebody waits for the disk:
+
+``begin``        rolls when all are to go. Then a flush of everything: else a power cut could take
+                 the new segment's name and leave the old ones deleted, and the log would start
+                 again at offset 0 and give acknowledged offsets twice.
+``raise_start``  moves the log start. Then the start-offset checkpoint: renames need not become
+                 durable in their order, and what comes back below the log start is nobody's.
+``finish``       renames what lies below the log start, in as many turns as it takes. What a crash
+                 leaves goes with the next pass.
+
+Kafka deletes without waiting, and trusts the file system to keep the order of its renames.
 Source: Kafka 4.1 UnifiedLog.deleteOldSegments and deleteSegments, log-lifecycle 9.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 import structlog
 
 from kafkalog.log.retention_plan import (
+    Deletion,
     LogFacts,
     RetentionPlan,
     RetentionPolicy,
@@ -32,7 +42,6 @@ if TYPE_CHECKING:
 
 # Renames of one segment at most: log, three indexes, producer snapshot.
 DIRECTORY_OPERATIONS_PER_SEGMENT = 5
-_RULE = attrgetter("rule")
 _log = structlog.get_logger(__name__)
 
 
@@ -83,45 +92,56 @@ def plan_of(log: UnifiedLog, now_ms: int, hold_offset: int | None = None) -> Ret
 class Deleted(NamedTuple):
     """A segment that went."""
 
-    rule: Rule
     base_offset: int
     size_bytes: int
 
 
-def carry_out(
-    log: UnifiedLog, planned: RetentionPlan, most: int | None = None
-) -> tuple[Deleted, ...]:
-    """Delete what was planned, at most the oldest ``most`` segments of it; what went.
-
-    For a plan made on this thread just now. Files are renamed on return and removed after
-    ``file.delete.delay.ms``. OSError: some of them went, the others are the next pass's.
-    """
+def begin(log: UnifiedLog, planned: RetentionPlan) -> int:
+    """Roll when all are to go; the active segment's base offset, for ``raise_start``."""
     if planned.is_rolled:
         log.roll()
-    deleted: list[Deleted] = []
-    for rule, group in groupby(planned.deletions[:most], _RULE):
-        gone = tuple(_segment_at(log, deletion.base_offset) for deletion in group)
-        _tell(log, rule, gone)
-        log.delete_segments(gone, "segment deletion")
-        deleted += [Deleted(rule, each.base_offset, each.size_bytes) for each in gone]
-    return tuple(deleted)
+    return log.local.active_segment.base_offset
 
 
-def _segment_at(log: UnifiedLog, base_offset: int) -> LogSegment:
-    segment = log.segments.get(base_offset)
-    assert segment is not None, "the plan is of another moment"
-    return segment
+def raise_start(
+    log: UnifiedLog, now_ms: int, flushed_base: int, hold_offset: int | None = None
+) -> tuple[Deletion, ...]:
+    """Move the log start behind what a pass lets go, and say why; what ``finish`` will delete.
+
+    flushed_base    from ``begin``; segments above it, which appends may have rolled since, stay
+    """
+    bound = flushed_base if hold_offset is None else min(flushed_base, hold_offset)
+    planned = plan_of(log, now_ms, bound)
+    assert not planned.is_rolled, "the active segment lies above its own base"
+    _tell(log, planned)
+    if planned.deletions:
+        log.increment_log_start_offset(planned.log_start_offset, "segment deletion")
+    return planned.deletions
 
 
-def _tell(log: UnifiedLog, rule: Rule, gone: tuple[LogSegment, ...]) -> None:
+def finish(log: UnifiedLog, most: int | None = None) -> tuple[Deleted, ...]:
+    """Delete the oldest ``most`` segments that lie wholly below the log start; what went.
+
+    Files are renamed on return and removed after ``file.delete.delay.ms``. OSError: some of them
+    went, the others are the next pass's.
+    """
+    start = log.log_start_offset
+    gone = tuple(one for one, after in pairwise(log.segments) if after.base_offset <= start)[:most]
+    log.delete_segments(gone, "segment deletion")
+    return tuple(Deleted(each.base_offset, each.size_bytes) for each in gone)
+
+
+def _tell(log: UnifiedLog, planned: RetentionPlan) -> None:
     """Kafka's sentence for each segment, so that what searches for it finds it."""
     size_bytes = log.size_bytes
-    for segment in gone:
+    for deletion in planned.deletions:
+        segment = log.segments.get(deletion.base_offset)
+        assert segment is not None, "the plan is of another moment"
         stamp_ms = segment.max_timestamp_so_far().timestamp_ms
         size_bytes -= segment.size_bytes
-        if rule is Rule.START_OFFSET:
+        if deletion.rule is Rule.START_OFFSET:
             why = f"log start offset {log.log_start_offset} breach"
-        elif rule is Rule.SIZE:
+        elif deletion.rule is Rule.SIZE:
             why = (
                 f"log retention size {log.config.retention_bytes} breach. "
                 f"Log size after deletion will be {size_bytes}."
@@ -137,5 +157,5 @@ def _tell(log: UnifiedLog, rule: Rule, gone: tuple[LogSegment, ...]) -> None:
             f"Deleting segment LogSegment(baseOffset={segment.base_offset}, "
             f"size={segment.size_bytes}, largestRecordTimestamp={stamp_ms}) due to {why}",
             partition=str(log.topic_partition),
-            rule=rule.value,
+            rule=deletion.rule.value,
         )

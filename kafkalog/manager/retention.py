@@ -2,8 +2,9 @@
 
 Owns when a pass runs and what holds it back; what goes is ``log/retention_plan``'s. The task plans
 on its own thread from published facts, so that a pass with nothing to do costs the writers nothing;
-where something goes, the log's writer plans anew and deletes it, some segments a turn. Logs with
-``compact`` in their policy are left to the cleaner's threads, as in Kafka.
+where something goes, the log's writer takes the three steps of ``retention_pass``, each as a
+command, and deletes some segments a turn. Logs with ``compact`` in their policy are left to the
+cleaner's threads, as in Kafka.
 
 Clock guard: when the wall clock has run ahead of the monotonic one by more than a log's
 ``retention.ms`` since the check before, nothing of that log goes in this check: a clock that was
@@ -19,6 +20,7 @@ import structlog
 
 from kafkalog.errors import KafkalogError
 from kafkalog.log import retention_pass
+from kafkalog.log.retention_plan import Rule
 from kafkalog.manager.commands import (
     COMMAND_OVERHEAD_BYTES,
     DIRECTORY_OPERATIONS_MAX,
@@ -29,6 +31,7 @@ from kafkalog.manager.commands import (
 if TYPE_CHECKING:
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.retention_pass import Deleted
+    from kafkalog.log.retention_plan import Deletion
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir_unit import LogDirUnit
     from kafkalog.manager.log_dir_writer import LogDirWriter
@@ -40,30 +43,71 @@ _SLICE = DIRECTORY_OPERATIONS_MAX // retention_pass.DIRECTORY_OPERATIONS_PER_SEG
 _log = structlog.get_logger(__name__)
 
 
-class RetainCommand(Command):
-    """Delete what retention lets go at now_ms; result: list of what went."""
+class BeginCommand(Command):
+    """The first step of a pass: a roll when all are to go, and a flush; result: the flushed base.
 
-    __slots__ = ("_deleted", "_hold_offset", "_log", "_now_ms")
+    Ends with the flush of what the log holds now.
+    """
+
+    __slots__ = ("_hold_offset", "_log", "_now_ms")
 
     def __init__(self, log: UnifiedLog, now_ms: int, hold_offset: int | None) -> None:
         super().__init__(None, COMMAND_OVERHEAD_BYTES)
         self._log = log
         self._now_ms = now_ms
         self._hold_offset = hold_offset
-        self._deleted: list[Deleted] = []
 
     def run(self, writer: LogDirWriter) -> Step:
-        """Plan and carry out a slice of it; what is left is planned again in the next turn."""
+        """Plan again: the task planned on what was published before."""
         log = self._log
         writer.refuse_retired(log)
         planned = retention_pass.plan_of(log, self._now_ms, self._hold_offset)
-        try:
-            self._deleted += retention_pass.carry_out(log, planned, _SLICE)
-        finally:
-            if planned.is_rolled:
-                writer.request_flush_after_roll(log)
+        self.result = retention_pass.begin(log, planned)
+        writer.wait_for_flush(log, self)
+        return Step.WAIT
+
+
+class RaiseStartCommand(Command):
+    """The second step: the log start moves; result: what is to go, once that is durable."""
+
+    __slots__ = ("_flushed_base", "_hold_offset", "_log", "_now_ms")
+
+    def __init__(
+        self, log: UnifiedLog, now_ms: int, flushed_base: int, hold_offset: int | None
+    ) -> None:
+        super().__init__(None, COMMAND_OVERHEAD_BYTES)
+        self._log = log
+        self._now_ms = now_ms
+        self._flushed_base = flushed_base
+        self._hold_offset = hold_offset
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """Ends with the checkpoint."""
+        writer.refuse_retired(self._log)
+        self.result = retention_pass.raise_start(
+            self._log, self._now_ms, self._flushed_base, self._hold_offset
+        )
+        writer.wait_for_start_offsets(self)
+        return Step.WAIT
+
+
+class FinishCommand(Command):
+    """The last step: delete what lies below the log start; result: what went."""
+
+    __slots__ = ("_deleted", "_log")
+
+    def __init__(self, log: UnifiedLog) -> None:
+        super().__init__(None, COMMAND_OVERHEAD_BYTES)
+        self._log = log
+        self._deleted: list[Deleted] = []
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """A slice; the rest in the next turn."""
+        writer.refuse_retired(self._log)
+        deleted = retention_pass.finish(self._log, _SLICE)
+        self._deleted += deleted
         self.result = self._deleted
-        return Step.AGAIN if len(planned.deletions) > _SLICE else Step.DONE
+        return Step.AGAIN if len(deleted) == _SLICE else Step.DONE
 
 
 class Retention:
@@ -108,10 +152,18 @@ class Retention:
         with unit.log_dir.guard():
             if not retention_pass.plan_of(log, now_ms, hold_offset).deletions:
                 return 0
-        command = RetainCommand(log, now_ms, hold_offset)
-        deleted = cast("list[Deleted]", unit.writer.run(command))
+        base = cast("int", unit.writer.run(BeginCommand(log, now_ms, hold_offset)))
+        start = RaiseStartCommand(log, now_ms, base, hold_offset)
+        planned = cast("tuple[Deletion, ...]", unit.writer.run(start))
+        deleted = cast("list[Deleted]", unit.writer.run(FinishCommand(log)))
+        # A log start that moved meanwhile may have let more go than was planned.
+        rules = {each.base_offset: each.rule for each in planned}
         self._metrics.observe_retention(
-            log.topic_partition.topic, [(each.rule.value, each.size_bytes) for each in deleted]
+            log.topic_partition.topic,
+            [
+                (rules.get(each.base_offset, Rule.START_OFFSET).value, each.size_bytes)
+                for each in deleted
+            ],
         )
         return len(deleted)
 

@@ -7,13 +7,13 @@ what a crash left and holds it against the ledger.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.env.system_threads import SystemThreads
 from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.record_batch import PREFIX_BYTES, patch_prefix, read_header
+from kafkalog.log import retention_pass
 from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
@@ -178,11 +178,17 @@ class PartitionRun:
             self.checkpoint_start()
             self.ledger.start = offset
 
-    def retain(self) -> None:
-        """Delete what lies wholly below the log start."""
-        start, segments = self.log.log_start_offset, self.log.segments.values
-        gone = tuple(segment for segment, after in pairwise(segments) if after.base_offset <= start)
-        self.log.delete_segments(gone, "log start")
+    def retain(self, retention_bytes: int = -1) -> None:
+        """A retention pass; what it takes may be gone after a crash, or not."""
+        self.log.update_config(replace(CONFIG, retention_bytes=retention_bytes))
+        planned = retention_pass.plan_of(self.log, NOW_MS)
+        assert planned.deletions
+        base = retention_pass.begin(self.log, planned)
+        self.flush()
+        self.ledger.start_asked = max(self.ledger.start_asked, planned.log_start_offset)
+        retention_pass.raise_start(self.log, NOW_MS, base)
+        self.checkpoint_start()
+        assert len(retention_pass.finish(self.log)) == len(planned.deletions)
 
     def truncate_to(self, offset: int) -> None:
         """Cut; what was cut may come back until the next flush."""

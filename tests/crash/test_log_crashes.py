@@ -105,6 +105,25 @@ def deletions(run: PartitionRun) -> None:
     run.checkpoint()
 
 
+def retentions(run: PartitionRun) -> None:
+    for producer in (1, 2, 1, 2, 1, 1):
+        run.append(250, producer=producer)
+    run.flush()
+    run.checkpoint()
+    run.retain(900)
+    run.append(producer=2)
+    run.flush()
+    run.run_tasks()
+    run.retain(0)
+    run.append(producer=1)
+    run.flush()
+    run.checkpoint()
+    run.retain(0)
+    run.restart(clean=True)
+    run.append(producer=1)
+    run.flush()
+
+
 def closings(run: PartitionRun) -> None:
     run.append(producer=1)
     run.append(200)
@@ -151,6 +170,7 @@ STORIES: list[Story] = [
     appends_and_rolls,
     transactions,
     deletions,
+    retentions,
     closings,
     one_clean_life,
     truncations,

@@ -17,7 +17,7 @@ from kafkalog.log.log_validator import validate
 from kafkalog.log.values import AppendOrigin, Isolation
 from kafkalog.manager import manager_tasks
 from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.retention import RetainCommand
+from kafkalog.manager.retention import FinishCommand
 from kafkalog.manager.values import Acks
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager
@@ -199,7 +199,8 @@ def test_mass_deletion_lets_appends_through() -> None:
     writer = sim.manager.unit_of(log).writer
     left: list[int] = []
     records = one_record(sim, log)
-    writer.submit(RetainCommand(log, sim.clock.wall_ms(), None))
+    writer.call(lambda: log.increment_log_start_offset(40, "test"))
+    writer.submit(FinishCommand(log))
     sim.operations.submit_produce(
         log, records, Acks.LEADER, on_done=lambda _: left.append(len(log.segments))
     )

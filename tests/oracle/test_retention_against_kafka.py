@@ -6,103 +6,26 @@ own loader and retention pass run on a copy, ours on another, results and files 
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.cli.offline_load import FixedWallClock, LoadOptions
-from kafkalog.env.random import SystemRandom
-from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.env.system_scheduler import SystemScheduler
-from kafkalog.env.system_threads import SystemThreads
-from kafkalog.log.environment import LogEnvironment
-from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
+from kafkalog.cli.offline_load import LoadOptions
 from tests.oracle.loads import LoadCase, comparable, differing_files, load_with_kafka
-from tests.partition_world import batch, checked
+from tests.oracle.made_logs import NOW, UNLIMITED, make_log, size_limit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog.log.unified_log import UnifiedLog
     from tests.oracle.kafka import Kafka
+    from tests.oracle.made_logs import Made
 
 pytestmark = pytest.mark.oracle
 
-NOW = 1_700_000_000_000
 LOGS, CASES = 20, 300
-UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1"}
-
-
-@dataclass(frozen=True)
-class Made:
-    """A log of our making: bases and bytes of its segments, ages of their newest records."""
-
-    directory: Path
-    bases: list[int]
-    sizes: list[int]
-    ages_ms: list[int]
-    end: int
-
-
-def make_log(home: Path, chance: random.Random) -> Made:
-    """One to nine segments; some without timestamps, so that their files' age counts."""
-    directory = home / "made-0"
-    directory.mkdir(parents=True)
-    threads = SystemThreads(_never)
-    clock = FixedWallClock(NOW - 10**9)
-    environment = LogEnvironment.create(
-        SystemFilesystem(),
-        clock,
-        SystemScheduler(clock, threads, 1, _never),
-        SystemRandom(),
-        threads,
-    )
-    log = load_log(str(directory), LogConfig(segment_index_bytes=4096), environment, clean=True)
-    ages: list[int] = []
-    for number in range(chance.randint(1, 9)):
-        if number:
-            log.roll()
-        age = max(0, 90_000 - 10_000 * number + chance.choice((0, 0, 0, -35_000, 20_000)))
-        is_stamped = chance.random() < 0.8
-        for _ in range(chance.randint(1, 4)):
-            stamp = NOW - age - chance.randrange(3_000) if is_stamped else -1
-            _append(log, [b"x" * chance.randint(1, 300)] * chance.randint(1, 3), stamp)
-        if is_stamped:
-            _append(log, [b"last"], NOW - age)
-        ages.append(age)
-    if chance.random() < 0.3:
-        log.roll()
-        ages.append(0)
-    made = Made(
-        directory,
-        [segment.base_offset for segment in log.segments],
-        [segment.size_bytes for segment in log.segments],
-        ages,
-        log.log_end_offset,
-    )
-    plan = log.plan_flush()
-    if plan is not None:
-        plan.run()
-        log.mark_flushed(plan)
-    log.close()
-    for base, age in zip(made.bases, ages, strict=True):
-        seconds = (NOW - age) // 1000
-        os.utime(directory / f"{base:020d}.log", (seconds, seconds))
-    return made
-
-
-def _append(log: UnifiedLog, values: list[bytes | None], stamp: int) -> None:
-    data = batch(values, timestamps=stamp)
-    log.append(checked(data, now_ms=NOW), synced=False)
-
-
-def _never(name: str, error: BaseException) -> None:
-    raise AssertionError(name) from error
 
 
 KINDS = ("time", "time", "size", "size", "start", "all", "none", "compact", "both policies")
@@ -112,12 +35,10 @@ def limits(made: Made, kind: str, chance: random.Random) -> dict[str, str]:
     """Limits near what the log holds: also exactly at it, one above and one below."""
     configs = dict(UNLIMITED)
     if kind in ("time", "all", "compact", "both policies"):
-        age = chance.choice(made.ages_ms) + chance.choice((-1, 0, 1, 1000, -1000))
+        age = chance.choice(made.ages) + chance.choice((-1, 0, 1, 1000, -1000))
         configs["retention.ms"] = str(max(0, age))
     if kind in ("size", "all", "compact", "both policies"):
-        first = chance.randrange(len(made.sizes))
-        size = sum(made.sizes[first:]) + chance.choice((-1, 0, 1, 100, -100))
-        configs["retention.bytes"] = str(max(0, size))
+        configs["retention.bytes"] = size_limit(made, chance)
     if kind == "compact":
         configs["cleanup.policy"] = "compact"
     if kind == "both policies":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.env.clock import SystemClock
+from kafkalog.env.scheduler import TaskState
 from kafkalog.env.system_scheduler import SystemScheduler
 from kafkalog.env.system_threads import SystemThreads
 from tests.sim.sim_clock import SimClock
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.env.clock import Clock
-    from kafkalog.env.scheduler import Scheduler
+    from kafkalog.env.scheduler import Scheduler, TaskStatus
     from kafkalog.env.threads import Signal, Threads
 
 PATIENCE_SECONDS = 20.0
@@ -146,14 +147,72 @@ def test_the_scheduler_runs_due_tasks_and_survives_errors(world: World) -> None:
     assert world.reports == [("tick", "second")]
     status = {task.name: task for task in world.scheduler.tasks()}
     assert set(status) == {"tick", "far"}
-    assert status["tick"].errors == 1
+    assert status["tick"].failures == 1
     assert status["tick"].last_error == "ValueError: second"
     assert status["tick"].period_ms == 2
     assert status["far"].runs == 0
-    assert status["far"].last_start_wall_ms == -1
+    assert status["far"].last_run_ms == -1
+    assert status["far"].next_run_ms > 2**62
     world.scheduler.shutdown()
     world.scheduler.schedule_once("late", lambda: runs.append("late"))
     assert "late" not in {task.name for task in world.scheduler.tasks()}
+
+
+def test_one_shots_are_told_by_name(world: World) -> None:
+    """M13: how many wait, when the next is due, how many ran and failed; sorted by name."""
+    done = world.threads.signal()
+    before_ms = world.clock.wall_ms()
+
+    def fail() -> None:
+        raise ValueError("no such file")
+
+    world.scheduler.schedule_once("delete-file", fail, 3)
+    for _ in range(4):
+        world.scheduler.schedule_once("delete-file", lambda: None, 1)
+    world.scheduler.schedule_once("delete-file", lambda: None, 3_600_000)
+    world.scheduler.schedule_once("a", done.set, 5)
+    first, files = world.scheduler.tasks()
+    assert (first.name, files.name) == ("a", "delete-file")
+    assert (files.state, files.waiting, files.runs) == (TaskState.WAITING, 6, 0)
+    assert (files.period_ms, files.initial_delay_ms) == (-1, 3)
+    assert before_ms <= files.next_run_ms <= world.clock.wall_ms() + 1
+    assert (files.last_run_ms, files.last_duration_ms, files.last_success_ms) == (-1, -1, -1)
+    world.scheduler.startup()
+    assert done.wait(PATIENCE_SECONDS)
+    first, files = statuses_when(world, lambda all_: [one.runs for one in all_] == [1, 5])
+    assert (first.state, first.waiting, first.next_run_ms) == (TaskState.IDLE, 0, -1)
+    assert (files.state, files.waiting, files.running) == (TaskState.WAITING, 1, 0)
+    assert (files.failures, files.last_error) == (1, "ValueError: no such file")
+    assert before_ms <= files.last_success_ms <= world.clock.wall_ms()
+    assert before_ms <= files.last_failure_ms <= world.clock.wall_ms()
+    assert files.next_run_ms >= before_ms + 3_600_000 - 1  # two clocks, cut to milliseconds
+    assert world.reports == [("delete-file", "no such file")]
+    world.scheduler.shutdown()
+    assert [one.waiting for one in world.scheduler.tasks()] == [0, 0]
+
+
+def test_a_run_under_way_is_told(world: World) -> None:
+    """M13: since when, and what the run before it took."""
+    seen: list[list[TaskStatus]] = []
+    done = world.threads.signal()
+
+    def look() -> None:
+        seen.append(world.scheduler.tasks())
+        world.clock.sleep(0.02)
+        if len(seen) == 2:
+            done.set()
+
+    world.scheduler.schedule_periodic("look", look, 1, 1)
+    world.scheduler.startup()
+    assert done.wait(PATIENCE_SECONDS)
+    (first,), (second,) = seen[:2]
+    assert (first.state, first.running, first.runs) == (TaskState.RUNNING, 1, 0)
+    assert (first.next_run_ms, first.last_duration_ms) == (-1, -1)
+    assert first.last_run_ms > 0
+    assert (second.state, second.runs) == (TaskState.RUNNING, 1)
+    assert second.last_duration_ms >= 20
+    assert second.last_run_ms >= first.last_run_ms + 20
+    world.scheduler.shutdown()
 
 
 def test_a_busy_worker_does_not_hold_up_the_others() -> None:
@@ -266,6 +325,14 @@ def test_the_same_seed_gives_the_same_chance() -> None:
     assert [one.below(100) for _ in range(20)] == [two.below(100) for _ in range(20)]
     assert one.uuid_bytes() == two.uuid_bytes()
     assert len(one.uuid_bytes()) == 16
+
+
+def statuses_when(world: World, is_so: Callable[[list[TaskStatus]], bool]) -> list[TaskStatus]:
+    """The tasks once they are as wanted; the last look when patience ends."""
+    deadline_ns = world.clock.monotonic_ns() + int(PATIENCE_SECONDS * 1e9)
+    while not is_so(found := world.scheduler.tasks()) and world.clock.monotonic_ns() < deadline_ns:
+        world.clock.sleep(0.001)
+    return found
 
 
 def _raise(name: str, error: BaseException) -> None:

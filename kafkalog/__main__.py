@@ -118,7 +118,13 @@ def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]
         os._exit(70)  # a directory without its writer must not look alive
 
     def task_failed(name: str, error: BaseException) -> None:
-        log.error("A task failed and keeps its schedule", task=name, exc_info=error)
+        foreseen = isinstance(error, KafkalogError)  # else a defect of ours: where, matters
+        log.error(
+            "A task failed and keeps its schedule",
+            task=name,
+            reason=str(error),
+            exc_info=None if foreseen else error,
+        )
 
     clock, threads = SystemClock(), SystemThreads(thread_failed)
     scheduler = SystemScheduler(clock, threads, settings.broker.background_threads, task_failed)

@@ -72,21 +72,23 @@ class LogDeletion:
         if self._task is not None:
             self._task.cancel()
 
-    def delete_due_once(self) -> int:
-        """Remove what is due; the number of directories removed. Loop body.
+    def delete_due_once(self) -> None:
+        """Remove what is due; raises the first fault after the last of them. Loop body.
 
         The rule of at most 64 directory operations binds writers only; this thread holds up none.
+        What could not be removed is queued again by the next start.
         """
-        removed = 0
+        first_fault: StorageFault | None = None
         while self._queue and self._queue[0].due_ns <= self._clock.monotonic_ns():
             doomed = self._queue.popleft()
             try:
                 with doomed.log_dir.guard():
                     self._remove(doomed)
-                removed += 1
             except StorageFault as fault:
                 _log.error("log_not_deleted", path=doomed.path, reason=fault.message)
-        return removed
+                first_fault = first_fault or fault
+        if first_fault is not None:
+            raise first_fault
 
     def _remove(self, doomed: _Doomed) -> None:
         if doomed.log is not None:

@@ -1,7 +1,8 @@
 """ManagerTasks: the periodic tasks of the manager, with Kafka's names, first runs and periods.
 
-Owns the schedule; the work is a call into checkpoints or writers. A directory that fails in a task
-goes offline and the others are still served; nothing is raised to the scheduler for it.
+Owns the schedule; the work is a call into checkpoints or writers. What fails for one directory or
+log is logged and the others are still served; the first fault is raised at the end, so that the
+scheduler counts the run as failed.
 Source: log-lifecycle 11.1.
 """
 
@@ -45,6 +46,7 @@ class ManagerTasks:
     def start(self) -> None:
         """Schedule all."""
         manager, config = self._manager, self._manager.config
+        manager.seams.metrics.watch_tasks(manager.seams.scheduler.tasks)
         checkpoints = manager.checkpoints
         delay_ms = config.log_initial_task_delay_ms
         self._every(
@@ -101,15 +103,25 @@ class ManagerTasks:
         self._manager.deletion.stop()
 
     def for_each_dir(self, work: Callable[[LogDir], None]) -> None:
-        """Work on every online directory; a fault is that directory's alone."""
+        """Work on every online directory; raises the first fault after the last of them."""
+        fault = self._first_fault(work)
+        if fault is not None:
+            raise fault
+
+    def _first_fault(self, work: Callable[[LogDir], None]) -> KafkalogError | None:
+        """Work on every online directory; each fault is logged and its directory's alone."""
+        fault: KafkalogError | None = None
         for unit in self._manager.online_units:
             try:
                 work(unit.log_dir)
             except KafkalogError as error:
                 _log.error("task_failed", log_dir=unit.log_dir.path, reason=error.message)
+                fault = fault or error
+        return fault
 
     def flush_due_once(self) -> None:
         """Ask the writers to flush logs whose ``flush.ms`` is over; does not wait. Loop body."""
+        fault: KafkalogError | None = None
         now_ms = self._manager.seams.clock.wall_ms()
         for log in self._manager.table.logs():
             limit_ms = log.config.flush_ms
@@ -122,6 +134,9 @@ class ManagerTasks:
                     _log.error(
                         "flush_failed", partition=str(log.topic_partition), reason=error.message
                     )
+                    fault = fault or error
+        if fault is not None:
+            raise fault
 
     def retain_once(self) -> None:
         """A retention check over all logs. Loop body."""
@@ -154,5 +169,10 @@ class ManagerTasks:
         metrics.log_dir_segments.labels(path).set(sum(len(log.segments) for log in logs))
 
     def _every(self, name: str, task: Callable[[], None], first_ms: int, period_ms: int) -> None:
+        """Two keys allow a period of 0, which is once, as in Kafka's scheduler."""
         scheduler = self._manager.seams.scheduler
-        self._tasks.append(scheduler.schedule_periodic(name, task, first_ms, period_ms))
+        if period_ms > 0:
+            handle = scheduler.schedule_periodic(name, task, first_ms, period_ms)
+        else:
+            handle = scheduler.schedule_once(name, task, first_ms)
+        self._tasks.append(handle)

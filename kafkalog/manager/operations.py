@@ -28,12 +28,19 @@ from kafkalog.format.topic_partition import (
 )
 from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand
 from kafkalog.manager.topic_registry import RegisteredTopic
-from kafkalog.manager.values import Acks, Loading, Readiness, TopicConfigEntry, TopicDescription
+from kafkalog.manager.values import (
+    Acks,
+    Loading,
+    Readiness,
+    TopicConfigEntry,
+    TopicDescription,
+)
 from kafkalog.observe.metrics import PartitionSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from kafkalog.env.scheduler import TaskStatus
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, Isolation, TimestampOffset, ValidatedRecords
     from kafkalog.manager.commands import Command
@@ -201,6 +208,10 @@ class Operations:
             )
             for log in self._manager.table.logs()
         ]
+
+    def tasks(self) -> list[TaskStatus]:
+        """What the background tasks do and did, by name; no disk."""
+        return self._manager.seams.scheduler.tasks()
 
     # ---- control plane, blocking
 

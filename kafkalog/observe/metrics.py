@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from prometheus_client import (
     CollectorRegistry,
@@ -28,12 +28,16 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.gc_collector import GCCollector
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from prometheus_client.metrics_core import Metric
 
 T = TypeVar("T", Counter, Histogram)
 
@@ -56,6 +60,30 @@ class PartitionSample:
     start_offset: int
     end_offset: int
     high_watermark: int
+
+
+class TaskFacts(Protocol):
+    """What the scheduler tells of the tasks of one name."""
+
+    @property
+    def name(self) -> str:
+        """A constant of the program."""
+        ...
+
+    @property
+    def runs(self) -> int:
+        """That ended, failures among them."""
+        ...
+
+    @property
+    def failures(self) -> int:
+        """Runs that raised."""
+        ...
+
+    @property
+    def last_success_ms(self) -> int:
+        """Wall clock; -1: never."""
+        ...
 
 
 PARTITION_FAMILIES: tuple[tuple[str, str, str], ...] = (
@@ -140,6 +168,32 @@ def observe_many(histogram: Histogram, seconds: Sequence[float]) -> None:
         histogram._buckets[bucket].inc(count)
 
 
+class TaskCollector(Collector):
+    """The families of the background tasks, from the scheduler's own facts at each scrape."""
+
+    def __init__(self) -> None:
+        self.tasks: Callable[[], Iterable[TaskFacts]] = tuple
+
+    def collect(self) -> Iterator[Metric]:
+        """See Collector. Without tasks: the families alone."""
+        prefix, labels = "kafkalog_scheduler_task", ["task"]
+        runs = CounterMetricFamily(
+            f"{prefix}_runs", "Runs that ended, failures among them.", labels=labels
+        )
+        errors = CounterMetricFamily(f"{prefix}_errors", "Runs that failed.", labels=labels)
+        success = GaugeMetricFamily(
+            f"{prefix}_last_success_timestamp_seconds",
+            "End of the last run that did not fail; absent before.",
+            labels=labels,
+        )
+        for task in self.tasks():
+            runs.add_metric([task.name], task.runs)
+            errors.add_metric([task.name], task.failures)
+            if task.last_success_ms >= 0:
+                success.add_metric([task.name], task.last_success_ms / 1000)
+        yield from (runs, errors, success)
+
+
 class Metrics:
     """All metrics. Attributes are the metric names without ``kafkalog_`` and the type suffix."""
 
@@ -148,6 +202,8 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._partitions = PartitionRenderer()
+        self._tasks = TaskCollector()
+        self.registry.register(self._tasks)
         if with_process:  # the stock collectors read /proc: not for simulations
             ProcessCollector(registry=self.registry)
             PlatformCollector(registry=self.registry)
@@ -286,6 +342,10 @@ class Metrics:
         """As the file system says; taken by a periodic task, never by the scrape."""
         self.log_dir_capacity.labels(log_dir).set(capacity_bytes)
         self.log_dir_free.labels(log_dir).set(free_bytes)
+
+    def watch_tasks(self, tasks: Callable[[], Iterable[TaskFacts]]) -> None:
+        """Where a scrape finds the background tasks; quick, and no disk."""
+        self._tasks.tasks = tasks
 
     def forget_topic(self, topic: str) -> None:
         """A deleted topic loses its counters; unknown topics are ignored."""

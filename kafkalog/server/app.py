@@ -15,6 +15,7 @@ from kafkalog.server.routes import (
     probes,
     produce,
     records,
+    tasks,
     topics,
     v3_topics,
 )
@@ -30,6 +31,7 @@ ROUTE_TABLES = (
     batches.ROUTES,
     offsets.ROUTES,
     delete_records.ROUTES,
+    tasks.ROUTES,
     topics.ROUTES,
     v3_topics.ROUTES,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.errors import KafkalogError
 from kafkalog.format.batch_builder import RecordColumns, build_batch
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_validator import validate
@@ -65,7 +66,8 @@ class SimManager:
         self.disk = disk if disk is not None else SimFilesystem()
         self.disk.clock = self.clock
         self.threads = SimThreads(self.clock, seed)
-        self.scheduler = SimScheduler(self.clock)
+        self.task_faults: list[tuple[str, KafkalogError]] = []
+        self.scheduler = SimScheduler(self.clock, self._task_failed)
         self.metrics = Metrics()
         self.sink = Sink()
         self.all_dirs_died = False
@@ -84,6 +86,12 @@ class SimManager:
         self.operations = Operations(
             self.manager, lambda overrides: describe_topic_config(overrides, {})
         )
+
+    def _task_failed(self, name: str, error: Exception) -> None:
+        """A fault of the disk is remembered; a defect of ours reaches the test."""
+        if not isinstance(error, KafkalogError):
+            raise error
+        self.task_faults.append((name, error))
 
     def _note_death(self) -> None:
         self.all_dirs_died = True

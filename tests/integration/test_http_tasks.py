@@ -1,0 +1,153 @@
+"""Goal: an operator sees the background tasks over HTTP, on the command line and in the metrics.
+Method: a real daemon with short periods; the three views of the same facts beside each other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.integration.daemon import Daemon
+from tests.integration.http_world import check_sealed, now_ms
+from tests.integration.test_cli_over_http import done, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SETTINGS = {
+    "log_initial_task_delay_ms": "50",
+    "log_flush_offset_checkpoint_interval_ms": "100",
+    "log_flush_scheduler_interval_ms": "9223372036854775806",
+    "log_segment_delete_delay_ms": "0",
+}
+CHECKPOINT = "kafka-recovery-point-checkpoint"
+NAMES = [
+    "PeriodicProducerExpirationCheck",
+    "highwatermark-checkpoint",
+    "kafka-delete-logs",
+    "kafka-log-flusher",
+    "kafka-log-retention",
+    "kafka-log-start-offset-checkpoint",
+    CHECKPOINT,
+    "kafkalog-log-dir-metrics",
+]
+
+
+def tasks(daemon: Daemon) -> dict[str, dict[str, Any]]:
+    """Entries by name."""
+    answer = daemon.request("GET", "/v1/tasks")
+    assert answer.status == 200
+    check_sealed(answer)
+    assert abs(answer.json["now_ms"] - now_ms()) < 10_000
+    names = [entry["name"] for entry in answer.json["tasks"]]
+    assert names == sorted(names)
+    return {entry["name"]: entry for entry in answer.json["tasks"]}
+
+
+def when_run(daemon: Daemon, name: str, runs: int) -> dict[str, Any]:
+    """The entry once it has that many runs; the test's time bounds it."""
+    while (found := tasks(daemon)[name])["runs"] < runs:
+        time.sleep(0.02)
+    return found
+
+
+def test_periodic_tasks(daemon: Daemon) -> None:
+    """M13: schedule, history and the next run of each; a period of Long.MAX is never due again."""
+    started_ms = now_ms()
+    entry = when_run(daemon, CHECKPOINT, 3)
+    assert (entry["initial_delay_ms"], entry["period_ms"]) == (50, 100)
+    assert (entry["failures"], entry["last_error"], entry["last_failure_ms"]) == (0, None, None)
+    assert entry["state"] in ("waiting", "running")
+    assert entry["last_run_ms"] <= entry["last_success_ms"] + 1
+    assert entry["last_duration_ms"] >= 0
+    found = tasks(daemon)
+    assert sorted(found) == NAMES
+    never = found["kafka-log-flusher"]
+    assert (never["runs"], never["next_run_ms"]) == (1, 2**63 - 1)
+    first = found["PeriodicProducerExpirationCheck"]
+    assert (first["runs"], first["last_run_ms"], first["last_duration_ms"]) == (0, None, None)
+    assert started_ms < first["next_run_ms"] <= now_ms() + first["initial_delay_ms"]
+
+
+def test_one_shots(daemon: Daemon) -> None:
+    """M12 M13: kafka-delete-logs has no period, runs again and again, and always waits once."""
+    daemon.create_topic("doomed")
+    runs = tasks(daemon)["kafka-delete-logs"]["runs"]
+    clusters = daemon.request("GET", "/v3/clusters").json["data"]
+    path = f"/v3/clusters/{clusters[0]['cluster_id']}/topics/doomed"
+    assert daemon.request("DELETE", path).status == 204
+    entry = when_run(daemon, "kafka-delete-logs", runs + 2)
+    assert (entry["period_ms"], entry["failures"]) == (None, 0)
+    assert entry["waiting"] + entry["running"] >= 1
+    assert not list(daemon.log_dirs[0].glob("*-delete"))
+
+
+def test_the_command_line(daemon: Daemon) -> None:
+    """M13: a table for people, the answer as it is for programs."""
+    when_run(daemon, CHECKPOINT, 1)
+    document = json.loads(done(run(daemon, "tasks", "list", "--output", "json")))
+    assert [entry["name"] for entry in document["tasks"]] == NAMES
+    lines = done(run(daemon, "tasks", "list")).decode().splitlines()
+    assert lines[0].split("  ")[0] == "TASK"
+    assert [line.split()[0] for line in lines[1:]] == NAMES
+    moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    (line,) = [line for line in lines if line.startswith(CHECKPOINT)]
+    pattern = rf"{CHECKPOINT} +(waiting|running) +100 ms +({moment}|-) +{moment} +\d+ ms +\d+ +0"
+    assert re.fullmatch(pattern, line), line
+    (line,) = [line for line in lines if line.startswith("kafka-log-flusher")]
+    assert "  never  " in line
+    (line,) = [line for line in lines if line.startswith("kafka-delete-logs")]
+    assert "  1 waiting  " in line or "1 running" in line
+    assert "  once  " in line
+
+
+def test_metrics(daemon: Daemon) -> None:
+    """M13 M26: runs, errors and the last success of every task."""
+    before = when_run(daemon, CHECKPOINT, 1)
+    page = daemon.request("GET", "/metrics").body.decode()
+    samples = {
+        (sample.name, sample.labels["task"]): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if "task" in sample.labels
+    }
+    after = tasks(daemon)[CHECKPOINT]
+    prefix = "kafkalog_scheduler_task"
+    assert {task for _, task in samples} == set(NAMES)
+    assert before["runs"] <= samples[f"{prefix}_runs_total", CHECKPOINT] <= after["runs"]
+    assert samples[f"{prefix}_errors_total", CHECKPOINT] == 0
+    success = samples[f"{prefix}_last_success_timestamp_seconds", CHECKPOINT] * 1000
+    assert before["last_success_ms"] <= success <= after["last_success_ms"]
+    unborn = (f"{prefix}_last_success_timestamp_seconds", "PeriodicProducerExpirationCheck")
+    assert unborn not in samples
+
+
+def test_a_failure_is_shown(tmp_path: Path) -> None:
+    """M13 M15: the reason in every view, and the other directory still has its checkpoints."""
+    with Daemon(tmp_path, log_dirs=2, environment=None, **SETTINGS) as daemon:
+        when_run(daemon, CHECKPOINT, 1)
+        lost = daemon.log_dirs[1]
+        lost.rename(tmp_path / "gone")
+        lost.write_bytes(b"no directory")
+        while not tasks(daemon)[CHECKPOINT]["failures"]:
+            if daemon.request("GET", "/readyz").json["offline_log_dirs"]:
+                break
+            time.sleep(0.02)
+        failed = [entry for entry in tasks(daemon).values() if entry["failures"]]
+        assert failed
+        entry = failed[0]
+        assert entry["last_error"].startswith("LogDirOffline: ")
+        assert str(lost) in entry["last_error"]
+        runs = when_run(daemon, CHECKPOINT, tasks(daemon)[CHECKPOINT]["runs"] + 3)["runs"]
+        assert runs > 3
+        text = done(run(daemon, "tasks", "list")).decode()
+        assert f"{entry['name']} failed last at " in text
+        told = [
+            line for line in map(json.loads, daemon.log_path.read_text().splitlines())
+            if line.get("event") == "A task failed and keeps its schedule"
+        ]  # fmt: skip
+        assert entry["name"] in [line["task"] for line in told]

@@ -19,6 +19,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "topics": "kafkalog.cli.topics:topics",
         "produce": "kafkalog.cli.produce:produce",
         "consume": "kafkalog.cli.consume:consume",
+        "dirs": "kafkalog.cli.dirs:dirs",
         "tasks": "kafkalog.cli.tasks:tasks",
         "health": "kafkalog.cli.health:health",
     },

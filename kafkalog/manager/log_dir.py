@@ -56,6 +56,7 @@ _WITHOUT_ENTRY = {
 }
 _SHOWN_CHARACTERS = 200
 
+UNKNOWN_SPACE = (-1, -1)  # Kafka's UNKNOWN_VOLUME_BYTES
 _SPACE_CHECK_INTERVAL_NS = 250_000_000  # statvfs at most this often while the disk is full
 
 _log = structlog.get_logger(__name__)
@@ -98,6 +99,7 @@ class LogDir:
         self._on_offline: tuple[Callable[[LogDir], None], ...] = ()
         self._is_full = False
         self._next_space_check_ns = 0
+        self._known_space = UNKNOWN_SPACE
 
     # ---- fate
 
@@ -158,10 +160,16 @@ class LogDir:
 
     # ---- space
 
-    def space(self) -> tuple[int, int]:
-        """(total, available) bytes of its file system; guarded."""
+    def measure_space(self) -> tuple[int, int]:
+        """(total, usable) bytes of its file system now, published as ``space``; guarded."""
         with self.guard():
-            return self._filesystem.space(self.path)
+            self._known_space = self._filesystem.space(self.path)
+        return self._known_space
+
+    @property
+    def space(self) -> tuple[int, int]:
+        """(total, usable) bytes when they were last measured; UNKNOWN_SPACE before and offline."""
+        return self._known_space if self.is_online else UNKNOWN_SPACE
 
     def check_space(self) -> None:
         """Before an append: DiskFull while the disk was full and has not enough free space again.
@@ -173,7 +181,7 @@ class LogDir:
         now_ns = self._clock.monotonic_ns()
         if now_ns >= self._next_space_check_ns:
             self._next_space_check_ns = now_ns + _SPACE_CHECK_INTERVAL_NS
-            if self.space()[1] > self._min_free_bytes:
+            if self.measure_space()[1] > self._min_free_bytes:
                 with self._mutex:
                     self._is_full = False
                 _log.info("log_dir_has_space_again", log_dir=self.path)

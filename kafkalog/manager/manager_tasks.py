@@ -44,9 +44,10 @@ class ManagerTasks:
         self._tasks: list[ScheduledTask] = []
 
     def start(self) -> None:
-        """Schedule all."""
+        """Measure the directories, then schedule all."""
         manager, config = self._manager, self._manager.config
         manager.seams.metrics.watch_tasks(manager.seams.scheduler.tasks)
+        self._first_fault(self._measure)  # who asks right after the start shall see their space
         checkpoints = manager.checkpoints
         delay_ms = config.log_initial_task_delay_ms
         self._every(
@@ -163,7 +164,7 @@ class ManagerTasks:
     def _measure(self, log_dir: LogDir) -> None:
         """Sizes of one directory for the metrics page, which never touches the disk itself."""
         metrics, path = self._manager.seams.metrics, log_dir.path
-        metrics.set_log_dir_space(path, *log_dir.space())
+        metrics.set_log_dir_space(path, *log_dir.measure_space())
         logs = self._manager.table.logs_in(path)
         metrics.log_dir_partitions.labels(path).set(len(logs))
         metrics.log_dir_segments.labels(path).set(sum(len(log.segments) for log in logs))

@@ -27,10 +27,13 @@ from kafkalog.format.topic_partition import (
     topic_name_fault,
 )
 from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand
+from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.topic_registry import RegisteredTopic
 from kafkalog.manager.values import (
     Acks,
     Loading,
+    LogDirDescription,
+    PartitionSize,
     Readiness,
     TopicConfigEntry,
     TopicDescription,
@@ -38,7 +41,7 @@ from kafkalog.manager.values import (
 from kafkalog.observe.metrics import PartitionSample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from kafkalog.env.scheduler import TaskStatus
     from kafkalog.log.unified_log import UnifiedLog
@@ -212,6 +215,35 @@ class Operations:
     def tasks(self) -> list[TaskStatus]:
         """What the background tasks do and did, by name; no disk."""
         return self._manager.seams.scheduler.tasks()
+
+    def log_dirs(self, topics: Collection[str] = ()) -> list[LogDirDescription]:
+        """Every entry of ``log.dirs`` with its partitions, sorted; of these topics, or of all.
+
+        No disk. Unknown topics have no partitions. Costs a look at every partition.
+        """
+        sizes: dict[str, list[PartitionSize]] = {}
+        for log in self._manager.table.logs():
+            if not topics or log.topic_partition.topic in topics:
+                size = PartitionSize(log.topic_partition, log.size_bytes)
+                sizes.setdefault(log_dir_of(log), []).append(size)
+        described = []
+        for unit in self._manager.units:
+            log_dir = unit.log_dir
+            reason = log_dir.offline_reason
+            partitions = sizes.get(log_dir.path, []) if reason is None else []
+            partitions.sort(key=lambda each: each.topic_partition)
+            total_bytes, usable_bytes = log_dir.space
+            described.append(
+                LogDirDescription(
+                    path=log_dir.path,
+                    is_cordoned=log_dir.is_cordoned,
+                    offline_reason=reason,
+                    total_bytes=total_bytes,
+                    usable_bytes=usable_bytes,
+                    partitions=partitions,
+                )
+            )
+        return described
 
     # ---- control plane, blocking
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kafkalog.format.topic_partition import TopicPartition
+
 
 class Acks(enum.Enum):
     """When a produce is answered; the value is its spelling in requests and configuration."""
@@ -59,6 +61,29 @@ class Readiness:
     partitions: int
     offline_partitions: int
     full_dirs: int  # they serve reads and deletions; appends get DiskFull
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSize:
+    """A served partition and the bytes of its ``.log`` files."""
+
+    topic_partition: TopicPartition
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """One entry of ``log.dirs``; an offline one names its reason and holds no partitions.
+
+    Bytes are those of its file system when last measured (every 10 s), -1 when unknown.
+    """
+
+    path: str
+    is_cordoned: bool
+    offline_reason: str | None
+    total_bytes: int
+    usable_bytes: int
+    partitions: Sequence[PartitionSize]
 
 
 @dataclass(frozen=True, slots=True)

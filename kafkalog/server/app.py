@@ -11,6 +11,7 @@ from kafkalog.server.exchange import make_middleware
 from kafkalog.server.routes import (
     batches,
     delete_records,
+    log_dirs,
     offsets,
     probes,
     produce,
@@ -31,6 +32,7 @@ ROUTE_TABLES = (
     batches.ROUTES,
     offsets.ROUTES,
     delete_records.ROUTES,
+    log_dirs.ROUTES,
     tasks.ROUTES,
     topics.ROUTES,
     v3_topics.ROUTES,

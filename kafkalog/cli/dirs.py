@@ -1,0 +1,50 @@
+"""``kafkalog dirs describe``: the log directories of a running daemon. Text is kafka-log-dirs'."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from kafkalog.cli.connection import Connection, output_option, url_option
+
+
+@click.group()
+def dirs() -> None:
+    """Look at the log directories."""
+
+
+@dirs.command()
+@click.option("--topics", "--topic-list", default="", help="Only these, as a,b. Default: all.")
+@url_option
+@output_option
+def describe(topics: str, url: str, output: str) -> None:
+    """Partitions of each log directory with their bytes, and what is offline.
+
+    The last line of the text is kafka-log-dirs' JSON; why a directory is offline goes to standard
+    error. --output json adds that reason, and total and usable bytes (-1: unknown).
+
+    Example: kafkalog dirs describe --topics orders | tail -1 | jq .
+    """
+    answer = Connection(url).json("GET", f"/v1/log-dirs?topics={quote(topics, safe=',')}")
+    if output == "json":
+        click.echo(json.dumps(answer))
+        return
+    click.echo("Querying brokers for log directories information")
+    brokers = ",".join(str(entry["broker"]) for entry in answer["brokers"])
+    click.echo(f"Received log directory information from brokers {brokers}")
+    document = {"brokers": [_broker(entry) for entry in answer["brokers"]], "version": 1}
+    click.echo(json.dumps(document, separators=(",", ":"), ensure_ascii=False))
+    for broker in answer["brokers"]:
+        for log_dir in broker["logDirs"]:
+            if log_dir["error"] is not None:
+                click.echo(f"{log_dir['logDir']} is offline: {log_dir['reason']}", err=True)
+
+
+def _broker(entry: dict[str, Any]) -> dict[str, Any]:
+    """Kafka's fields in Kafka's order."""
+    fields = ("partitions", "error", "logDir")
+    log_dirs = [{field: log_dir[field] for field in fields} for log_dir in entry["logDirs"]]
+    return {"broker": entry["broker"], "logDirs": log_dirs}

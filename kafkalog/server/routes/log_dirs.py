@@ -1,0 +1,64 @@
+"""``GET /v1/log-dirs``: what ``kafka-log-dirs --describe`` tells, and space (http-api.md N10)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from aiohttp import web
+
+from kafkalog.server.api import api_of
+from kafkalog.server.media_types import JSON
+from kafkalog.server.replies import bytes_reply
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kafkalog.manager.operations import Operations
+    from kafkalog.manager.values import LogDirDescription, PartitionSize
+
+ROUTES = web.RouteTableDef()
+# The tool prints the class of the error that the broker answers for an offline directory.
+_OFFLINE = "org.apache.kafka.common.errors.KafkaStorageException"
+
+
+def _partition_json(partition: PartitionSize) -> dict[str, object]:
+    """The one replica lags behind nobody, and no partition is on its way to another directory."""
+    return {
+        "partition": str(partition.topic_partition),
+        "size": partition.size_bytes,
+        "offsetLag": 0,
+        "isFuture": False,
+    }
+
+
+def _log_dir_json(log_dir: LogDirDescription) -> dict[str, object]:
+    """The tool's fields; isCordoned and the bytes as in Kafka's protocol; ``reason`` is ours."""
+    return {
+        "error": None if log_dir.offline_reason is None else _OFFLINE,
+        "reason": log_dir.offline_reason,
+        "logDir": log_dir.path,
+        "isCordoned": log_dir.is_cordoned,
+        "totalBytes": log_dir.total_bytes,
+        "usableBytes": log_dir.usable_bytes,
+        "partitions": [_partition_json(partition) for partition in log_dir.partitions],
+    }
+
+
+def _document(operations: Operations, topics: Collection[str]) -> bytes:
+    log_dirs = [_log_dir_json(log_dir) for log_dir in operations.log_dirs(topics)]
+    broker = {"broker": operations.node_id, "logDirs": log_dirs}
+    return msgspec.json.encode({"version": 1, "brokers": [broker]})
+
+
+@ROUTES.get("/v1/log-dirs")
+async def log_dirs(request: web.Request) -> web.Response:
+    """``?topics=a,b``: only their partitions, none for unknown ones; without it, all.
+
+    Touches no disk; on the control pool, because it looks at every partition.
+    """
+    api = api_of(request)
+    lists = request.query.getall("topics", [])
+    topics = {name for names in lists for name in names.split(",") if name}
+    body = await api.blocking(_document, api.operations, topics)
+    return bytes_reply(body, content_type=JSON)

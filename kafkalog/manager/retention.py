@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 import structlog
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, UnknownTopic
 from kafkalog.log import retention_pass
 from kafkalog.log.retention_plan import Rule
 from kafkalog.manager.commands import (
@@ -170,18 +170,23 @@ class Retention:
     # ---- the task
 
     def run_once(self) -> int:
-        """A pass over all logs without compaction; how many segments went. Loop body."""
+        """A pass over all logs without compaction; how many segments went. Loop body.
+
+        A log that fails does not hold up the others; the first fault is raised after the last one.
+        """
         started_ns = self._clock.monotonic_ns()
         jump_ms = self._take_jump_ms()
-        count = 0
+        count, faults = 0, list[KafkalogError]()
         for unit in self._manager.online_units:
-            count += self._run_unit(unit, jump_ms)
+            count += self._run_unit(unit, jump_ms, faults)
         seconds = (self._clock.monotonic_ns() - started_ns) / 1e9
         self._metrics.observe_retention_run(seconds, self._clock.wall_ms())
         _log.debug(f"Log cleanup completed. {count} files deleted in {seconds:.3f} seconds")
+        if faults:
+            raise faults[0]
         return count
 
-    def _run_unit(self, unit: LogDirUnit, jump_ms: int) -> int:
+    def _run_unit(self, unit: LogDirUnit, jump_ms: int, faults: list[KafkalogError]) -> int:
         count = 0
         for log in self._manager.table.logs_in(unit.log_dir.path):
             if log.config.is_compacted:
@@ -190,7 +195,10 @@ class Retention:
                 continue
             try:
                 count += self.retain(log)
+            except UnknownTopic:
+                continue  # deleted since the list was taken
             except KafkalogError as error:
+                faults.append(error)
                 if not unit.log_dir.is_online:
                     return count  # said once, by the directory
                 _log.error(

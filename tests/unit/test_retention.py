@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.env.scheduler import TaskState
 from kafkalog.format.batch_builder import RecordColumns, build_batch
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.log.invariants import check_invariants
@@ -17,7 +18,7 @@ from kafkalog.log.log_validator import validate
 from kafkalog.log.values import AppendOrigin, Isolation
 from kafkalog.manager import manager_tasks
 from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.retention import FinishCommand
+from kafkalog.manager.retention import RETENTION_TASK, FinishCommand
 from kafkalog.manager.values import Acks
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager
@@ -122,6 +123,32 @@ def test_the_task_runs_by_its_name_and_period() -> None:
     assert sim.operations.partition_log("t", 0).log_start_offset == 4
 
 
+def test_deletions_that_wait_are_told_by_name() -> None:
+    """M12 M13: delete-file, delete-producer-snapshot: how many wait, when the next is due."""
+    sim = started(check_ms=10**12)
+    sim.operations.create_topic("t", 1, {"retention.ms": "1", "file.delete.delay.ms": "60000"})
+    fill(sim, 3)
+    assert sim.manager.retention.run_once() == 3
+    due_ms = sim.clock.wall_ms() + MINUTE
+
+    def told() -> dict[str, tuple[TaskState, int, int, int]]:
+        return {
+            task.name: (task.state, task.waiting, task.runs, task.next_run_ms)
+            for task in sim.operations.tasks()
+            if task.name.startswith("delete-")
+        }
+
+    before = told()
+    assert sorted(before) == ["delete-file", "delete-producer-snapshot"]
+    for state, waiting, runs, next_run_ms in before.values():
+        assert (state, runs, next_run_ms) == (TaskState.WAITING, 0, due_ms)
+        assert 1 <= waiting <= 3
+    sim.clock.advance_ms(MINUTE)
+    assert names(sim, ".deleted") == []
+    for name, (_, waiting, _, _) in before.items():
+        assert told()[name] == (TaskState.IDLE, 0, waiting, -1)
+
+
 def test_all_go_after_a_roll() -> None:
     """M09: log-lifecycle 16: retention.bytes 0 takes the active segment; a second pass nothing."""
     sim = started(check_ms=10**12)
@@ -210,17 +237,35 @@ def test_mass_deletion_lets_appends_through() -> None:
 
 
 def test_a_directory_that_fails_does_not_stop_the_others() -> None:
-    """M09 M14: the pass goes on in the other directory; the failed one is offline."""
-    sim = started(check_ms=10**12)
+    """M09 M14: the pass goes on in the other directory; the failed one is offline, and told."""
+    sim = started()
     for topic in ("t", "u"):
         sim.operations.create_topic(topic, 1, {"retention.ms": "1"})
         fill(sim, 2, topic=topic)
     homes = [sim.operations.partition_log(topic, 0).directory for topic in ("t", "u")]
     assert homes[0].rpartition("/")[0] != homes[1].rpartition("/")[0]
     sim.disk.faults.add(Fault(error=errno.EIO, kinds=frozenset({"rename"}), path_contains="/t-0/"))
-    assert sim.manager.retention.run_once() == 2
+    sim.clock.advance_ms(5 * MINUTE)
     assert bases(sim, "u") == [2]
+    (task,) = [task for task in sim.operations.tasks() if task.name == RETENTION_TASK]
+    assert task.failures == 1
+    assert task.last_error is not None
+    assert task.last_error.startswith("LogDirOffline: ")
+    runs = sim.metrics.registry.get_sample_value("kafkalog_retention_runs_total")
+    assert runs == task.runs
     assert [unit.log_dir.is_online for unit in sim.manager.units].count(False) == 1
+
+
+def test_a_topic_deleted_during_the_check_is_no_failure() -> None:
+    """M09 M13: its writer refuses the pass, which has nothing to do any more."""
+    sim = started(check_ms=10**12)
+    sim.operations.create_topic("t", 1, {"retention.ms": "1"})
+    fill(sim, 2)
+    log = sim.operations.partition_log("t", 0)
+    writer = sim.manager.unit_of(log).writer
+    writer.call(lambda: writer.retire([log]))  # deleted after the task took its list of logs
+    assert sim.manager.retention.run_once() == 0
+    assert bases(sim) == [0, 1, 2]
 
 
 def test_a_reader_of_a_segment_that_goes_gets_whole_batches() -> None:

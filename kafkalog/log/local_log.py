@@ -42,6 +42,15 @@ DELETE_FILE_TASK = "delete-file"
 
 
 @dataclass(frozen=True, slots=True)
+class DeletingSegment:
+    """A segment that nobody can read any more and whose files are still there."""
+
+    base_offset: int
+    size_bytes: int
+    files_gone_ms: int  # wall time at which its ``delete-file`` task is due
+
+
+@dataclass(frozen=True, slots=True)
 class LocalFlush:
     """What has to be synced so that everything below ``end_offset`` is durable."""
 
@@ -90,6 +99,8 @@ class LocalLog:
         self.last_flush_ms = environment.clock.wall_ms()
         self._names_version = int(has_unsynced_names)
         self._synced_names_version = 0
+        # single dictionary operations by any thread
+        self._deleting: dict[LogSegment, DeletingSegment] = {}
         # published to readers
         self.segments = segments
         self.log_end_offset = log_end_offset
@@ -363,7 +374,23 @@ class LocalLog:
         """Remove files renamed to ``.deleted`` after the delay, under the directory's guard."""
         if not segments:
             return
-        self._schedule(self._environment.guarded(lambda: _delete_files(segments)))
+        gone_ms = self._environment.clock.wall_ms() + self.config.file_delete_delay_ms
+        for segment in segments:
+            self._deleting[segment] = DeletingSegment(
+                segment.base_offset, segment.size_bytes, gone_ms
+            )
+
+        def delete_files() -> None:
+            _delete_files(segments)
+            for segment in segments:
+                self._deleting.pop(segment, None)
+
+        self._schedule(self._environment.guarded(delete_files))
+
+    @property
+    def deleting(self) -> list[DeletingSegment]:
+        """What waits for its ``delete-file`` task, in the order in which it was given up."""
+        return list(self._deleting.values())
 
     def _schedule(self, task: Callable[[], None]) -> None:
         """One ``delete-file`` task."""

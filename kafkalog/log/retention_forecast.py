@@ -133,10 +133,33 @@ def simulate(
         check_ms = following
 
 
+class Departure(NamedTuple):
+    """A segment that a simulated pass takes."""
+
+    facts: SegmentFacts
+    rule: Rule
+    due: Due
+
+
+def departures(
+    facts: LogFacts, policy: RetentionPolicy, now_ms: int, horizon_ms: int, schedule: Schedule
+) -> Iterator[Departure]:
+    """The segments that ``simulate`` lets go, oldest first, with the moments of each."""
+    segments = iter(facts.segments)  # plans take prefixes
+    moment = now_ms
+    for each in simulate(facts, policy, now_ms, horizon_ms, schedule):
+        for deletion in each.planned.deletions:
+            segment = next(segments)
+            assert segment.base_offset == deletion.base_offset
+            if deletion.rule is Rule.TIME:
+                moment = max(moment, segment.largest_timestamp_ms + policy.retention_ms + 1)
+            yield Departure(segment, deletion.rule, _due(moment, schedule))
+
+
 def after(facts: LogFacts, planned: RetentionPlan, now_ms: int) -> LogFacts:
     """The log once the plan was carried out at now_ms; a new active segment is empty."""
     gone = len(planned.deletions)
-    left = tuple(facts.segments[index] for index in range(gone, len(facts.segments)))
+    left = tuple(facts.segments[gone:])
     if planned.is_rolled:
         left = (SegmentFacts(facts.log_end_offset, 0, now_ms),)
     return facts._replace(

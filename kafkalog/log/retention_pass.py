@@ -67,9 +67,16 @@ class _Segments(Sequence[SegmentFacts]):
 
 def facts_of(log: UnifiedLog, hold_offset: int | None = None) -> LogFacts:
     """The log as it is published now."""
+    return look(log, hold_offset)[1]
+
+
+def look(
+    log: UnifiedLog, hold_offset: int | None = None
+) -> tuple[tuple[LogSegment, ...], LogFacts]:
+    """The published segments and the facts of these very segments."""
     high_watermark = log.high_watermark  # before the segments and the end: it is never above them
     segments = log.segments.values
-    return LogFacts(
+    return segments, LogFacts(
         segments=_Segments(segments),
         size_bytes=sum(map(attrgetter("size_bytes"), segments)),
         log_start_offset=log.log_start_offset,

@@ -28,6 +28,7 @@ from kafkalog.format.topic_partition import (
 )
 from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand
 from kafkalog.manager.partition_table import log_dir_of
+from kafkalog.manager.retention_report import RetentionReport
 from kafkalog.manager.topic_registry import RegisteredTopic
 from kafkalog.manager.values import (
     Acks,
@@ -41,13 +42,19 @@ from kafkalog.manager.values import (
 from kafkalog.observe.metrics import PartitionSample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from kafkalog.env.scheduler import TaskStatus
+    from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, Isolation, TimestampOffset, ValidatedRecords
     from kafkalog.manager.commands import Command
     from kafkalog.manager.log_manager import LogManager
+    from kafkalog.manager.retention_report import (
+        RetentionOutcome,
+        RetentionSimulation,
+        SegmentReport,
+    )
 
 __all__ = ["Acks", "Operations"]
 
@@ -65,6 +72,7 @@ class Operations:
         # constant after construction
         self._manager = manager
         self._describe_config = describe_topic_config
+        self._retention = RetentionReport(manager)
         self._partitions_max = manager.config.max_partitions_per_topic
         fetch_seconds = manager.seams.metrics.fetch_seconds
         self._fetch_seconds = fetch_seconds.labels("ok")
@@ -293,6 +301,44 @@ class Operations:
             self._registered(name)
             _refuse_internal(name, "deleted")
             self._manager.delete_topic(name)
+
+    # ---- retention, blocking
+
+    def describe_segments(self, topic: str, partition: int) -> SegmentReport:
+        """Every segment of a partition, why it is still here and when it goes."""
+        return self._retention.describe(self.partition_log(topic, partition))
+
+    def retain(self, topic: str, partition: int, *, dry_run: bool) -> RetentionOutcome:
+        """A retention pass over one partition, whatever its policy; a dry run deletes nothing.
+
+        InvalidTopicName for internal topics unless it is a dry run.
+        """
+        if dry_run:
+            return self._retention.preview(self.partition_log(topic, partition))
+        _refuse_internal(topic, "deleted from")
+        return self._retention.run(self.partition_log(topic, partition))
+
+    def retain_all(
+        self, *, dry_run: bool
+    ) -> Iterator[tuple[TopicPartition, RetentionOutcome | KafkalogError]]:
+        """The pass of the task ``kafka-log-retention`` as it is iterated; a failure is an entry."""
+        self._check_ready()
+        return self._retention.over_all(dry_run=dry_run)
+
+    def simulate_retention(
+        self,
+        topic: str,
+        partition: int,
+        configs: Mapping[str, str],
+        *,
+        start_ms: int | None,
+        horizon_ms: int,
+    ) -> RetentionSimulation:
+        """What goes if the topic had these configs over its own; InvalidTopicConfig."""
+        registered = self._registered(topic)
+        config = self._manager.validate_overrides({**registered.overrides, **configs})
+        log = self.partition_log(topic, partition)
+        return self._retention.simulate(log, config, start_ms, horizon_ms)
 
     # ---- rules
 

@@ -14,12 +14,13 @@ Source: Kafka's LogManager.cleanupLogs, log-lifecycle 9 and 11.1.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import structlog
 
 from kafkalog.errors import KafkalogError, UnknownTopic
 from kafkalog.log import retention_pass
+from kafkalog.log.retention_forecast import Schedule
 from kafkalog.log.retention_plan import Rule
 from kafkalog.manager.commands import (
     COMMAND_OVERHEAD_BYTES,
@@ -30,6 +31,7 @@ from kafkalog.manager.commands import (
 
 if TYPE_CHECKING:
     from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.log.log_config import LogConfig
     from kafkalog.log.retention_pass import Deleted
     from kafkalog.log.retention_plan import Deletion
     from kafkalog.log.unified_log import UnifiedLog
@@ -41,6 +43,14 @@ RETENTION_TASK = "kafka-log-retention"
 _SLICE = DIRECTORY_OPERATIONS_MAX // retention_pass.DIRECTORY_OPERATIONS_PER_SEGMENT
 
 _log = structlog.get_logger(__name__)
+
+
+class Taken(NamedTuple):
+    """A segment that a pass deleted, and by which rule."""
+
+    base_offset: int
+    rule: Rule
+    size_bytes: int
 
 
 class BeginCommand(Command):
@@ -141,8 +151,8 @@ class Retention:
         """The offset from which on records are held, or None."""
         return self._holds.get(topic_partition)
 
-    def retain(self, log: UnifiedLog) -> int:
-        """One pass over one log, whatever its policy; the number of segments that went.
+    def retain(self, log: UnifiedLog) -> tuple[Taken, ...]:
+        """One pass over one log, whatever its policy; what went, oldest first.
 
         Waits for the log's writer: not for the event loop. KafkalogError: the rest is for the next
         pass.
@@ -151,21 +161,38 @@ class Retention:
         now_ms, hold_offset = self._clock.wall_ms(), self.hold_of(log.topic_partition)
         with unit.log_dir.guard():
             if not retention_pass.plan_of(log, now_ms, hold_offset).deletions:
-                return 0
+                return ()
         base = cast("int", unit.writer.run(BeginCommand(log, now_ms, hold_offset)))
         start = RaiseStartCommand(log, now_ms, base, hold_offset)
         planned = cast("tuple[Deletion, ...]", unit.writer.run(start))
         deleted = cast("list[Deleted]", unit.writer.run(FinishCommand(log)))
         # A log start that moved meanwhile may have let more go than was planned.
         rules = {each.base_offset: each.rule for each in planned}
-        self._metrics.observe_retention(
-            log.topic_partition.topic,
-            [
-                (rules.get(each.base_offset, Rule.START_OFFSET).value, each.size_bytes)
-                for each in deleted
-            ],
+        taken = tuple(
+            Taken(each.base_offset, rules.get(each.base_offset, Rule.START_OFFSET), each.size_bytes)
+            for each in deleted
         )
-        return len(deleted)
+        self._metrics.observe_retention(
+            log.topic_partition.topic, [(each.rule.value, each.size_bytes) for each in taken]
+        )
+        return taken
+
+    def schedule_of(self, config: LogConfig) -> Schedule | None:
+        """When the task looks at logs of this configuration; None: it never does.
+
+        The next check is unknown while one runs.
+        """
+        if config.is_compacted:
+            return None
+        tasks = self._manager.seams.scheduler.tasks()
+        next_runs_ms = [each.next_run_ms for each in tasks if each.name == RETENTION_TASK]
+        is_known = next_runs_ms and next_runs_ms[0] >= 0
+        return Schedule(
+            # A check that is late runs as soon as it has a thread.
+            next_check_ms=max(next_runs_ms[0], self._clock.wall_ms()) if is_known else None,
+            check_interval_ms=self._manager.config.log_retention_check_interval_ms,
+            delete_delay_ms=config.file_delete_delay_ms,
+        )
 
     # ---- the task
 
@@ -194,7 +221,7 @@ class Retention:
             if self._is_guarded(log, jump_ms):
                 continue
             try:
-                count += self.retain(log)
+                count += len(self.retain(log))
             except UnknownTopic:
                 continue  # deleted since the list was taken
             except KafkalogError as error:

@@ -16,6 +16,7 @@ from kafkalog.server.routes import (
     probes,
     produce,
     records,
+    retention,
     tasks,
     topics,
     v3_topics,
@@ -34,6 +35,7 @@ ROUTE_TABLES = (
     delete_records.ROUTES,
     log_dirs.ROUTES,
     tasks.ROUTES,
+    retention.ROUTES,
     topics.ROUTES,
     v3_topics.ROUTES,
 )

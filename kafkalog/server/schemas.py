@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.json_page import MalformedJson, check_envelope
 from kafkalog.server.error_map import ApiError
 
@@ -71,6 +72,36 @@ class ListOffsetsRequest(Schema):
     """``POST /v1/offsets:list``."""
 
     partitions: list[ListOffsetsEntry]
+
+
+class PartitionName(Schema):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class RetainRequest(Schema):
+    """``POST .../log:retain``."""
+
+    dry_run: bool = False
+
+
+class RetentionRunRequest(Schema):
+    """``POST /v1/retention:run``; without partitions all that the task looks at."""
+
+    dry_run: bool = False
+    partitions: list[PartitionName] | None = None
+
+
+class RetentionSimulateRequest(Schema):
+    """``POST /v1/retention:simulate``; ``at``: ms since 1970 or ISO-8601, absent is now."""
+
+    topic: str
+    partition: int | None = None
+    configs: dict[str, str] = Field(default_factory=dict)
+    horizon_ms: int = Field(ge=0, le=INT64_MAX)
+    at: str | None = None
 
 
 S = TypeVar("S", bound=Schema)

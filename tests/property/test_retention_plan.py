@@ -7,7 +7,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.log.retention_forecast import Schedule, after, explain, simulate
+from kafkalog.log.retention_forecast import Schedule, after, departures, explain, simulate
 from kafkalog.log.retention_plan import (
     Keeper,
     LogFacts,
@@ -102,6 +102,13 @@ def test_the_forecast_is_the_plan_of_its_moment(
         check += interval
     passes = list(simulate(facts, policy, NOW, 200, schedule))
     assert [(each.check_ms, each.planned) for each in passes] == walked
+
+    going = list(departures(facts, policy, NOW, 200, schedule))
+    assert [(each.due.expected_ms, each.facts.base_offset, each.rule) for each in going] == [
+        (check, deletion.base_offset, deletion.rule)
+        for check, found in walked
+        for deletion in found.deletions
+    ]
 
     for index, fate in enumerate(explain(facts, policy, NOW, schedule)):
         assert (fate.rule is None) == (index >= len(planned.deletions))

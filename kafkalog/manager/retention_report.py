@@ -1,0 +1,151 @@
+"""Retention for people: why each segment is still here, when it goes, and what a pass would do.
+
+Owns no rule: the answers are the planner's and its forecast's over the facts of now. All calls may
+read indexes, so none is for the event loop. KafkalogError as ``Retention.retain`` has it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.errors import KafkalogError, UnknownTopic
+from kafkalog.log import retention_pass
+from kafkalog.log.retention_forecast import Schedule, departures, explain
+from kafkalog.log.retention_plan import plan
+from kafkalog.log.segment_listing import list_segments
+from kafkalog.manager.retention import Taken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.log.local_log import DeletingSegment
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.retention_forecast import Departure, SegmentFate
+    from kafkalog.log.retention_plan import LogFacts, RetentionPolicy
+    from kafkalog.log.segment_listing import ListedSegment
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.log_manager import LogManager
+
+# Stands in where no task runs: every moment that is made of it is taken out again.
+_NO_CHECKS = Schedule(None, 1, 0)
+
+
+class SegmentReport(NamedTuple):
+    """One log at one moment of the wall clock; ``fates`` are those of ``segments``.
+
+    schedule    None: no task looks at this log, so no fate has a ``due``
+    deleting    segments that are gone for readers and whose files are not yet
+    """
+
+    now_ms: int
+    facts: LogFacts
+    policy: RetentionPolicy
+    schedule: Schedule | None
+    segments: list[ListedSegment]
+    fates: list[SegmentFate]
+    deleting: list[DeletingSegment]
+
+
+class RetentionOutcome(NamedTuple):
+    """What a pass over one log deleted or, of a dry run, would delete; the log start after it."""
+
+    deleted: tuple[Taken, ...]
+    log_start_offset: int
+
+
+class RetentionSimulation(NamedTuple):
+    """What goes between two moments under a configuration, and what is left then.
+
+    schedule    None: no task would look at the log, nothing goes
+    """
+
+    start_ms: int
+    end_ms: int
+    policy: RetentionPolicy
+    schedule: Schedule | None
+    departures: list[Departure]
+    segments_left: int
+    bytes_left: int
+
+
+class RetentionReport:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._retention = manager.retention
+        self._clock = manager.seams.clock
+
+    def describe(self, log: UnifiedLog) -> SegmentReport:
+        """Every segment of the log with its fate."""
+        hold_offset = self._retention.hold_of(log.topic_partition)
+        policy = retention_pass.policy_of(log.config)
+        schedule = self._retention.schedule_of(log.config)
+        with self._manager.unit_of(log).log_dir.guard():
+            facts, segments = list_segments(log, hold_offset)
+        now_ms = self._clock.wall_ms()
+        fates = explain(facts, policy, now_ms, schedule or _NO_CHECKS)
+        if schedule is None:
+            fates = [fate._replace(due=None) for fate in fates]
+        return SegmentReport(now_ms, facts, policy, schedule, segments, fates, log.local.deleting)
+
+    def preview(self, log: UnifiedLog) -> RetentionOutcome:
+        """What ``run`` would do now."""
+        hold_offset = self._retention.hold_of(log.topic_partition)
+        with self._manager.unit_of(log).log_dir.guard():
+            facts = retention_pass.facts_of(log, hold_offset)
+            policy = retention_pass.policy_of(log.config)
+            planned = plan(facts, policy, self._clock.wall_ms())
+        return RetentionOutcome(
+            tuple(
+                Taken(deletion.base_offset, deletion.rule, facts.segments[index].size_bytes)
+                for index, deletion in enumerate(planned.deletions)
+            ),
+            planned.log_start_offset,
+        )
+
+    def run(self, log: UnifiedLog) -> RetentionOutcome:
+        """One pass over the log now, whatever its policy; the clock guard does not hold it back."""
+        deleted = self._retention.retain(log)
+        return RetentionOutcome(deleted, log.log_start_offset)
+
+    def over_all(
+        self, *, dry_run: bool
+    ) -> Iterator[tuple[TopicPartition, RetentionOutcome | KafkalogError]]:
+        """The logs that the task looks at, one after the other; a failure is that log's alone."""
+        for log in self._manager.table.logs():
+            if log.config.is_compacted:
+                continue
+            try:
+                outcome = self.preview(log) if dry_run else self.run(log)
+            except UnknownTopic:
+                continue  # deleted since the list was taken
+            except KafkalogError as error:
+                yield log.topic_partition, error
+            else:
+                yield log.topic_partition, outcome
+
+    def simulate(
+        self, log: UnifiedLog, config: LogConfig, start_ms: int | None, horizon_ms: int
+    ) -> RetentionSimulation:
+        """The segments of now under ``config`` from start_ms (None: now) on; no append."""
+        now_ms = self._clock.wall_ms()
+        start = now_ms if start_ms is None else start_ms
+        with self._manager.unit_of(log).log_dir.guard():
+            facts = retention_pass.facts_of(log, self._retention.hold_of(log.topic_partition))
+            facts = facts._replace(segments=tuple(facts.segments))
+        policy = retention_pass.policy_of(config)
+        schedule = self._retention.schedule_of(config)
+        going: list[Departure] = []
+        if schedule is not None:
+            going = list(departures(facts, policy, start, horizon_ms, schedule))
+        return RetentionSimulation(
+            start_ms=start,
+            end_ms=start + horizon_ms,
+            policy=policy,
+            schedule=schedule,
+            departures=going,
+            segments_left=max(1, len(facts.segments) - len(going)),
+            bytes_left=facts.size_bytes - sum(each.facts.size_bytes for each in going),
+        )

@@ -1,0 +1,293 @@
+"""Retention over HTTP: why a segment is here, when it goes, what a pass would take (N11, N12).
+
+Moments are ms since 1970. One that lies beyond what a Kafka timestamp can say is never: ``null``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog.errors import KafkalogError
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.server.api import api_of
+from kafkalog.server.error_map import ApiError, error_body
+from kafkalog.server.in_flight import Body
+from kafkalog.server.parameters import partition_of, topic_of
+from kafkalog.server.replies import json_reply
+from kafkalog.server.routes.offsets import parse_timestamp
+from kafkalog.server.schemas import (
+    PartitionName,
+    RetainRequest,
+    RetentionRunRequest,
+    RetentionSimulateRequest,
+    parse_body,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.log.retention_forecast import Due, Schedule, SegmentFate
+    from kafkalog.log.retention_plan import RetentionPolicy
+    from kafkalog.log.segment_listing import ListedSegment
+    from kafkalog.manager.operations import Operations
+    from kafkalog.manager.retention import Taken
+    from kafkalog.manager.retention_report import (
+        RetentionOutcome,
+        RetentionSimulation,
+        SegmentReport,
+    )
+
+ROUTES = web.RouteTableDef()
+_MAX_PARTITIONS = 10_000
+
+
+# ---- segments
+
+
+@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/segments")
+async def segments(request: web.Request) -> web.Response:
+    """Every segment with its fate: the rule that takes it or what keeps it, and when it goes."""
+    api = api_of(request)
+    topic, partition = topic_of(request), partition_of(request)
+    report = await api.blocking(api.operations.describe_segments, topic, partition)
+    return json_reply({"topic": topic, "partition": partition, **_report_json(report)})
+
+
+def _report_json(report: SegmentReport) -> dict[str, object]:
+    facts = report.facts
+    deleting: list[dict[str, object]] = [
+        {
+            "base_offset": each.base_offset,
+            "size_bytes": each.size_bytes,
+            "state": "deleting",
+            "files_gone_ms": _moment(each.files_gone_ms),
+        }
+        for each in report.deleting
+    ]
+    served = [
+        _segment_json(segment, fate)
+        for segment, fate in zip(report.segments, report.fates, strict=True)
+    ]
+    return {
+        "now_ms": report.now_ms,
+        "log_start_offset": facts.log_start_offset,
+        "high_watermark": facts.high_watermark,
+        "log_end_offset": facts.log_end_offset,
+        "size_bytes": facts.size_bytes,
+        "hold_offset": facts.hold_offset,
+        "policy": _policy_json(report.policy),
+        "schedule": _schedule_json(report.schedule),
+        "segments": deleting + served,
+    }
+
+
+def _segment_json(segment: ListedSegment, fate: SegmentFate) -> dict[str, object]:
+    return {
+        "base_offset": segment.facts.base_offset,
+        "next_offset": segment.next_offset,
+        "size_bytes": segment.facts.size_bytes,
+        "offset_index_entries": segment.offset_index_entries,
+        "offset_index_bytes": segment.offset_index_bytes,
+        "time_index_entries": segment.time_index_entries,
+        "time_index_bytes": segment.time_index_bytes,
+        "largest_timestamp_ms": segment.facts.largest_timestamp_ms,
+        "largest_timestamp_source": "record" if segment.has_record_timestamp else "file_mtime",
+        "state": "active" if segment.is_active else "inactive",
+        "rule": fate.rule and fate.rule.value,
+        "keeper": fate.keeper and fate.keeper.value,
+        "bytes_until": fate.bytes_until,
+        "due": _due_json(fate.due),
+    }
+
+
+def _policy_json(policy: RetentionPolicy) -> dict[str, object]:
+    return {
+        "is_deleted": policy.is_deleted,
+        "retention_ms": policy.retention_ms,
+        "retention_bytes": policy.retention_bytes,
+    }
+
+
+def _schedule_json(schedule: Schedule | None) -> dict[str, object] | None:
+    """None: no task looks at the log."""
+    if schedule is None:
+        return None
+    return {
+        "next_check_ms": _moment(schedule.next_check_ms),
+        "check_interval_ms": schedule.check_interval_ms,
+        "delete_delay_ms": schedule.delete_delay_ms,
+    }
+
+
+def _due_json(due: Due | None) -> dict[str, object] | None:
+    if due is None or due.moment_ms > INT64_MAX:
+        return None
+    return {
+        "earliest_ms": due.moment_ms,
+        "expected_ms": _moment(due.expected_ms),
+        "latest_ms": _moment(due.latest_ms),
+        "files_gone_ms": _moment(due.files_gone_ms),
+    }
+
+
+def _moment(moment_ms: int | None) -> int | None:
+    return None if moment_ms is None or moment_ms > INT64_MAX else moment_ms
+
+
+# ---- passes
+
+
+@ROUTES.post("/v1/topics/{topic}/partitions/{partition}/log:retain")
+async def retain(request: web.Request) -> web.Response:
+    """A pass over one partition: what went, or with ``dry_run`` what would go, by which rule."""
+    api = api_of(request)
+    topic, partition = topic_of(request), partition_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(RetainRequest, data)
+    outcome = await api.blocking(api.operations.retain, topic, partition, dry_run=wanted.dry_run)
+    entry = _entry_json(TopicPartition(topic, partition), outcome)
+    return json_reply({"dry_run": wanted.dry_run, **entry})
+
+
+@ROUTES.post("/v1/retention:run")
+async def run(request: web.Request) -> web.Response:
+    """A pass over the named partitions, or over all; a partition's failure is its own entry."""
+    api = api_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(RetentionRunRequest, data)
+    if wanted.partitions is not None:
+        _check_names(wanted.partitions)
+    return json_reply(await api.blocking(_run, api.operations, wanted))
+
+
+def _check_names(names: list[PartitionName]) -> None:
+    if not 1 <= len(names) <= _MAX_PARTITIONS:
+        raise ApiError(40002, f"Name 1 to {_MAX_PARTITIONS} partitions, or leave them out for all.")
+    if len({(name.topic, name.partition) for name in names}) < len(names):
+        raise ApiError(40002, "Name each partition once.")
+
+
+def _run(operations: Operations, wanted: RetentionRunRequest) -> dict[str, object]:
+    """Named partitions all have an entry; of the rest those where something went or failed."""
+    entries: list[dict[str, object]] = []
+    deleted: list[Taken] = []
+    for topic_partition, outcome in _outcomes(operations, wanted):
+        if not isinstance(outcome, KafkalogError):
+            deleted += outcome.deleted
+            if wanted.partitions is None and not outcome.deleted:
+                continue
+        entries.append(_entry_json(topic_partition, outcome))
+    return {
+        "dry_run": wanted.dry_run,
+        "segments": len(deleted),
+        "bytes": sum(each.size_bytes for each in deleted),
+        "partitions": entries,
+    }
+
+
+def _outcomes(
+    operations: Operations, wanted: RetentionRunRequest
+) -> Iterator[tuple[TopicPartition, RetentionOutcome | KafkalogError]]:
+    if wanted.partitions is None:
+        yield from operations.retain_all(dry_run=wanted.dry_run)
+        return
+    for name in wanted.partitions:
+        key = TopicPartition(name.topic, name.partition)
+        try:
+            outcome = operations.retain(name.topic, name.partition, dry_run=wanted.dry_run)
+        except KafkalogError as error:
+            yield key, error
+        else:
+            yield key, outcome
+
+
+def _entry_json(
+    topic_partition: TopicPartition, outcome: RetentionOutcome | KafkalogError
+) -> dict[str, object]:
+    head: dict[str, object] = {
+        "topic": topic_partition.topic,
+        "partition": topic_partition.partition,
+    }
+    if isinstance(outcome, KafkalogError):
+        _, body = error_body(outcome)
+        return {
+            **head,
+            "error_code": body["error_code"],
+            "kafka_error": body["kafka_error"],
+            "error": body["message"],
+        }
+    return {
+        **head,
+        "log_start_offset": outcome.log_start_offset,
+        "bytes": sum(each.size_bytes for each in outcome.deleted),
+        "segments": [
+            {
+                "base_offset": each.base_offset,
+                "size_bytes": each.size_bytes,
+                "reason": each.rule.value,
+            }
+            for each in outcome.deleted
+        ],
+    }
+
+
+# ---- what if
+
+
+@ROUTES.post("/v1/retention:simulate")
+async def simulate(request: web.Request) -> web.Response:
+    """What would go until ``horizon_ms`` from ``at`` on, were these configs the topic's."""
+    api = api_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(RetentionSimulateRequest, data)
+    return json_reply(await api.blocking(_simulate, api.operations, wanted))
+
+
+def _simulate(operations: Operations, wanted: RetentionSimulateRequest) -> dict[str, object]:
+    start_ms = None if wanted.at is None else _parse_at(wanted.at)
+    numbers = (
+        range(operations.partition_count(wanted.topic))
+        if wanted.partition is None
+        else (wanted.partition,)
+    )
+    entries = []
+    for number in numbers:
+        simulation = operations.simulate_retention(
+            wanted.topic,
+            number,
+            wanted.configs,
+            start_ms=start_ms,
+            horizon_ms=wanted.horizon_ms,
+        )
+        entries.append({"partition": number, **_simulation_json(simulation)})
+    return {"topic": wanted.topic, "partitions": entries}
+
+
+def _parse_at(text: str) -> int:
+    try:
+        return parse_timestamp(text)
+    except ApiError as error:
+        raise ApiError(40002, f"at: {error.message}") from error
+
+
+def _simulation_json(simulation: RetentionSimulation) -> dict[str, object]:
+    return {
+        "start_ms": simulation.start_ms,
+        "end_ms": _moment(simulation.end_ms),
+        "policy": _policy_json(simulation.policy),
+        "schedule": _schedule_json(simulation.schedule),
+        "segments": [
+            {
+                "base_offset": each.facts.base_offset,
+                "size_bytes": each.facts.size_bytes,
+                "reason": each.rule.value,
+                "due": _due_json(each.due),
+            }
+            for each in simulation.departures
+        ],
+        "segments_left": simulation.segments_left,
+        "bytes_left": simulation.bytes_left,
+    }

@@ -1,0 +1,296 @@
+"""Goal: retention is explained, tried and run over HTTP with the planner's words and numbers.
+Method: a real daemon whose own check never comes; segments of old records; its answers beside the
+planner on the facts that they name, and what is left after a run beside the dry run before it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog.log.retention_forecast import Schedule, explain
+from kafkalog.log.retention_plan import LogFacts, RetentionPolicy, SegmentFacts
+from tests.integration.http_world import append, batch_of, failed_entry, now_ms, refused
+
+if TYPE_CHECKING:
+    from tests.integration.daemon import Answer, Daemon
+
+SETTINGS = {"log_initial_task_delay_ms": "86400000"}
+DAY = 86_400_000
+HALF_SEGMENT = b"x" * 600_000  # two of them do not fit a segment of 1 MiB
+
+
+def filled(daemon: Daemon, topic: str, ages_ms: list[int], **configs: str) -> str:
+    """A topic with a segment an age; the last one is active."""
+    daemon.create_topic(topic, 1, segment_bytes="1048576", **configs)
+    for age_ms in ages_ms:
+        data = batch_of(HALF_SEGMENT, timestamp_ms=now_ms() - age_ms)
+        assert append(daemon, topic, data).status == 200
+    return topic
+
+
+def segments(daemon: Daemon, topic: str) -> Any:
+    """The report of partition 0."""
+    answer = daemon.request("GET", f"/v1/topics/{topic}/partitions/0/segments")
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def served(report: Any) -> list[Any]:
+    """Without those that wait for their delete-file task."""
+    return [each for each in report["segments"] if each["state"] != "deleting"]
+
+
+def run(daemon: Daemon, **body: object) -> Answer:
+    """POST a pass."""
+    return daemon.request("POST", "/v1/retention:run", body)
+
+
+def names(*topics: str) -> list[dict[str, object]]:
+    """Partition 0 of each."""
+    return [{"topic": topic, "partition": 0} for topic in topics]
+
+
+def test_segments_are_the_planner_s_answer(daemon: Daemon) -> None:
+    """M28: fates over HTTP are ``explain`` of the facts, policy and schedule beside them."""
+    topic = filled(daemon, "explained", [9 * DAY, 8 * DAY, DAY, 0], retention_bytes="1900000")
+    report = segments(daemon, topic)
+    facts = LogFacts(
+        segments=tuple(
+            SegmentFacts(each["base_offset"], each["size_bytes"], each["largest_timestamp_ms"])
+            for each in report["segments"]
+        ),
+        size_bytes=report["size_bytes"],
+        log_start_offset=report["log_start_offset"],
+        high_watermark=report["high_watermark"],
+        log_end_offset=report["log_end_offset"],
+        hold_offset=report["hold_offset"],
+    )
+    policy, schedule = RetentionPolicy(**report["policy"]), Schedule(**report["schedule"])
+    fates = explain(facts, policy, report["now_ms"], schedule)
+    shown = [
+        (
+            each["rule"],
+            each["keeper"],
+            each["bytes_until"],
+            None if each["due"] is None else tuple(each["due"].values()),
+        )
+        for each in report["segments"]
+    ]
+    assert shown == [
+        (
+            fate.rule and fate.rule.value,
+            fate.keeper and fate.keeper.value,
+            fate.bytes_until,
+            None if fate.due is None else tuple(fate.due),
+        )
+        for fate in fates
+    ]
+    assert [each[0] for each in shown] == ["time", "time", None, None]
+    assert [each[1] for each in shown] == [None, None, "limits", "older_segment"]
+    assert shown[2][2] == 1_900_000 - facts.segments[3].size_bytes
+    wait_ms = report["schedule"]["next_check_ms"] - report["now_ms"]
+    assert 86_400_000 - 600_000 < wait_ms <= 86_400_000
+    assert report["schedule"]["check_interval_ms"] == 300_000
+    assert (report["topic"], report["partition"]) == (topic, 0)
+
+
+def test_what_a_segment_is(daemon: Daemon) -> None:
+    """M28: offsets, sizes, index entries, where its time comes from, its state."""
+    report = segments(daemon, filled(daemon, "shown", [DAY, DAY, 0]))
+    assert [each["base_offset"] for each in report["segments"]] == [0, 1, 2]
+    assert [each["next_offset"] for each in report["segments"]] == [1, 2, 3]
+    assert [each["state"] for each in report["segments"]] == ["inactive", "inactive", "active"]
+    assert report["size_bytes"] == sum(each["size_bytes"] for each in report["segments"])
+    first, last = report["segments"][0], report["segments"][2]
+    assert (first["offset_index_entries"], first["offset_index_bytes"]) == (0, 0)
+    assert (first["time_index_entries"], first["time_index_bytes"]) == (1, 12)
+    assert first["largest_timestamp_source"] == "record"
+    assert first["due"]["earliest_ms"] == first["largest_timestamp_ms"] + 7 * DAY + 1
+    assert first["due"]["files_gone_ms"] == first["due"]["latest_ms"] + 60_000
+    assert last["largest_timestamp_source"] == "record"
+    daemon.create_topic("empty")
+    (only,) = segments(daemon, "empty")["segments"]
+    assert (only["state"], only["keeper"]) == ("active", "empty_active")
+    assert only["largest_timestamp_source"] == "file_mtime"
+    assert abs(only["largest_timestamp_ms"] - now_ms()) < 60_000
+    daemon.create_topic("forever", retention_ms="9223372036854775807")
+    assert append(daemon, "forever", batch_of(b"v")).status == 200
+    (only,) = segments(daemon, "forever")["segments"]
+    assert (only["keeper"], only["due"]) == ("limits", None)
+
+
+def test_the_dry_run_is_what_the_run_deletes(daemon: Daemon) -> None:
+    """M28: the answers differ in ``dry_run`` alone; what is left is what neither named."""
+    topic = filled(daemon, "tried", [9 * DAY, 8 * DAY, DAY, 0], retention_bytes="1900000")
+    before = served(segments(daemon, topic))
+    dry = run(daemon, dry_run=True, partitions=names(topic))
+    assert dry.status == 200
+    untouched = served(segments(daemon, topic))
+    assert [{**each, "due": None} for each in untouched] == [
+        {**each, "due": None} for each in before
+    ]  # moments move with the two clocks
+    wet = run(daemon, partitions=names(topic))
+    assert (wet.status, wet.json) == (200, {**dry.json, "dry_run": False})
+    assert dry.json["dry_run"] is True
+    assert dry.json["segments"] == 2
+    assert dry.json["bytes"] == sum(each["size_bytes"] for each in before[:2])
+    (entry,) = dry.json["partitions"]
+    assert [each["reason"] for each in entry["segments"]] == ["time", "time"]
+    assert [each["base_offset"] for each in entry["segments"]] == [0, 1]
+    assert entry["log_start_offset"] == 2
+    after = segments(daemon, topic)
+    assert [each["base_offset"] for each in served(after)] == [2, 3]
+    assert after["log_start_offset"] == 2
+    gone = [each for each in after["segments"] if each["state"] == "deleting"]
+    assert [(each["base_offset"], each["size_bytes"]) for each in gone] == [
+        (each["base_offset"], each["size_bytes"]) for each in before[:2]
+    ]
+    assert 0 < gone[0]["files_gone_ms"] - after["now_ms"] <= 60_000
+    directory = daemon.log_dirs[0] / f"{topic}-0"
+    marked = [path.name for path in directory.glob("*.log.deleted")]
+    assert sorted(marked) == [f"{base:020}.log.deleted" for base in (0, 1)]
+    assert run(daemon, partitions=names(topic)).json["segments"] == 0
+
+
+def test_one_partition(daemon: Daemon) -> None:
+    """M28: log:retain says it for its partition, by size; all may go, behind a roll."""
+    topic = filled(daemon, "one", [0, 0, 0], retention_bytes="0")
+    path = f"/v1/topics/{topic}/partitions/0/log:retain"
+    dry = daemon.request("POST", path, {"dry_run": True})
+    wet = daemon.request("POST", path, {})
+    assert (dry.status, wet.status) == (200, 200)
+    assert wet.json == {**dry.json, "dry_run": False}
+    assert [each["reason"] for each in wet.json["segments"]] == ["size"] * 3
+    assert (wet.json["log_start_offset"], wet.json["topic"]) == (3, topic)
+    assert [each["base_offset"] for each in served(segments(daemon, topic))] == [3]
+    # what is not delete's is left, but for records below the log start
+    kept = filled(daemon, "kept", [9 * DAY, 9 * DAY], cleanup_policy="")
+    path = f"/v1/topics/{kept}/partitions/0/log:retain"
+    assert daemon.request("POST", path, {}).json["segments"] == []
+    assert segments(daemon, kept)["segments"][0]["keeper"] == "policy"
+
+
+def test_a_run_over_all(daemon: Daemon) -> None:
+    """M28: without names only partitions where something goes are listed, in both runs."""
+    filled(daemon, "all", [9 * DAY, 0])
+    filled(daemon, "young", [DAY, 0])
+    dry, wet = run(daemon, dry_run=True).json, run(daemon).json
+    assert wet == {**dry, "dry_run": False}
+    listed = [entry["topic"] for entry in dry["partitions"]]
+    assert "all" in listed
+    assert "young" not in listed
+    assert run(daemon).json["partitions"] == []
+
+
+def simulate(daemon: Daemon, topic: str, **body: object) -> Answer:
+    """POST a what-if of ten days."""
+    body.setdefault("horizon_ms", 10 * DAY)
+    return daemon.request("POST", "/v1/retention:simulate", {"topic": topic, **body})
+
+
+def test_what_if(daemon: Daemon) -> None:
+    """M28: other configs, a start in the future; moments follow the next check; nothing goes."""
+    topic = filled(daemon, "whatif", [3 * DAY, 2 * DAY, 0])
+    report = segments(daemon, topic)
+    (entry,) = simulate(daemon, topic).json["partitions"]
+    assert [each["base_offset"] for each in entry["segments"]] == [0, 1, 2]
+    for each, now in zip(entry["segments"], report["segments"], strict=True):
+        assert each["reason"] == "time"
+        assert each["due"]["earliest_ms"] == now["largest_timestamp_ms"] + 7 * DAY + 1
+        slack_ms = each["due"]["latest_ms"] - each["due"]["earliest_ms"]
+        assert 0 <= slack_ms < 300_000
+        assert each["due"]["files_gone_ms"] == each["due"]["latest_ms"] + 60_000
+    assert (entry["segments_left"], entry["bytes_left"]) == (1, 0)
+    configs = {"retention.ms": "3600000", "file.delete.delay.ms": "5000"}
+    (entry,) = simulate(daemon, topic, partition=0, configs=configs).json["partitions"]
+    assert entry["policy"]["retention_ms"] == 3_600_000
+    check_ms = entry["schedule"]["next_check_ms"]
+    assert [each["due"]["expected_ms"] for each in entry["segments"]] == [check_ms] * 3
+    assert entry["segments"][0]["due"]["files_gone_ms"] == check_ms + 5000
+    (entry,) = simulate(daemon, topic, configs=configs, horizon_ms=1000).json["partitions"]
+    assert entry["segments"] == []
+    later_ms = now_ms() + 8 * DAY
+    moment = datetime.datetime.fromtimestamp(later_ms / 1000, datetime.UTC)
+    for at in (str(later_ms), moment.isoformat()):
+        (entry,) = simulate(daemon, topic, horizon_ms=300_000, at=at).json["partitions"]
+        assert abs(entry["start_ms"] - later_ms) <= 1
+        assert len(entry["segments"]) == 3
+    (entry,) = simulate(daemon, topic, configs={"cleanup.policy": "compact"}).json["partitions"]
+    assert (entry["schedule"], entry["segments"]) == (None, [])
+    assert len(segments(daemon, topic)["segments"]) == 3
+
+
+def test_each_partition_fails_alone(daemon: Daemon) -> None:
+    """M28: unknown topics and partitions, Kafka's own topics: an entry each; the rest is done."""
+    filled(daemon, "good", [9 * DAY, 0])
+    wanted = [
+        *names("good", "nope", "../etc", "__cluster_metadata"),
+        {"topic": "good", "partition": 7},
+        {"topic": "good", "partition": -1},
+    ]
+    got = run(daemon, partitions=wanted).json["partitions"]
+    assert [each["base_offset"] for each in got[0]["segments"]] == [0]
+    failed_entry(got[1], 40401)
+    failed_entry(got[2], 40401)
+    assert got[3]["error_code"] == 40002
+    failed_entry(got[4], 40402)
+    failed_entry(got[5], 40402)
+
+
+def test_unknown_partitions(daemon: Daemon) -> None:
+    """M28: 40401 and 40402, and 404 for what is no partition number."""
+    daemon.create_topic("here")
+    for topic, partition, code in (("nope", "0", 40401), ("here", "1", 40402), ("here", "x", 404)):
+        path = f"/v1/topics/{topic}/partitions/{partition}"
+        refused(daemon.request("GET", f"{path}/segments"), 404, code)
+        refused(daemon.request("POST", f"{path}/log:retain", {"dry_run": True}), 404, code)
+        refused(daemon.request("POST", f"{path}/log:retain", {}), 404, code)
+    refused(simulate(daemon, "nope"), 404, 40401)
+    refused(simulate(daemon, "here", partition=1), 404, 40402)
+    refused(daemon.request("DELETE", "/v1/topics/here/partitions/0/segments"), 405, 405)
+    path = "/v1/topics/__cluster_metadata/partitions/0/log:retain"
+    refused(daemon.request("POST", path, {}), 400, 40002)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"dry_run": "yes"},
+        {"dry_run": 1},
+        {"dryrun": True},
+        {"partitions": [{"topic": "t"}]},
+        {"partitions": [{"topic": "t", "partition": "0"}]},
+        {"partitions": "t"},
+        [],
+    ],
+    ids=str,
+)
+def test_a_run_of_the_wrong_shape(daemon: Daemon, body: object) -> None:
+    """M28: 422 names the field; nothing is run."""
+    refused(daemon.request("POST", "/v1/retention:run", body), 422, 422)
+
+
+def test_wrong_runs(daemon: Daemon) -> None:
+    """M28: no partitions, one twice, no body."""
+    refused(run(daemon, partitions=[]), 400, 40002)
+    refused(run(daemon, partitions=names("t", "t")), 400, 40002)
+    refused(daemon.request("POST", "/v1/retention:run", b""), 400, 400)
+    refused(daemon.request("GET", "/v1/retention:run"), 405, 405)
+
+
+def test_wrong_simulations(daemon: Daemon) -> None:
+    """M28: configs as topics have them, a horizon, a time with a zone."""
+    daemon.create_topic("wrong")
+    for configs in ({"retention.byte": "1"}, {"retention.ms": "-2"}, {"retention.ms": "1d"}):
+        refused(simulate(daemon, "wrong", configs=configs), 400, 40002)
+    for at in ("", "soon", "2026-01-01T00:00:00", "-5"):
+        refused(simulate(daemon, "wrong", at=at), 400, 40002)
+    for horizon in (-1, 1 << 63, "30d", None):
+        refused(simulate(daemon, "wrong", horizon_ms=horizon), 422, 422)
+    refused(simulate(daemon, "wrong", at=5), 422, 422)
+    refused(simulate(daemon, "wrong", configs={"retention.ms": 5}), 422, 422)
+    (entry,) = simulate(daemon, "wrong", horizon_ms=(1 << 63) - 1).json["partitions"]
+    assert (entry["end_ms"], entry["segments"]) == (None, [])

@@ -24,6 +24,11 @@ COMMANDS: dict[str, dict[str, str]] = {
         "health": "kafkalog.cli.health:health",
     },
     "records": {"delete": "kafkalog.cli.delete_records:delete"},
+    "retention": {
+        "explain": "kafkalog.cli.retention:explain",
+        "simulate": "kafkalog.cli.retention:simulate",
+        "run": "kafkalog.cli.retention:run",
+    },
     "segments": {
         "dump": "kafkalog.cli.dump_log_segments:dump_command",
         "verify": "kafkalog.cli.segments_verify:verify",
@@ -35,6 +40,7 @@ COMMANDS: dict[str, dict[str, str]] = {
 }
 _GROUP_HELP = {
     "records": "Delete records below an offset.",
+    "retention": "Why segments are still here, when they go, and a pass by hand.",
     "segments": "Look into segment files, without a server.",
     "offline": "Work on copies of partition directories, without a server.",
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from kafkalog.cli.config_pairs import config_pairs
 from kafkalog.cli.connection import Connection, output_option, segment, url_option
 
 _COLLISION_WARNING = (
@@ -18,16 +19,6 @@ _COLLISION_WARNING = (
 @click.group()
 def topics() -> None:
     """Create, list, describe and delete topics."""
-
-
-def _configs(pairs: tuple[str, ...]) -> list[dict[str, str]]:
-    entries = []
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator:
-            raise click.UsageError(f"--config takes key=value, not '{pair}'")
-        entries.append({"name": name.strip(), "value": value.strip()})
-    return entries
 
 
 @topics.command()
@@ -53,7 +44,8 @@ def create(
     path = connection.topics_path()
     if if_not_exists and name in connection.json("GET", "/topics"):
         return
-    wanted: dict[str, Any] = {"topic_name": name, "configs": _configs(configs)}
+    entries = [{"name": key, "value": value} for key, value in config_pairs(configs)]
+    wanted: dict[str, Any] = {"topic_name": name, "configs": entries}
     if partitions is not None:
         wanted["partitions_count"] = partitions
     entity = connection.json("POST", path, wanted)

@@ -19,6 +19,13 @@ from kafkalog.cli.main import make_cli
         ["consume", "t", "--max-messages", "-3"],
         ["records", "delete"],
         ["topics", "create", "t", "--config", "no-equals-sign", "--url", "http://127.0.0.1:1"],
+        ["retention", "simulate", "t"],
+        ["retention", "simulate", "t", "--horizon", "30"],
+        ["retention", "simulate", "t", "--horizon", "-1d"],
+        ["retention", "simulate", "t", "--horizon", "1d", "--config", "no-equals-sign"],
+        ["retention", "explain"],
+        ["retention", "explain", "t", "--partition", "-1"],
+        ["retention", "run", "--partition", "0"],
     ],
 )
 def test_wrong_arguments(words: list[str]) -> None:

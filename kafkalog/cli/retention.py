@@ -1,0 +1,287 @@
+"""``kafkalog retention``: why segments are here and when they go, what if, and a pass by hand.
+
+The daemon answers; this module asks and prints. Moments are UTC.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from typing import Any
+
+import click
+
+from kafkalog.cli.config_pairs import config_pairs
+from kafkalog.cli.connection import Connection, output_option, segment, url_option
+
+_PARTIAL_FAILURE = 3
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"([0-9]{1,19})(ms|s|m|h|d)")
+_KEEPERS = {
+    "older_segment": "kept: an older one stays",
+    "empty_active": "kept: active and empty",
+    "high_watermark": "kept: readers do not see all of it yet",
+    "hold": "kept: held",
+    "policy": "kept: no delete in cleanup.policy",
+    "no_limits": "kept: no limit is set",
+    "limits": "kept: inside the limits",
+}
+_SEGMENT_HEAD = ("segment", "next", "bytes", "newest", "state", "why", "bytes until")
+_DUE_HEAD = ("earliest", "latest", "files gone")
+
+partition_option = click.option(
+    "--partition", type=click.IntRange(min=0), help="Default: all of the topic."
+)
+
+
+class Duration(click.ParamType[int]):
+    """A number with a unit, as milliseconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """30d, 12h, 45m, 30s or 250ms."""
+        if isinstance(value, int):
+            return value
+        found = _DURATION.fullmatch(value)
+        if found is None:
+            self.fail(f"'{value}' is no duration like 30d, 12h, 45m, 30s or 250ms", param, ctx)
+        return int(found[1]) * _UNITS_MS[found[2]]
+
+
+@click.command()
+@click.argument("topic")
+@partition_option
+@url_option
+@output_option
+def explain(topic: str, partition: int | None, url: str, output: str) -> None:
+    """Why each segment is still here, and when it goes.
+
+    Example: kafkalog retention explain orders --partition 0
+    """
+    connection = Connection(url)
+    reports = [
+        connection.json("GET", f"/v1/topics/{segment(topic)}/partitions/{number}/segments")
+        for number in _numbers(connection, topic, partition)
+    ]
+    if output == "json":
+        click.echo(json.dumps(reports))
+        return
+    for report in reports:
+        _print_report(report)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--config", "configs", multiple=True, help="Topic config key=value; repeatable.")
+@click.option("--horizon", type=Duration(), required=True, help="How far to look: 30d, 12h, 45m.")
+@click.option("--at", help="Start then: ms since 1970 or ISO-8601 with a zone. Default: now.")
+@partition_option
+@url_option
+@output_option
+def simulate(
+    topic: str,
+    configs: tuple[str, ...],
+    horizon: int,
+    at: str | None,
+    partition: int | None,
+    url: str,
+    output: str,
+) -> None:
+    """What would go, and when, if these were the topic's configs. Nothing is changed.
+
+    Example: kafkalog retention simulate orders --config retention.ms=86400000 --horizon 30d
+    """
+    wanted: dict[str, Any] = {
+        "topic": topic,
+        "configs": dict(config_pairs(configs)),
+        "horizon_ms": horizon,
+    }
+    if at is not None:
+        wanted["at"] = at
+    if partition is not None:
+        wanted["partition"] = partition
+    answer = Connection(url).json("POST", "/v1/retention:simulate", wanted)
+    if output == "json":
+        click.echo(json.dumps(answer))
+        return
+    for entry in answer["partitions"]:
+        _print_simulation(topic, entry)
+
+
+@click.command()
+@click.argument("topic", required=False)
+@partition_option
+@click.option("--dry-run", is_flag=True, help="Say what would go; delete nothing.")
+@url_option
+@output_option
+@click.pass_context
+def run(
+    ctx: click.Context,
+    topic: str | None,
+    partition: int | None,
+    dry_run: bool,
+    url: str,
+    output: str,
+) -> None:
+    """Run a retention pass now, over one topic or over all. Exit 3 when a partition failed.
+
+    Example: kafkalog retention run orders --dry-run
+    """
+    if topic is None and partition is not None:
+        raise click.UsageError("--partition needs a topic")
+    connection = Connection(url)
+    wanted: dict[str, Any] = {"dry_run": dry_run}
+    if topic is not None:
+        numbers = _numbers(connection, topic, partition)
+        wanted["partitions"] = [{"topic": topic, "partition": number} for number in numbers]
+    answer = connection.json("POST", "/v1/retention:run", wanted)
+    failed = [entry for entry in answer["partitions"] if "error_code" in entry]
+    if output == "json":
+        click.echo(json.dumps(answer))
+    else:
+        _print_run(answer)
+    for entry in failed:
+        click.echo(f"Error: {entry['topic']}-{entry['partition']}: {entry['error']}", err=True)
+    if failed:
+        ctx.exit(_PARTIAL_FAILURE)
+
+
+def _numbers(connection: Connection, topic: str, partition: int | None) -> list[int]:
+    """The partition asked for, or all of the topic."""
+    if partition is not None:
+        return [partition]
+    entries = connection.json("GET", f"/topics/{segment(topic)}/partitions")
+    return [int(entry["partition"]) for entry in entries]
+
+
+# ---- text
+
+
+def _print_report(report: dict[str, Any]) -> None:
+    click.echo(
+        f"Topic: {report['topic']}\tPartition: {report['partition']}"
+        f"\tLogStartOffset: {report['log_start_offset']}"
+        f"\tHighWatermark: {report['high_watermark']}\tLogEndOffset: {report['log_end_offset']}"
+        f"\tSize: {report['size_bytes']}"
+    )
+    _print_schedule(report["schedule"])
+    rows: list[tuple[str, ...]] = []
+    for each in report["segments"]:
+        if each["state"] == "deleting":
+            base, size = str(each["base_offset"]), str(each["size_bytes"])
+            gone = _moment(each["files_gone_ms"])
+            rows.append((base, "-", size, "-", "deleting", "-", "-", "-", "-", gone))
+        else:
+            rows.append(_segment_row(each))
+    _print_table(
+        (*_SEGMENT_HEAD, *_DUE_HEAD),
+        rows,
+    )
+
+
+def _segment_row(each: dict[str, Any]) -> tuple[str, ...]:
+    rule, until = each["rule"], each["bytes_until"]
+    return (
+        str(each["base_offset"]),
+        str(each["next_offset"]),
+        str(each["size_bytes"]),
+        _moment(each["largest_timestamp_ms"]),
+        each["state"],
+        _KEEPERS.get(each["keeper"], each["keeper"]) if rule is None else f"goes by {rule}",
+        "-" if until is None else str(until),
+        *_due_cells(each["due"]),
+    )
+
+
+def _print_simulation(topic: str, entry: dict[str, Any]) -> None:
+    click.echo(
+        f"Topic: {topic}\tPartition: {entry['partition']}\tFrom: {_moment(entry['start_ms'])}"
+        f"\tTo: {_moment(entry['end_ms'])}"
+    )
+    _print_schedule(entry["schedule"])
+    _print_table(
+        ("segment", "reason", "bytes", *_DUE_HEAD),
+        [
+            (
+                str(each["base_offset"]),
+                each["reason"],
+                str(each["size_bytes"]),
+                *_due_cells(each["due"]),
+            )
+            for each in entry["segments"]
+        ],
+    )
+    going = sum(each["size_bytes"] for each in entry["segments"])
+    click.echo(
+        f"{_counted(len(entry['segments']), going)} go, "
+        f"{_counted(entry['segments_left'], entry['bytes_left'])} stay."
+    )
+
+
+def _print_run(answer: dict[str, Any]) -> None:
+    rows: list[tuple[str, ...]] = [
+        (
+            f"{entry['topic']}-{entry['partition']}",
+            str(each["base_offset"]),
+            each["reason"],
+            str(each["size_bytes"]),
+        )
+        for entry in answer["partitions"]
+        for each in entry.get("segments", ())
+    ]
+    _print_table(("partition", "segment", "reason", "bytes"), rows)
+    said = _counted(answer["segments"], answer["bytes"])
+    click.echo(f"{said} would go." if answer["dry_run"] else f"{said} deleted.")
+
+
+def _print_schedule(schedule: dict[str, Any] | None) -> None:
+    if schedule is None:
+        click.echo("No check: compact is in its cleanup.policy, so no task looks at it.")
+        return
+    next_ms = schedule["next_check_ms"]
+    when = "one is running" if next_ms is None else f"next at {_moment(next_ms)}"
+    click.echo(
+        f"Checks: {when}, then every {schedule['check_interval_ms']} ms; "
+        f"files go {schedule['delete_delay_ms']} ms later."
+    )
+
+
+def _print_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Columns as wide as their widest cell; nothing without rows."""
+    if not rows:
+        return
+    lines = [tuple(cell.upper() for cell in head), *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def _due_cells(due: dict[str, Any] | None) -> tuple[str, str, str]:
+    if due is None:
+        return "-", "-", "-"  # never, or nobody can say
+    return (
+        _moment(due["earliest_ms"]),
+        _moment(due["latest_ms"]),
+        _moment(due["files_gone_ms"]),
+    )
+
+
+def _moment(moment_ms: int | None) -> str:
+    """ISO-8601 in UTC; milliseconds where the calendar ends."""
+    if moment_ms is None:
+        return "-"
+    try:
+        moment = datetime.datetime.fromtimestamp(moment_ms // 1000, datetime.UTC)
+    except (OverflowError, OSError, ValueError):
+        return f"{moment_ms} ms"
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment_ms % 1000:03}Z"
+
+
+def _counted(segments: int, size_bytes: int) -> str:
+    noun = "segment" if segments == 1 else "segments"
+    return f"{segments} {noun} ({size_bytes} bytes)"

@@ -44,7 +44,8 @@ class Due(NamedTuple):
 
     moment_ms       from here on a pass takes it
     expected_ms     the check that takes it by the schedule, None when that is not known
-    latest_ms       the last moment at which it can be readable, whenever the checks run
+    latest_ms       the last moment at which it can be readable, whenever the checks run (how long
+                    one check lasts comes on top)
     files_gone_ms   when its files have vanished at the latest
     """
 
@@ -179,6 +180,10 @@ def _next_moment(facts: LogFacts, policy: RetentionPolicy, now_ms: int) -> int |
 def _due(moment_ms: int, schedule: Schedule) -> Due:
     """The checks around a moment that is not before now."""
     expected_ms = schedule.first_check_ms(moment_ms)
-    # Unknown checks: the unluckiest one runs a millisecond too early.
-    latest_ms = moment_ms + schedule.check_interval_ms - 1 if expected_ms is None else expected_ms
+    # The unluckiest check runs a millisecond too early.
+    latest_ms = moment_ms + schedule.check_interval_ms - 1
+    if expected_ms is not None and expected_ms == schedule.next_check_ms:
+        latest_ms = (
+            expected_ms  # only the next check is fixed: each sets the one after it at its end
+        )
     return Due(moment_ms, expected_ms, latest_ms, latest_ms + schedule.delete_delay_ms)

@@ -83,6 +83,8 @@ def test_hostile_names(daemon: Daemon) -> None:
                 ("GET", f"/topics/{path}/partitions/0/records?offset=0", None),
                 ("GET", f"/v1/topics/{path}/partitions/0/batches?offset=0", None),
                 ("GET", f"/v1/topics/{path}/partitions/0/offsets", None),
+                ("GET", f"/v1/topics/{path}/partitions/0/segments", None),
+                ("POST", f"/v1/topics/{path}/partitions/0/log:retain", "{}"),
                 ("POST", "/admin/topics", json.dumps({"topic_name": name})),
             ]
         )

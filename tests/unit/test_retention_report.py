@@ -17,11 +17,12 @@ from kafkalog.log.retention_forecast import Schedule, explain
 from kafkalog.log.retention_plan import Keeper, Rule
 from kafkalog.manager.retention import RETENTION_TASK, Taken
 from tests.sim.sim_faults import Fault
+from tests.sim.sim_manager import SimManager
 from tests.unit.test_retention import MINUTE, TP, bases, fill, names, put, started
 
 if TYPE_CHECKING:
     from kafkalog.manager.retention_report import RetentionOutcome, SegmentReport
-    from tests.sim.sim_manager import SimManager
+
 
 NEVER = 10**12
 DAY = 86_400_000
@@ -278,3 +279,30 @@ def test_what_went_is_told_with_its_rule() -> None:
     outcome = sim.operations.retain("t", 0, dry_run=False)
     assert outcome.deleted == (Taken(0, Rule.TIME, sizes[0]),)
     assert outcome.log_start_offset == 1
+
+
+@pytest.mark.parametrize("kind", [".index", ".timeindex"])
+def test_a_damaged_index_is_counted_from_the_log(kind: str) -> None:
+    """M28 M04: entries of closed segments after a restart, also where the file is torn."""
+    sim = started(check_ms=NEVER)
+    sim.operations.create_topic("t", 1, {"index.interval.bytes": "0", "retention.ms": "-1"})
+    log = sim.operations.partition_log("t", 0)
+    for _ in range(2):
+        for _ in range(4):
+            put(sim)
+            sim.clock.advance_ms(1000)
+        sim.manager.unit_of(log).writer.call(log.roll)
+    before = described(sim)
+    entries = [(each.offset_index_entries, each.time_index_entries) for each in before.segments]
+    assert entries == [(3, 3), (3, 3), (0, 0)]
+    path = f"{log.directory}/{0:020}{kind}"
+    disk = sim.stop()
+    disk.write_file_atomically(path, disk.read_file(path) + b"torn")
+    again = SimManager(disk, config=sim.config).start()
+    after = described(again)
+    assert [(each.offset_index_entries, each.time_index_entries) for each in after.segments] == (
+        entries
+    )
+    assert [each.facts for each in after.segments[:2]] == [
+        each.facts for each in before.segments[:2]
+    ]

@@ -1,5 +1,6 @@
 """Retention over HTTP: why a segment is here, when it goes, what a pass would take (N11, N12).
 
+Answers may name 20,000 segments: they are made and encoded where they are looked up, off the loop.
 Moments are ms since 1970. One that lies beyond what a Kafka timestamp can say is never: ``null``.
 """
 
@@ -52,7 +53,11 @@ async def segments(request: web.Request) -> web.Response:
     """Every segment with its fate: the rule that takes it or what keeps it, and when it goes."""
     api = api_of(request)
     topic, partition = topic_of(request), partition_of(request)
-    report = await api.blocking(api.operations.describe_segments, topic, partition)
+    return await api.blocking(_segments, api.operations, topic, partition)
+
+
+def _segments(operations: Operations, topic: str, partition: int) -> web.Response:
+    report = operations.describe_segments(topic, partition)
     return json_reply({"topic": topic, "partition": partition, **_report_json(report)})
 
 
@@ -147,9 +152,13 @@ async def retain(request: web.Request) -> web.Response:
     topic, partition = topic_of(request), partition_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(RetainRequest, data)
-    outcome = await api.blocking(api.operations.retain, topic, partition, dry_run=wanted.dry_run)
-    entry = _entry_json(TopicPartition(topic, partition), outcome)
-    return json_reply({"dry_run": wanted.dry_run, **entry})
+    key = TopicPartition(topic, partition)
+    return await api.blocking(_retain, api.operations, key, dry_run=wanted.dry_run)
+
+
+def _retain(operations: Operations, key: TopicPartition, *, dry_run: bool) -> web.Response:
+    outcome = operations.retain(key.topic, key.partition, dry_run=dry_run)
+    return json_reply({"dry_run": dry_run, **_entry_json(key, outcome)})
 
 
 @ROUTES.post("/v1/retention:run")
@@ -160,7 +169,7 @@ async def run(request: web.Request) -> web.Response:
         wanted = parse_body(RetentionRunRequest, data)
     if wanted.partitions is not None:
         _check_names(wanted.partitions)
-    return json_reply(await api.blocking(_run, api.operations, wanted))
+    return await api.blocking(_run, api.operations, wanted)
 
 
 def _check_names(names: list[PartitionName]) -> None:
@@ -170,7 +179,7 @@ def _check_names(names: list[PartitionName]) -> None:
         raise ApiError(40002, "Name each partition once.")
 
 
-def _run(operations: Operations, wanted: RetentionRunRequest) -> dict[str, object]:
+def _run(operations: Operations, wanted: RetentionRunRequest) -> web.Response:
     """Named partitions all have an entry; of the rest those where something went or failed."""
     entries: list[dict[str, object]] = []
     deleted: list[Taken] = []
@@ -180,12 +189,14 @@ def _run(operations: Operations, wanted: RetentionRunRequest) -> dict[str, objec
             if wanted.partitions is None and not outcome.deleted:
                 continue
         entries.append(_entry_json(topic_partition, outcome))
-    return {
-        "dry_run": wanted.dry_run,
-        "segments": len(deleted),
-        "bytes": sum(each.size_bytes for each in deleted),
-        "partitions": entries,
-    }
+    return json_reply(
+        {
+            "dry_run": wanted.dry_run,
+            "segments": len(deleted),
+            "bytes": sum(each.size_bytes for each in deleted),
+            "partitions": entries,
+        }
+    )
 
 
 def _outcomes(
@@ -243,10 +254,10 @@ async def simulate(request: web.Request) -> web.Response:
     api = api_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(RetentionSimulateRequest, data)
-    return json_reply(await api.blocking(_simulate, api.operations, wanted))
+    return await api.blocking(_simulate, api.operations, wanted)
 
 
-def _simulate(operations: Operations, wanted: RetentionSimulateRequest) -> dict[str, object]:
+def _simulate(operations: Operations, wanted: RetentionSimulateRequest) -> web.Response:
     start_ms = None if wanted.at is None else _parse_at(wanted.at)
     numbers = (
         range(operations.partition_count(wanted.topic))
@@ -263,7 +274,7 @@ def _simulate(operations: Operations, wanted: RetentionSimulateRequest) -> dict[
             horizon_ms=wanted.horizon_ms,
         )
         entries.append({"partition": number, **_simulation_json(simulation)})
-    return {"topic": wanted.topic, "partitions": entries}
+    return json_reply({"topic": wanted.topic, "partitions": entries})
 
 
 def _parse_at(text: str) -> int:

@@ -161,11 +161,12 @@ def after(facts: LogFacts, planned: RetentionPlan, now_ms: int) -> LogFacts:
     """The log once the plan was carried out at now_ms; a new active segment is empty."""
     gone = len(planned.deletions)
     left = tuple(facts.segments[gone:])
+    size_bytes = facts.size_bytes - sum(each.size_bytes for each in facts.segments[:gone])
     if planned.is_rolled:
         left = (SegmentFacts(facts.log_end_offset, 0, now_ms),)
     return facts._replace(
         segments=left,
-        size_bytes=sum(segment.size_bytes for segment in left),
+        size_bytes=size_bytes,
         log_start_offset=planned.log_start_offset,
     )
 

@@ -86,6 +86,13 @@ def look(
     )
 
 
+def settled(facts: LogFacts) -> LogFacts:
+    """All segments looked at now: they no longer grow, and their sum is the log's size."""
+    segments = tuple(facts.segments)
+    size_bytes = sum(map(attrgetter("size_bytes"), segments))
+    return facts._replace(segments=segments, size_bytes=size_bytes)
+
+
 def policy_of(config: LogConfig) -> RetentionPolicy:
     """What the topic's configuration asks for."""
     return RetentionPolicy(config.is_deleted, config.retention_ms, config.retention_bytes)

@@ -46,7 +46,7 @@ def list_segments(
 ) -> tuple[LogFacts, list[ListedSegment]]:
     """The log as it is published now and all its segments, oldest first; OSError."""
     segments, published = retention_pass.look(log, hold_offset)
-    facts = published._replace(segments=tuple(published.segments))
+    facts = retention_pass.settled(published)
     following = [each.base_offset for each in segments[1:]]
     next_offsets = [*following, facts.log_end_offset]
     listed = [

@@ -134,7 +134,7 @@ class RetentionReport:
         start = now_ms if start_ms is None else start_ms
         with self._manager.unit_of(log).log_dir.guard():
             facts = retention_pass.facts_of(log, self._retention.hold_of(log.topic_partition))
-            facts = facts._replace(segments=tuple(facts.segments))
+            facts = retention_pass.settled(facts)
         policy = retention_pass.policy_of(config)
         schedule = self._retention.schedule_of(config)
         going: list[Departure] = []

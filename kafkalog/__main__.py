@@ -131,8 +131,8 @@ def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]
     metrics = Metrics(with_process=True)
     metrics.build_info.labels(__version__, platform.python_version(), "1").set(1)
     seams = Seams(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, metrics)
-    manager = LogManager(settings.broker, settings.topic_config, seams, sink, give_up)
-    operations = Operations(manager, settings.describe_topic_config)
+    manager = LogManager(settings.broker, settings, seams, sink, give_up)
+    operations = Operations(manager)
 
     def load() -> None:
         scheduler.startup()

@@ -6,15 +6,43 @@ manager only reads it. A field is the Kafka key with underscores unless the comm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.log_config import LogConfig
 
-# Topic overrides as texts -> the topic's whole configuration over the broker's defaults.
-# Raises InvalidTopicConfig. The manager gets it from the settings at construction.
-TopicConfigParser = Callable[[Mapping[str, str]], LogConfig]
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kafkalog.manager.values import ConfigEntry
+
+
+class ConfigRules(Protocol):
+    """Names, values and sources of what changes at run time; pure. The settings satisfy it.
+
+    overrides are a topic's configs as texts, dynamic the broker's. InvalidTopicConfig for a wrong
+    topic config, InvalidRequest for a wrong dynamic one.
+    """
+
+    def topic_config(self, overrides: Mapping[str, str], dynamic: Mapping[str, str]) -> LogConfig:
+        """A topic's whole configuration over the broker's defaults."""
+        ...
+
+    def topic_defaults(self, dynamic: Mapping[str, str]) -> LogConfig:
+        """The configuration of a topic without overrides."""
+        ...
+
+    def describe_topic_config(
+        self, overrides: Mapping[str, str], dynamic: Mapping[str, str]
+    ) -> Sequence[ConfigEntry]:
+        """Every topic key with its sources, by name."""
+        ...
+
+    def describe_broker_config(self, dynamic: Mapping[str, str]) -> Sequence[ConfigEntry]:
+        """Every broker key with its sources, by name."""
+        ...
+
 
 _KAFKA_DEFAULTS = LogConfig()
 

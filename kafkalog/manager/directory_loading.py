@@ -16,6 +16,14 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.errors import CorruptCheckpoint, InvalidConfig, KafkalogError, StorageFault
+from kafkalog.format.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TEMPORARY_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    segment_file_name,
+)
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.partition_metadata import decode_partition_metadata, encode_partition_metadata
 from kafkalog.format.topic_id import encode_id
@@ -54,6 +62,16 @@ if TYPE_CHECKING:
     from kafkalog.manager.topic_registry import RegisteredTopic
 
 PARTITION_METADATA = "partition.metadata"
+_FIRST_LOG = segment_file_name(0, LOG_SUFFIX)
+_NEW_FILES = frozenset(
+    (
+        _FIRST_LOG,
+        segment_file_name(0, OFFSET_INDEX_SUFFIX),
+        segment_file_name(0, TIME_INDEX_SUFFIX),
+        LEADER_EPOCH_CHECKPOINT,
+        PARTITION_METADATA,
+    )
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -103,6 +121,18 @@ def _read_topic_id(filesystem: Filesystem, path: str) -> UUID | None:
     except FormatError as error:
         _log.warning("partition_metadata_ignored", directory=path, reason=str(error))
         return None
+
+
+def is_unused(filesystem: Filesystem, path: str) -> bool:
+    """Whether a partition directory is as its creation makes it, or less: no record; unguarded.
+
+    False as soon as anything else lies in it, whoever put that there.
+    """
+    return all(
+        entry.name.removesuffix(TEMPORARY_SUFFIX) in _NEW_FILES
+        and not (entry.name == _FIRST_LOG and entry.size)
+        for entry in filesystem.list_dir_stats(path)
+    )
 
 
 def refuse_duplicates(found: Sequence[FoundPartition]) -> None:

@@ -18,6 +18,8 @@ import structlog
 from kafkalog.errors import StorageFault
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog.env.clock import Clock
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.env.scheduler import ScheduledTask, Scheduler
@@ -41,7 +43,11 @@ class LogDeletion:
     """See the module."""
 
     def __init__(
-        self, filesystem: Filesystem, clock: Clock, scheduler: Scheduler, delay_ms: int
+        self,
+        filesystem: Filesystem,
+        clock: Clock,
+        scheduler: Scheduler,
+        delay_ms: Callable[[], int],
     ) -> None:
         # constant after construction
         self._filesystem = filesystem
@@ -58,7 +64,7 @@ class LogDeletion:
 
     def add(self, log_dir: LogDir, path: str, log: UnifiedLog | None = None) -> None:
         """Queue a directory that has its ``-delete`` name; a power cut may still take the name."""
-        due_ns = self._clock.monotonic_ns() + self._delay_ms * 1_000_000
+        due_ns = self._clock.monotonic_ns() + self._delay_ms() * 1_000_000
         self._queue.append(_Doomed(log_dir, path, log, due_ns))
 
     def schedule(self, delay_ms: int) -> None:
@@ -107,6 +113,6 @@ class LogDeletion:
 
     def _next_delay_ms(self) -> int:
         if not self._queue:
-            return max(self._delay_ms, 1)
+            return max(self._delay_ms(), 1)
         wait_ns = self._queue[0].due_ns - self._clock.monotonic_ns()
         return max(-(-wait_ns // 1_000_000), 0)

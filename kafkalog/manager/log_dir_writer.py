@@ -221,9 +221,11 @@ class LogDirWriter:
     def run(self, command: Command) -> object:
         """Submit a command without a receiver of its own and wait for its result or error.
 
-        Such a command is completed by the writer thread itself, never through the sink.
+        Such a command is completed by the writer thread itself, never through the sink. It carries
+        no payload and is never refused for want of room: what it belongs to may be durable already.
         """
         assert command.on_done is None
+        command.size_bytes = 0
         done = self._threads.signal()
         command.on_done = lambda _: done.set()
         command.is_internal = True

@@ -1,38 +1,37 @@
 """LogManager: all logs of all log directories, from start to shutdown.
 
 Owns the directories with their writers and flushers, the partition table, the topic registry and
-the periodic tasks. Knows no request: ``operations.py`` does. Control-plane changes (create, delete)
-run one at a time under a lock, on threads that may block; partitions themselves are changed only by
-the writers. Start: lock, identify, read the registry, decide every directory (``startup_plan``),
-take the clean-shutdown markers, load in parallel, create what is missing, then serve. Shutdown
-order per directory: flush, close, checkpoints, marker; a failure costs that directory its marker,
-nothing else.
+the periodic tasks. Knows no request: ``operations.py`` does; changes of topics are
+``topic_changes.py``. Partitions themselves are changed only by the writers. Start: lock, identify,
+read the registry, decide every directory (``startup_plan``), take the clean-shutdown markers, load
+in parallel, create what is missing, then serve. Shutdown order per directory: flush, close,
+checkpoints, marker; a failure costs that directory its marker, nothing else.
 Source: Kafka's LogManager (4.1), log-lifecycle 11.
 """
 
 from __future__ import annotations
 
 import functools
-from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
 
 from kafkalog.errors import (
     InvalidConfig,
-    KafkalogError,
+    InvalidRequest,
     LogDirOffline,
     NotReady,
     StorageFault,
     UnknownPartition,
 )
 from kafkalog.format.topic_id import encode_id, new_id
-from kafkalog.format.topic_partition import DirectoryState, TopicPartition, directory_name
+from kafkalog.format.topic_partition import DirectoryState, TopicPartition
 from kafkalog.manager.checkpoints import Checkpoints
-from kafkalog.manager.commands import EachCommand
 from kafkalog.manager.directory_loading import (
     DirectoryLoading,
     find_partitions,
+    is_unused,
     refuse_duplicates,
     rename_with_suffix,
 )
@@ -42,28 +41,39 @@ from kafkalog.manager.log_deletion import LogDeletion
 from kafkalog.manager.log_dir_unit import LogDirUnit, make_unit
 from kafkalog.manager.manager_tasks import ManagerTasks
 from kafkalog.manager.partition_table import PartitionTable, log_dir_of
-from kafkalog.manager.placement import place
 from kafkalog.manager.queue_budget import QueueBudget
 from kafkalog.manager.retention import Retention
 from kafkalog.manager.shutdown import close_units
-from kafkalog.manager.startup_plan import FoundPartition, StartupPlan, plan_startup
+from kafkalog.manager.startup_plan import (
+    FoundPartition,
+    StartupPlan,
+    plan_startup,
+    suspects,
+)
+from kafkalog.manager.topic_changes import TopicChanges
 from kafkalog.manager.topic_registry import RegisteredTopic, TopicRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from uuid import UUID
 
-    from kafkalog.env.threads import Mutex
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.manager.broker_config import BrokerConfig, TopicConfigParser
+    from kafkalog.manager.broker_config import BrokerConfig, ConfigRules
     from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_dir_writer import CompletionSink
     from kafkalog.manager.seams import Seams
 
-_CREATE_OPERATIONS = 16  # directory operations of one new partition, generously
-
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """A topic's configuration and what it was made of."""
+
+    topic: RegisteredTopic
+    dynamic: Mapping[str, str]
+    config: LogConfig
 
 
 class LogManager:
@@ -72,7 +82,7 @@ class LogManager:
     def __init__(
         self,
         config: BrokerConfig,
-        resolve_topic_config: TopicConfigParser,
+        rules: ConfigRules,
         seams: Seams,
         sink: CompletionSink,
         on_all_dirs_offline: Callable[[], None],
@@ -81,9 +91,8 @@ class LogManager:
         # constant after construction
         self.config = config
         self.seams = seams
-        self._resolve = resolve_topic_config
+        self.rules = rules
         self._on_all_dirs_offline = on_all_dirs_offline
-        self._topics_mutex = seams.threads.mutex()
         self.table = PartitionTable()
         self.registry = TopicRegistry(seams.filesystem)
         self.checkpoints = Checkpoints(self.table)
@@ -92,7 +101,7 @@ class LogManager:
             seams.filesystem,
             seams.clock,
             seams.scheduler,
-            config.topic_defaults.file_delete_delay_ms,
+            lambda: self.topic_defaults.file_delete_delay_ms,
         )
         budget = QueueBudget(seams.threads.mutex(), config.queued_max_request_bytes)
         self._units = {
@@ -110,14 +119,13 @@ class LogManager:
             self.progress,
         )
         self.retention = Retention(self)
+        self.topics = TopicChanges(self, self._loading, seams.threads.mutex())
         self._tasks = ManagerTasks(self)
         # single dictionary operations by any thread
-        self._configs: dict[UUID, tuple[RegisteredTopic, LogConfig]] = {}
+        self._configs: dict[UUID, _Resolved] = {}
         # owned by the starting thread, published
         self.cluster_id = ""
         self.is_loaded = False
-        # published; changed under the topics lock
-        self._topic_in_creation: str | None = None
 
     def _absolute(self, path: str) -> str:
         """An entry of ``log.dirs`` as the key it is known by: absolute, without a slash behind."""
@@ -153,6 +161,10 @@ class LogManager:
         """Directories that serve."""
         return [unit for unit in self._units.values() if unit.log_dir.is_online]
 
+    def unit_at(self, path: str) -> LogDirUnit:
+        """The directory at a path, as the units name it."""
+        return self._units[path]
+
     def unit_of(self, log: UnifiedLog) -> LogDirUnit:
         """The directory that holds the log."""
         return self._units[log_dir_of(log)]
@@ -170,7 +182,7 @@ class LogManager:
                 raise UnknownPartition(
                     f"Topic {topic} has no partition {partition}", topic=topic, partition=partition
                 )
-            if self._topic_in_creation == topic:
+            if self.topics.topic_in_making == topic:
                 raise NotReady(f"Topic {topic} is being created", topic=topic, partition=partition)
             log = self.table.get(topic, partition)  # again: the creation may just have ended
         if log is None:
@@ -184,14 +196,24 @@ class LogManager:
 
     def topic_config(self, topic: RegisteredTopic) -> LogConfig:
         """Effective configuration of a topic, resolved once: requests ask for it."""
-        known = self._configs.get(topic.topic_id)
-        if known is None or known[0] is not topic:
-            known = self._configs[topic.topic_id] = (topic, self._resolve(topic.overrides))
-        return known[1]
+        known, dynamic = self._configs.get(topic.topic_id), self.registry.state.broker_configs
+        if known is None or known.topic is not topic or known.dynamic is not dynamic:
+            config = self.rules.topic_config(topic.overrides, dynamic)
+            known = self._configs[topic.topic_id] = _Resolved(topic, dynamic, config)
+        return known.config
+
+    def forget_config(self, topic: RegisteredTopic) -> None:
+        """The topic is deleted."""
+        self._configs.pop(topic.topic_id, None)
+
+    @property
+    def topic_defaults(self) -> LogConfig:
+        """Configuration of a topic without overrides, dynamic broker configs included."""
+        return self.rules.topic_defaults(self.registry.state.broker_configs)
 
     def validate_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
         """The configuration that these overrides would make; InvalidTopicConfig."""
-        return self._resolve(overrides)
+        return self.rules.topic_config(overrides, self.registry.state.broker_configs)
 
     # ---- start
 
@@ -206,6 +228,7 @@ class LogManager:
         cluster_id = agreed_cluster_id(log_dirs, self.config.node_id)
         self.cluster_id = cluster_id or encode_id(new_id(self.seams.random.uuid_bytes))
         self.registry.load(log_dirs)
+        self._check_broker_configs()
         plan = self._plan()
         # Nothing was changed up to here: a start that is refused or stopped leaves the markers.
         if self._loading.is_stopped:
@@ -229,6 +252,14 @@ class LogManager:
         if is_whole:
             self._tasks.start()
             self.is_loaded = True
+
+    def _check_broker_configs(self) -> None:
+        """What the registry holds must still be valid: InvalidConfig."""
+        try:
+            self.rules.topic_defaults(self.registry.state.broker_configs)
+        except InvalidRequest as error:
+            message = f"The topic registry has a wrong dynamic broker config: {error.message}"
+            raise InvalidConfig(message, **error.details) from error
 
     def stop_loading(self) -> None:
         """Let ``startup`` return soon: no further partition is begun. Any thread; no effect later.
@@ -287,6 +318,7 @@ class LogManager:
         plan = plan_startup(
             self.registry.state,
             found,
+            self._unused(suspects(self.registry.state, found)),
             adopt=not self.registry.existed if adopt is None else adopt,
             new_topic_id=lambda: new_id(self.seams.random.uuid_bytes),
         )
@@ -295,6 +327,19 @@ class LogManager:
         if left_alone:  # -future: a move between directories that Kafka began and may finish
             _log.warning("directories_left_alone", directories=left_alone)
         return plan
+
+    def _unused(self, partitions: Collection[FoundPartition]) -> frozenset[str]:
+        """Paths of those that hold nothing."""
+        unused = []
+        for partition in partitions:
+            log_dir = self._units[partition.log_dir].log_dir
+            try:
+                with log_dir.guard():
+                    if is_unused(self.seams.filesystem, partition.path):
+                        unused.append(partition.path)
+            except StorageFault as fault:
+                log_dir.take_offline(fault.message)
+        return frozenset(unused)
 
     def _set_aside(self, plan: StartupPlan) -> None:
         """Finish deletions, rename strays."""
@@ -337,122 +382,12 @@ class LogManager:
                 if key in faults or self.table.get(*key) is not None:
                     continue
                 _log.error("partition_missing_created_empty", partition=f"{topic.name}-{number}")
-                unit, topic_partition = self._units[self._place(1)[0]], TopicPartition(*key)
+                unit, topic_partition = self._units[self.topics.place(1)[0]], TopicPartition(*key)
                 try:
                     with unit.log_dir.guard():
                         self.table.add(self._loading.create(unit, topic_partition, topic))
                 except StorageFault as fault:
                     self.table.add_fault(topic_partition, fault)
-
-    # ---- topics, control plane
-
-    def create_topic(
-        self, name: str, partition_count: int, overrides: Mapping[str, str]
-    ) -> RegisteredTopic:
-        """Register the topic, then make its partitions; durable on return. May block.
-
-        The caller has validated it under ``topics_lock``. Crash in between: the topic exists, the
-        next start makes the missing partitions. A directory that fails is left out of the next
-        try, which has an id of its own: what the first one left behind belongs to a dead topic and
-        goes at the next start. When no directory is left the topic is deleted again.
-        """
-        failed: set[str] = set()
-        self._topic_in_creation = name
-        try:
-            while True:
-                failed_before = len(failed)
-                try:
-                    return self._try_to_create(name, partition_count, overrides, failed)
-                except StorageFault as fault:
-                    is_registry_short = len(failed) == failed_before or name in self.registry.topics
-                    all_paths = (unit.log_dir.path for unit in self.online_units)
-                    if is_registry_short or failed.issuperset(all_paths):
-                        raise
-                    _log.warning("topic_creation_tried_again", topic=name, reason=fault.message)
-        finally:
-            self._topic_in_creation = None
-
-    def _try_to_create(
-        self, name: str, partition_count: int, overrides: Mapping[str, str], failed: set[str]
-    ) -> RegisteredTopic:
-        """All partitions or none; a directory that fails is added to ``failed``."""
-        topic = RegisteredTopic(
-            new_id(self.seams.random.uuid_bytes), name, partition_count, dict(overrides)
-        )
-        log_dirs = [unit.log_dir for unit in self.online_units]
-        self.registry.change(self.registry.state.with_topics([topic]), log_dirs)
-        placed: dict[str, list[int]] = {}
-        for number, path in enumerate(self._place(partition_count, failed)):
-            placed.setdefault(path, []).append(number)
-        path = ""
-        try:
-            for path, numbers in placed.items():
-                unit = self._units[path]
-                self.checkpoints.renew(unit.log_dir)
-                works = [self._creation(unit, topic, number) for number in numbers]
-                unit.writer.run(EachCommand(works, _CREATE_OPERATIONS))
-        except KafkalogError:
-            failed.add(path)
-            self.delete_topic(name)  # all or nothing: the next try starts afresh
-            raise
-        return topic
-
-    def _creation(
-        self, unit: LogDirUnit, topic: RegisteredTopic, number: int
-    ) -> Callable[[], None]:
-        def create() -> None:
-            topic_partition = TopicPartition(topic.name, number)
-            self.table.add(self._loading.create(unit, topic_partition, topic))
-
-        return create
-
-    def delete_topic(self, name: str) -> None:
-        """Unregister the topic, rename its directories ``-delete``; durable on return. May block.
-
-        Partitions in an offline directory go when that directory comes back: their id is dead. So
-        do those whose renaming a full disk refuses, at the next start.
-        """
-        topic = self.registry.topics[name]
-        log_dirs = [unit.log_dir for unit in self.online_units]
-        self.registry.change(self.registry.state.without_topic(name), log_dirs)
-        doomed: dict[str, list[UnifiedLog]] = {}
-        faults = self.table.faults()
-        for number in range(topic.partition_count):
-            if (name, number) not in faults:
-                log = self.table.get(name, number)
-                if log is not None:
-                    doomed.setdefault(log_dir_of(log), []).append(log)
-            self.table.remove(TopicPartition(name, number))
-        for path, logs in doomed.items():
-            unit = self._units[path]
-            self.checkpoints.note_removal(unit.log_dir)
-            try:  # none of them takes appends any more when the first renaming fails
-                unit.writer.call(functools.partial(unit.writer.retire, logs))
-                unit.writer.run(EachCommand([self._dooming(unit, log) for log in logs], 2))
-                self.checkpoints.write_all(unit.log_dir)
-            except StorageFault as fault:
-                _log.error("topic_not_renamed", topic=name, log_dir=path, reason=fault.message)
-        self._configs.pop(topic.topic_id, None)
-        self.seams.metrics.forget_topic(name)
-
-    def _dooming(self, unit: LogDirUnit, log: UnifiedLog) -> Callable[[], None]:
-        def doom() -> None:
-            unique = self.seams.random.uuid_bytes().hex()
-            log.rename_dir(directory_name(log.topic_partition, DirectoryState.DELETE, unique))
-            self.deletion.add(unit.log_dir, log.directory, log)
-            self.seams.filesystem.sync_dir(unit.log_dir.path)
-
-        return doom
-
-    @property
-    def topics_lock(self) -> Mutex:
-        """Held around validation and change of topics."""
-        return self._topics_mutex
-
-    def _place(self, count: int, failed: Collection[str] = ()) -> list[str]:
-        """Directory of each new partition; LogDirOffline when none is left."""
-        log_dirs = [unit.log_dir for unit in self.online_units if unit.log_dir.path not in failed]
-        return place(log_dirs, Counter(map(log_dir_of, self.table.logs())), count)
 
     # ---- failure and end
 

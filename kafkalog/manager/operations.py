@@ -7,6 +7,7 @@ control plane blocks and is called from a pool. Errors are those of ``errors.py`
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import (
@@ -32,11 +33,11 @@ from kafkalog.manager.retention_report import RetentionReport
 from kafkalog.manager.topic_registry import RegisteredTopic
 from kafkalog.manager.values import (
     Acks,
+    ConfigChange,
     Loading,
     LogDirDescription,
     PartitionSize,
     Readiness,
-    TopicConfigEntry,
     TopicDescription,
 )
 from kafkalog.observe.metrics import PartitionSample
@@ -55,8 +56,9 @@ if TYPE_CHECKING:
         RetentionSimulation,
         SegmentReport,
     )
+    from kafkalog.manager.values import ConfigEntry
 
-__all__ = ["Acks", "Operations"]
+__all__ = ["Acks", "ConfigChange", "Operations"]
 
 _CLOSED_TO_CLIENTS = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC}
 
@@ -64,14 +66,9 @@ _CLOSED_TO_CLIENTS = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC}
 class Operations:
     """See the module."""
 
-    def __init__(
-        self,
-        manager: LogManager,
-        describe_topic_config: Callable[[Mapping[str, str]], Sequence[TopicConfigEntry]],
-    ) -> None:
+    def __init__(self, manager: LogManager) -> None:
         # constant after construction
         self._manager = manager
-        self._describe_config = describe_topic_config
         self._retention = RetentionReport(manager)
         self._partitions_max = manager.config.max_partitions_per_topic
         fetch_seconds = manager.seams.metrics.fetch_seconds
@@ -274,14 +271,14 @@ class Operations:
         if partition_count not in (None, -1):
             assert partition_count is not None
             count = partition_count
-        with self._manager.topics_lock:
+        with self._manager.topics.lock:
             self._check_ready()
             self._validate_new(name, count, replication_factor)
             draft = RegisteredTopic(ZERO_ID, name, count, overrides)
             self._manager.validate_overrides(overrides)
             if validate_only:
                 return self._description(draft)
-            return self._description(self._manager.create_topic(name, count, overrides))
+            return self._description(self._manager.topics.create(name, count, overrides))
 
     def ensure_topic(self, name: str) -> None:
         """Create the topic with the defaults unless it exists (``auto.create.topics.enable``)."""
@@ -296,11 +293,70 @@ class Operations:
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic; its directories are renamed on return and removed later."""
-        with self._manager.topics_lock:
+        with self._manager.topics.lock:
             self._check_ready()
             self._registered(name)
             _refuse_internal(name, "deleted")
-            self._manager.delete_topic(name)
+            self._manager.topics.delete(name)
+
+    def create_partitions(
+        self, name: str, partition_count: int, *, validate_only: bool = False
+    ) -> TopicDescription:
+        """Let a topic grow to partition_count, never shrink; all at once, durable on return.
+
+        UnknownTopic, InvalidTopicName (internal), InvalidPartitions, StorageFault.
+        """
+        with self._manager.topics.lock:
+            self._check_ready()
+            topic = self._registered(name)
+            _refuse_internal(name, "altered")
+            self._validate_growth(topic, partition_count)
+            if validate_only:
+                return self._description(replace(topic, partition_count=partition_count))
+            return self._description(self._manager.topics.add_partitions(name, partition_count))
+
+    def alter_topic_configs(
+        self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> TopicDescription:
+        """Set and delete configs of a topic, all or none; durable and in force on return.
+
+        UnknownTopic, InvalidTopicConfig, InvalidRequest (one config twice), StorageFault.
+        """
+        with self._manager.topics.lock:
+            self._check_ready()
+            topic = self._registered(name)
+            known = {entry.name for entry in self._description(topic).configs}
+            for change in changes:  # deleting nothing is fine, deleting what is misspelt is not
+                if change.value is None and change.name not in known | topic.overrides.keys():
+                    self._manager.validate_overrides({change.name: ""})
+            overrides = _altered(topic.overrides, changes)
+            self._manager.validate_overrides(overrides)
+            if validate_only:
+                return self._description(replace(topic, overrides=overrides))
+            return self._description(self._manager.topics.alter_configs(name, overrides))
+
+    def describe_broker_configs(self) -> Sequence[ConfigEntry]:
+        """Every broker config with its sources, by name."""
+        dynamic = self._manager.registry.state.broker_configs
+        return self._manager.rules.describe_broker_config(dynamic)
+
+    def alter_broker_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        """Set and delete dynamic broker configs, all or none; durable and in force on return.
+
+        InvalidRequest, InvalidTopicConfig when a topic's own configs forbid it, StorageFault.
+        """
+        with self._manager.topics.lock:
+            self._check_ready()
+            known = {entry.name for entry in self.describe_broker_configs()}
+            for change in changes:
+                if change.value is None and change.name not in known:
+                    self._manager.rules.topic_defaults({change.name: ""})
+            configs = _altered(self._manager.registry.state.broker_configs, changes)
+            self._manager.topics.validate_broker_configs(configs)
+            if not validate_only:
+                self._manager.topics.alter_broker_configs(configs)
 
     # ---- retention, blocking
 
@@ -368,15 +424,31 @@ class Operations:
             raise TopicCollision(
                 f"Topic '{name}' collides with existing topic: {clash}", topic=name, existing=clash
             )
-        if not 1 <= count <= self._partitions_max:
-            raise InvalidPartitions(
-                f"Number of partitions must be 1 to {self._partitions_max}, not {count}.",
-                partitions=count,
-            )
+        self._check_count(count)
         if replication_factor not in (None, 1, -1):
             raise InvalidRequest(
                 f"Replication factor {replication_factor} is larger than the one available broker.",
                 replication_factor=replication_factor,
+            )
+
+    def _validate_growth(self, topic: RegisteredTopic, count: int) -> None:
+        """Kafka's words."""
+        now = topic.partition_count
+        if count == now:
+            raise InvalidPartitions(f"Topic already has {now} partition(s).", partitions=now)
+        if count < now:
+            raise InvalidPartitions(
+                f"The topic {topic.name} currently has {now} partition(s); {count} would not be an "
+                "increase.",
+                partitions=now,
+            )
+        self._check_count(count)
+
+    def _check_count(self, count: int) -> None:
+        if not 1 <= count <= self._partitions_max:
+            raise InvalidPartitions(
+                f"Number of partitions must be 1 to {self._partitions_max}, not {count}.",
+                partitions=count,
             )
 
     def _description(self, topic: RegisteredTopic) -> TopicDescription:
@@ -386,7 +458,9 @@ class Operations:
             partition_count=topic.partition_count,
             is_internal=topic.name in INTERNAL_TOPICS,
             overrides=topic.overrides,
-            configs=self._describe_config(topic.overrides),
+            configs=self._manager.rules.describe_topic_config(
+                topic.overrides, self._manager.registry.state.broker_configs
+            ),
         )
 
 
@@ -394,3 +468,14 @@ def _refuse_internal(topic: str, verb: str) -> None:
     """Kafka's own topics are read-only for clients."""
     if topic in _CLOSED_TO_CLIENTS:
         raise InvalidTopicName(f"Internal topic {topic} cannot be {verb} by clients", topic=topic)
+
+
+def _altered(configs: Mapping[str, str], changes: Sequence[ConfigChange]) -> dict[str, str]:
+    """The configs after the changes; InvalidRequest in Kafka's words when one is named twice."""
+    names = [change.name for change in changes]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidRequest(f"Error due to duplicate config keys : {','.join(twice)}")
+    altered = {name: text for name, text in configs.items() if name not in names}
+    altered.update({each.name: each.value for each in changes if each.value is not None})
+    return altered

@@ -24,10 +24,10 @@ class QueueBudget:
         return self._used_bytes
 
     def take(self, size_bytes: int) -> None:
-        """Overloaded when there is no room; a single command always fits an empty queue."""
+        """Overloaded when there is no room; nothing always fits, and one command an empty queue."""
         with self._mutex:
             used = self._used_bytes + size_bytes
-            if used > self._limit_bytes and self._used_bytes:
+            if size_bytes and self._used_bytes and used > self._limit_bytes:
                 raise Overloaded("Too many bytes wait to be appended", queued_bytes=used)
             self._used_bytes = used
 

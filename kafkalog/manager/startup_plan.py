@@ -16,7 +16,7 @@ from kafkalog.format.topic_partition import DirectoryState, TopicPartition, topi
 from kafkalog.manager.topic_registry import RegisteredTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from kafkalog.manager.topic_registry import RegistryState
@@ -73,17 +73,45 @@ class StartupPlan:
     adopted: list[RegisteredTopic] = field(default_factory=list)
 
 
+def suspects(registry: RegistryState, found: Iterable[FoundPartition]) -> list[FoundPartition]:
+    """Left-overs of a growth that failed, as far as the names tell, if they are unused.
+
+    Directories of a living topic that are there twice, or whose number the topic does not have.
+    """
+    by_partition: dict[TopicPartition, list[FoundPartition]] = {}
+    suspected: list[FoundPartition] = []
+    for partition in found:
+        own = partition.topic_partition
+        topic = registry.topics.get(own.topic)
+        if partition.state is not DirectoryState.LIVE or topic is None:
+            continue
+        if own.partition >= topic.partition_count:
+            if partition.topic_id in (None, topic.topic_id):
+                suspected.append(partition)
+        elif partition.topic_id == topic.topic_id:
+            by_partition.setdefault(own, []).append(partition)
+    for several in by_partition.values():
+        if len(several) > 1:
+            suspected += several
+    return suspected
+
+
 def plan_startup(
     registry: RegistryState,
     found: Iterable[FoundPartition],
+    unused: Collection[str] = frozenset(),
     *,
     adopt: bool,
     new_topic_id: Callable[[], UUID],
 ) -> StartupPlan:
-    """Decide every found directory; see the module and design 4.6."""
+    """Decide every found directory; see the module and design 4.6.
+
+    ``unused``: paths of those suspects that hold nothing.
+    """
     plan = StartupPlan(registry)
     unknown: list[FoundPartition] = []
     found = tuple(found)
+    left_over = _left_over(registry, found, unused)
     identified = {
         (partition.topic_partition, partition.topic_id)
         for partition in found
@@ -94,7 +122,7 @@ def plan_startup(
             plan.remove.append(partition)
         elif partition.state is not DirectoryState.LIVE:
             plan.left_alone.append(partition)
-        elif partition.topic_id in registry.deleted:
+        elif partition.topic_id in registry.deleted or partition.path in left_over:
             plan.delete.append(partition)
         elif (topic := _topic_of(registry, partition)) is not None:
             is_proven = (partition.topic_partition, topic.topic_id) in identified
@@ -109,6 +137,25 @@ def plan_startup(
     else:
         plan.stray.extend(unknown)
     return plan
+
+
+def _left_over(
+    registry: RegistryState, found: Sequence[FoundPartition], unused: Collection[str]
+) -> set[str]:
+    """Paths of unused suspects; of those for one partition the last stays if all are unused."""
+    left_over: set[str] = set()
+    doubtful = suspects(registry, found)
+    for partition in doubtful:
+        if partition.path not in unused:
+            continue
+        own = partition.topic_partition
+        has_other = any(
+            each.topic_partition == own and each is not partition and each.path not in left_over
+            for each in doubtful
+        )
+        if own.partition >= registry.topics[own.topic].partition_count or has_other:
+            left_over.add(partition.path)
+    return left_over
 
 
 def _topic_of(registry: RegistryState, partition: FoundPartition) -> RegisteredTopic | None:

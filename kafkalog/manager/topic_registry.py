@@ -1,4 +1,4 @@
-"""TopicRegistry: which topics exist, their ids, partition counts and overrides; which are dead.
+"""TopicRegistry: the topics with ids, partition counts and overrides; dead ids; broker configs.
 
 Owns the file ``kafkalog.registry`` in the root of every online log directory. Every change is
 written to all of them before it counts, each atomically with one fsync. At the start the highest
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from kafkalog.manager.log_dir import LogDir
 
 REGISTRY_FILE = "kafkalog.registry"
-FORMAT = 1
+FORMAT = 2
+_FORMAT_WITHOUT_BROKER_CONFIGS = 1  # still written while there are none: older versions read it
 
 _log = structlog.get_logger(__name__)
 
@@ -53,14 +54,18 @@ class RegisteredTopic:
 
 @dataclass(frozen=True, slots=True)
 class RegistryState:
-    """One generation: topics by name, names and ids unique; ids that were deleted."""
+    """One generation: topics by name, names and ids unique; ids that were deleted.
+
+    ``broker_configs`` are dynamic broker configs as the user wrote them.
+    """
 
     generation: int = 0
     topics: Mapping[str, RegisteredTopic] = field(default_factory=lambda: MappingProxyType({}))
     deleted: frozenset[UUID] = frozenset()
+    broker_configs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def with_topics(self, added: Iterable[RegisteredTopic]) -> RegistryState:
-        """The next generation with new topics."""
+        """The next generation with topics that are new or have changed."""
         topics = {**self.topics, **{topic.name: topic for topic in added}}
         return replace(self, generation=self.generation + 1, topics=MappingProxyType(topics))
 
@@ -68,8 +73,17 @@ class RegistryState:
         """The next generation without the topic, its id deleted."""
         topics = dict(self.topics)
         topic_id = topics.pop(name).topic_id
-        return RegistryState(
-            self.generation + 1, MappingProxyType(topics), self.deleted | {topic_id}
+        return replace(
+            self,
+            generation=self.generation + 1,
+            topics=MappingProxyType(topics),
+            deleted=self.deleted | {topic_id},
+        )
+
+    def with_broker_configs(self, configs: Mapping[str, str]) -> RegistryState:
+        """The next generation with these dynamic broker configs instead of the former ones."""
+        return replace(
+            self, generation=self.generation + 1, broker_configs=MappingProxyType(dict(configs))
         )
 
     def by_id(self, topic_id: UUID) -> RegisteredTopic | None:
@@ -84,7 +98,7 @@ class NewerRegistryFormat(FormatError):
 def encode_registry(state: RegistryState) -> bytes:
     """The file: one JSON object, keys sorted, so that equal states are equal bytes."""
     body: dict[str, Any] = {
-        "format": FORMAT,
+        "format": FORMAT if state.broker_configs else _FORMAT_WITHOUT_BROKER_CONFIGS,
         "generation": state.generation,
         "topics": {
             encode_id(topic.topic_id): {
@@ -96,6 +110,8 @@ def encode_registry(state: RegistryState) -> bytes:
         },
         "deleted": sorted(map(encode_id, state.deleted)),
     }
+    if state.broker_configs:
+        body["broker_configs"] = dict(state.broker_configs)
     body["checksum"] = _checksum(body)
     return json.dumps(body, indent=1, sort_keys=True).encode() + b"\n"
 
@@ -123,12 +139,13 @@ def decode_registry(data: bytes) -> RegistryState:
                 decode_id(topic_id),
                 topic["name"],
                 int(topic["partitions"]),
-                MappingProxyType({str(k): str(v) for k, v in topic["configs"].items()}),
+                _texts(topic["configs"]),
             )
             for topic_id, topic in body["topics"].items()
         ]
         deleted = frozenset(map(decode_id, body["deleted"]))
         generation = int(body["generation"])
+        broker_configs = _texts(body.get("broker_configs", {}))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise FormatError(f"The topic registry is malformed: {error}") from error
     by_name = {topic.name: topic for topic in topics}
@@ -138,7 +155,11 @@ def decode_registry(data: bytes) -> RegistryState:
         fault = topic_name_fault(topic.name)
         if fault or not 1 <= topic.partition_count <= PARTITION_MAX or topic.topic_id in deleted:
             raise FormatError(f"The topic registry has an impossible topic {topic.name!r}")
-    return RegistryState(generation, MappingProxyType(by_name), deleted)
+    return RegistryState(generation, MappingProxyType(by_name), deleted, broker_configs)
+
+
+def _texts(configs: Mapping[str, object]) -> Mapping[str, str]:
+    return MappingProxyType({str(key): str(value) for key, value in configs.items()})
 
 
 def _checksum(body: Mapping[str, Any]) -> str:

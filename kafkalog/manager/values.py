@@ -20,23 +20,50 @@ class Acks(enum.Enum):
     NONE = "0"  # at once
 
 
-class TopicConfigEntry(Protocol):
-    """One effective topic config; the settings' description of a key satisfies it."""
+class ConfigSynonym(Protocol):
+    """One link of a config's chain of sources."""
 
     @property
     def name(self) -> str:
-        """Kafka's key."""
+        """Key at that level."""
         ...
 
     @property
     def value(self) -> str | None:
-        """Its effective value as text."""
+        """As text, in the unit of its own key."""
         ...
 
     @property
     def source(self) -> str:
         """Who set it, in Kafka's words."""
         ...
+
+
+class ConfigEntry(ConfigSynonym, Protocol):
+    """One effective config; the settings' description of a key satisfies it."""
+
+    @property
+    def synonyms(self) -> Sequence[ConfigSynonym]:
+        """Strongest first."""
+        ...
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody set it."""
+        ...
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether it changes with a restart only."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One step of an alteration; value None deletes the config, so that its default counts."""
+
+    name: str
+    value: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +75,7 @@ class TopicDescription:
     partition_count: int
     is_internal: bool
     overrides: Mapping[str, str]
-    configs: Sequence[TopicConfigEntry]
+    configs: Sequence[ConfigEntry]
 
 
 @dataclass(frozen=True, slots=True)

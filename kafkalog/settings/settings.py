@@ -11,12 +11,18 @@ from __future__ import annotations
 import difflib
 import enum
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import InvalidConfig, InvalidTopicConfig
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.properties_text import decode_properties
 from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.settings.dynamic_configs import (
+    describe_broker_config,
+    parse_dynamic,
+    with_dynamic,
+)
 from kafkalog.settings.environment import CFG_PREFIX, settings_of_environment
 from kafkalog.settings.server_config import ServerConfig
 from kafkalog.settings.setting import Scope, Setting, Value, format_value
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
     from kafkalog.log.log_config import LogConfig
 
 _MIB = 1_048_576
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Source(enum.Enum):
@@ -83,14 +90,31 @@ class Settings:
     server: ServerConfig
     notices: tuple[Notice, ...]
 
-    def topic_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """A topic's configuration over this daemon's defaults; InvalidTopicConfig."""
-        return parse_topic_config(overrides, self.broker.topic_defaults)
+    def topic_config(
+        self, overrides: Mapping[str, str], dynamic: Mapping[str, str] = _NOTHING
+    ) -> LogConfig:
+        """A topic's configuration over this daemon's defaults; InvalidTopicConfig.
 
-    def describe_topic_config(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        dynamic: broker keys set at run time, which go over the file's.
+        """
+        return parse_topic_config(overrides, self.topic_defaults(dynamic))
+
+    def topic_defaults(self, dynamic: Mapping[str, str]) -> LogConfig:
+        """The configuration of a topic without overrides; InvalidRequest for a wrong dynamic."""
+        defaults = self.broker.topic_defaults
+        return with_dynamic(defaults, parse_dynamic(dynamic)) if dynamic else defaults
+
+    def describe_topic_config(
+        self, overrides: Mapping[str, str], dynamic: Mapping[str, str] = _NOTHING
+    ) -> list[ConfigEntry]:
         """Every topic key with value, source and synonyms, by name; InvalidTopicConfig."""
-        self.topic_config(overrides)
-        return describe_topic_config(overrides, self._given())
+        self.topic_config(overrides, dynamic)
+        return describe_topic_config(overrides, self._given(), parse_dynamic(dynamic))
+
+    def describe_broker_config(self, dynamic: Mapping[str, str] = _NOTHING) -> list[ConfigEntry]:
+        """Every broker key with value, source and synonyms, by name."""
+        values = {key: one.value for key, one in self.values.items()}
+        return describe_broker_config(values, self._given(), parse_dynamic(dynamic))
 
     def _given(self) -> dict[str, Value]:
         return _given(self.values)

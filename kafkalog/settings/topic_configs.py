@@ -1,12 +1,14 @@
 """Topic configurations: overrides as texts to a LogConfig, and the description with its sources.
 
-Owns Kafka's chain: topic override, then the first broker synonym that is set, then Kafka's default.
-Pure; any thread. Source: Kafka 4.1 ``LogConfig``, ``ServerTopicConfigSynonyms``, ``ConfigHelper``.
+Owns Kafka's chain: topic override, then a dynamic broker key, then the first broker synonym that is
+set, then Kafka's default. Pure; any thread. Source: Kafka 4.1 ``LogConfig``,
+``ServerTopicConfigSynonyms``, ``ConfigHelper``.
 """
 
 from __future__ import annotations
 
 import difflib
+import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +18,10 @@ from kafkalog.settings.setting import Setting, Value, format_value
 from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 TOPIC_SOURCE = "DYNAMIC_TOPIC_CONFIG"
+DYNAMIC_BROKER_SOURCE = "DYNAMIC_BROKER_CONFIG"
 BROKER_SOURCE = "STATIC_BROKER_CONFIG"
 DEFAULT_SOURCE = "DEFAULT_CONFIG"
 
@@ -34,7 +37,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One topic key as the admin API describes it; source uses Kafka's words."""
+    """One key as the admin API describes it; source uses Kafka's words."""
 
     name: str
     value: str | None
@@ -42,6 +45,7 @@ class ConfigEntry:
     type: str
     documentation: str
     synonyms: tuple[ConfigSynonym, ...]
+    is_read_only: bool = False
 
     @property
     def is_default(self) -> bool:
@@ -67,18 +71,18 @@ def parse_topic_config(overrides: Mapping[str, str], defaults: LogConfig) -> Log
                 message, key=key, value=text, valid=setting.valid_text
             ) from error
         if setting.field:
-            changes[setting.field] = _inward(value)
-    return _checked(replace(defaults, **changes))
+            changes[setting.field] = inward(value)
+    return checked(replace(defaults, **changes))
 
 
 def topic_defaults(given: Mapping[str, Value]) -> LogConfig:
     """The LogConfig of a topic without overrides; given holds the broker keys somebody set."""
     values: dict[str, Any] = {
-        setting.field: _inward(topic_default(setting, given))
+        setting.field: inward(topic_default(setting, given))
         for setting in TOPIC_LEVEL.values()
         if setting.field
     }
-    return _checked(LogConfig(**values))
+    return checked(LogConfig(**values))
 
 
 def topic_default(setting: Setting, given: Mapping[str, Value]) -> Value:
@@ -96,43 +100,69 @@ def topic_default(setting: Setting, given: Mapping[str, Value]) -> Value:
 
 
 def describe_topic_config(
-    overrides: Mapping[str, str], given: Mapping[str, Value]
+    overrides: Mapping[str, str], given: Mapping[str, Value], dynamic: Mapping[str, Value]
 ) -> list[ConfigEntry]:
-    """Every listed topic key, sorted. overrides must have passed parse_topic_config."""
+    """Every listed topic key, sorted. overrides must have passed parse_topic_config.
+
+    given are the broker keys somebody set at the start, dynamic those set at run time.
+    """
     return [
-        _entry(TOPIC_LEVEL[key], overrides, given)
+        _entry(TOPIC_LEVEL[key], overrides, given, dynamic)
         for key in sorted(TOPIC_LEVEL)
         if not TOPIC_LEVEL[key].internal
     ]
 
 
+def synonym_chain(
+    keys: Sequence[str], given: Mapping[str, Value], dynamic: Mapping[str, Value]
+) -> list[ConfigSynonym]:
+    """What is set for broker keys of one meaning, strongest source first.
+
+    Like Kafka's, it begins at the first key's own entry: ``log.retention.hours`` alone in the file
+    works, and is not shown where nobody set ``log.retention.ms``.
+    """
+    defaults = {key: BROKER_LEVEL[key].default for key in keys}
+    chain = [
+        ConfigSynonym(key, format_value(values[key]), source)
+        for source, values in (
+            (DYNAMIC_BROKER_SOURCE, dynamic),
+            (BROKER_SOURCE, given),
+            (DEFAULT_SOURCE, defaults),
+        )
+        for key in keys
+        if values.get(key) is not None
+    ]
+    return list(itertools.dropwhile(lambda synonym: synonym.name != keys[0], chain))
+
+
 def _entry(
-    setting: Setting, overrides: Mapping[str, str], given: Mapping[str, Value]
+    setting: Setting,
+    overrides: Mapping[str, str],
+    given: Mapping[str, Value],
+    dynamic: Mapping[str, Value],
 ) -> ConfigEntry:
-    chain: list[ConfigSynonym] = []
-    value, source = topic_default(setting, given), DEFAULT_SOURCE
-    for synonym in setting.synonyms:
-        if given.get(synonym.key) is not None:
-            text = format_value(given[synonym.key])
-            chain.append(ConfigSynonym(synonym.key, text, BROKER_SOURCE))
-            source = BROKER_SOURCE
-        default = format_value(BROKER_LEVEL[synonym.key].default)
-        if default is not None:
-            chain.append(ConfigSynonym(synonym.key, default, DEFAULT_SOURCE))
+    keys = [synonym.key for synonym in setting.synonyms]
+    chain = synonym_chain(keys, given, dynamic) if keys else []
+    value = topic_default(setting, {**given, **dynamic})
     if setting.key in overrides:
-        value, source = setting.parse(overrides[setting.key]), TOPIC_SOURCE
+        value = setting.parse(overrides[setting.key])
         chain.insert(0, ConfigSynonym(setting.key, format_value(value), TOPIC_SOURCE))
     return ConfigEntry(
-        setting.key, format_value(value), source, setting.kind.name, setting.doc, tuple(chain)
+        setting.key,
+        format_value(value),
+        chain[0].source if chain else DEFAULT_SOURCE,
+        setting.kind.name,
+        setting.doc,
+        tuple(chain),
     )
 
 
-def _inward(value: Value) -> Value | frozenset[str]:
+def inward(value: Value) -> Value | frozenset[str]:
     """Lists are sets inside: order and repetition mean nothing."""
     return frozenset(value) if isinstance(value, tuple) else value
 
 
-def _checked(config: LogConfig) -> LogConfig:
+def checked(config: LogConfig) -> LogConfig:
     """Rules over several keys (Kafka's LogConfig.validateValues)."""
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise InvalidTopicConfig(

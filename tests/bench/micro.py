@@ -39,7 +39,7 @@ from kafkalog.manager.values import Acks
 from kafkalog.observe.metrics import Metrics
 from kafkalog.server.media_types import EmbeddedFormat
 from kafkalog.server.produce_batches import prepare
-from tests.sim.sim_manager import Sink, resolve
+from tests.sim.sim_manager import SimRules, Sink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,10 +180,10 @@ def measure_writer(directory: Path) -> None:
     scheduler = SystemScheduler(clock, threads, 2, fail)
     seams = Seams(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, Metrics())
     config = BrokerConfig(log_dirs=(str(directory / "logs"),))
-    manager = LogManager(config, resolve, seams, Sink(), lambda: None)
+    manager = LogManager(config, SimRules(), seams, Sink(), lambda: None)
     scheduler.startup()
     manager.startup()
-    operations = Operations(manager, lambda _: ())
+    operations = Operations(manager)
     operations.create_topic("commands", 1)
     log = operations.partition_log("commands", 0)
     data = build_batch(RecordColumns.of([None], [VALUE], NOW_MS))

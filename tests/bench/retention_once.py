@@ -22,7 +22,7 @@ from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.seams import Seams
 from kafkalog.observe.logging import configure_logging
 from kafkalog.observe.metrics import Metrics
-from tests.sim.sim_manager import Sink, resolve
+from tests.sim.sim_manager import SimRules, Sink
 
 _PASSES = 9
 
@@ -35,7 +35,7 @@ def main() -> None:
     scheduler = SystemScheduler(clock, threads, 2, _failed)
     seams = Seams(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, Metrics())
     config = BrokerConfig(log_dirs=tuple(sys.argv[1:]))
-    manager = LogManager(config, resolve, seams, Sink(), lambda: None)
+    manager = LogManager(config, SimRules(), seams, Sink(), lambda: None)
     scheduler.startup()
     manager.startup()
     passes, cpu = [], []

@@ -4,7 +4,7 @@ Method: random creates, deletes, lost directories and crashes between writes, ag
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from uuid import UUID
 
@@ -41,12 +41,16 @@ TOPICS = st.builds(
     st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2).map(MappingProxyType),
 )
 STATES = st.builds(
-    lambda generation, topics, deleted: RegistryState(
-        generation, MappingProxyType({topic.name: topic for topic in topics}), deleted
+    lambda generation, topics, deleted, broker_configs: RegistryState(
+        generation,
+        MappingProxyType({topic.name: topic for topic in topics}),
+        deleted,
+        MappingProxyType(broker_configs),
     ),
     st.integers(0, 2**40),
     st.lists(TOPICS, max_size=4, unique_by=(lambda t: t.name, lambda t: t.topic_id)),
     st.frozensets(st.uuids(version=4), max_size=3),
+    st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
 )
 
 
@@ -69,8 +73,8 @@ def test_no_flipped_bit_is_believed(state: RegistryState, data: st.DataObject) -
 
 def test_newer_format_is_refused() -> None:
     """The message names the version."""
-    with pytest.raises(FormatError, match="format 2"):
-        decode_registry(b'{"format": 2, "later": true}')
+    with pytest.raises(FormatError, match="format 3"):
+        decode_registry(b'{"format": 3, "later": true}')
 
 
 def dirs_of(disk: SimFilesystem, paths: tuple[str, ...]) -> list[LogDir]:
@@ -104,6 +108,8 @@ class Model:
     """Names that were acknowledged, and the one change that nobody was told about."""
 
     living: set[str] = field(default_factory=set)
+    altered: dict[str, RegisteredTopic] = field(default_factory=dict)
+    broker: dict[str, str] = field(default_factory=dict)
     dead: set[UUID] = field(default_factory=set)
 
 
@@ -139,6 +145,57 @@ class RegistryMachine(RuleBasedStateMachine):
             self.model.dead.add(self.registry.topics[name].topic_id)
             self.registry.change(self.registry.state.without_topic(name), self.dirs)
             self.model.living.discard(name)
+            self.model.altered.pop(name, None)
+
+    def altered_topic(self, data: st.DataObject) -> RegisteredTopic:
+        """A living topic with another partition count and other configs."""
+        self.number += 1
+        topic = self.registry.topics[data.draw(st.sampled_from(sorted(self.model.living)))]
+        configs = MappingProxyType({"flush.ms": str(self.number)})
+        return replace(topic, partition_count=topic.partition_count + 1, overrides=configs)
+
+    @rule(data=st.data())
+    def alter(self, data: st.DataObject) -> None:
+        if self.model.living:
+            topic = self.altered_topic(data)
+            self.registry.change(self.registry.state.with_topics([topic]), self.dirs)
+            self.model.altered[topic.name] = topic
+
+    @rule()
+    def alter_broker(self) -> None:
+        self.number += 1
+        self.model.broker = {"log.flush.interval.ms": str(self.number)}
+        state = self.registry.state.with_broker_configs(self.model.broker)
+        self.registry.change(state, self.dirs)
+
+    @rule(
+        data=st.data(),
+        stop=st.integers(0, 12),
+        mode=st.sampled_from(list(CrashMode)),
+        seed=st.integers(0, 5),
+    )
+    def crash_in_an_alteration(
+        self, data: st.DataObject, stop: int, mode: CrashMode, seed: int
+    ) -> None:
+        """The old topic or the new one is there after the cut, never a mixture."""
+        if not self.model.living:
+            return
+        topic = self.altered_topic(data)
+        before = self.registry.topics[topic.name]
+        self.disk.stop_at(len(self.disk.operations) + stop)
+        is_done = False
+        try:
+            self.registry.change(self.registry.state.with_topics([topic]), self.dirs)
+            is_done = True
+        except SimulatedCrash:
+            pass
+        self.disk.faults.clear()
+        self.disk = self.disk.crash(mode, seed)
+        self.away = None
+        self.open()
+        found = self.registry.topics[topic.name]
+        assert found in ((topic,) if is_done else (before, topic))
+        self.model.altered[topic.name] = found
 
     @rule(path=st.sampled_from([None, *PATHS]))
     def restart_without(self, path: str | None) -> None:
@@ -182,6 +239,9 @@ class RegistryMachine(RuleBasedStateMachine):
     def nothing_acknowledged_is_lost(self) -> None:
         assert set(self.registry.topics) == self.model.living
         assert self.model.dead <= self.registry.state.deleted
+        for name, topic in self.model.altered.items():
+            assert self.registry.topics[name] == topic
+        assert self.registry.state.broker_configs == self.model.broker
 
     @invariant()
     def every_online_directory_has_the_state_in_force(self) -> None:

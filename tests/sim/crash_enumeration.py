@@ -38,21 +38,22 @@ def enumerate_crashes(
     modes: Sequence[CrashMode] = ALL_MODES,
     seeds: int = 3,
     stride: int = 1,
+    first: int = 0,
 ) -> int:
     """Check the disk after a crash at every mutating call; how many states were checked.
 
     The workload notes in its state what was acknowledged, as it goes; it must do the same calls
-    each time. It is run once to count its N calls, then up to call n for each n in 0..N (every
-    ``stride``-th), and once more within each call that writes. Each stop is checked after a power
-    cut in every mode (modes that choose at random: ``seeds`` seeds) and after a kill. ``check``
-    gets a disk of its own. A failing check is raised with the crash point as a note.
+    each time. It is run once to count its N calls, then up to call n for each n in ``first``..N
+    (every ``stride``-th), and once more within each call that writes. Each stop is checked after a
+    power cut in every mode (modes that choose at random: ``seeds`` seeds) and after a kill.
+    ``check`` gets a disk of its own. A failing check is raised with the crash point as a note.
     """
     whole = new_disk()
     before = len(whole.operations)
     workload(whole, new_state())
     calls = [operation.kind for operation in whole.operations[before:]]
     checked = 0
-    for call in range(0, len(calls) + 1, stride):
+    for call in range(first, len(calls) + 1, stride):
         is_write = call < len(calls) and calls[call] == "write"
         for is_partial in (False, True) if is_write else (False,):
             disk = new_disk()

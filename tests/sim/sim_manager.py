@@ -15,6 +15,8 @@ from kafkalog.manager.operations import Operations
 from kafkalog.manager.seams import Seams
 from kafkalog.manager.values import Acks
 from kafkalog.observe.metrics import Metrics
+from kafkalog.settings import load_settings
+from kafkalog.settings.dynamic_configs import parse_dynamic, with_dynamic
 from kafkalog.settings.topic_configs import describe_topic_config, parse_topic_config
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_filesystem import SimFilesystem
@@ -23,14 +25,40 @@ from tests.sim.sim_scheduler import SimScheduler
 from tests.sim.sim_threads import SimThreads
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import ValidatedRecords
     from kafkalog.manager.commands import Command
+    from kafkalog.manager.values import ConfigEntry
 
 DIRS = ("/data/a", "/data/b")
+
+
+class SimRules:
+    """ConfigRules over any defaults, which no key has to be able to say."""
+
+    def __init__(self, defaults: LogConfig | None = None) -> None:
+        self.defaults = defaults if defaults is not None else LogConfig()
+
+    def topic_config(self, overrides: Mapping[str, str], dynamic: Mapping[str, str]) -> LogConfig:
+        """See ConfigRules."""
+        return parse_topic_config(overrides, self.topic_defaults(dynamic))
+
+    def topic_defaults(self, dynamic: Mapping[str, str]) -> LogConfig:
+        """See ConfigRules."""
+        return with_dynamic(self.defaults, parse_dynamic(dynamic))
+
+    def describe_topic_config(
+        self, overrides: Mapping[str, str], dynamic: Mapping[str, str]
+    ) -> Sequence[ConfigEntry]:
+        """See ConfigRules."""
+        return describe_topic_config(overrides, {}, parse_dynamic(dynamic))
+
+    def describe_broker_config(self, dynamic: Mapping[str, str]) -> Sequence[ConfigEntry]:
+        """See ConfigRules."""
+        return load_settings(None, {}, {}).describe_broker_config(dynamic)
 
 
 class Sink:
@@ -75,17 +103,14 @@ class SimManager:
         seams = Seams(
             self.disk, self.clock, self.scheduler, SimRandom(seed), self.threads, self.metrics
         )
-        defaults = topic_defaults if topic_defaults is not None else LogConfig()
         self.manager = LogManager(
             self.config,
-            lambda overrides: parse_topic_config(overrides, defaults),
+            SimRules(topic_defaults),
             seams,
             self.sink,
             self._note_death,
         )
-        self.operations = Operations(
-            self.manager, lambda overrides: describe_topic_config(overrides, {})
-        )
+        self.operations = Operations(self.manager)
 
     def _task_failed(self, name: str, error: Exception) -> None:
         """A fault of the disk is remembered; a defect of ours reaches the test."""
@@ -130,11 +155,6 @@ class SimManager:
         self.operations.submit_delete_records(topic, partition, offset, done.append)
         self.threads.run_until(lambda: bool(done))
         return done[0]
-
-
-def resolve(overrides: Mapping[str, str]) -> LogConfig:
-    """Topic overrides over Kafka's defaults."""
-    return parse_topic_config(overrides, LogConfig())
 
 
 def batch_of(*values: str) -> bytes:

@@ -43,7 +43,7 @@ from kafkalog.observe.metrics import Metrics
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_filesystem import SimFilesystem
-from tests.sim.sim_manager import SimManager, Sink, batch_of, records_of, resolve
+from tests.sim.sim_manager import SimManager, SimRules, Sink, batch_of, records_of
 from tests.sim.sim_random import SimRandom
 from tests.sim.sim_threads import SimThreads
 
@@ -344,10 +344,10 @@ def test_real_threads_on_a_real_directory(tmp_path: Path) -> None:
         scheduler = SystemScheduler(clock, threads, 2, lambda _, error: failures.append(error))
         seams = Seams(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, Metrics())
         config = BrokerConfig(log_dirs=(f"{tmp_path}/a", f"{tmp_path}/b"))
-        manager = LogManager(config, resolve, seams, Sink(), lambda: None)
+        manager = LogManager(config, SimRules(), seams, Sink(), lambda: None)
         scheduler.startup()
         manager.startup()
-        return manager, Operations(manager, lambda _: ()), threads, scheduler
+        return manager, Operations(manager), threads, scheduler
 
     manager, operations, threads, scheduler = run()
     operations.create_topic("t", 2)

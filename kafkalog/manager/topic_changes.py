@@ -1,0 +1,319 @@
+"""TopicChanges: create, delete, grow and configure topics; configure the broker.
+
+Owns the order of steps that makes each change whole after a crash or a failed directory. Control
+plane: one change at a time under ``lock``, on threads that may block; the caller has validated it.
+The registry is the truth: a change is one generation of it, in every online directory before the
+answer. Logs learn of a new configuration from the writer of their directory, after it is durable.
+Source: Kafka's ReplicationControlManager and ConfigurationControlManager decide the same
+things there; log-lifecycle 11.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.errors import InvalidTopicConfig, KafkalogError, NotReady, StorageFault
+from kafkalog.format.topic_id import new_id
+from kafkalog.format.topic_partition import DirectoryState, TopicPartition, directory_name
+from kafkalog.manager.commands import EachCommand
+from kafkalog.manager.directory_loading import is_unused
+from kafkalog.manager.partition_table import log_dir_of
+from kafkalog.manager.placement import place
+from kafkalog.manager.topic_registry import RegisteredTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from kafkalog.env.threads import Mutex
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.directory_loading import DirectoryLoading
+    from kafkalog.manager.log_dir import LogDir
+    from kafkalog.manager.log_dir_unit import LogDirUnit
+    from kafkalog.manager.log_manager import LogManager
+
+_CREATE_OPERATIONS = 16  # directory operations of one new partition, generously
+_UPDATE_OPERATIONS = 1  # a new configuration costs none, but a slice must end
+
+_log = structlog.get_logger(__name__)
+
+
+class TopicChanges:
+    """See the module."""
+
+    def __init__(self, manager: LogManager, loading: DirectoryLoading, lock: Mutex) -> None:
+        # constant after construction
+        self.lock = lock
+        self._manager = manager
+        self._loading = loading
+        self._seams = manager.seams
+        self._registry = manager.registry
+        self._table = manager.table
+        # published; changed under the lock
+        self.topic_in_making: str | None = None
+
+    # ---- create and delete
+
+    def create(
+        self, name: str, partition_count: int, overrides: Mapping[str, str]
+    ) -> RegisteredTopic:
+        """Register the topic, then make its partitions; durable on return.
+
+        Crash in between: the topic exists, the next start makes the missing partitions. A directory
+        that fails is left out of the next try, which has an id of its own: what the first one left
+        behind belongs to a dead topic and goes at the next start. When no directory is left the
+        topic is deleted again.
+        """
+
+        def attempt(failed: set[str]) -> RegisteredTopic:
+            topic_id = new_id(self._seams.random.uuid_bytes)
+            topic = RegisteredTopic(topic_id, name, partition_count, dict(overrides))
+            self._change_topic(topic)
+            try:
+                self._make(topic, range(partition_count), failed, self._table.add)
+            except KafkalogError:
+                self.delete(name)  # all or nothing: the next try starts afresh
+                raise
+            return topic
+
+        return self._try_without_failed_dirs(name, attempt)
+
+    def delete(self, name: str) -> None:
+        """Unregister the topic, rename its directories ``-delete``; durable on return.
+
+        Partitions in an offline directory go when that directory comes back: their id is dead. So
+        do those whose renaming a full disk refuses, at the next start.
+        """
+        manager = self._manager
+        topic = self._registry.topics[name]
+        self._registry.change(self._registry.state.without_topic(name), self._log_dirs())
+        doomed: list[UnifiedLog] = []
+        faults = self._table.faults()
+        for number in range(topic.partition_count):
+            if (name, number) not in faults:
+                log = self._table.get(name, number)
+                if log is not None:
+                    doomed.append(log)
+            self._table.remove(TopicPartition(name, number))
+        for unit, logs in self._by_unit(doomed):
+            manager.checkpoints.note_removal(unit.log_dir)
+            try:  # none of them takes appends any more when the first renaming fails
+                unit.writer.call(functools.partial(unit.writer.retire, logs))
+                works = [functools.partial(self._doom, unit, log) for log in logs]
+                unit.writer.run(EachCommand(works, 2))
+                manager.checkpoints.write_all(unit.log_dir)
+            except StorageFault as fault:
+                path = unit.log_dir.path
+                _log.error("topic_not_renamed", topic=name, log_dir=path, reason=fault.message)
+        manager.forget_config(topic)
+        self._seams.metrics.forget_topic(name)
+
+    # ---- grow
+
+    def add_partitions(self, name: str, partition_count: int) -> RegisteredTopic:
+        """Make the new partitions, then register them, all at once; durable on return.
+
+        Crash before they are registered: none is there, the next start removes what was made; it
+        holds no record, since nothing is served before. After: all are. A directory that fails is
+        left out of the next try; when it comes back, what it holds of them is removed.
+        """
+
+        def attempt(failed: set[str]) -> RegisteredTopic:
+            topic = self._registry.topics[name]
+            grown = replace(topic, partition_count=partition_count)
+            numbers = range(topic.partition_count, partition_count)
+            made: list[UnifiedLog] = []
+            placed: dict[str, list[int]] = {}
+            try:
+                self._make(grown, numbers, failed, made.append, placed)
+                self._change_topic(grown)
+            except KafkalogError:
+                self._abandon(name, placed, made)
+                raise
+            for log in made:
+                self._table.add(log)
+            return grown
+
+        return self._try_without_failed_dirs(name, attempt)
+
+    def _abandon(
+        self, name: str, placed: Mapping[str, list[int]], made: Iterable[UnifiedLog]
+    ) -> None:
+        """Take back what a growth made in the directories that still serve."""
+        logs = {log.topic_partition.partition: log for log in made}
+        for path, numbers in placed.items():
+            unit = self._manager.unit_at(path)
+            works = [
+                functools.partial(self._doom, unit, logs[number])
+                if number in logs
+                else functools.partial(self._doom_remains, unit, TopicPartition(name, number))
+                for number in numbers
+            ]
+            try:
+                unit.writer.run(EachCommand(works, 3))
+            except KafkalogError as fault:  # the next start does it
+                _log.error("partitions_not_removed", log_dir=path, reason=fault.message)
+                for number in numbers:
+                    if number in logs:
+                        logs[number].close_handles()
+
+    # ---- configure
+
+    def alter_configs(self, name: str, overrides: Mapping[str, str]) -> RegisteredTopic:
+        """Replace the topic's overrides: durable, and in force in every partition, on return.
+
+        Crash: the old ones or the new ones, whole.
+        """
+        topic = self._registry.topics[name]
+        altered = replace(topic, overrides=MappingProxyType(dict(overrides)))
+        if altered == topic:
+            return topic
+        self._change_topic(altered)
+        self._apply_configs(log for log in self._table.logs() if log.topic_partition.topic == name)
+        return altered
+
+    def alter_broker_configs(self, configs: Mapping[str, str]) -> None:
+        """Replace the dynamic broker configs: durable, and in force in every log, on return.
+
+        Crash: the old ones or the new ones, whole. The caller has validated them.
+        """
+        state = self._registry.state
+        if configs == state.broker_configs:
+            return
+        self._registry.change(state.with_broker_configs(configs), self._log_dirs())
+        self._apply_configs(self._table.logs())
+
+    def validate_broker_configs(self, configs: Mapping[str, str]) -> None:
+        """InvalidRequest; InvalidTopicConfig when a topic's own configs do not go with them."""
+        rules = self._manager.rules
+        rules.topic_defaults(configs)
+        for topic in self._registry.topics.values():
+            try:
+                rules.topic_config(topic.overrides, configs)
+            except InvalidTopicConfig as error:
+                message = f"Topic {topic.name} forbids it: {error.message}"
+                raise InvalidTopicConfig(message, topic=topic.name, **error.details) from error
+
+    def _apply_configs(self, logs: Iterable[UnifiedLog]) -> None:
+        """Tell logs what counts now, each on its writer.
+
+        A writer that cannot take it belongs to a directory that failed or to a daemon that stops:
+        no append follows there, and the next start reads the registry.
+        """
+        topics, config_of = self._registry.topics, self._manager.topic_config
+        for unit, several in self._by_unit(logs):
+            works = [
+                functools.partial(log.update_config, config_of(topics[log.topic_partition.topic]))
+                for log in several
+            ]
+            try:
+                unit.writer.run(EachCommand(works, _UPDATE_OPERATIONS))
+            except (StorageFault, NotReady) as fault:
+                path = unit.log_dir.path
+                _log.warning("configs_not_applied", log_dir=path, reason=fault.message)
+
+    # ---- parts
+
+    def place(self, count: int, failed: Collection[str] = ()) -> list[str]:
+        """Directory of each new partition; LogDirOffline when none is left."""
+        log_dirs = [log_dir for log_dir in self._log_dirs() if log_dir.path not in failed]
+        return place(log_dirs, Counter(map(log_dir_of, self._table.logs())), count)
+
+    def _try_without_failed_dirs(
+        self, name: str, attempt: Callable[[set[str]], RegisteredTopic]
+    ) -> RegisteredTopic:
+        """Attempt until it succeeds, each time without the directories that failed before.
+
+        Ends with the fault when all failed, or none did: then it was the registry.
+        """
+        failed: set[str] = set()
+        before = self._registry.topics.get(name)
+        self.topic_in_making = name
+        try:
+            while True:
+                failed_before = len(failed)
+                try:
+                    return attempt(failed)
+                except StorageFault as fault:
+                    is_changed = self._registry.topics.get(name) is not before
+                    all_paths = (log_dir.path for log_dir in self._log_dirs())
+                    if (
+                        is_changed  # taking it back failed
+                        or len(failed) == failed_before
+                        or failed.issuperset(all_paths)
+                    ):
+                        raise
+                    _log.warning("partitions_tried_again", topic=name, reason=fault.message)
+        finally:
+            self.topic_in_making = None
+
+    def _make(
+        self,
+        topic: RegisteredTopic,
+        numbers: range,
+        failed: set[str],
+        take: Callable[[UnifiedLog], None],
+        placed: dict[str, list[int]] | None = None,
+    ) -> None:
+        """Make partitions, each on the writer of its directory; ``take`` gets them there.
+
+        A directory that fails is added to ``failed``; ``placed`` tells what was tried where.
+        """
+        placed = {} if placed is None else placed
+        for number, path in zip(numbers, self.place(len(numbers), failed), strict=True):
+            placed.setdefault(path, []).append(number)
+        for path, own in placed.items():
+            unit = self._manager.unit_at(path)
+            works = [functools.partial(self._make_one, unit, topic, each, take) for each in own]
+            try:
+                self._manager.checkpoints.renew(unit.log_dir)
+                unit.writer.run(EachCommand(works, _CREATE_OPERATIONS))
+            except KafkalogError:
+                failed.add(path)
+                raise
+
+    def _make_one(
+        self,
+        unit: LogDirUnit,
+        topic: RegisteredTopic,
+        number: int,
+        take: Callable[[UnifiedLog], None],
+    ) -> None:
+        take(self._loading.create(unit, TopicPartition(topic.name, number), topic))
+
+    def _doom(self, unit: LogDirUnit, log: UnifiedLog) -> None:
+        """On the writer: ``-delete`` now, gone later."""
+        log.rename_dir(self._doomed_name(log.topic_partition))
+        self._manager.deletion.add(unit.log_dir, log.directory, log)
+        self._seams.filesystem.sync_dir(unit.log_dir.path)
+
+    def _doom_remains(self, unit: LogDirUnit, topic_partition: TopicPartition) -> None:
+        """The same with a directory that never became a log, unless there is something in it."""
+        filesystem, root = self._seams.filesystem, unit.log_dir.path
+        path = f"{root}/{topic_partition}"
+        if filesystem.exists(path) and is_unused(filesystem, path):
+            doomed = f"{root}/{self._doomed_name(topic_partition)}"
+            filesystem.rename(path, doomed)
+            self._manager.deletion.add(unit.log_dir, doomed)
+            filesystem.sync_dir(root)
+
+    def _doomed_name(self, topic_partition: TopicPartition) -> str:
+        unique = self._seams.random.uuid_bytes().hex()
+        return directory_name(topic_partition, DirectoryState.DELETE, unique)
+
+    def _change_topic(self, topic: RegisteredTopic) -> None:
+        self._registry.change(self._registry.state.with_topics([topic]), self._log_dirs())
+
+    def _log_dirs(self) -> list[LogDir]:
+        return [unit.log_dir for unit in self._manager.online_units]
+
+    def _by_unit(self, logs: Iterable[UnifiedLog]) -> list[tuple[LogDirUnit, list[UnifiedLog]]]:
+        grouped: dict[str, list[UnifiedLog]] = {}
+        for log in logs:
+            grouped.setdefault(log_dir_of(log), []).append(log)
+        return [(self._manager.unit_at(path), several) for path, several in grouped.items()]

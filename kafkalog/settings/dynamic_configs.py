@@ -1,0 +1,98 @@
+"""Dynamic broker configurations: broker keys that change at run time, and their description.
+
+Owns which keys these are: the first broker synonym of each topic key (Kafka's
+``DynamicLogConfig``). A value set here goes over the file's for every topic without an override.
+Pure; any thread. Differs from Kafka, which stores unknown names too: they are refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import InvalidRequest
+from kafkalog.settings.setting import format_value
+from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
+from kafkalog.settings.topic_configs import (
+    DEFAULT_SOURCE,
+    ConfigEntry,
+    checked,
+    inward,
+    synonym_chain,
+    topic_default,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.settings.setting import Setting, Value
+
+# Broker key that may change at run time -> the topic key whose default it is.
+DYNAMIC_KEYS: dict[str, Setting] = {
+    setting.synonyms[0].key: setting for setting in TOPIC_LEVEL.values() if setting.synonyms
+}
+
+
+def parse_dynamic(texts: Mapping[str, str]) -> dict[str, Value]:
+    """Key -> value; InvalidRequest for a key that is unknown or not dynamic, or a wrong value."""
+    values: dict[str, Value] = {}
+    for key, text in texts.items():
+        if key not in BROKER_LEVEL:
+            close = difflib.get_close_matches(key, list(DYNAMIC_KEYS), n=1, cutoff=0.7)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise InvalidRequest(f"Unknown broker config name: {key}{hint}", key=key)
+        if key not in DYNAMIC_KEYS:
+            message = f"Cannot update these configs dynamically: Set({key})"
+            raise InvalidRequest(message, key=key)
+        setting = BROKER_LEVEL[key]
+        try:
+            values[key] = setting.parse(text)
+        except ValueError as error:
+            message = (
+                f"Invalid value {text} for configuration {key}: {error} "
+                f"(valid: {setting.valid_text})"
+            )
+            raise InvalidRequest(message, key=key, value=text, valid=setting.valid_text) from error
+        if key == "log.retention.ms" and values[key] == 0:
+            message = f"{key} must be unlimited (-1) or, greater than or equal to 1"
+            raise InvalidRequest(message, key=key, value=text)
+    return values
+
+
+def with_dynamic(defaults: LogConfig, dynamic: Mapping[str, Value]) -> LogConfig:
+    """The defaults of topics with dynamic values over them; InvalidTopicConfig when they clash."""
+    changes: dict[str, Any] = {
+        DYNAMIC_KEYS[key].field: inward(topic_default(DYNAMIC_KEYS[key], dynamic))
+        for key in dynamic
+    }
+    return checked(replace(defaults, **changes))
+
+
+def describe_broker_config(
+    values: Mapping[str, Value], given: Mapping[str, Value], dynamic: Mapping[str, Value]
+) -> list[ConfigEntry]:
+    """Every listed broker key, sorted. values: all keys as resolved at the start."""
+    return [
+        _entry(BROKER_LEVEL[key], values[key], given, dynamic)
+        for key in sorted(BROKER_LEVEL)
+        if not BROKER_LEVEL[key].internal
+    ]
+
+
+def _entry(
+    setting: Setting, value: Value, given: Mapping[str, Value], dynamic: Mapping[str, Value]
+) -> ConfigEntry:
+    topic_setting = DYNAMIC_KEYS.get(setting.key)
+    keys = [synonym.key for synonym in topic_setting.synonyms] if topic_setting else [setting.key]
+    chain = synonym_chain(keys, given, dynamic)
+    return ConfigEntry(
+        setting.key,
+        format_value(dynamic.get(setting.key, value)),
+        chain[0].source if chain else DEFAULT_SOURCE,
+        setting.kind.name,
+        setting.doc,
+        tuple(chain),
+        is_read_only=topic_setting is None,
+    )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-def config_pairs(texts: tuple[str, ...]) -> list[tuple[str, str]]:
+
+def config_pairs(texts: Iterable[str], option: str = "--config") -> list[tuple[str, str]]:
     """Names and values in the order given; usage error for what is no key=value."""
     pairs = []
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator:
-            raise click.UsageError(f"--config takes key=value, not '{text}'")
+            raise click.UsageError(f"{option} takes key=value, not '{text}'")
         pairs.append((name.strip(), value.strip()))
     return pairs

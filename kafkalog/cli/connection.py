@@ -69,10 +69,14 @@ class Connection:
         content, _ = self.request(method, path, body, **how)
         return json.loads(content) if content else None
 
-    def topics_path(self) -> str:
-        """The v3 path of the topics of the daemon's one cluster."""
+    def cluster_path(self) -> str:
+        """The v3 path of the daemon's one cluster."""
         clusters = self.json("GET", "/v3/clusters")
-        return f"/v3/clusters/{clusters['data'][0]['cluster_id']}/topics"
+        return f"/v3/clusters/{clusters['data'][0]['cluster_id']}"
+
+    def topics_path(self) -> str:
+        """The v3 path of its topics."""
+        return f"{self.cluster_path()}/topics"
 
 
 def _failure(status: int, content: bytes) -> RequestFailed:

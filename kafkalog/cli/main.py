@@ -17,6 +17,7 @@ from kafkalog import __version__
 COMMANDS: dict[str, dict[str, str]] = {
     "": {
         "topics": "kafkalog.cli.topics:topics",
+        "configs": "kafkalog.cli.configs:configs",
         "produce": "kafkalog.cli.produce:produce",
         "consume": "kafkalog.cli.consume:consume",
         "dirs": "kafkalog.cli.dirs:dirs",

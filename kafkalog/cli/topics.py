@@ -1,4 +1,4 @@
-"""``kafkalog topics``: create, list, describe, delete on a running daemon. Text is Kafka's."""
+"""``kafkalog topics``: create, list, describe, alter, delete. Text is Kafka's."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kafkalog.cli.config_pairs import config_pairs
+from kafkalog.cli.configs import alteration, print_configs
 from kafkalog.cli.connection import Connection, output_option, segment, url_option
 
 _COLLISION_WARNING = (
@@ -18,7 +19,7 @@ _COLLISION_WARNING = (
 
 @click.group()
 def topics() -> None:
-    """Create, list, describe and delete topics."""
+    """Create, list, describe, alter and delete topics."""
 
 
 @topics.command()
@@ -74,10 +75,37 @@ def list_topics(exclude_internal: bool, url: str, output: str) -> None:
 
 
 @topics.command()
+@click.argument("name")
+@click.option("--partitions", type=int, help="How many it shall have; more than it has now.")
+@click.option("--config", "configs", multiple=True, help="Topic config key=value; repeatable.")
+@click.option("--delete-config", "deleted", multiple=True, help="Config to reset; repeatable.")
+@url_option
+def alter(
+    name: str, partitions: int | None, configs: tuple[str, ...], deleted: tuple[str, ...], url: str
+) -> None:
+    """Change configs or add partitions; at once, and for good. Says nothing when done.
+
+    Configs first: a refused one leaves the partitions as they are.
+
+    Example: kafkalog topics alter orders --partitions 6 --config retention.ms=86400000
+    """
+    to_set = config_pairs(configs)
+    if not to_set and not deleted and partitions is None:
+        raise click.UsageError("Give --partitions, --config or --delete-config")
+    connection = Connection(url)
+    path = f"{connection.topics_path()}/{segment(name)}"
+    if to_set or deleted:
+        connection.json("POST", f"{path}/configs:alter", alteration(to_set, list(deleted)))
+    if partitions is not None:
+        connection.json("PATCH", path, {"partitions_count": partitions})
+
+
+@topics.command()
 @click.argument("name", required=False)
+@click.option("--configs", "with_configs", is_flag=True, help="Every config and its sources.")
 @url_option
 @output_option
-def describe(name: str | None, url: str, output: str) -> None:
+def describe(name: str | None, with_configs: bool, url: str, output: str) -> None:
     """Id, partitions and configs of one topic, or of all."""
     connection = Connection(url)
     path = connection.topics_path()
@@ -85,12 +113,18 @@ def describe(name: str | None, url: str, output: str) -> None:
         entities = [connection.json("GET", f"{path}/{segment(name)}")]
     else:
         entities = connection.json("GET", path)["data"]
+    if with_configs:
+        for entity in entities:
+            topic_path = f"{path}/{segment(entity['topic_name'])}"
+            entity["configs"] = connection.json("GET", f"{topic_path}/configs")["data"]
     if output == "json":
         click.echo(json.dumps(entities))
         return
     node = connection.json("GET", "/brokers")["brokers"][0]
     for entity in entities:
         _print_description(entity, node)
+        if with_configs:
+            print_configs(f"topic {entity['topic_name']}", entity["configs"], is_all=True)
 
 
 def _print_description(entity: dict[str, Any], node: int) -> None:

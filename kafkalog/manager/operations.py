@@ -349,9 +349,10 @@ class Operations:
         """
         with self._manager.topics.lock:
             self._check_ready()
-            known = {entry.name for entry in self.describe_broker_configs()}
+            entries = self.describe_broker_configs()
+            dynamic = {entry.name for entry in entries if not entry.is_read_only}
             for change in changes:
-                if change.value is None and change.name not in known:
+                if change.value is None and change.name not in dynamic:
                     self._manager.rules.topic_defaults({change.name: ""})
             configs = _altered(self._manager.registry.state.broker_configs, changes)
             self._manager.topics.validate_broker_configs(configs)

@@ -19,6 +19,7 @@ from kafkalog.server.routes import (
     retention,
     tasks,
     topics,
+    v3_configs,
     v3_topics,
 )
 
@@ -38,6 +39,7 @@ ROUTE_TABLES = (
     retention.ROUTES,
     topics.ROUTES,
     v3_topics.ROUTES,
+    v3_configs.ROUTES,
 )
 
 

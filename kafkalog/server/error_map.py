@@ -25,7 +25,7 @@ class ErrorEntry:
 
 _ROWS = (
     ErrorEntry(400, 400, "INVALID_REQUEST", "the body is not valid JSON, UTF-8 or base64"),
-    ErrorEntry(404, 404, "INVALID_REQUEST", "no such path"),
+    ErrorEntry(404, 404, "INVALID_REQUEST", "no such path; v3: no such broker or config"),
     ErrorEntry(405, 405, "INVALID_REQUEST", "the path does not take this method; see Allow"),
     ErrorEntry(406, 406, "INVALID_REQUEST", "no offered media type is acceptable"),
     ErrorEntry(408, 408, "REQUEST_TIMED_OUT", "the request header or body came too slowly"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -42,6 +42,33 @@ class V3Topic(Schema):
     partitions_count: int | None = None
     replication_factor: int | None = None
     configs: list[TopicConfigEntry] = Field(default_factory=list)
+    validate_only: bool = False
+
+
+class PartitionsCount(Schema):
+    """``PATCH /v3/clusters/{cluster_id}/topics/{topic}``."""
+
+    partitions_count: int
+
+
+class ConfigValue(Schema):
+    """``PUT`` of one config."""
+
+    value: str | None = None
+
+
+class ConfigOperation(Schema):
+    """One step of an alteration; SET when it is not said."""
+
+    name: str
+    value: str | None = None
+    operation: Literal["SET", "DELETE"] | None = None
+
+
+class AlterConfigs(Schema):
+    """``POST .../configs:alter``."""
+
+    data: list[ConfigOperation]
     validate_only: bool = False
 
 

@@ -26,8 +26,10 @@ The file has Kafka's `server.properties` syntax, key names and defaults; keys ma
 kafkalog's. A value comes from `--override key=value`, else the environment, else the file, else the
 default. Environment: `KAFKALOG_LOG_DIRS` is `log.dirs` (`_` is `.`, `__` is `_`, `___` is `-`);
 `KAFKALOG_` beats `KAFKA_` beats `KAFKA_CFG_`. An unknown key is a warning, a wrong value stops the
-start. Times and sizes are plain numbers in the unit named. *Dynamic* is Kafka's property of the
-key; in this release a changed file takes effect at the next start.
+start. Times and sizes are plain numbers in the unit named. A changed file takes effect at the next
+start. *Dynamic* is Kafka's property of the key; those among the defaults of topics change at run
+time: `kafkalog configs alter --broker --add-config KEY=VALUE`, or over HTTP. Such a value goes over
+override, environment and file and survives a restart.
 """
 
 
@@ -39,8 +41,8 @@ def configuration_page() -> str:
         _table(SERVER_SETTINGS),
         "## Logs and directories\n",
         _table(BROKER_SETTINGS),
-        "## Topics\n\nGiven when a topic is created. Without it the first broker key that is set "
-        "counts, then the default.\n",
+        "## Topics\n\nGiven when a topic is created, changed at run time with `kafkalog topics "
+        "alter`. Without it the first broker key that is set counts, then the default.\n",
         _table(TOPIC_SETTINGS),
         "## Defaults of topics\n",
         _table(TOPIC_DEFAULT_SETTINGS),

@@ -70,6 +70,68 @@ def test_topics(daemon: Daemon) -> None:
     assert run(daemon, "topics", "create", "x", "--config", "novalue").returncode == 2
 
 
+def test_topics_are_altered(daemon: Daemon) -> None:
+    """M13 M14: configs and partitions; what is refused says why."""
+    done(run(daemon, "topics", "create", "altered", "--config", "flush.ms=9"))
+    alter = ("topics", "alter", "altered")
+    changes = ("--config", "retention.ms=5", "--config", "cleanup.policy=compact,delete")
+    assert done(run(daemon, *alter, *changes, "--delete-config", "flush.ms")) == b""
+    assert done(run(daemon, *alter, "--partitions", "3")) == b""
+    text = done(run(daemon, "topics", "describe", "altered", "--configs")).decode()
+    assert (
+        "PartitionCount: 3\tReplicationFactor: 1\tConfigs: cleanup.policy=compact,delete," in text
+    )
+    assert "All configs for topic altered are:\n  cleanup.policy=compact,delete " in text
+    (shown,) = json.loads(
+        done(run(daemon, "topics", "describe", "altered", "--configs", "--output", "json"))
+    )
+    assert {entry["name"] for entry in shown["configs"]} >= {"retention.ms", "flush.ms"}
+    for arguments, message in (
+        (("--partitions", "2"), b"currently has 3 partition(s); 2 would not be an increase."),
+        (("--config", "retention.byte=5"), b"Unknown topic config name: retention.byte"),
+        (("--delete-config", "no.such"), b"Unknown topic config name: no.such"),
+    ):
+        result = run(daemon, *alter, *arguments)
+        assert result.returncode == 1
+        assert message in result.stderr
+    assert run(daemon, *alter).returncode == 2
+    assert run(daemon, "topics", "alter", "nope", "--partitions", "2").returncode == 1
+
+
+def test_configs_in_kafkas_words(daemon: Daemon) -> None:
+    """M13: kafka-configs' options and lines, for a topic and for the broker."""
+    done(run(daemon, "topics", "create", "worded"))
+    topic = ("--topic", "worded")
+    added = ("--add-config", "retention.ms=5000,cleanup.policy=[compact,delete]")
+    updated = done(run(daemon, "configs", "alter", *topic, *added))
+    assert updated == b"Completed updating config for topic worded.\n"
+    assert done(run(daemon, "configs", "describe", *topic)).decode().splitlines() == [
+        "Dynamic configs for topic worded are:",
+        "  cleanup.policy=compact,delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:"
+        "cleanup.policy=compact,delete, DEFAULT_CONFIG:log.cleanup.policy=delete}",
+        "  retention.ms=5000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=5000}",
+    ]
+    done(run(daemon, "configs", "alter", *topic, "--delete-config", "retention.ms,cleanup.policy"))
+    only = done(run(daemon, "configs", "describe", *topic))
+    assert only == b"Dynamic configs for topic worded are:\n"
+    everything = done(run(daemon, "configs", "describe", *topic, "--all")).decode()
+    assert "  retention.bytes=-1 sensitive=false synonyms={DEFAULT_CONFIG:log.ret" in everything
+    broker = ("--broker", "--add-config", "log.retention.bytes=5")
+    assert done(run(daemon, "configs", "alter", *broker)) == (
+        b"Completed updating config for broker 1.\n"
+    )
+    assert done(run(daemon, "configs", "describe", "--broker")).decode().splitlines() == [
+        "Dynamic configs for broker 1 are:",
+        "  log.retention.bytes=5 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:"
+        "log.retention.bytes=5, DEFAULT_CONFIG:log.retention.bytes=-1}",
+    ]
+    done(run(daemon, "configs", "alter", "--broker", "--delete-config", "log.retention.bytes"))
+    assert run(daemon, "configs", "describe").returncode == 2
+    assert run(daemon, "configs", "describe", *topic, "--broker").returncode == 2
+    assert run(daemon, "configs", "alter", *topic).returncode == 2
+    assert run(daemon, "configs", "alter", *topic, "--add-config", "x").returncode == 2
+
+
 def test_produce_and_consume(daemon: Daemon) -> None:
     """Lines in, lines out; keys; receipts; positions."""
     done(run(daemon, "topics", "create", "lines"))

@@ -6,41 +6,24 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from kafkalog.errors import TopicExists, UnknownTopic
-from kafkalog.server.api import Api, api_of
+from kafkalog.errors import TopicExists
+from kafkalog.server.api import api_of
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.in_flight import Body
 from kafkalog.server.parameters import topic_of
 from kafkalog.server.replies import json_reply
-from kafkalog.server.schemas import V3Topic, parse_body
+from kafkalog.server.routes.v3 import cluster_of, clusters_url, list_reply, v3_numbers
+from kafkalog.server.schemas import PartitionsCount, V3Topic, parse_body
 
 if TYPE_CHECKING:
     from kafkalog.manager.values import TopicDescription
+    from kafkalog.server.api import Api
 
 ROUTES = web.RouteTableDef()
 
 
-def _cluster(request: web.Request) -> Api:
-    """Only this node's own cluster id exists."""
-    api = api_of(request)
-    if request.match_info["cluster_id"] != api.cluster_id:
-        raise ApiError(40403, "Cluster not found; GET /v3/clusters names it.")
-    return api
-
-
-def _base(request: web.Request) -> str:
-    return f"{_origin(request)}/v3/clusters"
-
-
-def _origin(request: web.Request) -> str:
-    """Where the client found us; HTTP/1.0 may leave that open (aiohttp would then ask the DNS)."""
-    config = api_of(request).config
-    host = request.headers.get("Host") or f"{config.http_host}:{config.http_port}"
-    return f"http://{host}"
-
-
 def _cluster_entity(request: web.Request, api: Api) -> dict[str, object]:
-    url = f"{_base(request)}/{api.cluster_id}"
+    url = f"{clusters_url(request)}/{api.cluster_id}"
     return {
         "kind": "KafkaCluster",
         "metadata": {"self": url, "resource_name": f"crn:///kafka={api.cluster_id}"},
@@ -50,7 +33,7 @@ def _cluster_entity(request: web.Request, api: Api) -> dict[str, object]:
 
 
 def _topic_entity(request: web.Request, api: Api, topic: TopicDescription) -> dict[str, object]:
-    url = f"{_base(request)}/{api.cluster_id}/topics/{topic.name}"
+    url = f"{clusters_url(request)}/{api.cluster_id}/topics/{topic.name}"
     return {
         "kind": "KafkaTopic",
         "metadata": {
@@ -70,35 +53,32 @@ def _topic_entity(request: web.Request, api: Api, topic: TopicDescription) -> di
     }
 
 
-def _list(request: web.Request, kind: str, data: list[dict[str, object]]) -> web.Response:
-    url = f"{_origin(request)}{request.path}"
-    return json_reply({"kind": kind, "metadata": {"self": url, "next": None}, "data": data})
-
-
 @ROUTES.get("/v3/clusters")
 async def clusters(request: web.Request) -> web.Response:
     """The one cluster."""
-    return _list(request, "KafkaClusterList", [_cluster_entity(request, api_of(request))])
+    return list_reply(request, "KafkaClusterList", [_cluster_entity(request, api_of(request))])
 
 
 @ROUTES.get("/v3/clusters/{cluster_id}")
 async def cluster(request: web.Request) -> web.Response:
     """The cluster by its id."""
-    return json_reply(_cluster_entity(request, _cluster(request)))
+    return json_reply(_cluster_entity(request, cluster_of(request)))
 
 
 @ROUTES.get("/v3/clusters/{cluster_id}/topics")
 async def topics(request: web.Request) -> web.Response:
     """All topics."""
-    api = _cluster(request)
+    api = cluster_of(request)
     described = map(api.operations.describe_topic, api.operations.topic_names())
-    return _list(request, "KafkaTopicList", [_topic_entity(request, api, t) for t in described])
+    return list_reply(
+        request, "KafkaTopicList", [_topic_entity(request, api, t) for t in described]
+    )
 
 
 @ROUTES.post("/v3/clusters/{cluster_id}/topics")
 async def create(request: web.Request) -> web.Response:
     """Create: 201 with Location; 200 when validate_only; an existing topic is 400/40002."""
-    api = _cluster(request)
+    api = cluster_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(V3Topic, data)
     configs = {entry.name: entry.value for entry in wanted.configs if entry.value is not None}
@@ -116,32 +96,36 @@ async def create(request: web.Request) -> web.Response:
     entity = _topic_entity(request, api, created)
     if wanted.validate_only:
         return json_reply(entity)
-    location = f"{_base(request)}/{api.cluster_id}/topics/{created.name}"
+    location = f"{clusters_url(request)}/{api.cluster_id}/topics/{created.name}"
     return json_reply(entity, status=201, headers={"Location": location})
-
-
-def _v3_unknown(error: UnknownTopic) -> ApiError:
-    return ApiError(40403, error.message, details=error.details)
 
 
 @ROUTES.get("/v3/clusters/{cluster_id}/topics/{topic}")
 async def describe(request: web.Request) -> web.Response:
     """One topic."""
-    api = _cluster(request)
-    try:
-        return json_reply(
-            _topic_entity(request, api, api.operations.describe_topic(topic_of(request)))
+    api = cluster_of(request)
+    with v3_numbers():
+        described = api.operations.describe_topic(topic_of(request))
+    return json_reply(_topic_entity(request, api, described))
+
+
+@ROUTES.patch("/v3/clusters/{cluster_id}/topics/{topic}")
+async def grow(request: web.Request) -> web.Response:
+    """More partitions; fewer or as many are refused."""
+    api = cluster_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(PartitionsCount, data)
+    with v3_numbers():
+        grown = await api.blocking(
+            api.operations.create_partitions, topic_of(request), wanted.partitions_count
         )
-    except UnknownTopic as error:
-        raise _v3_unknown(error) from error
+    return json_reply(_topic_entity(request, api, grown))
 
 
 @ROUTES.delete("/v3/clusters/{cluster_id}/topics/{topic}")
 async def delete(request: web.Request) -> web.Response:
     """Delete a topic: its directories are renamed at once and removed later."""
-    api = _cluster(request)
-    try:
+    api = cluster_of(request)
+    with v3_numbers():
         await api.blocking(api.operations.delete_topic, topic_of(request))
-    except UnknownTopic as error:
-        raise _v3_unknown(error) from error
     return web.Response(status=204)

@@ -1,0 +1,107 @@
+"""``kafkalog configs``: describe and alter configs of a topic or the broker. Text is Kafka's."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import click
+
+from kafkalog.cli.config_pairs import config_pairs
+from kafkalog.cli.connection import Connection, output_option, segment, url_option
+
+# At commas that are not inside brackets: cleanup.policy=[compact,delete].
+_BETWEEN_PAIRS = re.compile(r",(?![^\[]*\])")
+_BRACKETS = re.compile(r"^\[(.*)\]$")
+
+
+def pairs_of(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
+    """``k=v,k=[a,b]``, as kafka-configs takes them; repeatable."""
+    pairs = config_pairs((pair for text in texts for pair in _BETWEEN_PAIRS.split(text)), option)
+    return [(name, _BRACKETS.sub(r"\1", value)) for name, value in pairs]
+
+
+def alteration(to_set: list[tuple[str, str]], to_delete: list[str]) -> dict[str, Any]:
+    """The body of ``configs:alter``."""
+    steps: list[dict[str, str]] = [{"name": name, "value": value} for name, value in to_set]
+    steps += [{"name": name, "operation": "DELETE"} for name in to_delete]
+    return {"data": steps}
+
+
+def print_configs(entity: str, entries: list[dict[str, Any]], *, is_all: bool) -> None:
+    """Kafka's lines; without is_all only what was set at run time."""
+    click.echo(f"{'All' if is_all else 'Dynamic'} configs for {entity} are:")
+    for entry in entries:
+        if is_all or entry["source"].startswith("DYNAMIC_"):
+            chain = ", ".join(
+                f"{one['source']}:{one['name']}={_text(one['value'])}" for one in entry["synonyms"]
+            )
+            value = _text(entry["value"])
+            click.echo(f"  {entry['name']}={value} sensitive=false synonyms={{{chain}}}")
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+def _entity(connection: Connection, topic: str | None, is_broker: bool) -> tuple[str, str]:
+    """Kafka's name of the entity and its path; exactly one was asked for."""
+    if (topic is None) is not is_broker:
+        raise click.UsageError("Name one entity: --topic NAME or --broker")
+    if topic is not None:
+        return f"topic {topic}", f"{connection.topics_path()}/{segment(topic)}"
+    node = connection.json("GET", "/brokers")["brokers"][0]
+    return f"broker {node}", f"{connection.cluster_path()}/brokers/{node}"
+
+
+_topic_option = click.option("--topic", help="Configs of this topic.")
+_broker_option = click.option("--broker", "is_broker", is_flag=True, help="Configs of the broker.")
+
+
+@click.group()
+def configs() -> None:
+    """Describe and alter configs of a topic or of the broker, while it runs."""
+
+
+@configs.command()
+@_topic_option
+@_broker_option
+@click.option("--all", "is_all", is_flag=True, help="Also those that nobody set at run time.")
+@url_option
+@output_option
+def describe(topic: str | None, is_broker: bool, is_all: bool, url: str, output: str) -> None:
+    """Values, and where each comes from.
+
+    Example: kafkalog configs describe --topic orders --all
+    """
+    connection = Connection(url)
+    entity, path = _entity(connection, topic, is_broker)
+    entries = connection.json("GET", f"{path}/configs")["data"]
+    if output == "json":
+        click.echo(json.dumps(entries))
+    else:
+        print_configs(entity, entries, is_all=is_all)
+
+
+@configs.command()
+@_topic_option
+@_broker_option
+@click.option("--add-config", "added", multiple=True, help="k=v,k=[a,b]; repeatable.")
+@click.option("--delete-config", "deleted", multiple=True, help="k,k; repeatable.")
+@url_option
+def alter(
+    topic: str | None, is_broker: bool, added: tuple[str, ...], deleted: tuple[str, ...], url: str
+) -> None:
+    """Set or reset configs; they count at once and survive a restart.
+
+    Example: kafkalog configs alter --topic orders --add-config retention.ms=86400000
+    """
+    to_set = pairs_of("--add-config", added)
+    to_delete = [name.strip() for text in deleted for name in text.split(",")]
+    if not to_set and not to_delete:
+        raise click.UsageError("Give --add-config or --delete-config")
+    connection = Connection(url)
+    entity, path = _entity(connection, topic, is_broker)
+    connection.json("POST", f"{path}/configs:alter", alteration(to_set, to_delete))
+    click.echo(f"Completed updating config for {entity}.")

@@ -1,0 +1,177 @@
+"""v3 configs of topics and of the one broker: list, get, put, delete, alter (http-api.md 1.7).
+
+Both have the same five routes; a ``_Resource`` is what they act on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog.manager.operations import ConfigChange
+from kafkalog.server.error_map import ApiError
+from kafkalog.server.in_flight import Body
+from kafkalog.server.parameters import topic_of
+from kafkalog.server.replies import json_reply
+from kafkalog.server.routes.v3 import cluster_of, clusters_url, list_reply, v3_numbers
+from kafkalog.server.schemas import AlterConfigs, ConfigValue, parse_body
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from kafkalog.manager.values import ConfigEntry
+    from kafkalog.server.api import Api
+
+    Resource = Callable[[web.Request], "_Resource"]
+    Action = Callable[[web.Request, "_Resource"], Awaitable[web.Response]]
+
+ROUTES = web.RouteTableDef()
+
+
+@dataclass(frozen=True, slots=True)
+class _Resource:
+    """A topic or the broker, behind its path."""
+
+    api: Api
+    kind: str
+    path: str
+    key: str  # of the resource in an entity and in its resource name
+    name: str | int
+    describe: Callable[[], Sequence[ConfigEntry]]
+    alter: Callable[[list[ConfigChange], bool], object]
+
+
+def _topic(request: web.Request) -> _Resource:
+    api, name = cluster_of(request), topic_of(request)
+    operations = api.operations
+    return _Resource(
+        api,
+        "KafkaTopicConfig",
+        f"topics/{name}",
+        "topic",
+        name,
+        lambda: operations.describe_topic(name).configs,
+        lambda changes, validate_only: operations.alter_topic_configs(
+            name, changes, validate_only=validate_only
+        ),
+    )
+
+
+def _broker(request: web.Request) -> _Resource:
+    api = cluster_of(request)
+    operations = api.operations
+    if request.match_info["broker"] != str(operations.node_id):
+        raise ApiError(404, "Broker not found; GET /brokers names it.")
+    return _Resource(
+        api,
+        "KafkaBrokerConfig",
+        f"brokers/{operations.node_id}",
+        "broker",
+        operations.node_id,
+        operations.describe_broker_configs,
+        lambda changes, validate_only: operations.alter_broker_configs(
+            changes, validate_only=validate_only
+        ),
+    )
+
+
+def _entity(request: web.Request, resource: _Resource, entry: ConfigEntry) -> dict[str, object]:
+    cluster_id = resource.api.cluster_id
+    owner = f"crn:///kafka={cluster_id}/{resource.key}={resource.name}"
+    return {
+        "kind": resource.kind,
+        "metadata": {
+            "self": f"{clusters_url(request)}/{cluster_id}/{resource.path}/configs/{entry.name}",
+            "resource_name": f"{owner}/config={entry.name}",
+        },
+        "cluster_id": cluster_id,
+        "topic_name" if resource.key == "topic" else "broker_id": resource.name,
+        "name": entry.name,
+        "value": entry.value,
+        "is_default": entry.is_default,
+        "is_read_only": entry.is_read_only,
+        "is_sensitive": False,
+        "source": entry.source,
+        "synonyms": [
+            {"name": one.name, "value": one.value, "source": one.source} for one in entry.synonyms
+        ],
+    }
+
+
+def _one(request: web.Request, resource: _Resource) -> ConfigEntry:
+    """The config in the path."""
+    name = request.match_info["config"]
+    for entry in resource.describe():
+        if entry.name == name:
+            return entry
+    raise ApiError(404, "No config of that name; GET .../configs lists them.")
+
+
+async def _list(request: web.Request, resource: _Resource) -> web.Response:
+    entities = [_entity(request, resource, entry) for entry in resource.describe()]
+    return list_reply(request, f"{resource.kind}List", entities)
+
+
+async def _get(request: web.Request, resource: _Resource) -> web.Response:
+    return json_reply(_entity(request, resource, _one(request, resource)))
+
+
+async def _put(request: web.Request, resource: _Resource) -> web.Response:
+    async with Body(request, resource.api) as data:
+        wanted = parse_body(ConfigValue, data)
+    name = _one(request, resource).name
+    return await _alter(resource, [_set(name, wanted.value)])
+
+
+async def _delete(request: web.Request, resource: _Resource) -> web.Response:
+    return await _alter(resource, [ConfigChange(_one(request, resource).name, None)])
+
+
+async def _post(request: web.Request, resource: _Resource) -> web.Response:
+    async with Body(request, resource.api) as data:
+        wanted = parse_body(AlterConfigs, data)
+    changes = [
+        ConfigChange(each.name, None) if each.operation == "DELETE" else _set(each.name, each.value)
+        for each in wanted.data
+    ]
+    return await _alter(resource, changes, validate_only=wanted.validate_only)
+
+
+def _set(name: str, value: str | None) -> ConfigChange:
+    if value is None:
+        raise ApiError(40002, f"Null value not supported for : {name}; DELETE resets a config.")
+    return ConfigChange(name, value)
+
+
+async def _alter(
+    resource: _Resource, changes: list[ConfigChange], *, validate_only: bool = False
+) -> web.Response:
+    await resource.api.blocking(resource.alter, changes, validate_only)
+    return web.Response(status=204)
+
+
+_ACTIONS = (
+    ("GET", "configs", _list),
+    ("GET", "configs/{config}", _get),
+    ("PUT", "configs/{config}", _put),
+    ("DELETE", "configs/{config}", _delete),
+    ("POST", "configs:alter", _post),
+)
+_RESOURCES: tuple[tuple[str, Resource], ...] = (
+    ("topics/{topic}", _topic),
+    ("brokers/{broker}", _broker),
+)
+
+
+def _offer(method: str, path: str, find: Resource, act: Action) -> None:
+    @ROUTES.route(method, path)
+    async def handle(request: web.Request) -> web.Response:
+        with v3_numbers():
+            return await act(request, find(request))
+
+
+for _place, _find in _RESOURCES:
+    for _method, _rest, _act in _ACTIONS:
+        _offer(_method, f"/v3/clusters/{{cluster_id}}/{_place}/{_rest}", _find, _act)

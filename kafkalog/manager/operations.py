@@ -325,7 +325,8 @@ class Operations:
         with self._manager.topics.lock:
             self._check_ready()
             topic = self._registered(name)
-            known = {entry.name for entry in self._description(topic).configs}
+            # Not of this topic: its own configs may be what is wrong, after a change of the file.
+            known = {entry.name for entry in self._manager.rules.describe_topic_config({}, {})}
             for change in changes:  # deleting nothing is fine, deleting what is misspelt is not
                 if change.value is None and change.name not in known | topic.overrides.keys():
                     self._manager.validate_overrides({change.name: ""})

@@ -82,7 +82,23 @@ def shutdowns(run: DaemonRun) -> None:
     run.stop()
 
 
-STORIES: list[Story] = [topics, records, shutdowns]
+def changes(run: DaemonRun) -> None:
+    run.create_topic("orders", 1)
+    run.produce("orders", 0, Acks.ALL, client=1)
+    run.run_until_idle()
+    run.grow_topic("orders", 3)
+    run.produce("orders", 2, Acks.ALL, client=1)
+    run.alter_topic("orders", 2)
+    run.produce("orders", 1, Acks.LEADER)
+    run.run_until_idle()
+    run.stop()
+    run.start()
+    run.grow_topic("orders", 5)
+    run.alter_topic("orders", 4)
+    run.delete_topic("orders")
+
+
+STORIES: list[Story] = [topics, records, shutdowns, changes]
 
 
 @dataclass

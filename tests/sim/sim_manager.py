@@ -54,6 +54,7 @@ class SimRules:
         self, overrides: Mapping[str, str], dynamic: Mapping[str, str]
     ) -> Sequence[ConfigEntry]:
         """See ConfigRules."""
+        self.topic_config(overrides, dynamic)
         return describe_topic_config(overrides, {}, parse_dynamic(dynamic))
 
     def describe_broker_config(self, dynamic: Mapping[str, str]) -> Sequence[ConfigEntry]:

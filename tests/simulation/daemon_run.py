@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidRequest, StorageFault
 from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.record_batch import read_header
 from kafkalog.format.topic_partition import parse_directory_name
 from kafkalog.log.invariants import check_invariants
@@ -19,7 +20,7 @@ from kafkalog.log.values import Isolation, LogAppendInfo
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.log_dir import CLEAN_SHUTDOWN_MARKER
 from kafkalog.manager.topic_registry import REGISTRY_FILE
-from kafkalog.manager.values import Acks
+from kafkalog.manager.values import Acks, ConfigChange
 from tests.crash.partition_run import check_producers, contents, split
 from tests.naive.producers import NaiveProducers
 from tests.sim.sim_filesystem import SimFilesystem
@@ -136,6 +137,33 @@ class DaemonRun:
             promises.exists = name in self.life.operations.topic_names()
             return
         promises.is_certain = True
+
+    def grow_topic(self, name: str, partition_count: int) -> None:
+        """Certain when it returns; refused, it may still show after a crash."""
+        promises = self.topics[name]
+        promises.asked_count = partition_count
+        try:
+            self.life.operations.create_partitions(name, partition_count)
+        except StorageFault:
+            assert self.life.operations.partition_count(name) == promises.partition_count
+            return
+        promises.partition_count, promises.asked_count = partition_count, None
+        promises.asked_config = None  # a later generation is durable
+
+    def alter_topic(self, name: str, flush_messages: int) -> None:
+        """Certain and in force when it returns; refused, it may still show after a crash."""
+        promises = self.topics[name]
+        promises.asked_config = flush_messages
+        change = ConfigChange("flush.messages", str(flush_messages))
+        try:
+            self.life.operations.alter_topic_configs(name, [change])
+        except StorageFault:
+            return
+        promises.flush_messages, promises.asked_config = flush_messages, None
+        promises.asked_count = None
+        for log in self.logs():
+            if log.topic_partition.topic == name:
+                assert log.config.flush_messages == flush_messages
 
     def delete_topic(self, name: str) -> None:
         """Certain when it returns."""
@@ -323,11 +351,12 @@ class DaemonRun:
                     assert segment.base_offset >= point, f"{path} has no durable name"
                     continue
                 position, shown = 0, self.disk.shown(path)
-                while position < len(shown):
+                offset = segment.base_offset
+                while offset < point and position < len(shown):  # behind it may be lost pages
                     header = read_header(shown, position)
                     if header.next_offset > point:
                         break
-                    position += header.size_bytes
+                    position, offset = position + header.size_bytes, header.next_offset
                 assert platter[path][:position] == shown[:position], f"{path} below {point}"
 
     def check_restart(self, *, is_kill: bool) -> None:
@@ -346,6 +375,11 @@ class DaemonRun:
                 topic.partitions.clear()
             topic.is_certain = True
         assert names == {name for name, topic in self.topics.items() if topic.exists}
+        for name in sorted(names):
+            text = life.operations.describe_topic(name).overrides.get("flush.messages")
+            self.topics[name].settle_changes(
+                life.operations.partition_count(name), None if text is None else int(text)
+            )
         self._check_directories()
         for name in sorted(names):
             for number in range(self.topics[name].partition_count):
@@ -373,6 +407,8 @@ class DaemonRun:
     def _check_partition(self, name: str, number: int, *, is_kill: bool) -> None:
         promises = self.topics[name].partition(number)
         log = self.life.operations.partition_log(name, number)
+        limit = self.topics[name].flush_messages
+        assert log.config.flush_messages == (INT64_MAX if limit is None else limit)
         check_invariants(log)
         check_producers(log)
         found = contents(log)

@@ -106,13 +106,27 @@ class PartitionPromises:
 
 @dataclass
 class TopicPromises:
-    """One topic. ``is_certain``: the answer to its creation or deletion came."""
+    """One topic. ``is_certain``: the answer to its creation or deletion came.
+
+    ``asked_count`` and ``asked_config``: of a change without an answer, or with one that failed: a
+    restart may show it.
+    """
 
     partition_count: int
     exists: bool
     is_certain: bool = False
+    flush_messages: int | None = None
+    asked_count: int | None = None
+    asked_config: int | None = None
     partitions: dict[int, PartitionPromises] = field(default_factory=dict)
 
     def partition(self, number: int) -> PartitionPromises:
         """Promises of one partition."""
         return self.partitions.setdefault(number, PartitionPromises())
+
+    def settle_changes(self, partition_count: int, flush_messages: int | None) -> None:
+        """What a restart found: what was answered, or the change that was under way, whole."""
+        assert partition_count in (self.partition_count, self.asked_count or self.partition_count)
+        assert flush_messages in (self.flush_messages, self.asked_config or self.flush_messages)
+        self.partition_count, self.flush_messages = partition_count, flush_messages
+        self.asked_count = self.asked_config = None

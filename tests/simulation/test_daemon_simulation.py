@@ -54,6 +54,8 @@ class Simulation:
             (7, self.delete_records),
             (5, self.create_topic),
             (2, self.delete_topic),
+            (3, self.grow_topic),
+            (3, self.alter_topic),
             (6, self.pass_time),
             (6, self.plan_stop),
             (4, self.plan_fault),
@@ -172,6 +174,17 @@ class Simulation:
         where = self._partition()
         if where is not None:
             self.world.delete_topic(where[0])
+
+    def grow_topic(self) -> None:
+        where = self._partition()
+        if where is not None:
+            count = self.world.topics[where[0]].partition_count
+            self.world.grow_topic(where[0], count + self.chance.randrange(1, 4))
+
+    def alter_topic(self) -> None:
+        where = self._partition()
+        if where is not None:
+            self.world.alter_topic(where[0], self.chance.randrange(1, 9))
 
     def produce(self) -> None:
         where = self._partition()

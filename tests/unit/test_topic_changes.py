@@ -22,6 +22,7 @@ from kafkalog.errors import (
     UnknownPartition,
     UnknownTopic,
 )
+from kafkalog.log.log_config import LogConfig
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.commands import Command, Step
 from kafkalog.manager.topic_registry import (
@@ -144,21 +145,48 @@ def test_a_dry_run_and_an_alteration_to_the_same_write_nothing() -> None:
         alter(sim, ("flush.ms", "5"), topic="nope")
 
 
-def test_a_full_queue_does_not_part_the_registry_from_the_logs() -> None:
-    """M13: a change that is durable must reach the logs, whatever waits before it."""
+class Waiting(Command):
+    """Fills the queue."""
+
+    def run(self, writer: object) -> Step:
+        return Step.DONE
+
+
+def with_full_queue() -> SimManager:
+    """Topic t with two partitions, and no room for a command more."""
     sim = started(config=BrokerConfig(log_dirs=DIRS, queued_max_request_bytes=600))
     sim.operations.create_topic("t", 2)
+    sim.manager.unit_of(sim.manager.log_of("t", 0)).writer.submit(Waiting(None, 5_000))
+    return sim
 
-    class Waiting(Command):
-        def run(self, writer: object) -> Step:
-            return Step.DONE
 
-    for number in (0, 1):
-        writer = sim.manager.unit_of(sim.manager.log_of("t", number)).writer
-        if number == 0:
-            writer.submit(Waiting(None, 5_000))
+def test_a_full_queue_does_not_part_the_registry_from_the_logs() -> None:
+    """M13: a change that is durable must reach the logs, whatever waits before it."""
+    sim = with_full_queue()
     alter(sim, ("flush.messages", "3"))
     assert [log.config.flush_messages for log in sim.manager.table.logs()] == [3, 3]
+
+
+def test_a_full_queue_does_not_keep_the_directories_of_a_deleted_topic() -> None:
+    """M14: it was answered with 429 when the topic was gone and its directories were not."""
+    sim = with_full_queue()
+    sim.operations.delete_topic("t")
+    assert [homes(sim, number) for number in (0, 1)] == [[], []]
+
+
+def test_a_topic_whose_configs_no_longer_fit_the_file_can_be_mended() -> None:
+    """M13: a new default in the file clashes with an override: deleting that is possible."""
+    sim = started()
+    sim.operations.create_topic("t", 1, {"min.compaction.lag.ms": "10"})
+    strict = LogConfig(max_compaction_lag_ms=5)
+    again = SimManager(sim.stop(), topic_defaults=strict).start()
+    with pytest.raises(InvalidTopicConfig):
+        again.operations.partition_log("t", 0)
+    with pytest.raises(InvalidTopicConfig):
+        again.operations.describe_topic("t")
+    alter(again, ("min.compaction.lag.ms", None))
+    assert overrides(again) == {}
+    assert started(again.stop()).manager.log_of("t", 0).log_end_offset == 0
 
 
 def test_an_alteration_survives_the_loss_of_any_directory() -> None:

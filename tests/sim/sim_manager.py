@@ -90,7 +90,7 @@ class SimManager:
         config: BrokerConfig | None = None,
         topic_defaults: LogConfig | None = None,
     ) -> None:
-        """``topic_defaults``: what topic overrides lie over, else Kafka's defaults."""
+        """``topic_defaults``: what topic overrides lie over, else those of the config."""
         self.clock = SimClock()
         self.disk = disk if disk is not None else SimFilesystem()
         self.disk.clock = self.clock
@@ -106,7 +106,7 @@ class SimManager:
         )
         self.manager = LogManager(
             self.config,
-            SimRules(topic_defaults),
+            SimRules(topic_defaults or self.config.topic_defaults),
             seams,
             self.sink,
             self._note_death,

@@ -417,6 +417,10 @@ class DaemonRun:
         for key in [key for key in self.sequences if key[:2] == (name, number)]:
             producer = twin.producers.get(key[2])
             entry = log.producers.entries.get(key[2])
+            if producer is None and entry is None:
+                # Forgotten below the log start, until a recovery of the whole segment remembers it,
+                # as Kafka's does: a client never uses a sequence twice within an epoch.
+                continue
             last = -1 if producer is None else producer.last_sequence
             if entry is not None:
                 last = entry.last_sequence

@@ -185,9 +185,9 @@ def test_both_registries_damaged() -> None:
 def test_a_newer_registry_is_not_to_be_moved_away() -> None:
     """M14: only the version that wrote it understands it."""
     disk = two_dirs()
-    write(disk, DAMAGED, b'{"format": 2}')
+    write(disk, DAMAGED, b'{"format": 3}')
     message = refusal(disk)
-    assert "format 2" in message
+    assert "format 3" in message
     assert "newer version" in message
     assert "mv " not in message
 

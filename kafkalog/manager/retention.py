@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.log_manager import LogManager
 
 RETENTION_TASK = "kafka-log-retention"
+_JUMP_MS = 1_000  # less is the slewing of a clock, or rounding
 _SLICE = DIRECTORY_OPERATIONS_MAX // retention_pass.DIRECTORY_OPERATIONS_PER_SEGMENT
 
 _log = structlog.get_logger(__name__)
@@ -245,7 +246,7 @@ class Retention:
         """Whether the clock guard keeps the log out of this check."""
         if not self._manager.config.log_retention_clock_guard:
             return False
-        if not 0 <= log.config.retention_ms < jump_ms:
+        if jump_ms < _JUMP_MS or not 0 <= log.config.retention_ms < jump_ms:
             return False
         self._metrics.retention_clock_jumps.inc()
         _log.warning(

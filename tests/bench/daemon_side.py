@@ -10,6 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.bench.kafka_side import wait_until_gone
 from tests.bench.load_client import LoadResult, build_request, run_load
 from tests.bench.machine_use import cpu_seconds
 from tests.integration.daemon import Daemon
@@ -80,6 +81,13 @@ class BenchDaemon(Daemon):
             self.port, requests, count=count, connections=connections, processes=processes
         )
         return result, (cpu_seconds(self.pid) - before) / result.seconds
+
+    def delete_topic(self, name: str) -> None:
+        """Delete it and wait until its files are gone."""
+        clusters = self.request("GET", "/v3/clusters").json["data"]
+        path = f"/v3/clusters/{clusters[0]['cluster_id']}/topics/{name}"
+        assert self.request("DELETE", path).status == 204
+        wait_until_gone(self.log_dirs[0], name)
 
     def walk(self, path: str, accept: str, end_offset: int) -> list[bytes]:
         """Requests for the pages of ``path`` (it ends in ``offset=``) from 0 to end_offset."""

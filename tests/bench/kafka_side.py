@@ -189,6 +189,12 @@ class BenchBroker:
         base = ("topics", "--bootstrap-server", self.bootstrap, "--create", "--topic", name)
         self.jars.kit.run(*base, "--partitions", str(partitions), "--config", "retention.ms=-1")
 
+    def delete_topic(self, name: str) -> None:
+        """Delete it and wait until its files are gone."""
+        base = ("topics", "--bootstrap-server", self.bootstrap, "--delete", "--topic", name)
+        self.jars.kit.run(*base)
+        wait_until_gone(self.data, name)
+
     def produce(self, topic: str, *, records: int, **options: str | int) -> Sample:
         """kafka-producer-perf-test: records a second. Options with underscores: record_size=..."""
         extra = [
@@ -221,6 +227,14 @@ class BenchBroker:
         server = (cpu_seconds(self.pid) - before) / seconds
         megabytes = float(columns["fetch.MB.sec"]) * 2**20 / 1e6
         return Sample(megabytes, cpu / seconds, server)
+
+
+def wait_until_gone(log_dir: Path, topic: str) -> None:
+    """Until no partition directory of the topic is left, not even one that is marked deleted."""
+    deadline = time.monotonic() + _START_SECONDS
+    while any(path.name.startswith(f"{topic}-") for path in log_dir.iterdir()):
+        assert time.monotonic() < deadline, f"{topic} is still there"
+        time.sleep(0.05)
 
 
 def _csv_columns(output: str) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from tests.bench.bench import Bench
     from tests.bench.daemon_side import BenchDaemon
+    from tests.bench.kafka_side import BenchBroker
 
 RAW = "application/vnd.kafkalog.record-batches"
 BINARY = "application/vnd.kafka.binary.v2+json"
@@ -23,30 +24,63 @@ _RAW_BATCHES = 8
 _JSON_RECORDS = 1000
 
 
+# Topics are deleted soon, so that every round writes into memory that the one before gave back: on
+# a virtual machine the first touch of a page costs more than the append.
+_SOON = {"log_initial_task_delay_ms": "100", "log_segment_delete_delay_ms": "100"}
+_SOON_KAFKA = "log.initial.task.delay.ms=500\n"
+
+
+class _Topics:
+    """A new topic for each round of one side; the one before is deleted first."""
+
+    def __init__(self, side: BenchDaemon | BenchBroker, name: str) -> None:
+        self._side = side
+        self._name = name
+        self._count = 0
+
+    @property
+    def current(self) -> str:
+        """The topic of this round."""
+        return f"{self._name}{self._count}"
+
+    def renew(self) -> None:
+        """The next one."""
+        if self._count:
+            self._side.delete_topic(self.current)
+        self._count += 1
+        self._side.create_topic(self.current)
+
+
 def produce_raw(bench: Bench) -> Result:
     """1 KiB records in batches of 128 KiB, eight batches a request, four connections."""
     records = bench.size(2_000_000, 200_000)
     per_request = _RAW_BATCH_RECORDS * _RAW_BATCHES
-    requests = [
-        build_request("POST", "/v1/topics/raw/partitions/0/batches?acks=1", body, RAW)
-        for body in datasets.raw_bodies(_RAW_BATCH_RECORDS, _RAW_BATCHES)
-    ]
-    with bench.running_daemon() as daemon, bench.running_broker() as broker:
-        daemon.create_topic("raw")
+    bodies = datasets.raw_bodies(_RAW_BATCH_RECORDS, _RAW_BATCHES)
+    with (
+        bench.running_daemon(**_SOON) as daemon,
+        bench.running_broker(_SOON_KAFKA) as broker,
+    ):
+        our_topics = _Topics(daemon, "raw")
+        their_topics = None if broker is None else _Topics(broker, "raw")
 
         def ours() -> Sample:
+            our_topics.renew()
+            path = f"/v1/topics/{our_topics.current}/partitions/0/batches?acks=1"
+            requests = [build_request("POST", path, body, RAW) for body in bodies]
             load, server = daemon.load(requests, count=records // per_request, connections=4)
             rate = load.requests_per_second * per_request * datasets.RECORD_BYTES / 1e6
             return Sample(rate, load.client_cpu_share, server, {"p99_ms": load.percentile_ms(99)})
 
         def theirs() -> Sample:
             assert broker is not None
-            found = broker.produce("raw", records=records, record_size=datasets.RECORD_BYTES)
+            assert their_topics is not None
+            their_topics.renew()
+            found = broker.produce(
+                their_topics.current, records=records, record_size=datasets.RECORD_BYTES
+            )
             rate = found.value * datasets.RECORD_BYTES / 1e6
             return Sample(rate, found.client_cpu_share, found.server_cpu_share)
 
-        if broker is not None:
-            broker.create_topic("raw")
         rounds = bench.alternate(ours, theirs if broker is not None else None)
     return Result(
         name="produce_raw",
@@ -66,21 +100,23 @@ def produce_json(bench: Bench) -> Result:
     """100-byte values, 1,000 records a request, base64 in JSON; Kafka gets the same values."""
     records = bench.size(4_000_000, 400_000)
     all_values = datasets.values(8 * _JSON_RECORDS, datasets.SMALL_BYTES)
-    requests = [
-        build_request(
-            "POST",
-            "/topics/json/partitions/0?acks=1",
-            datasets.json_body(all_values[at : at + _JSON_RECORDS]),
-            BINARY,
-        )
+    bodies = [
+        datasets.json_body(all_values[at : at + _JSON_RECORDS])
         for at in range(0, len(all_values), _JSON_RECORDS)
     ]
     payloads = bench.directory("payloads.txt")
     payloads.write_bytes(b"\n".join(all_values))
-    with bench.running_daemon() as daemon, bench.running_broker() as broker:
-        daemon.create_topic("json")
+    with (
+        bench.running_daemon(**_SOON) as daemon,
+        bench.running_broker(_SOON_KAFKA) as broker,
+    ):
+        our_topics = _Topics(daemon, "json")
+        their_topics = None if broker is None else _Topics(broker, "json")
 
         def ours() -> Sample:
+            our_topics.renew()
+            path = f"/topics/{our_topics.current}/partitions/0?acks=1"
+            requests = [build_request("POST", path, body, BINARY) for body in bodies]
             load, server = daemon.load(requests, count=records // _JSON_RECORDS, connections=4)
             return Sample(
                 load.requests_per_second * _JSON_RECORDS,
@@ -91,10 +127,10 @@ def produce_json(bench: Bench) -> Result:
 
         def theirs() -> Sample:
             assert broker is not None
-            return broker.produce("json", records=records, payload_file=str(payloads))
+            assert their_topics is not None
+            their_topics.renew()
+            return broker.produce(their_topics.current, records=records, payload_file=str(payloads))
 
-        if broker is not None:
-            broker.create_topic("json")
         rounds = bench.alternate(ours, theirs if broker is not None else None)
     return Result(
         name="produce_json",

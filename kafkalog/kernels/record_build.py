@@ -24,6 +24,7 @@ from kafkalog.kernels.compile import (
     inlined,
     kernel,
 )
+from kafkalog.kernels.loads import load_u64le, store_u64le
 
 if TYPE_CHECKING:
     from kafkalog.kernels.compile import Bytes, Int64s, Int64Table
@@ -97,10 +98,17 @@ def _write_zigzag(out: Bytes, position: int, value: int) -> int:
 
 @inlined
 def _copy(source: Bytes, start: int, length: int, out: Bytes, position: int) -> int:
-    """Copy bytes; position behind them."""
-    for index in range(length):
-        out[position + index] = source[start + index]
-    return position + length
+    """Copy bytes, eight at a time; position behind them."""
+    end = position + length
+    while end - position >= 8:
+        store_u64le(out, position, load_u64le(source, start))
+        position += 8
+        start += 8
+    while position < end:
+        out[position] = source[start]
+        position += 1
+        start += 1
+    return end
 
 
 @inlined

@@ -82,6 +82,10 @@ class BenchDaemon(Daemon):
         )
         return result, (cpu_seconds(self.pid) - before) / result.seconds
 
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """As Kafka's side does: without retention, for records have fixed timestamps."""
+        super().create_topic(name, partitions, **{"retention_ms": "-1", **configs})
+
     def delete_topic(self, name: str) -> None:
         """Delete it and wait until its files are gone."""
         clusters = self.request("GET", "/v3/clusters").json["data"]

@@ -7,6 +7,7 @@ Any thread; the directory should not be written meanwhile.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import numpy as np
 from kafkalog.format.batch_scan import BatchColumn, ScanStop, scan
 from kafkalog.format.checkpoint_text import decode_leader_epochs
 from kafkalog.format.file_names import (
+    INDEX_SUFFIXES,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     Table = npt.NDArray[np.int64]
 
 CHUNK_BYTES = 8 * 1024 * 1024
+FINDINGS_MAX = 20  # of one file; a zeroed index breaks a rule with each of a million entries
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
@@ -72,14 +75,38 @@ class _Check:
         self._path = path
         self._filesystem = filesystem
         self._findings: list[Finding] = []
+        self._counts: Counter[str] = Counter()
+        self._is_compacted = False  # offsets are missing inside a segment
 
     def _report(self, file: str, position: int, problem: str) -> None:
-        self._findings.append(Finding(file, position, problem))
+        self._counts[file] += 1
+        if self._counts[file] <= FINDINGS_MAX:
+            self._findings.append(Finding(file, position, problem))
+
+    def _report_slots(self, file: str, slots: npt.NDArray[np.intp], size: int, why: str) -> None:
+        """One finding an entry, those behind the last that is shown only counted."""
+        shown = slots[:FINDINGS_MAX].tolist()
+        for slot in shown:
+            self._report(file, slot * size, why)
+        self._counts[file] += len(slots) - len(shown)
+
+    def _told(self) -> list[Finding]:
+        """The findings, and behind the last one of a file how many more it has."""
+        told: list[Finding] = []
+        shown: Counter[str] = Counter()
+        for finding in self._findings:
+            told.append(finding)
+            shown[finding.file] += 1
+            more = self._counts[finding.file] - FINDINGS_MAX
+            if shown[finding.file] == FINDINGS_MAX and more > 0:
+                told.append(Finding(finding.file, finding.position, f"... {more} more"))
+        return told
 
     def run(self) -> list[Finding]:
         """Names first, then segment by segment, then the small files."""
         names = [stat.name for stat in self._filesystem.list_dir_stats(self._path) if stat.is_file]
         bases: list[int] = []
+        indexed: set[int] = set()
         for name in names:
             try:
                 parsed = parse_segment_file(name)
@@ -93,22 +120,46 @@ class _Check:
                     self._report(name, 0, f"unfinished replacement: {parsed.stage}")
             elif parsed.suffix == LOG_SUFFIX:
                 bases.append(parsed.offset)
-        next_offset = -1
+            elif parsed.suffix in INDEX_SUFFIXES:
+                indexed.add(parsed.offset)
+        next_offset, is_sound = -1, False
+        holes: list[tuple[int, int]] = []
         for base in sorted(bases):
             if base < next_offset:
                 file = segment_file_name(base, LOG_SUFFIX)
                 self._report(file, 0, f"overlaps the segment before, which ends at {next_offset}")
-            next_offset = self._segment(base, is_last=base == max(bases), names=names)
+            elif base > next_offset and is_sound:
+                holes.append((next_offset, base))
+            next_offset, is_sound = self._segment(base, is_last=base == max(bases), names=names)
+        self._missing(holes, indexed - {*bases})
         for name in names:
             if name.endswith(SNAPSHOT_SUFFIX) or name == LEADER_EPOCH_CHECKPOINT:
                 self._small_file(name)
-        return self._findings
+        return self._told()
 
-    def _segment(self, base: int, *, is_last: bool, names: list[str]) -> int:
-        """One log and its indexes; the offset behind its last batch."""
+    def _missing(self, holes: list[tuple[int, int]], orphans: set[int]) -> None:
+        """Offsets between two segments that no segment holds, and indexes whose log is missing.
+
+        Compaction leaves holes too, most of them inside a segment: with such ones, only an index
+        proves that a segment was there.
+        """
+        for first, end in holes:
+            within = {offset for offset in orphans if first <= offset < end}
+            orphans = orphans - within
+            if within or not self._is_compacted:
+                doubt = "" if within else ", unless the topic was compacted"
+                problem = f"missing: no segment holds offsets {first} to {end - 1}{doubt}"
+                self._report(segment_file_name(first, LOG_SUFFIX), 0, problem)
+        for offset in sorted(orphans):
+            self._report(segment_file_name(offset, LOG_SUFFIX), 0, "missing: it has an index")
+
+    def _segment(self, base: int, *, is_last: bool, names: list[str]) -> tuple[int, bool]:
+        """One log and its indexes; the offset behind its last batch, and whether all are sound."""
         file = segment_file_name(base, LOG_SUFFIX)
         table, is_sound = self._batches(file, base)
         next_offset = int(table[-1, _LAST]) + 1 if len(table) else base
+        befores = np.concatenate(([base - 1], table[:-1, _LAST]))
+        self._is_compacted |= bool((table[:, _BASE] > befores[: len(table)] + 1).any())
         for suffix, check in (
             (OFFSET_INDEX_SUFFIX, self._offset_index),
             (TIME_INDEX_SUFFIX, self._time_index),
@@ -121,7 +172,7 @@ class _Check:
         name = segment_file_name(base, TRANSACTION_INDEX_SUFFIX)
         if name in names:
             self._transaction_index(name, base)
-        return next_offset
+        return next_offset, is_sound
 
     def _batches(self, name: str, base: int) -> tuple[Table, bool]:
         """All sound batches as int64[n, 5] and whether there was nothing else in the file."""
@@ -169,15 +220,17 @@ class _Check:
         padding = _padding(entries["position"], is_last=is_last)
         positions = entries["position"][: len(entries) - padding].astype(np.int64)
         offsets = entries["offset"][: len(entries) - padding].astype(np.int64) + base
-        for slot in np.flatnonzero((np.diff(positions) <= 0) | (np.diff(offsets) <= 0)).tolist():
-            self._report(name, (slot + 1) * OFFSET_ENTRY_BYTES, "entry does not rise")
-        rows = np.searchsorted(table[:, _POSITION], positions)
-        rows = np.minimum(rows, max(len(table) - 1, 0))
-        for slot in range(len(positions)):
-            row = table[rows[slot]] if len(table) else None
-            if row is None or row[_POSITION] != positions[slot] or row[_LAST] != offsets[slot]:
-                at = slot * OFFSET_ENTRY_BYTES
-                self._report(name, at, f"no batch ends with {offsets[slot]} at {positions[slot]}")
+        falls = np.flatnonzero((np.diff(positions) <= 0) | (np.diff(offsets) <= 0))
+        self._report_slots(name, falls + 1, OFFSET_ENTRY_BYTES, "entry does not rise")
+        is_wrong = np.ones(len(positions), dtype=np.bool_)
+        if len(table):
+            rows = np.minimum(np.searchsorted(table[:, _POSITION], positions), len(table) - 1)
+            is_wrong = (table[rows, _POSITION] != positions) | (table[rows, _LAST] != offsets)
+        wrong = np.flatnonzero(is_wrong)
+        for slot in wrong[:FINDINGS_MAX].tolist():
+            at = slot * OFFSET_ENTRY_BYTES
+            self._report(name, at, f"no batch ends with {offsets[slot]} at {positions[slot]}")
+        self._counts[name] += max(len(wrong) - FINDINGS_MAX, 0)
 
     def _time_index(self, name: str, base: int, table: Table, is_last: bool) -> None:
         """Timestamps rise; the last entry is the largest timestamp of a closed segment."""
@@ -185,8 +238,8 @@ class _Check:
         used = len(entries) - _padding(entries["timestamp"], is_last=is_last)
         timestamps = entries["timestamp"][:used].astype(np.int64)
         offsets = entries["offset"][:used].astype(np.int64) + base
-        for slot in np.flatnonzero((np.diff(timestamps) <= 0) | (np.diff(offsets) < 0)).tolist():
-            self._report(name, (slot + 1) * TIME_ENTRY_BYTES, "entry does not rise")
+        falls = np.flatnonzero((np.diff(timestamps) <= 0) | (np.diff(offsets) < 0))
+        self._report_slots(name, falls + 1, TIME_ENTRY_BYTES, "entry does not rise")
         largest = int(table[:, _TIMESTAMP].max()) if len(table) else -1
         if not is_last and largest >= 0 and (used == 0 or timestamps[-1] != largest):
             self._report(name, max(used - 1, 0) * TIME_ENTRY_BYTES, f"last entry is not {largest}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.errors import CorruptBatch
+from kafkalog.errors import CorruptBatch, CorruptIndex
 from kafkalog.format.batch_scan import ScanStop
 from kafkalog.format.file_names import (
     CLEANED_SUFFIX,
@@ -54,12 +54,14 @@ class LoaderFiles:
         self._config = config
         self._has_changed = False
         self._bases: list[int] | None = None  # of all segments, rising, once asked for
+        self.orphans: set[int] = set()  # bases of indexes whose log is gone, and nobody deleted it
         self.stats: dict[str, FileStat] = {}
         self.names: dict[str, SegmentFileName] = {}
         self._list()
 
     def settle(self) -> None:
         """Steps 1 to 4 and index files without a log; afterwards no stage suffix is left."""
+        deleting = {name.offset for name in self.names.values() if name.stage == DELETED_SUFFIX}
         self._remove_deleted()
         self._remove_unfinished()
         self._finish_swaps()
@@ -70,6 +72,7 @@ class LoaderFiles:
             if name.suffix in INDEX_SUFFIXES and name.offset not in logs:
                 _log.warning("index_without_log_deleted", path=self.path(file_name))
                 self._delete(file_name)
+                self.orphans |= {name.offset} - deleting
         if self._has_changed:
             self._environment.filesystem.sync_dir(self._directory.path)
 
@@ -227,3 +230,12 @@ class LoaderFiles:
             if name.stage == SWAP_SUFFIX and name.offset == base_offset:
                 self._delete(file_name)
         return None
+
+
+def has_sane_transactions(segment: LogSegment) -> bool:
+    """Whether the transaction index can be believed."""
+    try:
+        segment.transaction_index.sanity_check()
+    except CorruptIndex:
+        return False
+    return True

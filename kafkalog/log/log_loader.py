@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.errors import CorruptBatch, CorruptIndex
+from kafkalog.errors import CorruptBatch
 from kafkalog.format.file_names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -27,10 +27,11 @@ from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
 from kafkalog.log import producer_rebuild, recovery_policy, segment_recovery, segment_split
 from kafkalog.log.epoch_rebuild import load_epochs, maybe_rebuild_epochs
 from kafkalog.log.leader_epoch_cache import LeaderEpochCache
-from kafkalog.log.loader_files import LoaderFiles
+from kafkalog.log.loader_files import LoaderFiles, has_sane_transactions
 from kafkalog.log.local_log import DELETE_FILE_TASK, LocalLog
 from kafkalog.log.log_segment import LogSegment
 from kafkalog.log.log_segments import LogSegments
+from kafkalog.log.lost_offsets import find_lost, tell_left_over, tell_lost, tell_lost_end
 from kafkalog.log.producer_state_manager import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from kafkalog.log.recovered_epochs import RecoveredEpochs, adopt_as_kafka
 from kafkalog.log.segment_file import MovableDirectory
@@ -107,6 +108,7 @@ class _Loader:
         self._recovered: set[int] = set()  # bases of the segments that step 5 recovered
         self._durable_end = 0  # no power cut took what lies below
         self._found_epochs = RecoveredEpochs()
+        self._lost: dict[int | None, int] = {}  # holes not told yet, see find_lost
 
     def load(
         self, *, clean: bool, recovery_point: int, checkpointed_start: int, topic_id: str | None
@@ -143,24 +145,15 @@ class _Loader:
                 self._recover_from(recovery_point)
             maybe_rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
             self._found_epochs.adopt(self._epochs)
+            tell_left_over(self._directory.path, self._lost)
             self._drop_when_below_start()
         if not len(self._segments):
-            base = 0 if is_deleted else self._start
-            self._segments.add(
-                LogSegment.create(self._environment, self._directory, base, self._config)
-            )
-            # Else a power cut could keep a later segment alone: the log would start there.
-            self._environment.filesystem.sync_dir(self._directory.path)
+            self._create_first(0 if is_deleted else self._start)
         active = self._segments.active
         active.become_active()
         log_end = active.read_next_offset()
-        if log_end < recovery_point and not is_deleted:
-            _log.error(
-                "durable_records_lost",
-                directory=self._directory.path,
-                log_end_offset=log_end,
-                recovery_point=recovery_point,
-            )
+        if not is_deleted:
+            tell_lost_end(self._directory.path, log_end, recovery_point)
         local = LocalLog(
             self._environment,
             self._directory,
@@ -181,6 +174,18 @@ class _Loader:
             log_start_offset=self._start,
             topic_id=topic_id,
         )
+
+    def _create_first(self, base_offset: int) -> None:
+        """The segment of an empty log."""
+        segment = LogSegment.create(self._environment, self._directory, base_offset, self._config)
+        self._segments.add(segment)
+        # Else a power cut could keep a later segment alone: the log would start there.
+        self._environment.filesystem.sync_dir(self._directory.path)
+
+    @property
+    def _has_gaps(self) -> bool:
+        """Whether missing offsets may be what compaction took."""
+        return self._config.is_compacted or self._may_have_gaps
 
     def _new_producers(self, snapshot_offsets: Iterable[int]) -> ProducerStateManager:
         """A manager that knows nothing but which snapshots there are."""
@@ -213,11 +218,19 @@ class _Loader:
             is_indexed = self._files.has_file(base, OFFSET_INDEX_SUFFIX)
             if not clean and segment.size_bytes and base != bases[-1]:
                 is_indexed = is_indexed and self._files.size_of(base, TIME_INDEX_SUFFIX) > 0
-            if not is_indexed or not _has_sane_transactions(segment):
+            if not is_indexed or not has_sane_transactions(segment):
                 _log.warning("segment_index_rebuilt", path=segment.log_file.path)
                 self._recover_and_sync(segment)
             elif not self._files.has_file(base, TIME_INDEX_SUFFIX):
                 self._files.create_empty(base, TIME_INDEX_SUFFIX)
+        self._lost = find_lost(
+            self._segments,
+            self._files.orphans,
+            self._files.offsets_of(SNAPSHOT_SUFFIX),
+            start_offset=self._start,
+            durable_end=self._durable_end,
+            may_have_gaps=self._has_gaps,
+        )
 
     def _refuse_legacy_start(self, segment: LogSegment) -> None:
         """CorruptBatch for message sets of magic 0 and 1; a magic that only rotted is repaired."""
@@ -288,9 +301,8 @@ class _Loader:
         no power cut took it, so it tells nothing of what lies behind. Else they may be what a power
         cut left of unsynced data, without its beginning; they are set aside, never deleted.
         """
-        has_gaps = self._config.is_compacted or self._may_have_gaps
         end, next_base = segment.read_next_offset(), later[0].base_offset
-        if not is_cut and (has_gaps or end >= next_base):
+        if not is_cut and (self._has_gaps or end >= next_base):
             return False
         if not is_cut:
             _log.warning("segment_tail_lost", path=segment.log_file.path)
@@ -300,14 +312,9 @@ class _Loader:
         if end >= next_base or next_base <= self._start:
             return False  # nothing live is missing
         is_durable = end < recovery_point
-        _log.error(
-            "offsets_lost",
-            path=segment.log_file.path,
-            position=segment.size_bytes,
-            first_offset=end,
-            last_offset=next_base - 1,
-            later_segments="kept" if is_durable else "set aside",
-        )
+        log, kept = segment.log_file.path, "kept" if is_durable else "set aside"
+        tell_lost(log, segment.size_bytes, end, next_base - 1, later_segments=kept)
+        self._lost.pop(next_base - 1, None)
         if is_durable:
             return False
         self._set_aside(later, end)
@@ -409,8 +416,10 @@ class _Loader:
         segment_split.write_pieces(filesystem, self._directory.path, segment, pieces)
         for each in self._segments:
             each.close_handles()
+        orphans = self._files.orphans
         self._files = LoaderFiles(self._environment, self._directory, self._config)
         self._files.settle()
+        self._files.orphans |= orphans
         if pieces[0].base_offset != segment.base_offset:
             self._files.remove_segment(segment.base_offset)
         self._segments = LogSegments()
@@ -487,12 +496,3 @@ class _Loader:
             self._environment.guarded(delete_files),
             self._config.file_delete_delay_ms,
         )
-
-
-def _has_sane_transactions(segment: LogSegment) -> bool:
-    """Whether the transaction index can be believed."""
-    try:
-        segment.transaction_index.sanity_check()
-    except CorruptIndex:
-        return False
-    return True

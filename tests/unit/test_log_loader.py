@@ -8,6 +8,7 @@ import struct
 import zlib
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafkalog.errors import CorruptBatch, CorruptData
 from kafkalog.log.directory_check import verify_directory
@@ -231,3 +232,86 @@ def test_a_legacy_first_message_of_any_length_is_refused(value_bytes: int) -> No
         with pytest.raises(CorruptBatch, match="v0 or v1"):
             world.open(clean=clean)
     assert world.filesystem.read_file(LOG_0)[: len(data)] == data
+
+
+def told_losses(world: PartitionWorld, *, clean: bool, **offsets: int) -> list[tuple[object, ...]]:
+    """The holes that a load names."""
+    with capture_logs() as lines:
+        world.open(clean=clean, **offsets)
+    told = [line for line in lines if line["event"] == "offsets_lost"]
+    assert {line["log_level"] for line in told} <= {"error"}
+    return [(line["first_offset"], line["last_offset"]) for line in told]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("evidence", ["indexes", "index", "snapshot"])
+def test_a_missing_log_is_told_as_lost_offsets(clean: bool, evidence: str) -> None:
+    """An index, or the snapshot of a base, shows that a segment was there."""
+    world = filled(18)
+    world.flush()
+    bases = world.bases()
+    end = world.log.log_end_offset
+    world.log.close()
+    assert len(bases) >= 5
+    for base in (bases[1], bases[2]):
+        for suffix in ("log", "timeindex", "index"):
+            if suffix == "log" or evidence == "snapshot" or suffix == evidence:
+                world.filesystem.unlink(f"{DIRECTORY}/{base:020d}.{suffix}")
+    hole = (bases[1], bases[3] - 1)
+    found = verify_directory(DIRECTORY, world.filesystem)
+    missing = f"missing: no segment holds offsets {hole[0]} to {hole[1]}"
+    doubt = ", unless the topic was compacted"
+    proven = missing + doubt if evidence == "snapshot" else missing
+    assert (f"{bases[1]:020d}.log", proven) in [(each.file, each.problem) for each in found]
+    assert told_losses(world, clean=clean, recovery_point=end) == [hole]
+    world.log.close()
+    assert told_losses(world, clean=True, recovery_point=end) == []
+    world.log.close()
+    found = verify_directory(DIRECTORY, world.filesystem)
+    assert [each.problem for each in found] == [missing + doubt]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_missing_first_and_last_log_are_told(clean: bool) -> None:
+    """In front of the log by its index; behind it, how far it went is not known."""
+    world = filled(18)
+    world.flush()
+    bases = world.bases()
+    end = world.log.log_end_offset
+    world.log.close()
+    for base in (bases[0], bases[-1]):
+        world.filesystem.unlink(f"{DIRECTORY}/{base:020d}.log")
+    problems = {each.file: each.problem for each in verify_directory(DIRECTORY, world.filesystem)}
+    for base in (bases[0], bases[-1]):
+        assert problems[f"{base:020d}.log"] == "missing: it has an index"
+    told = told_losses(world, clean=clean, recovery_point=end)
+    assert told == [(0, bases[1] - 1), (bases[-1], None)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_was_deleted_or_lies_below_the_start_is_not_told(clean: bool) -> None:
+    """A deletion that a crash cut short leaves an index too."""
+    world = filled(18)
+    world.flush()
+    bases = world.bases()
+    end = world.log.log_end_offset
+    world.log.close()
+    log_0 = f"{DIRECTORY}/{bases[0]:020d}.log"
+    world.filesystem.rename(log_0, f"{log_0}.deleted")
+    world.filesystem.unlink(f"{DIRECTORY}/{bases[1]:020d}.log")
+    assert told_losses(world, clean=clean, recovery_point=end, log_start_offset=bases[2]) == []
+
+
+def test_verify_names_few_of_many_findings_of_one_file() -> None:
+    """A zeroed index breaks a rule with every entry."""
+    world = filled(18)
+    world.flush()
+    base = world.bases()[0]
+    world.log.close()
+    name = f"{base:020d}.index"
+    file = world.filesystem.open_write(f"{DIRECTORY}/{name}")
+    file.truncate(0)
+    file.truncate(8 * 100_000)
+    found = [each for each in verify_directory(DIRECTORY, world.filesystem) if each.file == name]
+    assert len(found) == 21
+    assert found[-1].problem == f"... {99_999 - 20} more"

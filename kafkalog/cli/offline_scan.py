@@ -82,13 +82,13 @@ class ScannedBatch:
 
 
 def batches_of(filesystem: Filesystem, directory: str) -> Iterator[ScannedBatch]:
-    """Every batch of the directory's segments in order; a torn tail ends its segment quietly.
+    """Every batch of the directory's segments in order; a torn tail ends the last one quietly.
 
-    CorruptBatch where a CRC is wrong or no batch can begin.
+    CorruptBatch where a CRC is wrong or no batch can begin, also at the end of an earlier segment.
     """
-    for name in filesystem.list_dir(directory):
-        if not name.endswith(LOG_SUFFIX):
-            continue
+    names = sorted(name for name in filesystem.list_dir(directory) if name.endswith(LOG_SUFFIX))
+    for name in names:
+        end = 0
         log = DumpedLog(filesystem, f"{directory}/{name}")
         try:
             for batch in log.batches():
@@ -96,6 +96,9 @@ def batches_of(filesystem: Filesystem, directory: str) -> Iterator[ScannedBatch]
                 if not is_crc_valid(batch.data):
                     raise scanned.corrupt("A batch fails its CRC")
                 yield scanned
+                end = batch.position + len(batch.data)
+            if end < log.size_bytes and name != names[-1]:
+                raise CorruptBatch("No whole record batch", file=log.path, position=end)
         finally:
             log.close()
 

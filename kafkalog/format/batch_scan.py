@@ -38,6 +38,7 @@ __all__ = ["BatchChoice", "BatchColumn", "BatchRows", "CrcState", "ScanStop", "c
 Buffer = bytes | bytearray | memoryview
 
 _PREVIOUS_LAST, _FLOOR = int(ChoiceCell.PREVIOUS_LAST_OFFSET), int(ChoiceCell.FLOOR_OFFSET)
+_IS_SEGMENT_END = int(ChoiceCell.IS_SEGMENT_END)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,14 +119,16 @@ def scan(chunk: Buffer, start: int = 0, *, check_crc: bool = True) -> BatchRows:
 class BatchChoice(NamedTuple):
     """The batches of a chunk that answer a fetch: ``batch_count`` of them in chunk[start:end].
 
-    stop               why the walk ended; END also when the answer is full; PARTIAL with a start:
-                       the first batch that reaches the offset is not whole
+    stop               why the walk ended; END also when the answer is full; PARTIAL with a start
+                       and no batch: the first one that reaches the offset, or the header behind it,
+                       is not whole
     start              of the first batch that reaches the offset asked for, chosen or not; None:
                        none before ``end`` reaches it; ``end`` may then lie behind the chunk
     first_base_offset, first_last_offset, first_size_bytes   of that one; when its offsets cannot be
                        true (BAD_OFFSET) those that its neighbours leave to it
     last_offset        of the last one chosen
     previous_last_offset   the last offset that was walked over
+    previous_position  of the batch that was walked over last; None: none was
     """
 
     batch_count: int
@@ -137,6 +140,7 @@ class BatchChoice(NamedTuple):
     first_size_bytes: int
     last_offset: int
     previous_last_offset: int
+    previous_position: int | None
 
 
 def choose(
@@ -149,6 +153,7 @@ def choose(
     end_offset: int = INT64_MAX,
     previous_last_offset: int = -1,
     floor_offset: int = -1,
+    is_segment_end: bool = True,
 ) -> BatchChoice:
     """From the first batch whose last offset reaches start_offset, as far as limits and CRCs allow.
 
@@ -156,18 +161,19 @@ def choose(
     choice: BAD_CRC), none out of order (BAD_OFFSET): behind previous_last_offset they rise, below
     end_offset. max_bytes at most unless min_one_batch lets the first be larger. A chunk found by an
     index entry (floor_offset, below start_offset) begins with a batch that is only walked over.
+    Unless is_segment_end, batches follow that the chunk does not hold.
     """
     data = np.frombuffer(chunk, dtype=np.uint8)
     large = np.empty((len(data) // INLINE_CRC_MAX + 1, LARGE_COLUMN_COUNT), dtype=np.int64)
     cells = np.empty(CHOICE_CELL_COUNT, dtype=np.int64)
     cells[_PREVIOUS_LAST] = previous_last_offset
     cells[_FLOOR] = floor_offset
+    cells[_IS_SEGMENT_END] = is_segment_end
     count = choose_batches(
         data, start_offset, max_offset, end_offset, max_bytes, min_one_batch, large, cells
     )
-    stop, start, end, first_base, first_last, first_size, last, large_count, walked, _ = (
-        cells.tolist()
-    )
+    stop, start, end, first_base, first_last, first_size, last, large_count, *rest = cells.tolist()
+    walked, _, previous_position, _ = rest
     if large_count:
         view = memoryview(chunk)
         for position, size, index, previous_last in large[:large_count].tolist():
@@ -184,6 +190,7 @@ def choose(
         first_size,
         last,
         walked,
+        None if previous_position < 0 else previous_position,
     )
 
 

@@ -94,9 +94,13 @@ class ChoiceCell(IntEnum):
     """Of the last batch chosen."""
     LARGE_COUNT = 7
     PREVIOUS_LAST_OFFSET = 8
-    """In: the last offset before the chunk. Out: the last offset that was walked over."""
+    """In: the last offset before the chunk. Out: the last offset in front of START."""
     FLOOR_OFFSET = 9
     """In: the last offset of the chunk's first batch as an index has it; -1: not known."""
+    PREVIOUS_POSITION = 10
+    """Of the batch walked over last; -1: none was."""
+    IS_SEGMENT_END = 11
+    """In: 1 when the segment holds nothing behind the chunk."""
 
 
 class LargeColumn(IntEnum):
@@ -121,6 +125,7 @@ _END, _PARTIAL, _BAD_SIZE, _LEGACY, _BAD_MAGIC, _SHORT_BATCH, _BAD_CRC = 0, 1, 2
 _BAD_OFFSET = 7
 _STOP, _START, _END_POSITION, _FIRST_BASE, _FIRST_LAST, _FIRST_SIZE = 0, 1, 2, 3, 4, 5
 _CHOSEN_LAST, _LARGE_COUNT, _PREVIOUS_LAST, _FLOOR = 6, 7, 8, 9
+_PREVIOUS_POSITION, _IS_SEGMENT_END = 10, 11
 _CRC_FROM = 21
 _HEADER = 61
 
@@ -311,13 +316,13 @@ def _floor_last(chunk: Bytes, position: int, floor_offset: int) -> int:
 
 @inlined
 def _note_large(
-    large: Int64Table, row: int, position: int, size: int, index: int, previous_last: int
+    large: Int64Table, row: int, position: int, size: int, index: int, choice: Int64s
 ) -> int:
     """One row of `LargeColumn`; returns the number of rows."""
     large[row, 0] = position
     large[row, 1] = size
     large[row, 2] = index
-    large[row, 3] = previous_last
+    large[row, 3] = choice[_CHOSEN_LAST]
     return row + 1
 
 
@@ -341,6 +346,23 @@ def _span(
     return False, previous_last + 1, min(last_offset, end_offset - 1)
 
 
+@inlined
+def _size_at(chunk: Bytes, position: int, end: int) -> tuple[int, bool, int]:
+    """Size of the batch there, 0 when none is to be believed; whether it is whole; the ScanStop.
+
+    A size that reaches beyond the chunk is believed of what has the header of a batch.
+    """
+    size = _judge(chunk, position, end)
+    if size > 0:
+        return size, True, _END
+    reason = -1 - size
+    if reason != _PARTIAL or end - position < _HEADER:
+        return 0, False, reason
+    if chunk[position + 16] != 2:
+        return 0, False, _LEGACY if chunk[position + 16] < 2 else _BAD_MAGIC
+    return load_i32be(chunk, position + 8) + 12, False, _PARTIAL
+
+
 @kernel(I64(BYTES, I64, I64, I64, I64, BOOL, I64_TABLE_OUT, I64S_OUT))
 def choose_batches(
     chunk: Bytes,
@@ -356,34 +378,36 @@ def choose_batches(
 
     chunk   uint8[n]                           segment bytes from a batch's beginning on
     large   int64[n // INLINE_CRC_MAX + 1, 4]  out: `LargeColumn`, chosen batches left unchecked
-    choice  int64[10]                          in and out: `ChoiceCell`
+    choice  int64[12]                          in and out: `ChoiceCell`
     Returns how many are chosen: whole ones with base offsets below max_offset, max_bytes together
     unless min_one lets the first be larger. A wrong CRC of a small one, or one out of order, ends
-    the choice before it. Those below start_offset are walked over by their headers alone.
+    the choice before it. Those below start_offset are walked over by their headers alone. The first
+    one, and one behind a gap, counts as partial until the header behind it can be read.
     """
     end, position, count, large_count = chunk.shape[0], 0, 0, 0
-    previous_last, floor_offset = choice[_PREVIOUS_LAST], choice[_FLOOR]
-    choice[:_PREVIOUS_LAST] = -1
+    previous_last = choice[_PREVIOUS_LAST]
+    floor_offset, is_segment_end = choice[_FLOOR], choice[_IS_SEGMENT_END] == 1
+    choice[:_PREVIOUS_LAST] = choice[_PREVIOUS_POSITION] = -1
     while True:
-        size = _judge(chunk, position, end)
-        is_whole, reason = size > 0, _END if size > 0 else -1 - size
-        if not is_whole:
-            if reason != _PARTIAL or count > 0 or not _has_header(chunk, position, end):
-                break
-            size = load_i32be(chunk, position + 8) + 12
-        is_sound, base_offset, last_offset = _span(
-            chunk, position, size, is_whole, previous_last, end_offset
-        )
+        size, is_whole, reason = _size_at(chunk, position, end)
+        if size == 0 or (count > 0 and not is_whole):
+            break
+        is_sound, base, last = _span(chunk, position, size, is_whole, previous_last, end_offset)
         if choice[_START] < 0:
             if floor_offset >= 0:  # a set of batches may have one entry, of its last offset
-                last_offset, floor_offset = _floor_last(chunk, position, floor_offset), -1
-            if last_offset < start_offset:
-                previous_last = max(previous_last, last_offset)
+                last, floor_offset = _floor_last(chunk, position, floor_offset), -1
+            if last < start_offset:
+                previous_last = choice[_PREVIOUS_LAST] = max(previous_last, last)
+                choice[_PREVIOUS_POSITION] = position
                 position += size
                 continue
             choice[_START], choice[_FIRST_SIZE] = position, size
-            choice[_FIRST_BASE], choice[_FIRST_LAST] = base_offset, last_offset
-        if not is_whole or base_offset >= max_offset:
+            choice[_FIRST_BASE], choice[_FIRST_LAST] = base, last
+        needs_follower = not is_segment_end and (count == 0 or base != previous_last + 1)
+        if not is_whole or (needs_follower and end - position - size < _HEADER):
+            reason = _PARTIAL
+            break
+        if base >= max_offset:
             break
         if not is_sound:
             reason = _BAD_OFFSET
@@ -391,14 +415,12 @@ def choose_batches(
         if size > max_bytes - (position - choice[_START]) and (count > 0 or not min_one):
             break
         if size >= INLINE_CRC_MAX:
-            last_chosen = choice[_CHOSEN_LAST]
-            large_count = _note_large(large, large_count, position, size, count, last_chosen)
+            large_count = _note_large(large, large_count, position, size, count, choice)
         elif not _has_right_crc(chunk, position, size):
             reason = _BAD_CRC
             break
-        previous_last = choice[_CHOSEN_LAST] = last_offset
+        previous_last = choice[_CHOSEN_LAST] = last
         count += 1
         position += size
-    choice[_STOP], choice[_END_POSITION] = reason, position
-    choice[_LARGE_COUNT], choice[_PREVIOUS_LAST] = large_count, previous_last
+    choice[_STOP], choice[_END_POSITION], choice[_LARGE_COUNT] = reason, position, large_count
     return count

@@ -281,7 +281,6 @@ class LogSegment:
         start_offset: int,
         max_bytes: int,
         *,
-        max_position: int | None = None,
         max_offset: int = INT64_MAX,
         end_offset: int = INT64_MAX,
         min_one_batch: bool = True,
@@ -289,19 +288,18 @@ class LogSegment:
     ) -> SegmentRead | None:
         """Whole batches from the first one whose last offset is >= start_offset.
 
-        At most max_bytes, except that min_one_batch lets the first batch be larger; nothing at or
-        behind max_position (default: the published size), no batch that starts at or behind
-        max_offset. None when the segment holds no such batch; empty data when the first one is
-        larger than max_bytes and min_one_batch is False. The CRC of every returned batch holds and
-        their offsets are in order and below end_offset, where the next segment begins: CorruptBatch
-        when the first one is bad, a later bad one ends the answer before it.
+        At most max_bytes, except that min_one_batch lets the first batch be larger; no batch that
+        starts at or behind max_offset. None when the segment holds no such batch; empty data when
+        the first one is larger than max_bytes and min_one_batch is False. The CRC of every returned
+        batch holds and their offsets are in order and below end_offset, where the next segment
+        begins: CorruptBatch when the first one is bad or cannot be found for bad bytes before it,
+        a later bad one ends the answer before it.
         WouldBlock when may_block is False and the disk would be needed.
         """
         return segment_read.read(
             self,
             start_offset,
             max_bytes,
-            end=self.size_bytes if max_position is None else min(max_position, self.size_bytes),
             max_offset=max_offset,
             end_offset=end_offset,
             min_one_batch=min_one_batch,

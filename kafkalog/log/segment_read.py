@@ -5,6 +5,8 @@ Theory of a fetch: the index floor gives a position at most ``index.interval.byt
 in front of the target, so one read of the bytes asked for plus that distance normally suffices; one
 kernel call walks the headers in it, checks that their offsets are in order (the base offset lies
 outside the CRC) and the CRC of what will be returned. One copy: the answer is a view of the chunk.
+Bytes that are no batch are never passed by: a read gets to the end of a segment, or to offsets
+behind the one asked for, only over a batch whose CRC vouches for its size.
 Source: Kafka's LogSegment.read, FileRecords.searchForOffset and searchForTimestamp. Differs from
 Kafka: the answer never ends with a part of a batch, and never holds one whose CRC is wrong or whose
 offsets cannot be true.
@@ -23,7 +25,7 @@ from kafkalog.format.batch_scan import BatchChoice, BatchColumn, BatchRows, Scan
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.record import read_records
-from kafkalog.format.record_batch import HEADER_BYTES
+from kafkalog.format.record_batch import HEADER_BYTES, is_crc_valid
 from kafkalog.log.values import OffsetPosition, TimestampOffset
 from kafkalog.log.would_block import WouldBlock
 
@@ -40,6 +42,7 @@ HEADER = struct.Struct(">qi11xi8xq")  # base offset, length, last offset delta, 
 LOG_OVERHEAD_BYTES = 12
 READ_SLACK_BYTES = 32 * 1024  # beyond the index distance, for two batches of a usual producer
 SCAN_CHUNK_BYTES = 1024 * 1024
+LARGEST_UNDOUBTED_BYTES = 64 * 1024 * 1024  # a rotten length may ask for a whole segment's memory
 
 
 class SegmentRead(NamedTuple):
@@ -61,29 +64,98 @@ class ScannedChunk:
     rows: BatchRows
 
 
+@dataclass(slots=True)
+class _Walk:
+    """Where a read has got to in a segment: there a batch must begin, or the segment ends."""
+
+    segment: LogSegment
+    file: File
+    may_block: bool
+    end: int  # the published size when the read began
+    end_offset: int
+    position: int
+    known_offset: int  # an index says that the first batch ends with it; -1: nothing says so
+    walked_offset: int  # last offset of the batch walked over last
+    previous_position: int = -1  # of that batch; -1: none was walked over
+
+    @classmethod
+    def begin(
+        cls, segment: LogSegment, start_offset: int, end: int, end_offset: int, *, may_block: bool
+    ) -> _Walk:
+        """In front of the batch asked for, so that this one is seen behind its predecessor."""
+        floor = segment.floor_entry(start_offset - 1, may_block=may_block)
+        return cls(
+            segment,
+            segment.log_file.acquire(may_block=may_block),
+            may_block,
+            end,
+            end_offset,
+            position=floor.position,
+            known_offset=floor.offset if floor.position else -1,
+            walked_offset=segment.base_offset - 1,
+        )
+
+    def advance(self, choice: BatchChoice) -> None:
+        """Behind the batches that were walked over."""
+        if choice.previous_position is not None:
+            self.previous_position = self.position + choice.previous_position
+            self.walked_offset, self.known_offset = choice.previous_last_offset, -1
+        self.position += choice.end
+
+    def refuse(self, stop: ScanStop) -> None:
+        """CorruptBatch: no batch begins here. Returns only when the segment was cut meanwhile."""
+        if self.segment.size_bytes < self.end:
+            return
+        first_offset = max(self.walked_offset, self.known_offset) + 1
+        raise _no_batch(self.segment, self.position, stop, first_offset, self.end_offset)
+
+    def require_true_gap(self, next_position: int, next_offset: int) -> None:
+        """CorruptBatch unless no batch was passed by between the one walked over last and the next.
+
+        Size and last offset of the former say so, and its CRC says whether they are what was
+        written. In front of a segment's first batch there is nothing to ask.
+        """
+        position = self.previous_position
+        if position < 0:
+            return
+        size = next_position - position
+        batch = read_chunk(self.file, position, size, may_block=self.may_block)
+        if len(batch) == size and is_crc_valid(batch):
+            base_offset, _, delta, _ = HEADER.unpack_from(batch)
+            if base_offset + delta == self.walked_offset:
+                return
+        last_offset = next_offset - 1 if next_offset < INT64_MAX else None
+        raise _corrupt(
+            self.segment, position, ScanStop.BAD_CRC, self.walked_offset + 1, last_offset
+        )
+
+    def is_contradicted(self, size: int) -> bool:
+        """Whether so large a batch here would reach over one that the index knows."""
+        if size <= LARGEST_UNDOUBTED_BYTES:
+            return False
+        entry = self.segment.offset_index.lookup_upper_bound(OffsetPosition(0, self.position), 1)
+        return entry is not None and entry.position < self.position + size
+
+
 def read(
     segment: LogSegment,
     start_offset: int,
     max_bytes: int,
     *,
-    end: int,
     max_offset: int,
     end_offset: int,
     min_one_batch: bool,
     may_block: bool,
 ) -> SegmentRead | None:
-    """See LogSegment.read; ``end`` is the first position that must not be read."""
+    """See LogSegment.read. None only where the segment ends or its batches reach max_offset."""
+    end = segment.size_bytes
     if end <= 0:
         return None
-    # In front of the batch asked for, so that this one is seen behind its predecessor.
-    floor = segment.floor_entry(start_offset - 1, may_block=may_block)
-    position = floor.position
-    floor_offset = floor.offset if position else -1
-    walked_offset = segment.base_offset - 1
-    file = segment.log_file.acquire(may_block=may_block)
+    walk = _Walk.begin(segment, start_offset, end, end_offset, may_block=may_block)
     wanted = max_bytes + segment.index_interval_bytes + READ_SLACK_BYTES
-    while end - position >= HEADER.size:
-        data = read_chunk(file, position, min(wanted, end - position), may_block=may_block)
+    while walk.position < end:
+        asked = min(wanted, end - walk.position)
+        data = read_chunk(walk.file, walk.position, asked, may_block=may_block)
         choice = choose(
             data,
             start_offset,
@@ -91,50 +163,47 @@ def read(
             end_offset=end_offset,
             max_bytes=max_bytes,
             min_one_batch=min_one_batch,
-            previous_last_offset=walked_offset,
-            floor_offset=floor_offset,
+            previous_last_offset=walk.walked_offset,
+            floor_offset=walk.known_offset,
+            is_segment_end=walk.position + len(data) >= end,
         )
-        is_partial = choice.stop is ScanStop.PARTIAL and not choice.batch_count
-        if choice.start is not None and not is_partial:
-            return _answer(segment, position, data, choice, start_offset, max_offset)
-        walked_offset, floor_offset = choice.previous_last_offset, -1
-        position += choice.end
-        if choice.stop not in (ScanStop.END, ScanStop.PARTIAL):
-            raise _no_batch(segment, position, choice.stop, walked_offset, end_offset)
+        if choice.start is not None and (choice.batch_count or choice.stop is not ScanStop.PARTIAL):
+            return _answer(walk, data, choice, start_offset, max_offset)
+        walk.advance(choice)
+        is_stuck = choice.start is None and not choice.end
+        is_unsound = choice.stop not in (ScanStop.END, ScanStop.PARTIAL)
+        if is_stuck or is_unsound or len(data) < asked:
+            walk.refuse(choice.stop)
+            return None
         if choice.start is None:
-            if choice.end:
-                continue
-            if len(data) < HEADER.size or position + len(data) < segment.size_bytes:
-                return None
-            raise _no_batch(segment, position, choice.stop, walked_offset, end_offset)
+            continue
         size = choice.first_size_bytes
-        if position + size > segment.size_bytes:
-            raise _no_batch(segment, position, choice.stop, walked_offset, end_offset)
-        if position + size > end or choice.first_base_offset >= max_offset:
+        if walk.position + size > end or walk.is_contradicted(size):
+            walk.refuse(choice.stop)
             return None
         if size > max_bytes and not min_one_batch:
-            return SegmentRead(memoryview(b""), position, start_offset, start_offset, 0)
+            return SegmentRead(memoryview(b""), walk.position, start_offset, start_offset, 0)
         wanted = max(wanted, size + HEADER_BYTES)  # and the header of what follows
-    if position > segment.size_bytes:
-        raise _no_batch(segment, position, ScanStop.PARTIAL, walked_offset, end_offset)
+    if walk.position > end or walk.previous_position < 0:
+        walk.refuse(ScanStop.PARTIAL)
+        return None
+    walk.require_true_gap(end, end_offset)
     return None
 
 
 def _answer(
-    segment: LogSegment,
-    position: int,
-    data: memoryview,
-    choice: BatchChoice,
-    start_offset: int,
-    max_offset: int,
+    walk: _Walk, data: memoryview, choice: BatchChoice, start_offset: int, max_offset: int
 ) -> SegmentRead | None:
-    """The batches chosen from ``data``, which lies at ``position`` of the segment."""
-    start = choice.start
+    """The batches chosen from ``data``, which lies where the walk is."""
+    start, position = choice.start, walk.position
     assert start is not None
+    if choice.first_base_offset > start_offset:
+        walk.advance(choice)
+        walk.require_true_gap(position + start, choice.first_base_offset)
     if choice.batch_count == 0:
         if choice.stop in (ScanStop.BAD_CRC, ScanStop.BAD_OFFSET):
             first, last = choice.first_base_offset, choice.first_last_offset
-            raise _corrupt(segment, position + start, choice.stop, first, last)
+            raise _corrupt(walk.segment, position + start, choice.stop, first, last)
         if choice.first_base_offset >= max_offset:
             return None
         return SegmentRead(memoryview(b""), position + start, start_offset, start_offset, 0)
@@ -171,14 +240,14 @@ def _corrupt(
 
 
 def _no_batch(
-    segment: LogSegment, position: int, stop: ScanStop, walked_offset: int, end_offset: int
+    segment: LogSegment, position: int, stop: ScanStop, first_offset: int, end_offset: int
 ) -> CorruptBatch:
     """The error for a place from where no batch leads on; its offsets reach to where one does."""
     entry = segment.offset_index.lookup_upper_bound(OffsetPosition(0, position), 1)
     last_offset = end_offset - 1 if end_offset < INT64_MAX else None
     if entry is not None:
         last_offset = entry.offset
-    return _corrupt(segment, position, stop, walked_offset + 1, last_offset)
+    return _corrupt(segment, position, stop, first_offset, last_offset)
 
 
 def read_chunk(file: File, position: int, size: int, *, may_block: bool) -> memoryview:
@@ -306,9 +375,15 @@ def _find_record(
     may_block: bool,
 ) -> TimestampOffset | None:
     """First record that matches, in batches chosen by their maximum timestamp, from position on."""
-    end = segment.size_bytes
-    for chunk in scan_chunks(segment, position, end, check_crc=False, may_block=may_block):
+    end, walked_offset = segment.size_bytes, segment.base_offset - 1
+    if position > end and segment.is_active:
+        return None  # an index entry is there a moment before its batch
+    chunk_bytes = segment.index_interval_bytes + READ_SLACK_BYTES
+    for chunk in scan_chunks(
+        segment, position, end, check_crc=True, may_block=may_block, chunk_bytes=chunk_bytes
+    ):
         rows = chunk.rows
+        rows = rows.before(rows.first_disorder(walked_offset, looks_ahead=True))
         chosen = np.flatnonzero(batch_may_match(rows.column(BatchColumn.MAX_TIMESTAMP)))
         for row in chosen.tolist():
             start = int(rows.column(BatchColumn.POSITION)[row])
@@ -327,6 +402,11 @@ def _find_record(
             if len(hits):
                 first = int(hits[0])
                 return TimestampOffset(int(records.timestamps[first]), int(records.offsets[first]))
+        if rows.count:
+            walked_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1])
+        position = chunk.position + rows.consumed_bytes
         if rows.stop not in (ScanStop.END, ScanStop.PARTIAL):
-            raise _corrupt(segment, chunk.position + rows.stop_position, rows.stop)
+            raise _no_batch(segment, position, rows.stop, walked_offset + 1, INT64_MAX)
+    if position != end <= segment.size_bytes:
+        raise _no_batch(segment, position, ScanStop.PARTIAL, walked_offset + 1, INT64_MAX)
     return None

@@ -96,7 +96,7 @@ def test_the_first_batch_is_described_even_when_it_is_not_chosen() -> None:
     chunk = chunk_of([(0, 3, 40)])
     too_large = choose(chunk, 101, max_offset=200, max_bytes=10, min_one_batch=False)
     size = len(chunk)
-    assert too_large == BatchChoice(0, ScanStop.END, 0, 0, 100, 102, size, -1, -1)
+    assert too_large == BatchChoice(0, ScanStop.END, 0, 0, 100, 102, size, -1, -1, None)
     above = choose(chunk, 101, max_offset=100, max_bytes=1000, min_one_batch=True)
     assert above == too_large
     cut = choose(chunk[:-1], 101, max_offset=200, max_bytes=1000, min_one_batch=True)

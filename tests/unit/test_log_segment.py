@@ -62,7 +62,7 @@ def test_read_starts_at_the_batch_that_ends_at_or_behind_the_offset() -> None:
     assert segment.read(21, 10_000) is None
 
 
-def test_read_respects_bytes_position_and_offset() -> None:
+def test_read_respects_bytes_and_offset() -> None:
     segment, batches = filled(LogWorld())
     size = len(batches[0].encode())
     assert bytes_of(segment.read(2, 2 * size)) == joined(batches[2:4])
@@ -71,7 +71,6 @@ def test_read_respects_bytes_position_and_offset() -> None:
     assert bytes_of(segment.read(2, 1, min_one_batch=False)) == b""
     assert bytes_of(segment.read(2, 10_000, max_offset=5)) == joined(batches[2:5])
     assert segment.read(2, 10_000, max_offset=2) is None
-    assert bytes_of(segment.read(2, 10_000, max_position=5 * size)) == joined(batches[2:5])
 
 
 def test_batch_larger_than_any_chunk_is_read_whole() -> None:

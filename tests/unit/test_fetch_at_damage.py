@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkalog.cli.offline_scan import batches_of
 from kafkalog.errors import CorruptBatch
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation
@@ -110,3 +111,14 @@ def test_a_huge_length_is_not_read_when_the_index_knows_better() -> None:
     with pytest.raises(CorruptBatch) as refused:
         world.log.read(0, 1000, Isolation.HIGH_WATERMARK)
     assert refused.value.details["last_offset"] == 2 * BATCH_RECORDS - 1
+
+
+def test_an_offline_scan_passes_by_no_rest_of_a_segment() -> None:
+    """A length that reaches beyond the file ends the last segment quietly, no other."""
+    world = world_of(420_000)
+    bases = world.bases()
+    damage(world, bases[-1], 0, {8: 0x10})
+    assert sum(1 for _ in batches_of(world.filesystem, DIRECTORY)) == bases[-1] // BATCH_RECORDS
+    world.filesystem.open_write(f"{DIRECTORY}/{bases[0]:020d}.log").pwrite(b"\x10", 8)
+    with pytest.raises(CorruptBatch, match="No whole record batch"):
+        list(batches_of(world.filesystem, DIRECTORY))

@@ -23,7 +23,9 @@ from kafkalog.format.file_names import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     METADATA_CHECKPOINT_DELETED_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
     SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
     SegmentFileName,
     parse_segment_file,
     segment_file_name,
@@ -126,6 +128,34 @@ class LoaderFiles:
         """Bytes of the segment's file of this kind; 0 without one."""
         stat = self.stats.get(str(SegmentFileName(base_offset, suffix, "")))
         return 0 if stat is None else stat.size
+
+    def complete_indexes(self, segment: LogSegment, *, is_trimmed: bool) -> None:
+        """Make a time index that is missing; write those anew that a full disk left untrimmed.
+
+        They have zeros behind their entries. Synced, as nobody may look at them again. The
+        transaction index stays as it is: it was found again before the others were begun.
+        """
+        if not self.has_file(segment.base_offset, TIME_INDEX_SUFFIX):
+            self.create_empty(segment.base_offset, TIME_INDEX_SUFFIX)
+        elif not is_trimmed and self._has_untrimmed_indexes(segment):
+            _log.warning("segment_index_rebuilt", path=segment.log_file.path)
+            segment.become_active()
+            segment.on_become_inactive()
+            for file in segment.files:
+                file.datasync()
+            segment.mark_flushed(segment.version)
+
+    def _has_untrimmed_indexes(self, segment: LogSegment) -> bool:
+        """Whether an index of a closed segment is as large as an active one and damaged."""
+        base, offsets, times = segment.base_offset, segment.offset_index, segment.time_index
+        try:
+            if self.size_of(base, OFFSET_INDEX_SUFFIX) >= offsets.max_entries * offsets.entry_bytes:
+                offsets.sanity_check()
+            if self.size_of(base, TIME_INDEX_SUFFIX) >= times.max_entries * times.entry_bytes:
+                times.sanity_check()
+        except CorruptIndex:
+            return True
+        return False
 
     def create_empty(self, base_offset: int, suffix: str) -> None:
         """Make a file that a segment lacks."""

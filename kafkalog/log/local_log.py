@@ -423,8 +423,7 @@ class LocalLog:
 
     def close_handles(self) -> None:
         """Drop descriptors without writing (the directory failed)."""
-        for segment in self.segments:
-            segment.close_handles()
+        self.segments.close_handles()
 
     def delete_empty_dir(self) -> None:
         """Remove the directory with what is left in it, after ``delete_all_segments``."""

@@ -122,6 +122,9 @@ class _Loader:
                 )
             except SegmentOffsetOverflow as overflow:
                 self._split(overflow)
+            except Exception:
+                self._segments.close_handles()  # the cache of indexes would keep their descriptors
+                raise
 
     def _load_once(self, *, clean: bool, recovery_point: int, topic_id: str | None) -> UnifiedLog:
         """All steps; SegmentOffsetOverflow leaves this object with stale segments."""
@@ -221,8 +224,8 @@ class _Loader:
             if not is_indexed or not has_sane_transactions(segment):
                 _log.warning("segment_index_rebuilt", path=segment.log_file.path)
                 self._recover_and_sync(segment)
-            elif not self._files.has_file(base, TIME_INDEX_SUFFIX):
-                self._files.create_empty(base, TIME_INDEX_SUFFIX)
+            else:
+                self._files.complete_indexes(segment, is_trimmed=clean or base == bases[-1])
         self._lost = find_lost(
             self._segments,
             self._files.orphans,
@@ -414,8 +417,7 @@ class _Loader:
             for each in later if self._corruption == "kafka" else ():
                 each.change_suffix(DELETED_SUFFIX)
         segment_split.write_pieces(filesystem, self._directory.path, segment, pieces)
-        for each in self._segments:
-            each.close_handles()
+        self._segments.close_handles()
         orphans = self._files.orphans
         self._files = LoaderFiles(self._environment, self._directory, self._config)
         self._files.settle()

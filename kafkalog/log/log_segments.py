@@ -57,6 +57,11 @@ class LogSegments:
         """Remove; those that are not there are ignored."""
         self.replace(add=(), remove=segments)
 
+    def close_handles(self) -> None:
+        """Drop descriptors and entries of all without writing anything."""
+        for segment in self.values:
+            segment.close_handles()
+
     @property
     def values(self) -> tuple[LogSegment, ...]:
         """All, by rising base offset."""

@@ -37,6 +37,10 @@ class Checkpoints:
         """Remember what the file held at the start, for partitions that cannot be loaded."""
         self._found[log_dir.path, name] = offsets
 
+    def found(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
+        """What the file held at the start, to be read only."""
+        return self._found.get((log_dir.path, name), {})
+
     def expect(self, log_dir: LogDir, partitions: Iterable[TopicPartition]) -> None:
         """These are about to be loaded: until they are settled they keep their found entries."""
         self._expected[log_dir.path] = set(partitions)
@@ -66,7 +70,11 @@ class Checkpoints:
             (LOG_START_OFFSETS, self.write_start_offsets),
             (HIGH_WATERMARKS, self.write_high_watermarks),
         ):
-            if self._found.get((log_dir.path, name), {}).keys() - here:
+            found = self.found(log_dir, name)
+            if found.keys() - here:
+                # Also for a partition that cannot be made now, and is made while the daemon serves.
+                kept = {partition: found[partition] for partition in found.keys() & here}
+                self.keep_found(log_dir, name, kept)
                 write(log_dir)
 
     def write_recovery_points(self, log_dir: LogDir) -> None:
@@ -108,7 +116,7 @@ class Checkpoints:
         self, log_dir: LogDir, name: str, offset_of: Callable[[UnifiedLog], int | None]
     ) -> None:
         def collect() -> dict[TopicPartition, int]:
-            found = self._found.get((log_dir.path, name), {})
+            found = self.found(log_dir, name)
             unserved = {TopicPartition(*key) for key in self._table.faults()}
             unserved |= self._expected.get(log_dir.path, set())
             offsets = {partition: found[partition] for partition in unserved if partition in found}

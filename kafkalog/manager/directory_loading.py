@@ -2,15 +2,16 @@
 
 Owns the scan of the log directories, the pools of recovery threads and the judgement of what a
 failed load means: an I/O error takes its directory offline; corrupt data or record formats that are
-no longer supported put that one partition out of service with its reason. Nothing is served before
-it returns. Never touches the registry. Source: Kafka's LogManager.loadLogs, log-lifecycle 11.1;
-unlike Kafka a directory whose name is no partition (``lost+found``) is skipped with a warning
-(operations.md 6.1).
+no longer supported put that one partition out of service with its reason; so do a full disk and
+short descriptors, until ``load_again``. Nothing is served before ``load_all`` returns. Never
+touches the registry. Source: Kafka's LogManager.loadLogs, log-lifecycle 11.1; unlike Kafka a
+directory whose name is no partition (``lost+found``) is skipped with a warning (operations.md 6.1).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -41,7 +42,8 @@ from kafkalog.manager.log_dir import (
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
 )
-from kafkalog.manager.startup_plan import FoundPartition
+from kafkalog.manager.startup_plan import FoundPartition, contradicted_topic
+from kafkalog.manager.storage_fault import is_passing, remedy_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,8 +60,8 @@ if TYPE_CHECKING:
     from kafkalog.manager.checkpoints import Checkpoints
     from kafkalog.manager.load_progress import LoadProgress
     from kafkalog.manager.log_dir_unit import LogDirUnit
-    from kafkalog.manager.partition_table import PartitionTable
-    from kafkalog.manager.topic_registry import RegisteredTopic
+    from kafkalog.manager.partition_table import OutOfService, PartitionTable
+    from kafkalog.manager.topic_registry import RegisteredTopic, RegistryState
 
 PARTITION_METADATA = "partition.metadata"
 _FIRST_LOG = segment_file_name(0, LOG_SUFFIX)
@@ -78,8 +80,13 @@ _log = structlog.get_logger(__name__)
 Job = tuple[FoundPartition, "RegisteredTopic"]
 
 
-def find_partitions(unit: LogDirUnit, filesystem: Filesystem) -> list[FoundPartition]:
-    """Partition directories below a log directory; guarded. Links and files are passed over."""
+def find_partitions(
+    unit: LogDirUnit, filesystem: Filesystem, registry: RegistryState
+) -> list[FoundPartition]:
+    """Partition directories below a log directory; guarded. Links and files are passed over.
+
+    Those whose id the registry contradicts are looked into for records.
+    """
     log_dir = unit.log_dir
     found: list[FoundPartition] = []
     compacted = log_dir.read_checkpoint(CLEANER_OFFSETS)
@@ -99,16 +106,19 @@ def find_partitions(unit: LogDirUnit, filesystem: Filesystem) -> list[FoundParti
             topic_id = None
             if parsed.state is DirectoryState.LIVE:
                 topic_id = _read_topic_id(filesystem, f"{log_dir.path}/{entry.name}")
-            found.append(
-                FoundPartition(
-                    log_dir.path,
-                    entry.name,
-                    parsed.topic_partition,
-                    parsed.state,
-                    topic_id,
-                    was_compacted=parsed.topic_partition in compacted,
-                )
+            partition = FoundPartition(
+                log_dir.path,
+                entry.name,
+                parsed.topic_partition,
+                parsed.state,
+                topic_id,
+                was_compacted=parsed.topic_partition in compacted,
             )
+            if contradicted_topic(registry, partition) is not None:
+                partition = replace(
+                    partition, has_records=not is_unused(filesystem, partition.path)
+                )
+            found.append(partition)
     return found
 
 
@@ -207,7 +217,9 @@ class DirectoryLoading:
             try:
                 loader = _UnitLoader(self, unit, partitions)
             except StorageFault as fault:
+                # Also where it would live: what it holds must not count as missing.
                 _log.error("log_dir_not_loaded", log_dir=unit.log_dir.path, reason=fault.message)
+                unit.log_dir.take_offline(fault.message)
                 continue
             pool = min(self._config.num_recovery_threads_per_data_dir, len(partitions))
             for number in range(pool):
@@ -227,6 +239,101 @@ class DirectoryLoading:
                         "checkpoints_not_renewed", log_dir=unit.log_dir.path, reason=fault.message
                     )
                 unit.log_dir.is_loaded = unit.log_dir.is_online
+
+    def load(
+        self,
+        unit: LogDirUnit,
+        topic_partition: TopicPartition,
+        topic: RegisteredTopic,
+        directory: str,
+        *,
+        was_clean: bool,
+    ) -> UnifiedLog | None:
+        """Load one partition into the table, as a log or as a fault (None)."""
+        log_dir = unit.log_dir
+        found = self._checkpoints.found
+        try:
+            with log_dir.guard():
+                self._ensure_metadata(directory, topic)
+                log = self._open(
+                    unit,
+                    directory,
+                    topic,
+                    found(log_dir, LOG_START_OFFSETS).get(topic_partition, 0),
+                    found(log_dir, RECOVERY_POINTS).get(topic_partition, 0),
+                    was_clean=was_clean,
+                )
+            self._table.add(log)
+            return log
+        except FormatError as error:
+            fault = CorruptCheckpoint(str(error), file=directory, position=0)
+            self.put_out_of_service(topic_partition, fault, directory)
+        except KafkalogError as error:
+            self.put_out_of_service(topic_partition, error, directory)
+        return None
+
+    def load_again(
+        self, unit: LogDirUnit, partition: OutOfService, topic: RegisteredTopic
+    ) -> UnifiedLog | None:
+        """Load, or make, a partition whose fault has passed; None: it has not.
+
+        Recovers also after a clean stop, for what the failed load left is what a crash leaves. May
+        take as long as a recovery. Under the topics lock, while the daemon serves.
+        """
+        log_dir, path = unit.log_dir, partition.directory
+        try:
+            with log_dir.guard():
+                if not self._filesystem.exists(path):
+                    log = self.create(unit, partition.topic_partition, topic)
+                    self._table.add(log)
+                    return log
+                self._filesystem.sync_dir(log_dir.path)  # a creation may have failed before this
+        except StorageFault as fault:
+            self.put_out_of_service(partition.topic_partition, fault, path)
+            return None
+        return self.load(unit, partition.topic_partition, topic, path, was_clean=False)
+
+    def put_out_of_service(
+        self,
+        topic_partition: TopicPartition,
+        fault: KafkalogError,
+        directory: str,
+        remedy: str | None = None,
+    ) -> None:
+        """Do not serve the partition and tell the operator, unless it has been told."""
+        before = self._table.find_fault(topic_partition)
+        if before is None or type(before.fault) is not type(fault):
+            _log.error(
+                "partition_offline",
+                partition=str(topic_partition),
+                directory=directory,
+                reason=fault.message,
+                remedy=remedy_of(fault) if remedy is None else remedy,
+            )
+        if is_passing(fault):  # the directory serves: its own words would not say what is missing
+            fault = type(fault)(
+                f"Partition {topic_partition} is out of service until its log can be loaded: "
+                f"{fault.message}",
+                **fault.details,
+            )
+        self._table.add_fault(topic_partition, fault, directory)
+
+    def refuse(self, partition: FoundPartition, topic: RegisteredTopic) -> None:
+        """Out of service: the directory lies in the partition's place under another topic's id."""
+        assert partition.topic_id is not None, "a directory without an id goes by its name"
+        metadata = f"{partition.path}/{PARTITION_METADATA}"
+        found, expected = encode_id(partition.topic_id), encode_id(topic.topic_id)
+        self.put_out_of_service(
+            partition.topic_partition,
+            CorruptCheckpoint(
+                f"It names topic id {found}, but topic {topic.name} has {expected}",
+                file=metadata,
+                position=0,
+            ),
+            partition.path,
+            "Stop the daemon. If the records are this topic's, restore the file or delete it; if "
+            "not, move the directory away (the partition is then made anew, empty). Then start.",
+        )
 
     def create(
         self, unit: LogDirUnit, topic_partition: TopicPartition, topic: RegisteredTopic
@@ -252,7 +359,12 @@ class DirectoryLoading:
         unique = unit.environment.random.uuid_bytes().hex()
         stray = directory_name(topic_partition, DirectoryState.STRAY, unique)
         self._filesystem.rename(path, f"{unit.log_dir.path}/{stray}")
-        _log.warning("directory_set_aside", directory=path, now=stray)
+        _log.warning(
+            "directory_set_aside",
+            directory=path,
+            now=stray,
+            reason="it was left behind by a deleted topic of the same name",
+        )
 
     def _ensure_metadata(self, path: str, topic: RegisteredTopic) -> None:
         metadata = f"{path}/{PARTITION_METADATA}"
@@ -305,14 +417,8 @@ class _UnitLoader:
         self._unit = unit
         self._jobs = deque(jobs)
         log_dir = unit.log_dir
-        self._recovery_points = log_dir.read_checkpoint(RECOVERY_POINTS)
-        self._start_offsets = log_dir.read_checkpoint(LOG_START_OFFSETS)
-        for name, offsets in (
-            (RECOVERY_POINTS, self._recovery_points),
-            (LOG_START_OFFSETS, self._start_offsets),
-            (HIGH_WATERMARKS, log_dir.read_checkpoint(HIGH_WATERMARKS)),
-        ):
-            loading._checkpoints.keep_found(log_dir, name, offsets)
+        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS):
+            loading._checkpoints.keep_found(log_dir, name, log_dir.read_checkpoint(name))
         loading._checkpoints.expect(log_dir, (found.topic_partition for found, _ in jobs))
 
     def run(self) -> None:
@@ -324,39 +430,14 @@ class _UnitLoader:
                 except IndexError:
                     return  # another thread took the last one
                 started_ns = self._loading._clock.monotonic_ns()
-                log = self._load(partition, topic)
+                log = self._loading.load(
+                    self._unit,
+                    partition.topic_partition,
+                    topic,
+                    partition.path,
+                    was_clean=self._unit.log_dir.was_clean,
+                )
                 self._loading._checkpoints.settle(self._unit.log_dir, partition.topic_partition)
                 self._loading._progress.log_done(self._unit.log_dir, log, started_ns)
         except BaseException as error:  # noqa: BLE001 - a thread body: the start re-raises it
             self._loading._crashes.append(error)
-
-    def _load(self, partition: FoundPartition, topic: RegisteredTopic) -> UnifiedLog | None:
-        """Load one partition into the table, as a log or as a fault (None)."""
-        loading, topic_partition = self._loading, partition.topic_partition
-        try:
-            with self._unit.log_dir.guard():
-                loading._ensure_metadata(partition.path, topic)
-                log = loading._open(
-                    self._unit,
-                    partition.path,
-                    topic,
-                    self._start_offsets.get(topic_partition, 0),
-                    self._recovery_points.get(topic_partition, 0),
-                    was_clean=self._unit.log_dir.was_clean,
-                )
-            loading._table.add(log)
-            return log
-        except StorageFault as fault:
-            loading._table.add_fault(topic_partition, fault)
-        except FormatError as error:
-            self._put_out_of_service(
-                topic_partition, CorruptCheckpoint(str(error), file=partition.path, position=0)
-            )
-        except KafkalogError as fault:
-            self._put_out_of_service(topic_partition, fault)
-        return None
-
-    def _put_out_of_service(self, topic_partition: TopicPartition, fault: KafkalogError) -> None:
-        _log.error("partition_offline", partition=str(topic_partition), reason=fault.message)
-        self._unit.log_dir.has_faulty_partitions = True
-        self._loading._table.add_fault(topic_partition, fault)

@@ -2,6 +2,7 @@
 
 Told by recovery threads, read by any thread. Lines carry Kafka's sentences where it has them
 (LogManager.loadLogs); between the first and the last at most one per directory and ten seconds.
+Once loaded it counts on (topics are made, partitions loaded again) and says nothing.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class LoadProgress:
         self._dirs: dict[str, _DirProgress] = {}
         # owned by the starting thread
         self._started_ns = 0
+        self._is_over = False
 
     @property
     def loading(self) -> Loading:
@@ -103,7 +105,7 @@ class LoadProgress:
             one = self._of(path)
             one.segments_left += change
             done, count, left = one.done, one.logs, one.segments_left
-            has_line = self._takes_line(one, now_ns)
+            has_line = not self._is_over and self._takes_line(one, now_ns)
         self._metrics.recovery_remaining_segments.labels(path).inc(change)
         if has_line:
             _log.info(
@@ -114,6 +116,7 @@ class LoadProgress:
 
     def end(self) -> None:
         """Every directory's threads have ended."""
+        self._is_over = True
         took_ms = (self._clock.monotonic_ns() - self._started_ns) // 1_000_000
         loading = self.loading
         if loading.partitions_loaded == loading.partitions:

@@ -93,7 +93,6 @@ class LogDir:
         self.is_fresh = False  # had no meta.properties
         self.was_clean = False
         self.is_loaded = False
-        self.has_faulty_partitions = False  # set by recovery threads: the next start looks again
         # published; changed under the mutex
         self._offline_reason: str | None = None
         self._on_offline: tuple[Callable[[LogDir], None], ...] = ()
@@ -161,10 +160,17 @@ class LogDir:
     # ---- space
 
     def measure_space(self) -> tuple[int, int]:
-        """(total, usable) bytes of its file system now, published as ``space``; guarded."""
+        """(total, usable) bytes of its file system now, published as ``space``; guarded.
+
+        A directory that was full is full no more when it has enough free space again.
+        """
         with self.guard():
-            self._known_space = self._filesystem.space(self.path)
-        return self._known_space
+            space = self._known_space = self._filesystem.space(self.path)
+        if self._is_full and space[1] > self._min_free_bytes:
+            with self._mutex:
+                self._is_full = False
+            _log.info("log_dir_has_space_again", log_dir=self.path)
+        return space
 
     @property
     def space(self) -> tuple[int, int]:
@@ -182,9 +188,6 @@ class LogDir:
         if now_ns >= self._next_space_check_ns:
             self._next_space_check_ns = now_ns + _SPACE_CHECK_INTERVAL_NS
             if self.measure_space()[1] > self._min_free_bytes:
-                with self._mutex:
-                    self._is_full = False
-                _log.info("log_dir_has_space_again", log_dir=self.path)
                 return
         raise DiskFull(f"No space is left in log directory {self.path}", log_dir=self.path)
 

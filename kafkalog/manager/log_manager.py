@@ -40,6 +40,7 @@ from kafkalog.manager.load_progress import LoadProgress
 from kafkalog.manager.log_deletion import LogDeletion
 from kafkalog.manager.log_dir_unit import LogDirUnit, make_unit
 from kafkalog.manager.manager_tasks import ManagerTasks
+from kafkalog.manager.partition_reload import PartitionReload
 from kafkalog.manager.partition_table import PartitionTable, log_dir_of
 from kafkalog.manager.queue_budget import QueueBudget
 from kafkalog.manager.retention import Retention
@@ -48,6 +49,7 @@ from kafkalog.manager.startup_plan import (
     FoundPartition,
     StartupPlan,
     plan_startup,
+    reason_of,
     suspects,
 )
 from kafkalog.manager.topic_changes import TopicChanges
@@ -118,6 +120,7 @@ class LogManager:
             seams.clock,
             self.progress,
         )
+        self.reload = PartitionReload(self, self._loading)
         self.retention = Retention(self)
         self.topics = TopicChanges(self, self._loading, seams.threads.mutex())
         self._tasks = ManagerTasks(self)
@@ -311,7 +314,7 @@ class LogManager:
         found: list[FoundPartition] = []
         for unit in self.online_units:
             try:
-                found.extend(find_partitions(unit, self.seams.filesystem))
+                found.extend(find_partitions(unit, self.seams.filesystem, self.registry.state))
             except StorageFault as fault:
                 unit.log_dir.take_offline(fault.message)
         adopt = self.config.adopt_unknown_topics
@@ -359,11 +362,18 @@ class LogManager:
                 except StorageFault as fault:
                     unit.log_dir.take_offline(fault.message)
                     continue
-                _log.warning("directory_set_aside", directory=partition.path, now=path)
+                _log.warning(
+                    "directory_set_aside",
+                    directory=partition.path,
+                    now=path,
+                    reason=reason_of(self.registry.state, partition),
+                )
                 if state is DirectoryState.DELETE:
                     self.deletion.add(unit.log_dir, path)
 
     def _load(self, plan: StartupPlan) -> None:
+        for partition, topic in plan.contradicted:
+            self._loading.refuse(partition, topic)
         self._loading.load_all(
             [
                 (unit, [job for job in plan.load if job[0].log_dir == unit.log_dir.path])
@@ -381,13 +391,20 @@ class LogManager:
                 key = (topic.name, number)
                 if key in faults or self.table.get(*key) is not None:
                     continue
-                _log.error("partition_missing_created_empty", partition=f"{topic.name}-{number}")
                 unit, topic_partition = self._units[self.topics.place(1)[0]], TopicPartition(*key)
+                path = f"{unit.log_dir.path}/{topic_partition}"
+                _log.error(
+                    "partition_missing_created_empty",
+                    partition=str(topic_partition),
+                    directory=path,
+                    remedy="To bring its records back, stop the daemon, move this directory away "
+                    "and put the one with the records in its place.",
+                )
                 try:
                     with unit.log_dir.guard():
                         self.table.add(self._loading.create(unit, topic_partition, topic))
                 except StorageFault as fault:
-                    self.table.add_fault(topic_partition, fault)
+                    self._loading.put_out_of_service(topic_partition, fault, path)
 
     # ---- failure and end
 
@@ -407,6 +424,8 @@ class LogManager:
         """Orderly end of everything that serves; see ``shutdown.py``. May block for long."""
         self.is_loaded = False
         self._tasks.stop()
+        with self.topics.lock:
+            pass  # a partition that is being loaded again is closed with the others
         unclean = close_units(self.units, self.table, self.checkpoints, self.seams.threads)
         if unclean:
             _log.warning("Shutdown complete; the next start will recover", log_dirs=unclean)

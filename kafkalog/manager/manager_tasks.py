@@ -16,6 +16,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.manager.commands import EachCommand, FlushCommand
 from kafkalog.manager.retention import RETENTION_TASK
+from kafkalog.manager.storage_fault import remedy_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,9 @@ FLUSHER_TASK = "kafka-log-flusher"
 PRODUCER_EXPIRATION_TASK = "PeriodicProducerExpirationCheck"
 LOG_DIR_METRICS_TASK = "kafkalog-log-dir-metrics"
 FLUSH_MS_PERIOD_MAX_MS = 1_000
+RELOAD_TASK = "kafkalog-partition-reload"
 _METRICS_PERIOD_MS = 10_000
+_RELOAD_PERIOD_MS = 10_000
 
 _log = structlog.get_logger(__name__)
 
@@ -47,12 +50,13 @@ class ManagerTasks:
         """Measure the directories, then schedule all."""
         manager, config = self._manager, self._manager.config
         manager.seams.metrics.watch_tasks(manager.seams.scheduler.tasks)
-        self._first_fault(self._measure)  # who asks right after the start shall see their space
+        # Now: who asks right after the start shall see their space.
+        self._first_fault(LOG_DIR_METRICS_TASK, self._measure)
         checkpoints = manager.checkpoints
         delay_ms = config.log_initial_task_delay_ms
         self._every(
             HIGH_WATERMARK_TASK,
-            lambda: self.for_each_dir(checkpoints.write_high_watermarks),
+            lambda: self.for_each_dir(HIGH_WATERMARK_TASK, checkpoints.write_high_watermarks),
             0,
             config.replica_high_watermark_checkpoint_interval_ms,
         )
@@ -64,13 +68,13 @@ class ManagerTasks:
         )
         self._every(
             RECOVERY_POINT_TASK,
-            lambda: self.for_each_dir(checkpoints.write_recovery_points),
+            lambda: self.for_each_dir(RECOVERY_POINT_TASK, checkpoints.write_recovery_points),
             delay_ms,
             config.log_flush_offset_checkpoint_interval_ms,
         )
         self._every(
             START_OFFSET_TASK,
-            lambda: self.for_each_dir(checkpoints.write_start_offsets),
+            lambda: self.for_each_dir(START_OFFSET_TASK, checkpoints.write_start_offsets),
             delay_ms,
             config.log_flush_start_offset_checkpoint_interval_ms,
         )
@@ -89,12 +93,8 @@ class ManagerTasks:
             config.producer_id_expiration_check_interval_ms,
             config.producer_id_expiration_check_interval_ms,
         )
-        self._every(
-            LOG_DIR_METRICS_TASK,
-            self.measure_once,
-            0,
-            _METRICS_PERIOD_MS,
-        )
+        self._every(LOG_DIR_METRICS_TASK, self.measure_once, 0, _METRICS_PERIOD_MS)
+        self._every(RELOAD_TASK, self.reload_once, _RELOAD_PERIOD_MS, _RELOAD_PERIOD_MS)
         manager.deletion.schedule(delay_ms)
 
     def stop(self) -> None:
@@ -103,20 +103,26 @@ class ManagerTasks:
             task.cancel()
         self._manager.deletion.stop()
 
-    def for_each_dir(self, work: Callable[[LogDir], None]) -> None:
-        """Work on every online directory; raises the first fault after the last of them."""
-        fault = self._first_fault(work)
+    def for_each_dir(self, task: str, work: Callable[[LogDir], None]) -> None:
+        """A task's work on every online directory; raises the first fault after the last."""
+        fault = self._first_fault(task, work)
         if fault is not None:
             raise fault
 
-    def _first_fault(self, work: Callable[[LogDir], None]) -> KafkalogError | None:
+    def _first_fault(self, task: str, work: Callable[[LogDir], None]) -> KafkalogError | None:
         """Work on every online directory; each fault is logged and its directory's alone."""
         fault: KafkalogError | None = None
         for unit in self._manager.online_units:
             try:
                 work(unit.log_dir)
             except KafkalogError as error:
-                _log.error("task_failed", log_dir=unit.log_dir.path, reason=error.message)
+                _log.error(
+                    "task_failed",
+                    task=task,
+                    log_dir=unit.log_dir.path,
+                    reason=error.message,
+                    remedy=remedy_of(error),
+                )
                 fault = fault or error
         return fault
 
@@ -145,7 +151,7 @@ class ManagerTasks:
 
     def expire_producers_once(self) -> None:
         """Ask the writers to forget idle producers; does not wait. Loop body."""
-        self.for_each_dir(self._expire_producers)
+        self.for_each_dir(PRODUCER_EXPIRATION_TASK, self._expire_producers)
 
     def _expire_producers(self, log_dir: LogDir) -> None:
         logs = self._manager.table.logs_in(log_dir.path)
@@ -159,7 +165,7 @@ class ManagerTasks:
         seams.metrics.beat("scheduler", seams.clock.wall_ms())
         for unit in self._manager.online_units:
             unit.wake()
-        self.for_each_dir(self._measure)
+        self.for_each_dir(LOG_DIR_METRICS_TASK, self._measure)
 
     def _measure(self, log_dir: LogDir) -> None:
         """Sizes of one directory for the metrics page, which never touches the disk itself."""
@@ -168,6 +174,10 @@ class ManagerTasks:
         logs = self._manager.table.logs_in(path)
         metrics.log_dir_partitions.labels(path).set(len(logs))
         metrics.log_dir_segments.labels(path).set(sum(len(log.segments) for log in logs))
+
+    def reload_once(self) -> None:
+        """Load partitions again whose fault has passed. Loop body."""
+        self.for_each_dir(RELOAD_TASK, self._manager.reload.run_once)
 
     def _every(self, name: str, task: Callable[[], None], first_ms: int, period_ms: int) -> None:
         """Two keys allow a period of 0, which is once, as in Kafka's scheduler."""

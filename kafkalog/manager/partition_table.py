@@ -6,6 +6,7 @@ single dictionary operations by the threads that start, create and delete.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,13 +15,27 @@ if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
 
 
+@dataclass(frozen=True, slots=True)
+class OutOfService:
+    """A partition that could not be loaded or made: where it lies, or was to lie, and why."""
+
+    topic_partition: TopicPartition
+    directory: str
+    fault: KafkalogError
+
+    @property
+    def log_dir(self) -> str:
+        """Path of the log directory that holds it."""
+        return self.directory.rpartition("/")[0]
+
+
 class PartitionTable:
     """Keys are (topic, number): a tuple costs a request less than a TopicPartition."""
 
     def __init__(self) -> None:
         # published
         self._logs: dict[tuple[str, int], UnifiedLog] = {}
-        self._faults: dict[tuple[str, int], KafkalogError] = {}
+        self._faults: dict[tuple[str, int], OutOfService] = {}
 
     def __len__(self) -> int:
         return len(self._logs)
@@ -34,12 +49,10 @@ class PartitionTable:
         """The log, None when there is none; raises the partition's fault when it has one."""
         key = (topic, partition)
         log = self._logs.get(key)
-        if log is None and key in self._faults:
-            # One object for all requests: a traceback left on it would keep their frames, and with
-            # them their bodies, for ever and one more each time.
-            fault = self._faults[key]
-            fault.__context__ = None
-            raise fault.with_traceback(None)
+        if log is None:
+            unserved = self._faults.get(key)
+            if unserved is not None:
+                raise _without_frames(unserved.fault)
         return log
 
     def logs(self) -> list[UnifiedLog]:
@@ -52,15 +65,29 @@ class PartitionTable:
 
     def faults(self) -> dict[tuple[str, int], KafkalogError]:
         """Partitions that are not served, with the reason."""
-        return dict(self._faults)
+        return {key: each.fault for key, each in self._faults.copy().items()}
+
+    def find_fault(self, topic_partition: TopicPartition) -> OutOfService | None:
+        """Why the partition is not served; None when nothing keeps it from it."""
+        return self._faults.get(_key(topic_partition))
+
+    def out_of_service(self, log_dir: str) -> list[OutOfService]:
+        """The partitions below one log directory that are not served."""
+        return [each for each in self._faults.copy().values() if each.log_dir == log_dir]
 
     def add(self, log: UnifiedLog) -> None:
-        """Serve the log."""
-        self._logs[_key(log.topic_partition)] = log
+        """Serve the log, whatever kept its partition from it before."""
+        key = _key(log.topic_partition)
+        self._logs[key] = log  # first: nobody may find the partition neither served nor at fault
+        self._faults.pop(key, None)
 
-    def add_fault(self, topic_partition: TopicPartition, fault: KafkalogError) -> None:
-        """Do not serve the partition; requests get the fault."""
-        self._faults[_key(topic_partition)] = fault
+    def add_fault(
+        self, topic_partition: TopicPartition, fault: KafkalogError, directory: str
+    ) -> None:
+        """Do not serve the partition that lies in ``directory``; requests get the fault."""
+        fault.__cause__ = None
+        fault = _without_frames(fault)
+        self._faults[_key(topic_partition)] = OutOfService(topic_partition, directory, fault)
 
     def remove(self, topic_partition: TopicPartition) -> None:
         """Forget the partition, served or not."""
@@ -71,6 +98,16 @@ class PartitionTable:
 def log_dir_of(log: UnifiedLog) -> str:
     """Path of the log directory that holds the log."""
     return log.directory.rpartition("/")[0]
+
+
+def _without_frames(fault: KafkalogError) -> KafkalogError:
+    """The one object that all requests get.
+
+    A traceback left on it would keep their frames, and with them their bodies, for ever and one
+    more each time; and that of the load its open files.
+    """
+    fault.__context__ = None
+    return fault.with_traceback(None)
 
 
 def _key(topic_partition: TopicPartition) -> tuple[str, int]:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.env.threads import Threads
-    from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.checkpoints import Checkpoints
     from kafkalog.manager.log_dir_unit import LogDirUnit
     from kafkalog.manager.partition_table import PartitionTable
@@ -39,7 +38,7 @@ def close_units(
 
     def close(unit: LogDirUnit) -> None:
         try:
-            if not close_unit(unit, table.logs_in(unit.log_dir.path), checkpoints):
+            if not close_unit(unit, table, checkpoints):
                 unclean.append(unit.log_dir.path)
         finally:
             unit.log_dir.release()
@@ -53,12 +52,13 @@ def close_units(
     return sorted(unclean)
 
 
-def close_unit(unit: LogDirUnit, logs: list[UnifiedLog], checkpoints: Checkpoints) -> bool:
+def close_unit(unit: LogDirUnit, table: PartitionTable, checkpoints: Checkpoints) -> bool:
     """One directory; whether the next start finds it as a clean stop leaves it.
 
     A directory that the start had not begun to change stays as it was found.
     """
     log_dir = unit.log_dir
+    logs = table.logs_in(log_dir.path)
     if not log_dir.is_online or not checkpoints.were_read(log_dir):
         unit.stop()
         return log_dir.is_online
@@ -78,7 +78,7 @@ def close_unit(unit: LogDirUnit, logs: list[UnifiedLog], checkpoints: Checkpoint
                 log.sync_closed()
         checkpoints.write_all(log_dir)
         has_all = log_dir.is_loaded or log_dir.was_clean
-        is_clean = is_whole and has_all and not log_dir.has_faulty_partitions
+        is_clean = is_whole and has_all and not table.out_of_service(log_dir.path)
         if is_clean and not any(log.is_broken for log in logs):
             log_dir.write_clean_shutdown_marker()
             return True

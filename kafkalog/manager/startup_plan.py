@@ -2,7 +2,9 @@
 
 Pure: directories and the registry in, decisions out. A partition directory is known by the topic id
 in its ``partition.metadata``, and by its name only where that file is missing (a crash before it
-was durable, or a Kafka before 2.8).
+was durable, or a Kafka before 2.8). Differs from Kafka, which makes a stray of it and an empty
+partition in its place: a directory with records and the name of a topic's partition, but with an id
+that was never deleted and is not the topic's, keeps its place and its partition out of service.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kafkalog.format.topic_id import is_reserved
+from kafkalog.format.topic_id import encode_id, is_reserved
 from kafkalog.format.topic_partition import DirectoryState, TopicPartition, topic_name_fault
 from kafkalog.manager.topic_registry import RegisteredTopic
 
@@ -45,6 +47,8 @@ class FoundPartition:
     """One partition directory. ``topic_id`` None: it has no ``partition.metadata``.
 
     ``was_compacted``: Kafka's cleaner has left an offset in the directory's checkpoint.
+    ``has_records``: it may hold some, or held some; looked at only where the registry contradicts
+    the id.
     """
 
     log_dir: str
@@ -53,6 +57,7 @@ class FoundPartition:
     state: DirectoryState
     topic_id: UUID | None
     was_compacted: bool = False
+    has_records: bool = False
 
     @property
     def path(self) -> str:
@@ -71,6 +76,8 @@ class StartupPlan:
     stray: list[FoundPartition] = field(default_factory=list)  # rename to -stray
     left_alone: list[FoundPartition] = field(default_factory=list)  # -future and -stray
     adopted: list[RegisteredTopic] = field(default_factory=list)
+    # in the place of a topic's partition, but with another id: not served, not touched
+    contradicted: list[tuple[FoundPartition, RegisteredTopic]] = field(default_factory=list)
 
 
 def suspects(registry: RegistryState, found: Iterable[FoundPartition]) -> list[FoundPartition]:
@@ -117,6 +124,7 @@ def plan_startup(
         for partition in found
         if partition.state is DirectoryState.LIVE
     }
+    loaded = _loaded_from(registry, found)
     for partition in found:
         if partition.state is DirectoryState.DELETE:
             plan.remove.append(partition)
@@ -130,6 +138,12 @@ def plan_startup(
                 plan.stray.append(partition)  # a creation that failed here and succeeded elsewhere
             else:
                 plan.load.append((partition, topic))
+        elif (
+            partition.has_records
+            and partition.topic_partition not in loaded
+            and (topic := contradicted_topic(registry, partition)) is not None
+        ):
+            plan.contradicted.append((partition, topic))
         else:
             unknown.append(partition)
     if adopt:
@@ -156,6 +170,45 @@ def _left_over(
         if own.partition >= registry.topics[own.topic].partition_count or has_other:
             left_over.add(partition.path)
     return left_over
+
+
+def contradicted_topic(
+    registry: RegistryState, partition: FoundPartition
+) -> RegisteredTopic | None:
+    """The living topic in whose place the directory lies with an id that is not the topic's.
+
+    An id that was deleted contradicts nothing: the directory was away while its topic died.
+    """
+    name, number = partition.topic_partition.topic, partition.topic_partition.partition
+    topic, topic_id = registry.topics.get(name), partition.topic_id
+    is_same = topic is None or number >= topic.partition_count or topic_id == topic.topic_id
+    return None if is_same or topic_id is None or topic_id in registry.deleted else topic
+
+
+def _loaded_from(registry: RegistryState, found: Iterable[FoundPartition]) -> set[TopicPartition]:
+    """The partitions that some directory holds for their topic."""
+    return {
+        partition.topic_partition
+        for partition in found
+        if partition.state is DirectoryState.LIVE and _topic_of(registry, partition) is not None
+    }
+
+
+def reason_of(registry: RegistryState, partition: FoundPartition) -> str:
+    """Why the plan deletes the directory or puts it aside, for a line of the log."""
+    topic = registry.topics.get(partition.topic_partition.topic)
+    if partition.topic_id in registry.deleted:
+        return "its topic was deleted"
+    if topic is None:
+        return "the registry knows no such topic"
+    if partition.topic_partition.partition >= topic.partition_count:
+        return f"topic {topic.name} has {topic.partition_count} partitions"
+    if partition.topic_id is None or partition.topic_id == topic.topic_id:
+        return "another directory holds the partition: this one is left from a creation that failed"
+    return (
+        f"its partition.metadata names topic id {encode_id(partition.topic_id)}, but topic "
+        f"{topic.name} has {encode_id(topic.topic_id)}"
+    )
 
 
 def _topic_of(registry: RegistryState, partition: FoundPartition) -> RegisteredTopic | None:

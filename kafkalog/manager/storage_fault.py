@@ -1,16 +1,44 @@
 """Classes of disk errors: which errno means a full disk, short descriptors or a failed directory.
 
-Pure. Source: reliability.md 2.2; Kafka takes the directory offline for all of them.
+And what the operator does about each. Pure. Source: reliability.md 2.2; Kafka takes the directory
+offline for all of them.
 """
 
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
 
-from kafkalog.errors import DescriptorsShort, DiskFull, LogDirOffline, StorageFault
+from kafkalog.errors import DescriptorsShort, DiskFull, LogDirOffline, StorageFault, Unavailable
+
+if TYPE_CHECKING:
+    from kafkalog.errors import KafkalogError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
+
+def remedy_of(fault: KafkalogError) -> str:
+    """What the operator does about what keeps a partition out of service, for a line of the log."""
+    match fault:
+        case DiskFull():
+            return "Free space on the disk of the log directory: what was refused is tried again."
+        case DescriptorsShort():
+            return "Allow more open files (ulimit -n) or free memory: it is tried again."
+        case StorageFault():
+            return "Repair the log directory, then restart the daemon."
+        case Unavailable():
+            return "None is needed: it is tried again."
+        case _:
+            return (
+                "Stop the daemon, restore the files that the reason names, or move the partition's "
+                "directory away (it is then made anew, empty), and start."
+            )
+
+
+def is_passing(fault: KafkalogError) -> bool:
+    """Whether the fault may end without a restart."""
+    return isinstance(fault, DiskFull | DescriptorsShort)
 
 
 def fault_of(error: OSError, path: str) -> StorageFault:

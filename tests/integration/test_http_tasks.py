@@ -34,6 +34,7 @@ NAMES = [
     "kafka-log-start-offset-checkpoint",
     CHECKPOINT,
     "kafkalog-log-dir-metrics",
+    "kafkalog-partition-reload",
 ]
 
 

@@ -36,7 +36,10 @@ TABLE = {
     "kafka-recovery-point-checkpoint": (30_000, 60_000),
     "PeriodicProducerExpirationCheck": (600_000, 600_000),
 }
-OWN = {"kafkalog-log-dir-metrics": (0, 10_000)}
+OWN = {
+    "kafkalog-log-dir-metrics": (0, 10_000),
+    "kafkalog-partition-reload": (10_000, 10_000),
+}
 
 
 def schedule(sim: SimManager) -> dict[str, tuple[int, int | None]]:
@@ -138,7 +141,11 @@ def test_a_fault_of_one_directory_fails_the_run_and_spares_the_others() -> None:
         file = f"{bad}/recovery-point-offset-checkpoint"
         sim.disk.faults.add(Fault(error=errno.ENOSPC, path_contains=file))
         start_ms = sim.clock.wall_ms()
-        sim.clock.advance_ms(30_000)
+        with capture_logs() as lines:
+            sim.clock.advance_ms(30_000)
+        (line,) = [line for line in lines if line["event"] == "task_failed"]
+        assert (line["task"], line["log_dir"]) == (name, bad)
+        assert line["remedy"].startswith("Free space")
         task = task_of(sim, name)
         assert (task.runs, task.failures, task.last_success_ms) == (1, 1, -1)
         assert task.last_failure_ms == start_ms + 30_000

@@ -14,7 +14,8 @@ from kafkalog.manager.partition_table import PartitionTable
 def test_refused_requests_leave_nothing_on_the_fault() -> None:
     """M15: no frame, and so no body, of an earlier request stays reachable."""
     table = PartitionTable()
-    table.add_fault(TopicPartition("t", 0), CorruptBatch("rot", file="/d/t-0/0.log", position=0))
+    fault = CorruptBatch("rot", file="/d/t-0/0.log", position=0)
+    table.add_fault(TopicPartition("t", 0), fault, "/d/t-0")
 
     def depth() -> int:
         with pytest.raises(CorruptBatch) as refused:

@@ -91,3 +91,12 @@ def test_a_long_recovery_is_told() -> None:
     log += r"in \d+ms \(\d+/10 completed in /data/a\)"
     segment = r"Recovering unflushed segments\. \d+ left \(\d+/10 logs completed in /data/a\)"
     assert all(re.fullmatch(f"{log}|{segment}", event) for event in between), between
+
+
+def test_nothing_is_told_once_loaded() -> None:
+    """M16: a topic that is made later is no recovery."""
+    sim = SimManager().start()
+    sim.clock.advance_ms(12_000)
+    with capture_logs() as lines:
+        sim.operations.create_topic("t", 1)
+    assert [line["event"] for line in lines if "ecover" in line["event"]] == []

@@ -4,6 +4,7 @@ Method: the pure planner on hand-made findings; one whole start after a topic di
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 from kafkalog.format.topic_partition import DirectoryState, TopicPartition
@@ -48,6 +49,27 @@ def test_each_kind_of_directory() -> None:
     assert (plan.delete, plan.stray) == (delete, stray)
     assert (plan.remove, plan.left_alone) == (remove, alone)
     assert plan.registry == registry()
+
+
+def test_an_id_that_contradicts_the_registry() -> None:
+    """M14: with records in it and no other home the partition is refused; else the old rules."""
+    unknown = replace(found("t", 0, OTHER), has_records=True)
+    twin = replace(found("t", 1, OTHER), has_records=True)
+    dead = replace(found("t", 0, DEAD), has_records=True)
+    beyond = replace(found("t", 2, OTHER), has_records=True)
+    home = replace(found("t", 1, ALIVE), log_dir="/b")
+    for adopt in (True, False):
+        plan = plan_startup(
+            registry(),
+            [unknown, twin, dead, beyond, home, found("t", 0, OTHER)],
+            adopt=adopt,
+            new_topic_id=lambda: OTHER,
+        )
+        assert plan.contradicted == [(unknown, registry().topics["t"])]
+        assert [each for each, _ in plan.load] == [home]
+        assert plan.delete == [dead]
+        assert plan.stray == [twin, beyond, found("t", 0, OTHER)]
+        assert plan.adopted == []
 
 
 def test_adoption() -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-SEEDS = range(1, 61)
+SEEDS = range(1, 301)
 
 
 def stories_find_it() -> None:

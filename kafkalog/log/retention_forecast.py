@@ -92,7 +92,7 @@ def explain(
         if keeper is not Keeper.LIMITS or policy.retention_ms < 0:
             moment = None
         if moment is not None:
-            moment = max(moment, segment.largest_timestamp_ms + policy.retention_ms + 1)
+            moment = max(moment, _expiry_ms(segment, policy))
         bytes_until = None
         if keeper is Keeper.LIMITS and policy.retention_bytes >= 0:
             bytes_until = max(0, older_bytes - (kept_bytes - policy.retention_bytes))
@@ -153,7 +153,7 @@ def departures(
             segment = next(segments)
             assert segment.base_offset == deletion.base_offset
             if deletion.rule is Rule.TIME:
-                moment = max(moment, segment.largest_timestamp_ms + policy.retention_ms + 1)
+                moment = max(moment, _expiry_ms(segment, policy))
             yield Departure(segment, deletion.rule, _due(moment, schedule))
 
 
@@ -175,7 +175,12 @@ def _next_moment(facts: LogFacts, policy: RetentionPolicy, now_ms: int) -> int |
     """When the time rule next takes something of a log from which nothing goes now."""
     if policy.retention_ms < 0 or keeper_of(facts, policy, 0) is not Keeper.LIMITS:
         return None
-    return max(now_ms, facts.segments[0].largest_timestamp_ms + policy.retention_ms + 1)
+    return max(now_ms, _expiry_ms(facts.segments[0], policy))
+
+
+def _expiry_ms(segment: SegmentFacts, policy: RetentionPolicy) -> int:
+    """The first moment at which the time rule, which is strict, lets a segment go."""
+    return segment.largest_timestamp_ms + policy.retention_ms + 1
 
 
 def _due(moment_ms: int, schedule: Schedule) -> Due:
@@ -184,7 +189,6 @@ def _due(moment_ms: int, schedule: Schedule) -> Due:
     # The unluckiest check runs a millisecond too early.
     latest_ms = moment_ms + schedule.check_interval_ms - 1
     if expected_ms is not None and expected_ms == schedule.next_check_ms:
-        latest_ms = (
-            expected_ms  # only the next check is fixed: each sets the one after it at its end
-        )
+        # Only the next check is fixed: each sets the one after it at its end.
+        latest_ms = expected_ms
     return Due(moment_ms, expected_ms, latest_ms, latest_ms + schedule.delete_delay_ms)

@@ -1,7 +1,7 @@
 """retention.plan: which of the oldest segments go, by which rule, and what keeps the others.
 
 Pure: segment facts, policy and a moment in, the plan out; the pass executes exactly what it says
-(``UnifiedLog.retain``). Three rules run one after the other, each over what the one before left,
+(``retention_pass``). Three rules run one after the other, each over what the one before left,
 each from the oldest segment on until one stays: start offset, size, time. Without ``delete`` in
 cleanup.policy only the first rule runs. No rule takes a segment that reaches above the high
 watermark or above a hold, nor an empty active segment; when all go, a new active segment is rolled

@@ -19,7 +19,7 @@ Source: Kafka 4.1 UnifiedLog.deleteOldSegments and deleteSegments, log-lifecycle
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise, takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, overload
 
@@ -140,7 +140,9 @@ def finish(log: UnifiedLog, most: int | None = None) -> tuple[Deleted, ...]:
     went, the others are the next pass's.
     """
     start = log.log_start_offset
-    gone = tuple(one for one, after in pairwise(log.segments) if after.base_offset <= start)[:most]
+    # From the oldest on and no further: a slice of a log of many segments looks at few of them.
+    below = takewhile(lambda pair: pair[1].base_offset <= start, pairwise(log.segments))
+    gone = tuple(segment for segment, _ in islice(below, most))
     log.delete_segments(gone, "segment deletion")
     return tuple(Deleted(each.base_offset, each.size_bytes) for each in gone)
 

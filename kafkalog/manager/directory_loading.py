@@ -21,6 +21,7 @@ from kafkalog.format.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    PARTITION_METADATA,
     TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     segment_file_name,
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     from kafkalog.manager.partition_table import OutOfService, PartitionTable
     from kafkalog.manager.topic_registry import RegisteredTopic, RegistryState
 
-PARTITION_METADATA = "partition.metadata"
 _FIRST_LOG = segment_file_name(0, LOG_SUFFIX)
 _NEW_FILES = frozenset(
     (

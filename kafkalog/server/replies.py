@@ -91,8 +91,9 @@ class _SmallReply(web.Response):
     """A body that goes out with its head in one piece, made in one step.
 
     aiohttp's way to the same bytes asks about cookies, compression, chunks and upgrades, which no
-    answer here has: 6 us of each request. Whatever is not a plain keep-alive answer with a body
-    takes that way.
+    answer here has: 3 us of each request. Whatever is not a plain keep-alive answer with a body
+    takes that way. Leans on ``_serialize_headers``, ``StreamWriter._write`` and ``_eof_sent`` of
+    aiohttp, checked against 3.14.
     """
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:

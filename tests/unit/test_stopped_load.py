@@ -5,6 +5,7 @@ Method: the whole manager on the twins; the stop comes at each call of the disk 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +15,9 @@ from kafkalog.manager.values import Acks
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_manager import DIRS, SimManager
 from tests.simulation.daemon_run import DaemonRun, new_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 TOPIC_DEFAULTS = LogConfig(internal_segment_bytes=600, segment_index_bytes=240)
 
@@ -60,13 +64,12 @@ def stopped_start(run: DaemonRun, calls: int) -> SimManager:
     return life
 
 
-@pytest.mark.parametrize("mode", [None, CrashMode.DROP_ALL, CrashMode.ZEROED_DATA])
-def test_a_stop_at_any_moment_of_the_load_loses_nothing(mode: CrashMode | None) -> None:
-    """M14: an orderly stop, then a kill or a power cut: the next life keeps every promise."""
+def next_lives(make: Callable[[], DaemonRun], mode: CrashMode | None) -> Iterator[DaemonRun]:
+    """The life behind an orderly stop at each moment of a load, then a kill or a power cut."""
     partial, calls, is_loaded = 0, 0, False
     while not is_loaded:
         calls += 7
-        run = killed_daemon()
+        run = make()
         life = stopped_start(run, calls)
         is_loaded = life.manager.is_loaded
         loading = life.manager.progress.loading
@@ -75,28 +78,23 @@ def test_a_stop_at_any_moment_of_the_load_loses_nothing(mode: CrashMode | None) 
         if mode is not None:
             run.disk = run.disk.crash(mode, 0)
         run.start()
-        run.check_restart(is_kill=mode is None)
+        yield run
     assert partial > 3, "stops between two partitions"
+
+
+@pytest.mark.parametrize("mode", [None, CrashMode.DROP_ALL, CrashMode.ZEROED_DATA])
+def test_a_stop_at_any_moment_of_the_load_loses_nothing(mode: CrashMode | None) -> None:
+    """M14: an orderly stop, then a kill or a power cut: the next life keeps every promise."""
+    for run in next_lives(killed_daemon, mode):
+        run.check_restart(is_kill=mode is None)
 
 
 @pytest.mark.parametrize("mode", [None, CrashMode.DROP_ALL])
 def test_a_clean_directory_stays_clean(mode: CrashMode | None) -> None:
     """M14: what was not loaded lies as the last stop left it, what was is closed again."""
-    partial, calls, is_loaded = 0, 0, False
-    while not is_loaded:
-        calls += 7
-        run = stopped_daemon()
-        life = stopped_start(run, calls)
-        is_loaded = life.manager.is_loaded
-        loading = life.manager.progress.loading
-        partial += 0 < loading.partitions_loaded < loading.partitions
-        life.stop()
-        if mode is not None:
-            run.disk = run.disk.crash(mode, 0)
-        run.start()
+    for run in next_lives(stopped_daemon, mode):
         assert all(unit.log_dir.was_clean for unit in run.life.manager.units)
         run.check_restart(is_kill=mode is None)
-    assert partial > 3, "stops between two partitions"
 
 
 def test_what_was_recovered_is_not_recovered_again() -> None:

@@ -24,6 +24,7 @@ from kafkalog.errors import (
     NotReady,
     StorageFault,
     UnknownPartition,
+    UnknownTopic,
 )
 from kafkalog.format.topic_id import encode_id, new_id
 from kafkalog.format.topic_partition import DirectoryState, TopicPartition
@@ -196,6 +197,19 @@ class LogManager:
             )
         self.unit_of(log).log_dir.check_online()
         return log
+
+    def registered(self, topic: str) -> RegisteredTopic:
+        """The topic; UnknownTopic, or NotReady while it may still be found."""
+        registered = self.registry.topics.get(topic)
+        if registered is None:
+            self.check_ready()
+            raise UnknownTopic(f"Topic {topic} does not exist", topic=topic)
+        return registered
+
+    def check_ready(self) -> None:
+        """NotReady unless everything is loaded."""
+        if not self.is_loaded:
+            raise NotReady("The daemon is starting or stopping")
 
     def topic_config(self, topic: RegisteredTopic) -> LogConfig:
         """Effective configuration of a topic, resolved once: requests ask for it."""

@@ -1,36 +1,19 @@
 """Operations: what HTTP, the console, the CLI and jobs call. The one layer under every edge.
 
-Owns the rules about topics that need no partition: names, collisions, counts, internal topics, who
-answers when (acks). The data plane is for any thread and never blocks on the disk unless said; the
-control plane blocks and is called from a pool. Errors are those of ``errors.py``.
+Owns who answers when (acks); what is about topics as such is ``topic_operations.py``. The data
+plane is for any thread and never blocks on the disk unless said; the control plane blocks and is
+called from a pool. Errors are those of ``errors.py``.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import (
-    InvalidPartitions,
-    InvalidRequest,
-    InvalidTopicName,
-    KafkalogError,
-    NotReady,
-    TopicCollision,
-    TopicExists,
-    UnknownTopic,
-)
-from kafkalog.format.topic_id import ZERO_ID, encode_id
-from kafkalog.format.topic_partition import (
-    CLUSTER_METADATA_TOPIC,
-    INTERNAL_TOPICS,
-    collision_key,
-    topic_name_fault,
-)
+from kafkalog.errors import KafkalogError
 from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.retention_report import RetentionReport
-from kafkalog.manager.topic_registry import RegisteredTopic
+from kafkalog.manager.topic_operations import TopicOperations, altered, refuse_internal
 from kafkalog.manager.values import (
     Acks,
     ConfigChange,
@@ -38,7 +21,6 @@ from kafkalog.manager.values import (
     LogDirDescription,
     PartitionSize,
     Readiness,
-    TopicDescription,
 )
 from kafkalog.observe.metrics import PartitionSample
 
@@ -60,8 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Acks", "ConfigChange", "Operations"]
 
-_CLOSED_TO_CLIENTS = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC}
-
 
 class Operations:
     """See the module."""
@@ -69,8 +49,8 @@ class Operations:
     def __init__(self, manager: LogManager) -> None:
         # constant after construction
         self._manager = manager
+        self.topics = TopicOperations(manager)
         self._retention = RetentionReport(manager)
-        self._partitions_max = manager.config.max_partitions_per_topic
         fetch_seconds = manager.seams.metrics.fetch_seconds
         self._fetch_seconds = fetch_seconds.labels("ok")
         self._fetch_error_seconds = fetch_seconds.labels("error")
@@ -89,7 +69,7 @@ class Operations:
 
         A partition that could not be loaded raises its reason.
         """
-        self._registered(topic)
+        self._manager.registered(topic)
         return self._manager.log_of(topic, partition)
 
     def submit_produce(
@@ -106,7 +86,7 @@ class Operations:
         Overloaded, LogDirOffline, DiskFull and NotReady are raised here when they are known before
         the hop, and are the command's error otherwise. InvalidRequest for internal topics.
         """
-        _refuse_internal(log.topic_partition.topic, "produced to")
+        refuse_internal(log.topic_partition.topic, "produced to")
         unit = self._manager.unit_of(log)
         unit.writer.submit(AppendCommand(log, records, acks, expected_offset, on_done))
 
@@ -158,13 +138,13 @@ class Operations:
         on_done: Callable[[Command], None] | None,
     ) -> None:
         """Queue a move of the log start; result: the low watermark, durable before the answer."""
-        _refuse_internal(topic, "deleted from")
+        refuse_internal(topic, "deleted from")
         log = self.partition_log(topic, partition)
         self._manager.unit_of(log).writer.submit(DeleteRecordsCommand(log, offset, on_done))
 
     def default_acks(self, topic: str) -> Acks:
         """Acks of a produce that names none: the topic's own setting, else the broker's."""
-        fixed = self._manager.topic_config(self._registered(topic)).http_produce_acks
+        fixed = self._manager.topic_config(self._manager.registered(topic)).http_produce_acks
         return self._broker_acks if fixed is None else Acks(fixed)
 
     def topic_names(self) -> list[str]:
@@ -173,11 +153,7 @@ class Operations:
 
     def partition_count(self, topic: str) -> int:
         """Partitions of the topic; UnknownTopic."""
-        return self._registered(topic).partition_count
-
-    def describe_topic(self, name: str) -> TopicDescription:
-        """The topic with its effective configs; UnknownTopic."""
-        return self._description(self._registered(name))
+        return self._manager.registered(topic).partition_count
 
     @property
     def cluster_id(self) -> str:
@@ -252,90 +228,6 @@ class Operations:
 
     # ---- control plane, blocking
 
-    def create_topic(
-        self,
-        name: str,
-        partition_count: int | None = None,
-        configs: Mapping[str, str] | None = None,
-        *,
-        replication_factor: int | None = None,
-        validate_only: bool = False,
-    ) -> TopicDescription:
-        """Create a topic; durable on return. ``partition_count`` None or -1: ``num.partitions``.
-
-        InvalidTopicName, TopicExists, TopicCollision, InvalidPartitions, InvalidTopicConfig,
-        InvalidRequest (replication factor, internal name), StorageFault.
-        """
-        overrides = dict(configs or {})
-        count = self._manager.config.num_partitions
-        if partition_count not in (None, -1):
-            assert partition_count is not None
-            count = partition_count
-        with self._manager.topics.lock:
-            self._check_ready()
-            self._validate_new(name, count, replication_factor)
-            draft = RegisteredTopic(ZERO_ID, name, count, overrides)
-            self._manager.validate_overrides(overrides)
-            if validate_only:
-                return self._description(draft)
-            return self._description(self._manager.topics.create(name, count, overrides))
-
-    def ensure_topic(self, name: str) -> None:
-        """Create the topic with the defaults unless it exists (``auto.create.topics.enable``)."""
-        if name in self._manager.registry.topics:
-            return
-        if not self._manager.config.auto_create_topics_enable:
-            raise UnknownTopic(f"Topic {name} does not exist", topic=name)
-        try:
-            self.create_topic(name)
-        except TopicExists:
-            return  # another request was faster
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic; its directories are renamed on return and removed later."""
-        with self._manager.topics.lock:
-            self._check_ready()
-            self._registered(name)
-            _refuse_internal(name, "deleted")
-            self._manager.topics.delete(name)
-
-    def create_partitions(
-        self, name: str, partition_count: int, *, validate_only: bool = False
-    ) -> TopicDescription:
-        """Let a topic grow to partition_count, never shrink; all at once, durable on return.
-
-        UnknownTopic, InvalidTopicName (internal), InvalidPartitions, StorageFault.
-        """
-        with self._manager.topics.lock:
-            self._check_ready()
-            topic = self._registered(name)
-            _refuse_internal(name, "altered")
-            self._validate_growth(topic, partition_count)
-            if validate_only:
-                return self._description(replace(topic, partition_count=partition_count))
-            return self._description(self._manager.topics.add_partitions(name, partition_count))
-
-    def alter_topic_configs(
-        self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
-    ) -> TopicDescription:
-        """Set and delete configs of a topic, all or none; durable and in force on return.
-
-        UnknownTopic, InvalidTopicConfig, InvalidRequest (one config twice), StorageFault.
-        """
-        with self._manager.topics.lock:
-            self._check_ready()
-            topic = self._registered(name)
-            # Not of this topic: its own configs may be what is wrong, after a change of the file.
-            known = {entry.name for entry in self._manager.rules.describe_topic_config({}, {})}
-            for change in changes:  # deleting nothing is fine, deleting what is misspelt is not
-                if change.value is None and change.name not in known | topic.overrides.keys():
-                    self._manager.validate_overrides({change.name: ""})
-            overrides = _altered(topic.overrides, changes)
-            self._manager.validate_overrides(overrides)
-            if validate_only:
-                return self._description(replace(topic, overrides=overrides))
-            return self._description(self._manager.topics.alter_configs(name, overrides))
-
     def describe_broker_configs(self) -> Sequence[ConfigEntry]:
         """Every broker config with its sources, by name."""
         dynamic = self._manager.registry.state.broker_configs
@@ -349,13 +241,13 @@ class Operations:
         InvalidRequest, InvalidTopicConfig when a topic's own configs forbid it, StorageFault.
         """
         with self._manager.topics.lock:
-            self._check_ready()
+            self._manager.check_ready()
             entries = self.describe_broker_configs()
             dynamic = {entry.name for entry in entries if not entry.is_read_only}
             for change in changes:
                 if change.value is None and change.name not in dynamic:
                     self._manager.rules.topic_defaults({change.name: ""})
-            configs = _altered(self._manager.registry.state.broker_configs, changes)
+            configs = altered(self._manager.registry.state.broker_configs, changes)
             self._manager.topics.validate_broker_configs(configs)
             if not validate_only:
                 self._manager.topics.alter_broker_configs(configs)
@@ -373,14 +265,14 @@ class Operations:
         """
         if dry_run:
             return self._retention.preview(self.partition_log(topic, partition))
-        _refuse_internal(topic, "deleted from")
+        refuse_internal(topic, "deleted from")
         return self._retention.run(self.partition_log(topic, partition))
 
     def retain_all(
         self, *, dry_run: bool
     ) -> Iterator[tuple[TopicPartition, RetentionOutcome | KafkalogError]]:
         """The pass of the task ``kafka-log-retention`` as it is iterated; a failure is an entry."""
-        self._check_ready()
+        self._manager.check_ready()
         return self._retention.over_all(dry_run=dry_run)
 
     def simulate_retention(
@@ -393,91 +285,7 @@ class Operations:
         horizon_ms: int,
     ) -> RetentionSimulation:
         """What goes if the topic had these configs over its own; InvalidTopicConfig."""
-        registered = self._registered(topic)
+        registered = self._manager.registered(topic)
         config = self._manager.validate_overrides({**registered.overrides, **configs})
         log = self.partition_log(topic, partition)
         return self._retention.simulate(log, config, start_ms, horizon_ms)
-
-    # ---- rules
-
-    def _registered(self, topic: str) -> RegisteredTopic:
-        registered = self._manager.registry.topics.get(topic)
-        if registered is None:
-            self._check_ready()
-            raise UnknownTopic(f"Topic {topic} does not exist", topic=topic)
-        return registered
-
-    def _check_ready(self) -> None:
-        if not self._manager.is_loaded:
-            raise NotReady("The daemon is starting or stopping")
-
-    def _validate_new(self, name: str, count: int, replication_factor: int | None) -> None:
-        """Kafka's order: name, existence, collision, counts."""
-        fault = topic_name_fault(name)
-        if fault is not None:
-            raise InvalidTopicName(fault, topic=name[:300])
-        _refuse_internal(name, "created")
-        topics = self._manager.registry.topics
-        if name in topics:
-            raise TopicExists(f"Topic '{name}' already exists.", topic=name)
-        key = collision_key(name)
-        clash = next((each for each in topics if collision_key(each) == key), None)
-        if clash is not None:
-            raise TopicCollision(
-                f"Topic '{name}' collides with existing topic: {clash}", topic=name, existing=clash
-            )
-        self._check_count(count)
-        if replication_factor not in (None, 1, -1):
-            raise InvalidRequest(
-                f"Replication factor {replication_factor} is larger than the one available broker.",
-                replication_factor=replication_factor,
-            )
-
-    def _validate_growth(self, topic: RegisteredTopic, count: int) -> None:
-        """Kafka's words."""
-        now = topic.partition_count
-        if count == now:
-            raise InvalidPartitions(f"Topic already has {now} partition(s).", partitions=now)
-        if count < now:
-            raise InvalidPartitions(
-                f"The topic {topic.name} currently has {now} partition(s); {count} would not be an "
-                "increase.",
-                partitions=now,
-            )
-        self._check_count(count)
-
-    def _check_count(self, count: int) -> None:
-        if not 1 <= count <= self._partitions_max:
-            raise InvalidPartitions(
-                f"Number of partitions must be 1 to {self._partitions_max}, not {count}.",
-                partitions=count,
-            )
-
-    def _description(self, topic: RegisteredTopic) -> TopicDescription:
-        return TopicDescription(
-            name=topic.name,
-            topic_id=encode_id(topic.topic_id),
-            partition_count=topic.partition_count,
-            is_internal=topic.name in INTERNAL_TOPICS,
-            overrides=topic.overrides,
-            configs=self._manager.rules.describe_topic_config(
-                topic.overrides, self._manager.registry.state.broker_configs
-            ),
-        )
-
-
-def _refuse_internal(topic: str, verb: str) -> None:
-    """Kafka's own topics are read-only for clients."""
-    if topic in _CLOSED_TO_CLIENTS:
-        raise InvalidTopicName(f"Internal topic {topic} cannot be {verb} by clients", topic=topic)
-
-
-def _altered(configs: Mapping[str, str], changes: Sequence[ConfigChange]) -> dict[str, str]:
-    """The configs after the changes; InvalidRequest in Kafka's words when one is named twice."""
-    names = [change.name for change in changes]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidRequest(f"Error due to duplicate config keys : {','.join(twice)}")
-    altered = {name: text for name, text in configs.items() if name not in names}
-    altered.update({each.name: each.value for each in changes if each.value is not None})
-    return altered

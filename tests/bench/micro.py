@@ -184,7 +184,7 @@ def measure_writer(directory: Path) -> None:
     scheduler.startup()
     manager.startup()
     operations = Operations(manager)
-    operations.create_topic("commands", 1)
+    operations.topics.create("commands", 1)
     log = operations.partition_log("commands", 0)
     data = build_batch(RecordColumns.of([None], [VALUE], NOW_MS))
     origin, count = AppendOrigin.CLIENT, 2000

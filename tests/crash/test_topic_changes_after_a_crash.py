@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def alter(sim: SimManager) -> None:
     changes = [ConfigChange("flush.messages", "7"), ConfigChange("retention.ms", None)]
-    sim.operations.alter_topic_configs("t", changes)
+    sim.operations.topics.alter_configs("t", changes)
 
 
 def alter_broker(sim: SimManager) -> None:
@@ -39,7 +39,7 @@ def alter_broker(sim: SimManager) -> None:
 
 
 def grow(sim: SimManager) -> None:
-    sim.operations.create_partitions("t", 4)
+    sim.operations.topics.create_partitions("t", 4)
 
 
 def several(sim: SimManager) -> None:
@@ -58,7 +58,7 @@ class States:
 
 def seen(sim: SimManager) -> Seen:
     """Overrides, broker configs and partition count in force."""
-    topic = sim.operations.describe_topic("t")
+    topic = sim.operations.topics.describe("t")
     return (
         dict(topic.overrides),
         dict(sim.manager.registry.state.broker_configs),
@@ -68,7 +68,7 @@ def seen(sim: SimManager) -> Seen:
 
 def disk_with_a_topic() -> SimFilesystem:
     sim = SimManager().start()
-    sim.operations.create_topic("t", 2, {"retention.ms": "5"})
+    sim.operations.topics.create("t", 2, {"retention.ms": "5"})
     sim.produce("t", batch_of("a"), partition=1)
     disk = sim.stop()
     disk.sync_all()

@@ -38,7 +38,7 @@ def test_a_new_partition_has_kafkas_files(broker: Broker) -> None:
     broker.create_topic("new-partition")
     kafkas = kafkas_files(broker.data / "new-partition-0")
     sim = SimManager(config=BrokerConfig(log_dirs=("/data/a",)), topic_defaults=LogConfig()).start()
-    sim.operations.create_topic("new-partition", 1)
+    sim.operations.topics.create("new-partition", 1)
     directory = "/data/a/new-partition-0"
     ours = {
         name: sim.disk.read_file(f"{directory}/{name}") for name in sim.disk.list_dir(directory)

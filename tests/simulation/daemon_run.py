@@ -132,7 +132,7 @@ class DaemonRun:
         assert old is None or not old.exists
         self.topics[name] = promises = TopicPromises(partition_count, exists=True)
         try:
-            self.life.operations.create_topic(name, partition_count)
+            self.life.operations.topics.create(name, partition_count)
         except StorageFault:
             promises.exists = name in self.life.operations.topic_names()
             return
@@ -143,7 +143,7 @@ class DaemonRun:
         promises = self.topics[name]
         promises.asked_count = partition_count
         try:
-            self.life.operations.create_partitions(name, partition_count)
+            self.life.operations.topics.create_partitions(name, partition_count)
         except StorageFault:
             assert self.life.operations.partition_count(name) == promises.partition_count
             return
@@ -156,7 +156,7 @@ class DaemonRun:
         promises.asked_config = flush_messages
         change = ConfigChange("flush.messages", str(flush_messages))
         try:
-            self.life.operations.alter_topic_configs(name, [change])
+            self.life.operations.topics.alter_configs(name, [change])
         except StorageFault:
             return
         promises.flush_messages, promises.asked_config = flush_messages, None
@@ -170,7 +170,7 @@ class DaemonRun:
         promises = self.topics[name]
         promises.exists = promises.is_certain = False
         try:
-            self.life.operations.delete_topic(name)
+            self.life.operations.topics.delete(name)
         except StorageFault:
             promises.exists = name in self.life.operations.topic_names()
             return
@@ -376,7 +376,7 @@ class DaemonRun:
             topic.is_certain = True
         assert names == {name for name, topic in self.topics.items() if topic.exists}
         for name in sorted(names):
-            text = life.operations.describe_topic(name).overrides.get("flush.messages")
+            text = life.operations.topics.describe(name).overrides.get("flush.messages")
             self.topics[name].settle_changes(
                 life.operations.partition_count(name), None if text is None else int(text)
             )

@@ -41,7 +41,7 @@ def test_the_cleaners_checkpoint_says_compact(name: str, policy: dict[str, str] 
 def test_nothing_behind_a_hole_is_dropped() -> None:
     """M16 M22: what compaction took is no torn tail."""
     sim = SimManager().start()
-    sim.operations.create_topic("c", 1, {"internal.segment.bytes": "200"})
+    sim.operations.topics.create("c", 1, {"internal.segment.bytes": "200"})
     for number in range(9):
         assert sim.produce("c", batch_of(f"value {number}")).error is None
     log = sim.operations.partition_log("c", 0)

@@ -40,7 +40,7 @@ class Run:
 
     def __init__(self, fault: Fault, turns: Turns, overrides: Mapping[str, str]) -> None:
         self.sim = SimManager(config=CONFIG, topic_defaults=DEFAULTS).start()
-        self.sim.operations.create_topic("t", 1, overrides)
+        self.sim.operations.topics.create("t", 1, overrides)
         for number in range(3):
             assert self.sim.produce("t", batch_of(f"old-{number}")).error is None
         assert self.sim.delete_records("t", 1).error is None  # the next flush writes the epochs

@@ -35,7 +35,7 @@ def three_topics(*, clean: bool) -> SimFilesystem:
     """Topics a, b and c of one partition with four records; the start of each moved to 2."""
     sim = SimManager(config=ONE, topic_defaults=SMALL).start()
     for topic in "abc":
-        sim.operations.create_topic(topic, 1)
+        sim.operations.topics.create(topic, 1)
         for _ in range(4):
             sim.produce(topic, batch_of("v"), Acks.ALL)
         assert sim.delete_records(topic, 2).error is None
@@ -110,7 +110,7 @@ def test_a_bad_line_of_the_recovery_points_costs_its_partition_alone() -> None:
 def two_dirs(config: BrokerConfig = TWO) -> SimFilesystem:
     """A topic in each of two directories, stopped cleanly."""
     sim = SimManager(config=config).start()
-    sim.operations.create_topic("t", 2)
+    sim.operations.topics.create("t", 2)
     return sim.stop()
 
 

@@ -93,7 +93,7 @@ def test_a_flush_of_a_renamed_directory_is_no_error() -> None:
 def test_a_new_partition_has_its_first_epoch_on_disk() -> None:
     """M02: as Kafka's, whose leader notes its epoch before the first append; durable."""
     sim = SimManager(topic_defaults=SMALL).start()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     log = sim.operations.partition_log("t", 0)
     path = f"{log.directory}/{LEADER_EPOCH_CHECKPOINT}"
     assert sim.disk.read_file(path) == b"0\n1\n0 0\n"
@@ -107,7 +107,7 @@ def test_a_new_partition_has_its_first_epoch_on_disk() -> None:
 def changed_epochs() -> SimManager:
     """A log of two records with the start at 1: its next flush writes the epochs."""
     sim = SimManager(topic_defaults=SMALL).start()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     sim.produce("t", batch_of("a"))
     sim.produce("t", batch_of("b"))
     assert sim.delete_records("t", 1).error is None

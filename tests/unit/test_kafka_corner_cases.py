@@ -79,7 +79,7 @@ def test_kafka_12889_no_empty_segment_at_the_end_of_the_offset_range() -> None:
 def test_kafka_10471_a_crash_in_the_load_is_no_clean_stop() -> None:
     """M14: wherever the start after a clean stop is cut off, the next one counts as unclean."""
     sim = SimManager(topic_defaults=SMALL).start()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     sim.produce("t", batch_of("a"))
     stopped = sim.stop()
     counter = SimManager(stopped.kill(), topic_defaults=SMALL)
@@ -130,9 +130,9 @@ def test_kafka_4893_the_longest_topic_name_can_be_deleted() -> None:
     """M13: 249 characters, an id and a suffix fit no file name; what is renamed is shorter."""
     sim = SimManager().start()
     name = "x" * 249
-    sim.operations.create_topic(name, 1)
+    sim.operations.topics.create(name, 1)
     assert sim.produce(name, batch_of("a")).error is None
-    sim.operations.delete_topic(name)
+    sim.operations.topics.delete(name)
     left = [entry for path in DIRS for entry in sim.disk.list_dir(path) if entry.startswith("x")]
     assert left
     assert all(len(entry) <= 255 for entry in left)
@@ -152,7 +152,7 @@ def test_kafka_16310_the_largest_timestamp_is_a_record_s() -> None:
 def test_kafka_20979_trimmed_indexes_are_durable_before_the_marker() -> None:
     """M14: a power cut right behind a clean stop leaves whole files: Kafka believes them, too."""
     sim = SimManager(topic_defaults=SMALL).start()
-    sim.operations.create_topic("t", 2)
+    sim.operations.topics.create("t", 2)
     for number in (0, 1):
         sim.produce("t", batch_of("a"), partition=number)
     sim.manager.shutdown()

@@ -23,8 +23,8 @@ def sizes(description: LogDirDescription) -> dict[str, int]:
 def filled() -> SimManager:
     """Two topics over two directories, with records in some of their partitions."""
     sim = SimManager().start()
-    sim.operations.create_topic("b", 11)
-    sim.operations.create_topic("a", 2)
+    sim.operations.topics.create("b", 11)
+    sim.operations.topics.create("a", 2)
     for topic, partition in (("a", 0), ("a", 1), ("b", 10)):
         for _ in range(partition + 1):
             assert sim.produce(topic, batch_of("v"), partition=partition).error is None
@@ -88,7 +88,7 @@ def test_space_is_known_from_the_start_and_measured_again() -> None:
 
     ((total, usable),) = space()
     assert (total, usable) == sim.disk.space(DIRS[0])
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     for _ in range(3):
         assert sim.produce("t", batch_of("v" * 100_000), Acks.ALL).error is None
     assert space() == {(total, usable)}

@@ -193,7 +193,7 @@ def submit(sim: SimManager, partition: int, data: bytes, acks: Acks, **more: int
 def test_appends_that_share_a_write_keep_their_order_and_acks(seed: int) -> None:
     """M01 M13: two partitions, both acks, and commands between them that go alone."""
     sim = SimManager(seed=seed).start()
-    sim.operations.create_topic("t", 2)
+    sim.operations.topics.create("t", 2)
     for partition in range(2):
         sim.produce("t", batch_of("first"), Acks.LEADER, partition)
     producer = build_batch(
@@ -221,7 +221,7 @@ def test_appends_that_share_a_write_keep_their_order_and_acks(seed: int) -> None
 def test_a_full_disk_fails_the_commands_of_a_write_together() -> None:
     """M15: each gets DiskFull, none leaves a byte, and the log goes on when there is space."""
     sim = SimManager().start()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     sim.produce("t", batch_of("first"))
     log = sim.operations.partition_log("t", 0)
     size = log.size_bytes
@@ -241,7 +241,7 @@ def test_a_full_disk_fails_the_commands_of_a_write_together() -> None:
 def test_flush_messages_bounds_what_can_be_lost(seed: int) -> None:
     """M13: flush.messages=1 makes an acks=1 answer wait for its sync, in any interleaving."""
     sim = SimManager(seed=seed).start()
-    sim.operations.create_topic("t", 1, {"flush.messages": "1"})
+    sim.operations.topics.create("t", 1, {"flush.messages": "1"})
     log = sim.operations.partition_log("t", 0)
     for count in range(1, 4):
         assert sim.produce("t", batch_of("a"), Acks.LEADER).error is None
@@ -251,7 +251,7 @@ def test_flush_messages_bounds_what_can_be_lost(seed: int) -> None:
 def test_flush_ms_is_kept_by_the_task() -> None:
     """M13: an acks=1 append becomes durable within flush.ms and a second."""
     sim = SimManager().start()
-    sim.operations.create_topic("t", 1, {"flush.ms": "2000"})
+    sim.operations.topics.create("t", 1, {"flush.ms": "2000"})
     log = sim.operations.partition_log("t", 0)
     sim.produce("t", batch_of("a"), Acks.LEADER)
     assert (log.high_watermark, log.recovery_point) == (1, 0)
@@ -263,7 +263,7 @@ def test_flush_ms_is_kept_by_the_task() -> None:
 def test_closed_segments_are_flushed_after_a_roll() -> None:
     """flush-log: a roll makes the closed segment durable though nobody asked."""
     sim = SimManager().start()
-    sim.operations.create_topic("t", 1, {"internal.segment.bytes": "100"})
+    sim.operations.topics.create("t", 1, {"internal.segment.bytes": "100"})
     log = sim.operations.partition_log("t", 0)
     for _ in range(2):
         sim.produce("t", batch_of("a"), Acks.LEADER)
@@ -311,7 +311,7 @@ def test_a_command_that_races_with_the_stop_is_answered(seed: int) -> None:
 def test_a_deleted_log_is_let_go() -> None:
     """M28: topics that come and go for years leave nothing behind in the writer."""
     sim = SimManager().start()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     sim.produce("t", batch_of("a"))
     log = weakref.ref(sim.operations.partition_log("t", 0))
     late = AppendCommand(
@@ -322,7 +322,7 @@ def test_a_deleted_log_is_let_go() -> None:
         None,
     )
     writer = sim.manager.unit_of(late.log).writer
-    sim.operations.delete_topic("t")
+    sim.operations.topics.delete("t")
     writer.submit(late)
     sim.threads.run_until_idle()
     assert isinstance(late.error, UnknownTopic)
@@ -350,7 +350,7 @@ def test_real_threads_on_a_real_directory(tmp_path: Path) -> None:
         return manager, Operations(manager), threads, scheduler
 
     manager, operations, threads, scheduler = run()
-    operations.create_topic("t", 2)
+    operations.topics.create("t", 2)
     done = threads.signal()
     infos: list[LogAppendInfo] = []
 

@@ -54,7 +54,7 @@ def fetched(sim: SimManager, topic: str, partition: int = 0) -> int:
 def test_life_of_a_directory() -> None:
     """M01 M14: produce, clean stop with marker and checkpoints, start without recovery."""
     sim = started()
-    sim.operations.create_topic("t", 2)
+    sim.operations.topics.create("t", 2)
     command = sim.produce("t", batch_of("a", "b"))
     assert command.error is None
     assert isinstance(command.result, LogAppendInfo)
@@ -76,7 +76,7 @@ def test_life_of_a_directory() -> None:
 def test_partitions_go_where_the_fewest_logs_are() -> None:
     """M14: four partitions on two empty directories are two each."""
     sim = started()
-    sim.operations.create_topic("t", 4)
+    sim.operations.topics.create("t", 4)
     assert [len(sim.manager.table.logs_in(path)) for path in DIRS] == [2, 2]
 
 
@@ -94,14 +94,14 @@ def test_a_cordoned_directory_gets_no_new_partition(
 ) -> None:
     """M14: cordoned.log.dirs; what lies there is served and deleted as before."""
     before = started()
-    before.operations.create_topic("old", 2)
+    before.operations.topics.create("old", 2)
     config = BrokerConfig(log_dirs=DIRS, cordoned_log_dirs=cordoned)
     sim = SimManager(before.stop(), config=config).start()
     assert [len(sim.manager.table.logs_in(path)) for path in DIRS] == [1, 1]
     for partition in range(2):
         assert sim.produce("old", batch_of("a"), partition=partition).error is None
-    sim.operations.delete_topic("old")
-    sim.operations.create_topic("new", 4)
+    sim.operations.topics.delete("old")
+    sim.operations.topics.create("new", 4)
     assert [len(sim.manager.table.logs_in(path)) for path in DIRS] == counts
 
 
@@ -109,7 +109,7 @@ def test_a_cordoned_directory_gets_no_new_partition(
 def test_synced_answer_survives_a_power_cut(mode: CrashMode) -> None:
     """M14: what acks=all was answered for is there after any cut, topic and offsets alike."""
     sim = started()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     sim.produce("t", batch_of("a"))
     sim.produce("t", batch_of("b"))
     sim.threads.kill_all()
@@ -120,7 +120,7 @@ def test_synced_answer_survives_a_power_cut(mode: CrashMode) -> None:
 def test_one_sync_serves_all_that_were_written_before_it() -> None:
     """Group commit: fifty waiting appends need a few syncs, not fifty."""
     sim = started()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     log = sim.operations.partition_log("t", 0)
     sim.threads.run_until_idle()
     done: list[object] = []
@@ -139,7 +139,7 @@ def test_one_sync_serves_all_that_were_written_before_it() -> None:
 def test_failed_sync_takes_the_directory_offline_alone() -> None:
     """M15: the answer is an error, nothing is tried again, the other directory serves."""
     sim = started()
-    sim.operations.create_topic("t", 2)
+    sim.operations.topics.create("t", 2)
     log = sim.operations.partition_log("t", 0)
     bad = log.directory.rpartition("/")[0]
     sim.disk.faults.add(Fault(kinds=frozenset({"datasync"}), path_contains=bad))
@@ -157,7 +157,7 @@ def test_failed_sync_takes_the_directory_offline_alone() -> None:
 def test_last_directory_dying_ends_the_daemon() -> None:
     """M15: as Kafka halts when no directory is left."""
     sim = SimManager(config=BrokerConfig(log_dirs=("/data/a",))).start()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     sim.disk.faults.add(Fault(kinds=frozenset({"datasync"}), path_contains="t-0"))
     sim.produce("t", batch_of("a"))
     assert sim.all_dirs_died
@@ -166,7 +166,7 @@ def test_last_directory_dying_ends_the_daemon() -> None:
 def test_full_disk_is_507_and_heals() -> None:
     """M15: ENOSPC is no dead directory; appends resume when there is space again."""
     sim = started()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     sim.produce("t", batch_of("a"))
     sim.disk.faults.add(Fault(error=errno.ENOSPC, kinds=frozenset({"pwrite", "pwritev", "write"})))
     assert isinstance(sim.produce("t", batch_of("b"), Acks.LEADER).error, DiskFull)
@@ -180,7 +180,7 @@ def test_full_disk_is_507_and_heals() -> None:
 def test_delete_records_is_durable_before_the_answer() -> None:
     """M10 M14: the start offset survives a power cut right after the answer."""
     sim = started()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     sim.produce("t", batch_of("a", "b", "c"))
     assert isinstance(sim.delete_records("t", 4).error, OffsetAboveHighWatermark)
     assert sim.delete_records("t", 2).result == 2
@@ -188,7 +188,7 @@ def test_delete_records_is_durable_before_the_answer() -> None:
     again = started(sim.disk.crash(CrashMode.DROP_ALL))
     assert again.operations.partition_log("t", 0).log_start_offset == 2
     assert again.delete_records("t", -1).result == 3
-    again.operations.create_topic("c", 1, {"cleanup.policy": "compact"})
+    again.operations.topics.create("c", 1, {"cleanup.policy": "compact"})
     assert isinstance(again.delete_records("c", 0).error, PolicyViolation)
 
 
@@ -196,7 +196,7 @@ def test_topic_rules() -> None:
     """Kafka's refusals, and nothing is created by them."""
     sim = started()
     operations = sim.operations
-    operations.create_topic("a.b", 1)
+    operations.topics.create("a.b", 1)
     for error, name, count, configs in (
         (InvalidTopicName, "a/b", 1, {}),
         (InvalidTopicName, "__consumer_offsets", 1, {}),
@@ -207,15 +207,15 @@ def test_topic_rules() -> None:
         (InvalidTopicConfig, "n", 1, {"segment.bytes": "x"}),
     ):
         with pytest.raises(error):
-            operations.create_topic(name, count, configs)
+            operations.topics.create(name, count, configs)
     with pytest.raises(InvalidRequest):
-        operations.create_topic("n", 1, replication_factor=3)
-    described = operations.create_topic("n", -1, {"http.produce.acks": "1"}, validate_only=True)
+        operations.topics.create("n", 1, replication_factor=3)
+    described = operations.topics.create("n", -1, {"http.produce.acks": "1"}, validate_only=True)
     assert described.partition_count == 1
     assert operations.topic_names() == ["a.b"]
     with pytest.raises(UnknownPartition):
         operations.partition_log("a.b", 1)
-    operations.create_topic("n", 1, {"http.produce.acks": "1"})
+    operations.topics.create("n", 1, {"http.produce.acks": "1"})
     assert operations.default_acks("n") is Acks.LEADER
     assert operations.default_acks("a.b") is Acks.ALL
 
@@ -224,21 +224,21 @@ def test_the_bound_of_partitions_is_a_setting() -> None:
     """M03: max.partitions.per.topic, inclusive."""
     sim = SimManager(config=BrokerConfig(log_dirs=DIRS, max_partitions_per_topic=3)).start()
     with pytest.raises(InvalidPartitions, match="1 to 3, not 4"):
-        sim.operations.create_topic("t", 4)
-    assert sim.operations.create_topic("t", 3).partition_count == 3
+        sim.operations.topics.create("t", 4)
+    assert sim.operations.topics.create("t", 3).partition_count == 3
 
 
 def test_deleted_topic_is_renamed_then_removed() -> None:
     """M13: kafka-delete-logs removes after the delay; the name is free at once."""
     sim = started()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     sim.produce("t", batch_of("a"))
-    sim.operations.delete_topic("t")
+    sim.operations.topics.delete("t")
     with pytest.raises(UnknownTopic):
         sim.operations.partition_log("t", 0)
     names = [name for path in DIRS for name in sim.disk.list_dir(path) if "-delete" in name]
     assert len(names) == 1
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     sim.clock.advance_ms(200_000)
     left = [name for path in DIRS for name in sim.disk.list_dir(path) if "-delete" in name]
     assert left == []
@@ -299,7 +299,7 @@ def bytes_below(disk: SimFilesystem, path: str) -> dict[str, bytes | None]:
 def test_a_refused_start_changes_nothing(damage: str) -> None:
     """M14: the clean-shutdown marker stays, so the next start need not recover."""
     sim = started()
-    sim.operations.create_topic("t", 2)
+    sim.operations.topics.create("t", 2)
     disk = sim.stop()
     if damage == "registry":
         disk.write_file_atomically("/data/a/kafkalog.registry", b"{")
@@ -316,7 +316,7 @@ def test_a_refused_start_changes_nothing(damage: str) -> None:
 def test_corrupt_partition_is_out_of_service_alone() -> None:
     """M14 M15: a message set of magic 1 puts its partition offline with the reason, no other."""
     sim = started()
-    sim.operations.create_topic("t", 2)
+    sim.operations.topics.create("t", 2)
     sim.produce("t", batch_of("a"))
     sim.produce("t", batch_of("b"), partition=1)
     home = sim.operations.partition_log("t", 0).directory

@@ -38,7 +38,7 @@ def test_idle_threads_beat() -> None:
 def test_appends_and_fetches_are_timed() -> None:
     """M16: by outcome, each once."""
     sim = SimManager().start()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     for acks in (Acks.ALL, Acks.LEADER):
         assert sim.produce("t", batch_of("a"), acks).error is None
     sim.operations.fetch("t", 0, 0, 1000, Isolation.HIGH_WATERMARK, may_block=True)
@@ -63,7 +63,7 @@ def test_observed_together_as_one_by_one(seconds: float) -> None:
 def test_directories_are_measured() -> None:
     """M16: partitions, segments, space and loads of each directory."""
     sim = SimManager().start()
-    sim.operations.create_topic("t", 3)
+    sim.operations.topics.create("t", 3)
     sim.clock.advance_ms(10_000)
     counts = [value(sim, "kafkalog_log_dir_partitions", log_dir=path) for path in DIRS]
     assert sorted(counts) == [1, 2]

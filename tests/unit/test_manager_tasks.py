@@ -121,9 +121,9 @@ def test_delete_logs_is_due_when_the_head_of_its_queue_is() -> None:
     sim.clock.advance_ms(30_000)
     task = task_of(sim, "kafka-delete-logs")
     assert (task.runs, task.waiting, task.next_run_ms) == (1, 1, start_ms + 80_000)
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     sim.clock.advance_ms(12_000)
-    sim.operations.delete_topic("t")
+    sim.operations.topics.delete("t")
     sim.clock.advance_ms(38_000)
     task = task_of(sim, "kafka-delete-logs")
     assert (task.runs, task.next_run_ms) == (2, start_ms + 92_000)
@@ -165,8 +165,8 @@ def test_a_directory_that_cannot_be_removed_fails_the_run() -> None:
     """M13 M15: the other deletions of that run are done."""
     sim = SimManager().start()
     for topic in ("a", "b"):
-        sim.operations.create_topic(topic, 2)
-        sim.operations.delete_topic(topic)
+        sim.operations.topics.create(topic, 2)
+        sim.operations.topics.delete(topic)
     bad, good = DIRS
     sim.disk.faults.add(Fault(kinds=frozenset({"unlink"}), path_contains=f"{bad}/"))
     sim.clock.advance_ms(60_000)

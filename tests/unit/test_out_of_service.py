@@ -51,7 +51,7 @@ def stopped_with_segments() -> SimFilesystem:
     """Topic t with some closed segments and topic u, after a clean stop."""
     sim = manager_on().start()
     for topic in "tu":
-        sim.operations.create_topic(topic, 1)
+        sim.operations.topics.create(topic, 1)
         for _ in range(RECORDS):
             assert sim.produce(topic, batch_of("v" * 60)).error is None
     return sim.stop()
@@ -192,7 +192,7 @@ def test_a_topic_that_is_deleted_meanwhile_stays_deleted() -> None:
     sim, freed, _ = started_on_a_full_disk()
     sim.disk.capacity_bytes += freed
     sim.manager.units[0].log_dir.measure_space()
-    sim.operations.delete_topic("t")
+    sim.operations.topics.delete("t")
     sim.clock.advance_ms(20_000)
     assert sim.operations.readiness().offline_partitions == 0
     with pytest.raises(UnknownTopic):
@@ -230,7 +230,7 @@ def test_a_partition_that_could_not_be_made_is_made_later() -> None:
 def test_an_idle_full_directory_heals() -> None:
     """M15 M26: the count of full directories falls without a produce."""
     sim = manager_on().start()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     freed = fill(sim.disk)
     answers = [sim.produce("t", batch_of("v" * 60)) for _ in range(100)]
     assert isinstance(answers[-1].error, StorageFault)
@@ -248,7 +248,7 @@ def test_an_idle_full_directory_heals() -> None:
 def test_unreadable_checkpoints_make_no_empty_twins() -> None:
     """M15: a directory whose load found no descriptor holds its partitions: none is made anew."""
     sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
-    sim.operations.create_topic("t", 2)
+    sim.operations.topics.create("t", 2)
     away = sim.operations.partition_log("t", 0).directory
     for partition in range(2):
         sim.produce("t", batch_of("v"), partition=partition)
@@ -279,7 +279,7 @@ def test_another_id_keeps_the_partition_offline(other: str) -> None:
     whole = disk.read_file(METADATA)
     expected = manager_on(disk)
     expected.start()
-    ids = {name: expected.operations.describe_topic(name).topic_id for name in "tu"}
+    ids = {name: expected.operations.topics.describe(name).topic_id for name in "tu"}
     expected.stop()
     wrong = STRANGER if other == "unknown" else decode_id(ids["u"])
     with_another_id(disk, wrong)
@@ -307,7 +307,7 @@ def test_another_id_keeps_the_partition_offline(other: str) -> None:
 def test_an_empty_directory_with_another_id_is_put_aside() -> None:
     """M14: there is nothing to lose in it: as in Kafka, with the reason in the line."""
     sim = manager_on().start()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     disk = sim.stop()
     with_another_id(disk)
     again = manager_on(disk)
@@ -323,8 +323,8 @@ def test_a_deleted_id_contradicts_nothing() -> None:
     disk = stopped_with_segments()
     old_id = disk.read_file(METADATA)
     sim = manager_on(disk).start()
-    sim.operations.delete_topic("t")
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.delete("t")
+    sim.operations.topics.create("t", 1)
     sim.produce("t", batch_of("new"))
     disk = sim.stop()
     disk.write_file_atomically(METADATA, old_id)

@@ -58,7 +58,7 @@ def test_a_load_that_fails_leaves_nothing_behind() -> None:
 def test_the_gauge_of_a_directory() -> None:
     """M16: 0 once the daemon serves."""
     sim = SimManager(topic_defaults=LogConfig(segment_index_bytes=96)).start()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     sim.produce("t", batch_of("a"))
     home = sim.operations.partition_log("t", 0).directory.rpartition("/")[0]
     again = SimManager(sim.kill()).start()
@@ -70,7 +70,7 @@ def test_a_long_recovery_is_told() -> None:
     config = BrokerConfig(log_dirs=("/data/a",), num_recovery_threads_per_data_dir=1)
     defaults = LogConfig(segment_index_bytes=96, internal_segment_bytes=200)
     sim = SimManager(config=config, topic_defaults=defaults).start()
-    sim.operations.create_topic("t", 10)
+    sim.operations.topics.create("t", 10)
     for partition in range(10):
         for _ in range(5):
             sim.produce("t", batch_of("a"), Acks.LEADER, partition=partition)
@@ -98,5 +98,5 @@ def test_nothing_is_told_once_loaded() -> None:
     sim = SimManager().start()
     sim.clock.advance_ms(12_000)
     with capture_logs() as lines:
-        sim.operations.create_topic("t", 1)
+        sim.operations.topics.create("t", 1)
     assert [line["event"] for line in lines if "ecover" in line["event"]] == []

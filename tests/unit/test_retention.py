@@ -83,7 +83,7 @@ def fill(sim: SimManager, segments: int, *, age_ms: int = MINUTE, topic: str = "
 def test_how_long_a_record_stays() -> None:
     """M09: golden section 3: a record every 5 s, checks that miss 19:00; files gone at 25:00."""
     sim = started(check_ms=10**12)
-    sim.operations.create_topic(
+    sim.operations.topics.create(
         "t",
         1,
         {"retention.ms": "600000", "segment.bytes": "1048576", "file.delete.delay.ms": "60000"},
@@ -115,7 +115,7 @@ def test_how_long_a_record_stays() -> None:
 def test_the_task_runs_by_its_name_and_period() -> None:
     """M09 M13: kafka-log-retention, first after the initial delay, then every interval."""
     sim = started()
-    sim.operations.create_topic("t", 1, {"retention.ms": "60000"})
+    sim.operations.topics.create("t", 1, {"retention.ms": "60000"})
     fill(sim, 4)
     assert len(bases(sim)) == 5
     sim.clock.advance_ms(5 * MINUTE)
@@ -126,7 +126,7 @@ def test_the_task_runs_by_its_name_and_period() -> None:
 def test_deletions_that_wait_are_told_by_name() -> None:
     """M12 M13: delete-file, delete-producer-snapshot: how many wait, when the next is due."""
     sim = started(check_ms=10**12)
-    sim.operations.create_topic("t", 1, {"retention.ms": "1", "file.delete.delay.ms": "60000"})
+    sim.operations.topics.create("t", 1, {"retention.ms": "1", "file.delete.delay.ms": "60000"})
     fill(sim, 3)
     assert sim.manager.retention.run_once() == 3
     due_ms = sim.clock.wall_ms() + MINUTE
@@ -152,7 +152,7 @@ def test_deletions_that_wait_are_told_by_name() -> None:
 def test_all_go_after_a_roll() -> None:
     """M09: log-lifecycle 16: retention.bytes 0 takes the active segment; a second pass nothing."""
     sim = started(check_ms=10**12)
-    sim.operations.create_topic("t", 1, {"retention.bytes": "0"})
+    sim.operations.topics.create("t", 1, {"retention.bytes": "0"})
     put(sim)
     assert sim.manager.retention.run_once() == 1
     log = sim.operations.partition_log("t", 0)
@@ -165,7 +165,7 @@ def test_all_go_after_a_roll() -> None:
 def test_compacted_logs_are_left_to_the_cleaner() -> None:
     """M09: with compact in its policy the task does not touch a log; ``retain`` does."""
     sim = started(check_ms=10**12)
-    sim.operations.create_topic("t", 1, {"cleanup.policy": "delete", "retention.ms": "1"})
+    sim.operations.topics.create("t", 1, {"cleanup.policy": "delete", "retention.ms": "1"})
     fill(sim, 2)
     log = sim.operations.partition_log("t", 0)
     log.update_config(LogConfig(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1))
@@ -176,7 +176,7 @@ def test_compacted_logs_are_left_to_the_cleaner() -> None:
 def test_a_hold_keeps_what_somebody_needs() -> None:
     """M09: retention.hold(offset): nothing from there on goes until it is released."""
     sim = started(check_ms=10**12)
-    sim.operations.create_topic("t", 1, {"retention.ms": "1"})
+    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
     fill(sim, 4)
     sim.manager.retention.hold(TP, 2)
     assert sim.manager.retention.run_once() == 2
@@ -188,7 +188,7 @@ def test_a_hold_keeps_what_somebody_needs() -> None:
 def test_nothing_above_the_high_watermark() -> None:
     """M09: what waits for its sync is no reader's yet and does not go (KAFKA-5634)."""
     sim = started(check_ms=10**12)
-    sim.operations.create_topic("t", 1, {"retention.ms": "1"})
+    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
     fill(sim, 2)
     log = sim.operations.partition_log("t", 0)
     records = one_record(sim, log)
@@ -202,7 +202,7 @@ def test_nothing_above_the_high_watermark() -> None:
 def test_a_clock_that_jumps_ahead_deletes_nothing_at_first() -> None:
     """M09: reliability 2.2: guarded for one check, then the clock is believed."""
     sim = started(check_ms=10**12)
-    sim.operations.create_topic("t", 1, {"retention.ms": "600000"})
+    sim.operations.topics.create("t", 1, {"retention.ms": "600000"})
     fill(sim, 2)
     assert sim.manager.retention.run_once() == 0
     sim.clock.step_wall_ms(3_650 * 86_400_000)
@@ -210,7 +210,7 @@ def test_a_clock_that_jumps_ahead_deletes_nothing_at_first() -> None:
     assert sim.metrics.retention_clock_jumps._value.get() == 1
     assert sim.manager.retention.run_once() == 2
     unguarded = started(check_ms=10**12, guard=False)
-    unguarded.operations.create_topic("t", 1, {"retention.ms": "600000"})
+    unguarded.operations.topics.create("t", 1, {"retention.ms": "600000"})
     fill(unguarded, 2)
     unguarded.manager.retention.run_once()
     unguarded.clock.step_wall_ms(3_650 * 86_400_000)
@@ -220,7 +220,7 @@ def test_a_clock_that_jumps_ahead_deletes_nothing_at_first() -> None:
 def test_mass_deletion_lets_appends_through() -> None:
     """M09 M13: some segments a turn: an append queued behind does not wait for all of them."""
     sim = started(check_ms=10**12)
-    sim.operations.create_topic("t", 1, {"retention.ms": "1"})
+    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
     fill(sim, 40)
     log = sim.operations.partition_log("t", 0)
     writer = sim.manager.unit_of(log).writer
@@ -240,7 +240,7 @@ def test_a_directory_that_fails_does_not_stop_the_others() -> None:
     """M09 M14: the pass goes on in the other directory; the failed one is offline, and told."""
     sim = started()
     for topic in ("t", "u"):
-        sim.operations.create_topic(topic, 1, {"retention.ms": "1"})
+        sim.operations.topics.create(topic, 1, {"retention.ms": "1"})
         fill(sim, 2, topic=topic)
     homes = [sim.operations.partition_log(topic, 0).directory for topic in ("t", "u")]
     assert homes[0].rpartition("/")[0] != homes[1].rpartition("/")[0]
@@ -259,7 +259,7 @@ def test_a_directory_that_fails_does_not_stop_the_others() -> None:
 def test_a_topic_deleted_during_the_check_is_no_failure() -> None:
     """M09 M13: its writer refuses the pass, which has nothing to do any more."""
     sim = started(check_ms=10**12)
-    sim.operations.create_topic("t", 1, {"retention.ms": "1"})
+    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
     fill(sim, 2)
     log = sim.operations.partition_log("t", 0)
     writer = sim.manager.unit_of(log).writer
@@ -271,7 +271,7 @@ def test_a_topic_deleted_during_the_check_is_no_failure() -> None:
 def test_a_reader_of_a_segment_that_goes_gets_whole_batches() -> None:
     """M09: what was read before the deletion is whole; the next read says where the log starts."""
     sim = started(check_ms=10**12)
-    sim.operations.create_topic("t", 1, {"retention.ms": "1"})
+    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
     fill(sim, 2)
     log = sim.operations.partition_log("t", 0)
     segment = log.segments.first
@@ -285,7 +285,7 @@ def test_a_reader_of_a_segment_that_goes_gets_whole_batches() -> None:
 def test_a_clock_that_is_slewed_does_not_jump() -> None:
     """M09: half a second between two checks is no jump, however short the retention."""
     sim = started(check_ms=10**12)
-    sim.operations.create_topic("t", 1, {"retention.ms": "0"})
+    sim.operations.topics.create("t", 1, {"retention.ms": "0"})
     fill(sim, 1)
     sim.manager.retention.run_once()
     fill(sim, 1)
@@ -299,7 +299,7 @@ def test_days_of_traffic(days: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """M09: 30 days, six records and a segment an hour: no older than retention, roll and check."""
     monkeypatch.setattr(manager_tasks, "_METRICS_PERIOD_MS", 3_600_000)  # 260,000 runs else
     sim = started()
-    sim.operations.create_topic("t", 1, {"retention.ms": "86400000", "segment.ms": "3600000"})
+    sim.operations.topics.create("t", 1, {"retention.ms": "86400000", "segment.ms": "3600000"})
     log = sim.operations.partition_log("t", 0)
     oldest_allowed_ms = 86_400_000 + 3_600_000 + 5 * MINUTE + 10 * MINUTE
     for step in range(days * 24 * 6):

@@ -36,7 +36,7 @@ def test_explain_is_the_planner_on_the_same_facts() -> None:
     """M28: the fates are those of the pure function; the next check is the real task's."""
     sim = started()
     configs = {"retention.ms": "600000", "retention.bytes": "200", "file.delete.delay.ms": "7000"}
-    sim.operations.create_topic("t", 1, configs)
+    sim.operations.topics.create("t", 1, configs)
     fill(sim, 4)
     sim.manager.retention.hold(TP, 3)
     sim.clock.advance_ms(1234)
@@ -62,7 +62,9 @@ def test_explain_is_the_planner_on_the_same_facts() -> None:
 def test_a_segment_goes_when_it_was_said_to_go() -> None:
     """M28 M12: not a millisecond before the expected check; its files when they were said to go."""
     sim = started()
-    sim.operations.create_topic("t", 1, {"retention.ms": "3600000", "file.delete.delay.ms": "7000"})
+    sim.operations.topics.create(
+        "t", 1, {"retention.ms": "3600000", "file.delete.delay.ms": "7000"}
+    )
     fill(sim, 3, age_ms=10 * MINUTE)
     sim.clock.advance_ms(777)
     for _ in range(3):
@@ -91,7 +93,7 @@ def test_checks_that_last_come_later_than_expected_and_not_too_late() -> None:
     """M28: the period begins at a check's end: ``latest`` allows for that, but for one check."""
     lasts_ms = 40_000
     sim = started()
-    sim.operations.create_topic("t", 1, {"retention.ms": "7200000"})
+    sim.operations.topics.create("t", 1, {"retention.ms": "7200000"})
     fill(sim, 12, age_ms=7 * MINUTE)
     said = {each.facts.base_offset: each.due for each in described(sim).fates}
     went: dict[int, int] = {}
@@ -130,7 +132,7 @@ def test_checks_that_last_come_later_than_expected_and_not_too_late() -> None:
 def test_the_dry_run_is_what_the_run_deletes(configs: dict[str, str]) -> None:
     """M28 M08 M09: segments, bytes, rules and the log start, also with a delete-records before."""
     sim = started(check_ms=NEVER)
-    sim.operations.create_topic("t", 1, configs)
+    sim.operations.topics.create("t", 1, configs)
     fill(sim, 5)
     put(sim)
     assert sim.delete_records("t", 2).error is None
@@ -154,8 +156,8 @@ def outcomes(sim: SimManager, *, dry_run: bool) -> dict[str, RetentionOutcome | 
 def test_a_run_over_all_is_the_task_s_pass() -> None:
     """M28 M13: the dry run over all is what the run deletes; compacted logs are left alone."""
     sim = started(check_ms=NEVER)
-    sim.operations.create_topic("t", 2, {"retention.ms": "1"})
-    sim.operations.create_topic("c", 1, {"cleanup.policy": "compact,delete", "retention.ms": "1"})
+    sim.operations.topics.create("t", 2, {"retention.ms": "1"})
+    sim.operations.topics.create("c", 1, {"cleanup.policy": "compact,delete", "retention.ms": "1"})
     fill(sim, 2)
     log = sim.operations.partition_log("c", 0)
     sim.manager.unit_of(log).writer.call(log.roll)
@@ -170,7 +172,7 @@ def test_a_directory_that_fails_is_its_partitions_entry() -> None:
     """M28 M15: the others are done."""
     sim = started(check_ms=NEVER)
     for topic in ("t", "u"):
-        sim.operations.create_topic(topic, 1, {"retention.ms": "1"})
+        sim.operations.topics.create(topic, 1, {"retention.ms": "1"})
         fill(sim, 2, topic=topic)
     sim.disk.faults.add(Fault(error=errno.EIO, kinds=frozenset({"rename"}), path_contains="/t-0/"))
     got = outcomes(sim, dry_run=False)
@@ -181,7 +183,7 @@ def test_a_directory_that_fails_is_its_partitions_entry() -> None:
 def test_the_simulation_comes_true() -> None:
     """M28: what simulate says for a day is what goes, when, and in which order."""
     sim = started()
-    sim.operations.create_topic("t", 1, {"retention.ms": "7200000"})
+    sim.operations.topics.create("t", 1, {"retention.ms": "7200000"})
     fill(sim, 12, age_ms=7 * MINUTE)
     simulation = sim.operations.simulate_retention("t", 0, {}, start_ms=None, horizon_ms=DAY)
     said = [(each.due.expected_ms, each.facts.base_offset) for each in simulation.departures]
@@ -201,7 +203,7 @@ def test_the_simulation_comes_true() -> None:
 def test_what_if() -> None:
     """M28: other configs, another start, a short horizon, compaction; nothing is changed."""
     sim = started()
-    sim.operations.create_topic("t", 1, {"retention.ms": "-1"})
+    sim.operations.topics.create("t", 1, {"retention.ms": "-1"})
     fill(sim, 4)
     now_ms = sim.clock.wall_ms()
 
@@ -229,7 +231,7 @@ def test_what_if() -> None:
 def test_no_task_looks_at_a_compacted_log() -> None:
     """M28 M16: it has no schedule and no moment, but the rule that a pass would go by."""
     sim = started(check_ms=NEVER)
-    sim.operations.create_topic("t", 1, {"retention.ms": "1"})
+    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
     fill(sim, 2)
     log = sim.operations.partition_log("t", 0)
     log.update_config(LogConfig(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1))
@@ -272,7 +274,7 @@ def test_internal_topics_are_shown_and_not_run() -> None:
 def test_what_went_is_told_with_its_rule() -> None:
     """M28: retain returns the segments; a hold keeps the rest."""
     sim = started(check_ms=NEVER)
-    sim.operations.create_topic("t", 1, {"retention.ms": "1"})
+    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
     fill(sim, 3)
     sizes = [segment.size_bytes for segment in sim.operations.partition_log("t", 0).segments]
     sim.manager.retention.hold(TopicPartition("t", 0), 1)
@@ -285,7 +287,7 @@ def test_what_went_is_told_with_its_rule() -> None:
 def test_a_damaged_index_is_counted_from_the_log(kind: str) -> None:
     """M28 M04: entries of closed segments after a restart, also where the file is torn."""
     sim = started(check_ms=NEVER)
-    sim.operations.create_topic("t", 1, {"index.interval.bytes": "0", "retention.ms": "-1"})
+    sim.operations.topics.create("t", 1, {"index.interval.bytes": "0", "retention.ms": "-1"})
     log = sim.operations.partition_log("t", 0)
     for _ in range(2):
         for _ in range(4):

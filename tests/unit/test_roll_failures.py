@@ -79,7 +79,7 @@ def test_appends_resume_by_themselves(part: str) -> None:
     """M15: a full disk in the middle of a roll is 507 for a while, no offline directory."""
     small = LogConfig(internal_segment_bytes=200, segment_index_bytes=96)
     sim = SimManager(topic_defaults=small).start()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     assert sim.produce("t", batch_of("a" * 80)).error is None
     active = sim.operations.partition_log("t", 0).segments.active
     calls = frozenset({"create", "write", "truncate"})

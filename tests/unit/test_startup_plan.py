@@ -93,7 +93,7 @@ def test_adoption() -> None:
 def test_adopted_records_outlive_the_default_retention() -> None:
     """M09 M14: what a topic was told to keep did not come along, so nothing of it is deleted."""
     sim = SimManager().start()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     sim.produce("t", batch_of("old"))
     disk = sim.stop()
     for path in DIRS:
@@ -109,11 +109,11 @@ def test_adopted_records_outlive_the_default_retention() -> None:
 def test_a_topic_that_died_while_its_directory_was_away() -> None:
     """M14 M15: the directory that comes back finishes the delete, the id is dead for good."""
     sim = SimManager().start()
-    sim.operations.create_topic("t", 2)
+    sim.operations.topics.create("t", 2)
     away = sim.operations.partition_log("t", 1).directory.rpartition("/")[0]
     sim.manager._units[away].log_dir.take_offline("pulled")
     sim.threads.run_until_idle()
-    sim.operations.delete_topic("t")
+    sim.operations.topics.delete("t")
     disk = sim.stop()
     assert disk.exists(f"{away}/t-1")
     again = SimManager(disk, seed=1).start()

@@ -46,7 +46,7 @@ def started(disk: SimFilesystem | None = None, config: BrokerConfig | None = Non
 
 
 def alter(sim: SimManager, *changes: tuple[str, str | None], topic: str = "t") -> None:
-    sim.operations.alter_topic_configs(topic, [ConfigChange(*change) for change in changes])
+    sim.operations.topics.alter_configs(topic, [ConfigChange(*change) for change in changes])
 
 
 def alter_broker(sim: SimManager, *changes: tuple[str, str | None]) -> None:
@@ -54,7 +54,7 @@ def alter_broker(sim: SimManager, *changes: tuple[str, str | None]) -> None:
 
 
 def overrides(sim: SimManager) -> dict[str, str]:
-    return dict(sim.operations.describe_topic("t").overrides)
+    return dict(sim.operations.topics.describe("t").overrides)
 
 
 def registries(sim: SimManager) -> list[bytes]:
@@ -72,7 +72,7 @@ def homes(sim: SimManager, partition: int) -> list[str]:
 def test_configs_take_effect_in_every_partition_at_once() -> None:
     """M13 M16: no restart; the registry of every directory has them before the answer."""
     sim = started()
-    sim.operations.create_topic("t", 3, {"cleanup.policy": "compact"})
+    sim.operations.topics.create("t", 3, {"cleanup.policy": "compact"})
     with pytest.raises(PolicyViolation):
         sim.manager.log_of("t", 2).delete_records(0)
     alter(sim, ("max.message.bytes", "10"), ("cleanup.policy", None))
@@ -92,7 +92,7 @@ def test_configs_take_effect_in_every_partition_at_once() -> None:
 def test_acks_of_a_topic_change_with_its_config() -> None:
     """M13: what requests ask the topic's configuration is resolved anew."""
     sim = started()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     assert sim.operations.default_acks("t").value == "all"
     alter(sim, ("http.produce.acks", "1"))
     assert sim.operations.default_acks("t").value == "1"
@@ -121,7 +121,7 @@ def test_what_kafka_refuses_changes_nothing(
 ) -> None:
     """M13: also what is right in the same request."""
     sim = started()
-    sim.operations.create_topic("t", 1, {"flush.messages": "9"})
+    sim.operations.topics.create("t", 1, {"flush.messages": "9"})
     before = registries(sim)
     with pytest.raises(kind, match=message):
         alter(sim, ("flush.messages", "5"), *changes)
@@ -132,9 +132,9 @@ def test_what_kafka_refuses_changes_nothing(
 def test_a_dry_run_and_an_alteration_to_the_same_write_nothing() -> None:
     """M13: the answer is the same, the disk is left alone."""
     sim = started()
-    sim.operations.create_topic("t", 1, {"flush.ms": "9"})
+    sim.operations.topics.create("t", 1, {"flush.ms": "9"})
     before = len(sim.disk.operations)
-    tried = sim.operations.alter_topic_configs(
+    tried = sim.operations.topics.alter_configs(
         "t", [ConfigChange("flush.ms", "5")], validate_only=True
     )
     assert dict(tried.overrides) == {"flush.ms": "5"}
@@ -155,7 +155,7 @@ class Waiting(Command):
 def with_full_queue() -> SimManager:
     """Topic t with two partitions, and no room for a command more."""
     sim = started(config=BrokerConfig(log_dirs=DIRS, queued_max_request_bytes=600))
-    sim.operations.create_topic("t", 2)
+    sim.operations.topics.create("t", 2)
     sim.manager.unit_of(sim.manager.log_of("t", 0)).writer.submit(Waiting(None, 5_000))
     return sim
 
@@ -170,20 +170,20 @@ def test_a_full_queue_does_not_part_the_registry_from_the_logs() -> None:
 def test_a_full_queue_does_not_keep_the_directories_of_a_deleted_topic() -> None:
     """M14: it was answered with 429 when the topic was gone and its directories were not."""
     sim = with_full_queue()
-    sim.operations.delete_topic("t")
+    sim.operations.topics.delete("t")
     assert [homes(sim, number) for number in (0, 1)] == [[], []]
 
 
 def test_a_topic_whose_configs_no_longer_fit_the_file_can_be_mended() -> None:
     """M13: a new default in the file clashes with an override: deleting that is possible."""
     sim = started()
-    sim.operations.create_topic("t", 1, {"min.compaction.lag.ms": "10"})
+    sim.operations.topics.create("t", 1, {"min.compaction.lag.ms": "10"})
     strict = LogConfig(max_compaction_lag_ms=5)
     again = SimManager(sim.stop(), topic_defaults=strict).start()
     with pytest.raises(InvalidTopicConfig):
         again.operations.partition_log("t", 0)
     with pytest.raises(InvalidTopicConfig):
-        again.operations.describe_topic("t")
+        again.operations.topics.describe("t")
     alter(again, ("min.compaction.lag.ms", None))
     assert overrides(again) == {}
     assert started(again.stop()).manager.log_of("t", 0).log_end_offset == 0
@@ -193,7 +193,7 @@ def test_an_alteration_survives_the_loss_of_any_directory() -> None:
     """M14: the newest generation counts, wherever it is left."""
     for lost in DIRS:
         sim = started()
-        sim.operations.create_topic("t", 2)
+        sim.operations.topics.create("t", 2)
         alter(sim, ("flush.messages", "3"))
         disk = sim.stop()
         disk.unlink(f"{lost}/{REGISTRY_FILE}")
@@ -205,7 +205,7 @@ def test_an_alteration_survives_the_loss_of_any_directory() -> None:
 def test_a_directory_that_was_away_learns_the_configs() -> None:
     """M14 M15: its partitions come back with what was altered meanwhile."""
     sim = started()
-    sim.operations.create_topic("t", 2)
+    sim.operations.topics.create("t", 2)
     away = sim.manager.log_of("t", 1).directory.rpartition("/")[0]
     sim.manager.unit_at(away).log_dir.take_offline("pulled")
     alter(sim, ("flush.messages", "3"))
@@ -219,8 +219,8 @@ def test_a_directory_that_was_away_learns_the_configs() -> None:
 def test_dynamic_broker_configs_reach_every_log_without_an_override() -> None:
     """M13: dynamic over static, the topic over both; kept over a restart, gone when deleted."""
     sim = started()
-    sim.operations.create_topic("t", 2)
-    sim.operations.create_topic("own", 1, {"flush.messages": "9"})
+    sim.operations.topics.create("t", 2)
+    sim.operations.topics.create("own", 1, {"flush.messages": "9"})
     alter_broker(sim, ("log.flush.interval.messages", "4"), ("log.segment.delete.delay.ms", "5"))
 
     def seen(run: SimManager) -> list[int]:
@@ -228,12 +228,12 @@ def test_dynamic_broker_configs_reach_every_log_without_an_override() -> None:
         return [run.manager.log_of(*each).config.flush_messages for each in partitions]
 
     assert seen(sim) == [4, 4, 9]
-    assert sim.operations.create_topic("new").configs
+    assert sim.operations.topics.create("new").configs
     assert sim.manager.log_of("new", 0).config.flush_messages == 4
-    sim.operations.delete_topic("new")
+    sim.operations.topics.delete("new")
     sim.clock.advance_ms(60_000)
     assert not [name for path in DIRS for name in sim.disk.list_dir(path) if "new" in name]
-    entries = {entry.name: entry for entry in sim.operations.describe_topic("t").configs}
+    entries = {entry.name: entry for entry in sim.operations.topics.describe("t").configs}
     assert entries["flush.messages"].source == "DYNAMIC_BROKER_CONFIG"
     again = started(sim.stop())
     assert seen(again) == [4, 4, 9]
@@ -245,7 +245,7 @@ def test_dynamic_broker_configs_reach_every_log_without_an_override() -> None:
 def test_wrong_broker_configs_change_nothing() -> None:
     """M13: static and unknown keys, wrong values, and what a topic's own configs forbid."""
     sim = started()
-    sim.operations.create_topic("t", 1, {"min.compaction.lag.ms": "10"})
+    sim.operations.topics.create("t", 1, {"min.compaction.lag.ms": "10"})
     before = registries(sim)
     for name, value in (
         ("log.retention.hours", "7"),
@@ -296,11 +296,11 @@ def test_a_registry_with_broker_configs_of_tomorrow_refuses_the_start() -> None:
 def test_a_topic_grows() -> None:
     """M14: new partitions where the fewest logs are; old ones keep what they hold."""
     sim = started()
-    sim.operations.create_topic("t", 1, {"flush.messages": "9"})
+    sim.operations.topics.create("t", 1, {"flush.messages": "9"})
     sim.produce("t", batch_of("a"))
-    tried = sim.operations.create_partitions("t", 4, validate_only=True)
+    tried = sim.operations.topics.create_partitions("t", 4, validate_only=True)
     assert (tried.partition_count, sim.operations.partition_count("t")) == (4, 1)
-    grown = sim.operations.create_partitions("t", 4)
+    grown = sim.operations.topics.create_partitions("t", 4)
     assert grown.partition_count == 4
     assert [len(sim.manager.table.logs_in(path)) for path in DIRS] == [2, 2]
     assert sim.manager.log_of("t", 3).config.flush_messages == 9
@@ -323,20 +323,20 @@ def test_a_topic_grows() -> None:
 def test_a_topic_never_shrinks(count: int, message: str) -> None:
     """M14: Kafka's words."""
     sim = started()
-    sim.operations.create_topic("t", 2)
+    sim.operations.topics.create("t", 2)
     with pytest.raises(InvalidPartitions, match=message):
-        sim.operations.create_partitions("t", count)
+        sim.operations.topics.create_partitions("t", count)
     assert sim.operations.partition_count("t") == 2
     with pytest.raises(UnknownTopic):
-        sim.operations.create_partitions("nope", 3)
+        sim.operations.topics.create_partitions("nope", 3)
     with pytest.raises(InvalidTopicName):
-        sim.operations.create_topic("__consumer_offsets")
+        sim.operations.topics.create("__consumer_offsets")
 
 
 def test_nobody_sees_a_partition_before_all_are_there() -> None:
     """M14: at every disk call of a growth the count is the old one, or all logs are served."""
     sim = started()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     seen = set()
 
     def look() -> None:
@@ -351,7 +351,7 @@ def test_nobody_sees_a_partition_before_all_are_there() -> None:
         seen.add((count, served))
 
     sim.disk.on_call = look
-    sim.operations.create_partitions("t", 4)
+    sim.operations.topics.create_partitions("t", 4)
     sim.disk.on_call = None
     look()
     assert seen == {(1, 0), (4, 3)}
@@ -359,9 +359,9 @@ def test_nobody_sees_a_partition_before_all_are_there() -> None:
 
 def calls_of_a_growth() -> int:
     sim = started()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     counter = sim.disk.faults.add(Fault(kinds=CALLS, path_contains="/t-", nth=10**9))
-    sim.operations.create_partitions("t", 4)
+    sim.operations.topics.create_partitions("t", 4)
     return counter.seen
 
 
@@ -372,9 +372,9 @@ def test_a_directory_that_fails_in_a_growth_is_left_out(error: int) -> None:
     assert count > 10
     for nth in range(1, count + 1, 2):
         sim = started()
-        sim.operations.create_topic("t", 1)
+        sim.operations.topics.create("t", 1)
         sim.disk.faults.add(Fault(error=error, kinds=CALLS, path_contains="/t-", nth=nth))
-        sim.operations.create_partitions("t", 4)
+        sim.operations.topics.create_partitions("t", 4)
         for number in (1, 2, 3):
             assert sim.produce("t", batch_of("a"), partition=number).error is None, f"call {nth}"
         sim.disk.faults.clear()
@@ -388,7 +388,7 @@ def test_a_growth_that_fails_everywhere_leaves_nothing() -> None:
     """M15: full disks: the count stays, what was made goes, the next try succeeds."""
     for nth in range(1, calls_of_a_growth() + 1, 2):
         sim = started()
-        sim.operations.create_topic("t", 1)
+        sim.operations.topics.create("t", 1)
         full = Fault(
             error=errno.ENOSPC,
             kinds=frozenset({"create", "write"}),
@@ -398,7 +398,7 @@ def test_a_growth_that_fails_everywhere_leaves_nothing() -> None:
         )
         sim.disk.faults.add(full)
         try:
-            sim.operations.create_partitions("t", 4)
+            sim.operations.topics.create_partitions("t", 4)
         except StorageFault:
             assert sim.operations.partition_count("t") == 1
             assert not sim.operations.readiness().offline_dirs
@@ -407,7 +407,7 @@ def test_a_growth_that_fails_everywhere_leaves_nothing() -> None:
         if sim.operations.partition_count("t") == 1:
             left = [name for path in DIRS for name in sim.disk.list_dir(path) if "t-" in name]
             assert [name for name in left if name.startswith("t")] == ["t-0"], f"call {nth}"
-            sim.operations.create_partitions("t", 4)
+            sim.operations.topics.create_partitions("t", 4)
         assert sim.produce("t", batch_of("a"), partition=3).error is None, f"call {nth}"
         again = started(sim.stop())
         assert again.manager.log_of("t", 3).log_end_offset == 1, f"call {nth}"
@@ -416,7 +416,7 @@ def test_a_growth_that_fails_everywhere_leaves_nothing() -> None:
 def test_a_registry_that_cannot_grow_keeps_the_old_count() -> None:
     """M15: partitions that were made for nothing are removed."""
     sim = started()
-    sim.operations.create_topic("t", 1)
+    sim.operations.topics.create("t", 1)
     fault = Fault(
         error=errno.ENOSPC,
         kinds=frozenset({"create", "write"}),
@@ -425,7 +425,7 @@ def test_a_registry_that_cannot_grow_keeps_the_old_count() -> None:
     )
     sim.disk.faults.add(fault)
     with pytest.raises(StorageFault):
-        sim.operations.create_partitions("t", 3)
+        sim.operations.topics.create_partitions("t", 3)
     sim.disk.faults.clear()
     assert sim.operations.partition_count("t") == 1
     assert [homes(sim, number) for number in (1, 2)] == [[], []]

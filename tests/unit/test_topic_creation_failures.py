@@ -19,7 +19,7 @@ CALLS = MUTATING | {"open"}
 def calls_of_a_creation() -> int:
     sim = SimManager().start()
     counter = sim.disk.faults.add(Fault(kinds=CALLS, path_contains="/t-", nth=10**9))
-    sim.operations.create_topic("t", 2)
+    sim.operations.topics.create("t", 2)
     return counter.seen
 
 
@@ -35,7 +35,7 @@ def test_the_next_directory_takes_the_partitions(error: int) -> None:
     for nth in range(1, count + 1, 2):
         sim = SimManager().start()
         sim.disk.faults.add(Fault(error=error, kinds=CALLS, path_contains="/t-", nth=nth))
-        sim.operations.create_topic("t", 2)
+        sim.operations.topics.create("t", 2)
         for number in (0, 1):
             assert sim.produce("t", batch_of("a"), partition=number).error is None, f"call {nth}"
         assert sim.operations.readiness().offline_dirs == (1 if error == errno.EIO else 0)
@@ -56,10 +56,10 @@ def test_a_second_try_does_not_inherit_the_first_ones_id() -> None:
         fault = Fault(error=errno.ENOSPC, kinds=CALLS, path_contains="/t-", nth=nth, times=3)
         sim.disk.faults.add(fault)
         with pytest.raises(StorageFault):
-            sim.operations.create_topic("t", 2)
+            sim.operations.topics.create("t", 2)
         sim.disk.faults.clear()
         sim.clock.advance_ms(1_000)
-        sim.operations.create_topic("t", 2)
+        sim.operations.topics.create("t", 2)
         for number in (0, 1):
             assert sim.produce("t", batch_of("a"), partition=number).error is None, f"call {nth}"
         again = SimManager(sim.stop(), config=BrokerConfig(log_dirs=DIRS[:1])).start()
@@ -79,9 +79,9 @@ def test_a_topic_in_creation_is_not_called_offline() -> None:
 
     for _ in range(2):
         sim.disk.on_call = look
-        sim.operations.create_topic("t", 2)
+        sim.operations.topics.create("t", 2)
         sim.disk.on_call = None
         assert set(seen) == {UnknownTopic, NotReady}
         seen.clear()
         assert served(sim) == [0, 0]
-        sim.operations.delete_topic("t")
+        sim.operations.topics.delete("t")

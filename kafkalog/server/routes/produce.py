@@ -87,7 +87,7 @@ async def _partition_count(api: Api, topic: str) -> int:
     except UnknownTopic:
         if not api.config.auto_create_topics_enable:
             raise
-    await api.blocking(api.operations.ensure_topic, topic)
+    await api.blocking(api.operations.topics.ensure, topic)
     return api.operations.partition_count(topic)
 
 

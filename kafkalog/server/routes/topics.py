@@ -58,7 +58,7 @@ async def topics(request: web.Request) -> web.Response:
 async def topic(request: web.Request) -> web.Response:
     """Name, effective configs as strings, partitions."""
     operations = api_of(request).operations
-    description = operations.describe_topic(topic_of(request))
+    description = operations.topics.describe(topic_of(request))
     configs = {entry.name: entry.value for entry in description.configs if entry.value is not None}
     return _reply(
         request,
@@ -74,7 +74,7 @@ async def topic(request: web.Request) -> web.Response:
 async def partitions(request: web.Request) -> web.Response:
     """All partitions of a topic."""
     operations = api_of(request).operations
-    description = operations.describe_topic(topic_of(request))
+    description = operations.topics.describe(topic_of(request))
     return _reply(request, _partitions(operations.node_id, description))
 
 
@@ -105,6 +105,6 @@ async def create_topic(request: web.Request) -> web.Response:
     if wanted.replication_factor not in (None, 1, -1):
         raise ApiError(40002, "Only replication_factor 1 is possible: there is one node.")
     await api.blocking(
-        api.operations.create_topic, wanted.topic_name, wanted.partitions_count, wanted.configs
+        api.operations.topics.create, wanted.topic_name, wanted.partitions_count, wanted.configs
     )
     return _reply(request, {}, status=201)

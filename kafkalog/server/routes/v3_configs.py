@@ -52,8 +52,8 @@ def _topic(request: web.Request) -> _Resource:
         f"topics/{name}",
         "topic",
         name,
-        lambda: operations.describe_topic(name).configs,
-        lambda changes, validate_only: operations.alter_topic_configs(
+        lambda: operations.topics.describe(name).configs,
+        lambda changes, validate_only: operations.topics.alter_configs(
             name, changes, validate_only=validate_only
         ),
     )

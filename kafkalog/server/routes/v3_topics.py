@@ -69,7 +69,7 @@ async def cluster(request: web.Request) -> web.Response:
 async def topics(request: web.Request) -> web.Response:
     """All topics."""
     api = cluster_of(request)
-    described = map(api.operations.describe_topic, api.operations.topic_names())
+    described = map(api.operations.topics.describe, api.operations.topic_names())
     return list_reply(
         request, "KafkaTopicList", [_topic_entity(request, api, t) for t in described]
     )
@@ -84,7 +84,7 @@ async def create(request: web.Request) -> web.Response:
     configs = {entry.name: entry.value for entry in wanted.configs if entry.value is not None}
     try:
         created = await api.blocking(
-            api.operations.create_topic,
+            api.operations.topics.create,
             wanted.topic_name,
             wanted.partitions_count,
             configs,
@@ -105,7 +105,7 @@ async def describe(request: web.Request) -> web.Response:
     """One topic."""
     api = cluster_of(request)
     with v3_numbers():
-        described = api.operations.describe_topic(topic_of(request))
+        described = api.operations.topics.describe(topic_of(request))
     return json_reply(_topic_entity(request, api, described))
 
 
@@ -117,7 +117,7 @@ async def grow(request: web.Request) -> web.Response:
         wanted = parse_body(PartitionsCount, data)
     with v3_numbers():
         grown = await api.blocking(
-            api.operations.create_partitions, topic_of(request), wanted.partitions_count
+            api.operations.topics.create_partitions, topic_of(request), wanted.partitions_count
         )
     return json_reply(_topic_entity(request, api, grown))
 
@@ -127,5 +127,5 @@ async def delete(request: web.Request) -> web.Response:
     """Delete a topic: its directories are renamed at once and removed later."""
     api = cluster_of(request)
     with v3_numbers():
-        await api.blocking(api.operations.delete_topic, topic_of(request))
+        await api.blocking(api.operations.topics.delete, topic_of(request))
     return web.Response(status=204)

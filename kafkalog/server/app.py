@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
+import msgspec
 from aiohttp import hdrs, web
 
+from kafkalog import __version__
 from kafkalog.server.api import API_KEY, api_of
 from kafkalog.server.exchange import make_middleware
+from kafkalog.server.openapi import describe
 from kafkalog.server.routes import (
     batches,
     delete_records,
     log_dirs,
     offsets,
+    openapi,
     probes,
     produce,
     records,
@@ -24,11 +29,14 @@ from kafkalog.server.routes import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog.server.api import Api
     from kafkalog.server.replies import RequestIds
 
 ROUTE_TABLES = (
     probes.ROUTES,
+    openapi.ROUTES,
     produce.ROUTES,
     records.ROUTES,
     batches.ROUTES,
@@ -50,6 +58,8 @@ def make_app(api: Api, request_ids: RequestIds) -> web.Application:
         client_max_size=0,  # bodies are bounded by in_flight.Body, which counts inflated bytes
     )
     app[API_KEY] = api
+    describe_api: Callable[[], bytes] = _description
+    app[openapi.DESCRIPTION] = describe_api
     for table in ROUTE_TABLES:
         for route in table:
             assert isinstance(route, web.RouteDef)
@@ -62,6 +72,12 @@ def make_app(api: Api, request_ids: RequestIds) -> web.Application:
                 app.router.add_route(method, route.path, route.handler, expect_handler=_on_expect)
     app.freeze()
     return app
+
+
+@functools.cache
+def _description() -> bytes:
+    """What ``/openapi.json`` answers."""
+    return msgspec.json.encode(describe(ROUTE_TABLES, version=__version__))
 
 
 async def _on_expect(request: web.Request) -> None:

@@ -31,6 +31,7 @@ _EMBEDDED = {
     "application/vnd.kafka+json": EmbeddedFormat.BINARY,
     JSON: EmbeddedFormat.JSON,
 }
+EMBEDDED_TYPES = tuple(name for name in _EMBEDDED if ".v2+" in name)
 _SCHEMA_FORMATS = ("avro", "jsonschema", "protobuf")
 _NEUTRAL = {"*/*", "application/*", JSON, V2_JSON}
 
@@ -63,10 +64,9 @@ def produce_format(content_type: str) -> EmbeddedFormat:
         raise ApiError(
             415, "That format needs a schema registry; kafkalog has none. Use binary or json."
         )
-    offered = ", ".join(name for name in _EMBEDDED if ".v2+" in name)
     # Header bytes are the client's and may be no UTF-8: they are never echoed.
     said = "This Content-Type is not accepted" if media_type else "Content-Type is missing"
-    raise ApiError(415, f"{said}. Send one of: {offered}, {JSON}.")
+    raise ApiError(415, f"{said}. Send one of: {', '.join(EMBEDDED_TYPES)}, {JSON}.")
 
 
 def parse_accept(accept: str) -> list[str]:

@@ -1,9 +1,14 @@
-"""Path and query parameters: strings in, bounded numbers out; nothing hostile gets past here."""
+"""Path and query parameters: strings in, bounded numbers out; nothing hostile gets past here.
+
+A query parameter is declared once, as a value that reads itself and tells its schema: what the
+handler accepts and what ``/openapi.json`` says cannot differ.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from kafkalog.errors import InvalidTopicName
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
@@ -13,14 +18,13 @@ from kafkalog.manager.operations import Acks
 from kafkalog.server.error_map import ApiError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aiohttp import web
 
+T = TypeVar("T")
+
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
-_ACKS = {"all": Acks.ALL, "-1": Acks.ALL, "1": Acks.LEADER, "0": Acks.NONE}
-_ISOLATION = {
-    "read_uncommitted": Isolation.HIGH_WATERMARK,
-    "read_committed": Isolation.LAST_STABLE,
-}
 
 
 def topic_of(request: web.Request) -> str:
@@ -40,52 +44,159 @@ def partition_of(request: web.Request) -> int:
     return int(text)
 
 
-def integer(
-    request: web.Request,
-    name: str,
-    default: int | None = None,
-    *,
-    least: int = 0,
-    most: int = INT64_MAX,
-) -> int:
-    """A query parameter; without default it is required."""
-    text = request.query.get(name)
-    if text is None or text == "":
-        if default is not None:
-            return default
-        raise ApiError(40005, f"Query parameter '{name}' is required.", details={"parameter": name})
-    if not _INTEGER.fullmatch(text) or not least <= int(text) <= most:
-        raise ApiError(
-            40005,
-            f"Query parameter '{name}' must be a number from {least} to {most}.",
-            details={"parameter": name},
-        )
-    return int(text)
+class Parameter(Protocol):
+    """A query parameter as the API's description sees it."""
+
+    @property
+    def name(self) -> str:
+        """In the query."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """One sentence."""
+        ...
+
+    @property
+    def is_required(self) -> bool:
+        """Whether leaving it out is an error."""
+        ...
+
+    @property
+    def schema(self) -> Mapping[str, object]:
+        """JSON Schema of its value."""
+        ...
 
 
-def flag(request: web.Request, name: str) -> bool:
-    """A query parameter that is true or false; absent is false."""
-    text = request.query.get(name, "false").lower()
-    if text not in ("true", "false"):
-        raise ApiError(40005, f"Query parameter '{name}' must be true or false.")
-    return text == "true"
+@dataclass(frozen=True, slots=True)
+class IntegerParameter:
+    """A whole number; without default it is required. ApiError 40005.
+
+    A default outside the bounds stands for an absent parameter and cannot be said.
+    """
+
+    name: str
+    description: str
+    default: int | None = None
+    least: int = 0
+    most: int = INT64_MAX
+
+    @property
+    def is_required(self) -> bool:
+        """See Parameter."""
+        return self.default is None
+
+    @property
+    def schema(self) -> Mapping[str, object]:
+        """See Parameter."""
+        schema: dict[str, object] = {
+            "type": "integer",
+            "format": "int64",
+            "minimum": self.least,
+            "maximum": self.most,
+        }
+        if self.default is not None and self.least <= self.default <= self.most:
+            schema["default"] = self.default
+        return schema
+
+    def read(self, request: web.Request) -> int:
+        """The number asked for, or the default; an empty text counts as absent."""
+        text = request.query.get(self.name)
+        if text is None or text == "":
+            if self.default is not None:
+                return self.default
+            raise _wrong(self.name, f"Query parameter '{self.name}' is required.")
+        if not _INTEGER.fullmatch(text) or not self.least <= int(text) <= self.most:
+            raise _wrong(
+                self.name,
+                f"Query parameter '{self.name}' must be a number from {self.least} to {self.most}.",
+            )
+        return int(text)
 
 
-def acks_of(request: web.Request) -> Acks | None:
-    """``?acks=`` or header ``Kafka-Acks``: all, 1 or 0; None leaves it to topic and broker."""
-    text = request.query.get("acks") or request.headers.get("Kafka-Acks")
-    if text is None:
-        return None
-    found = _ACKS.get(text.strip().lower())
-    if found is None:
-        raise ApiError(40005, "acks must be all, 1 or 0.", details={"parameter": "acks"})
-    return found
+@dataclass(frozen=True, slots=True)
+class FlagParameter:
+    """true or false; absent is false. ApiError 40005."""
+
+    name: str
+    description: str
+    is_required: bool = field(default=False, init=False)
+    schema: Mapping[str, object] = field(
+        default_factory=lambda: {"type": "boolean", "default": False}, init=False
+    )
+
+    def read(self, request: web.Request) -> bool:
+        """Whether it is set."""
+        text = request.query.get(self.name, "false").lower()
+        if text not in ("true", "false"):
+            raise _wrong(self.name, f"Query parameter '{self.name}' must be true or false.")
+        return text == "true"
 
 
-def isolation_of(request: web.Request) -> Isolation:
-    """``?isolation=read_uncommitted`` (default) or ``read_committed``."""
-    text = request.query.get("isolation", "read_uncommitted")
-    found = _ISOLATION.get(text)
-    if found is None:
-        raise ApiError(40005, "isolation must be read_uncommitted or read_committed.")
-    return found
+@dataclass(frozen=True, slots=True)
+class ChoiceParameter(Generic[T]):
+    """One of some words. ``header`` may carry the same words when the query has none."""
+
+    name: str
+    description: str
+    choices: Mapping[str, T]
+    default: T
+    header: str = ""
+    is_required: bool = field(default=False, init=False)
+
+    @property
+    def schema(self) -> Mapping[str, object]:
+        """See Parameter."""
+        return {"type": "string", "enum": list(self.choices)}
+
+    def read(self, request: web.Request) -> T:
+        """The value of the word, or the default. ApiError 40005."""
+        text = request.query.get(self.name)
+        if not text and self.header:
+            text = request.headers.get(self.header)
+        if text is None:
+            return self.default
+        found = self.choices.get(text.strip().lower())
+        if found is None:
+            words = list(self.choices)
+            listed = f"{', '.join(words[:-1])} or {words[-1]}"
+            raise _wrong(self.name, f"{self.name} must be {listed}.")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class TextParameter:
+    """Any text; what it means is the route's."""
+
+    name: str
+    description: str
+    default: str | None = None
+    schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
+    is_required: bool = field(default=False, init=False)
+
+    def read(self, request: web.Request) -> str | None:
+        """As sent."""
+        return request.query.get(self.name, self.default)
+
+
+def _wrong(name: str, message: str) -> ApiError:
+    return ApiError(40005, message, details={"parameter": name})
+
+
+ACKS: ChoiceParameter[Acks | None] = ChoiceParameter(
+    "acks",
+    "When the answer comes: all (synced), 1 (written) or 0 (at once); else the topic's, else the "
+    "broker's default. The header Kafka-Acks says the same.",
+    {"all": Acks.ALL, "-1": Acks.ALL, "1": Acks.LEADER, "0": Acks.NONE},
+    None,
+    header="Kafka-Acks",
+)
+ISOLATION: ChoiceParameter[Isolation] = ChoiceParameter(
+    "isolation",
+    "read_committed leaves out aborted transactions and ends at the last stable offset.",
+    {
+        "read_uncommitted": Isolation.HIGH_WATERMARK,
+        "read_committed": Isolation.LAST_STABLE,
+    },
+    Isolation.HIGH_WATERMARK,
+)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.json_page import MalformedJson, check_envelope
 from kafkalog.server.error_map import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _SMALL_BODY_BYTES = 4 << 20  # a control-plane body above this is a mistake
 
@@ -130,6 +133,45 @@ class RetentionSimulateRequest(Schema):
     horizon_ms: int = Field(ge=0, le=INT64_MAX)
     at: str | None = None
 
+
+# The body of a produce, for the API's description: kernels parse it (``produce_body``).
+PRODUCE_SCHEMA: Mapping[str, object] = {
+    "type": "object",
+    "required": ["records"],
+    "properties": {
+        "records": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    "key": {"description": "null or absent: no key"},
+                    "value": {"description": "null or absent: a tombstone"},
+                    "partition": {"type": ["integer", "null"], "minimum": 0},
+                    "timestamp": {
+                        "type": ["integer", "string", "null"],
+                        "description": "ms since 1970 or ISO-8601 with a zone; absent: now",
+                    },
+                    "headers": {
+                        "type": ["array", "null"],
+                        "items": {
+                            "type": "object",
+                            "required": ["key"],
+                            "properties": {
+                                "key": {"type": "string"},
+                                "value": {
+                                    "type": ["string", "null"],
+                                    "contentEncoding": "base64",
+                                },
+                            },
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
 
 S = TypeVar("S", bound=Schema)
 

@@ -16,16 +16,18 @@ from kafkalog.format.record_batch import (
 from kafkalog.log.log_validator import validate
 from kafkalog.log.values import AppendOrigin, FetchDataInfo
 from kafkalog.manager.operations import Acks
+from kafkalog.server.answers import AppendAnswer
 from kafkalog.server.api import Api, api_of
+from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.fetching import fetch, fetch_headers
 from kafkalog.server.in_flight import Body
-from kafkalog.server.media_types import OCTET_STREAM, RECORD_BATCHES, bare_type
+from kafkalog.server.media_types import JSON, OCTET_STREAM, RECORD_BATCHES, bare_type
 from kafkalog.server.parameters import (
-    acks_of,
-    flag,
-    integer,
-    isolation_of,
+    ACKS,
+    ISOLATION,
+    FlagParameter,
+    IntegerParameter,
     partition_of,
     topic_of,
 )
@@ -38,6 +40,30 @@ if TYPE_CHECKING:
 ROUTES = web.RouteTableDef()
 # Checking a compressed or long body takes longer than the event loop may stand still.
 _INLINE_BYTES = 256 << 10
+_ANY_BYTES = {"type": "string", "format": "binary"}
+_BATCHES_BODY = {RECORD_BATCHES: _ANY_BYTES, OCTET_STREAM: _ANY_BYTES}
+_FETCH_HEADERS = (
+    "Kafka-Base-Offset",
+    "Kafka-Next-Offset",
+    "Kafka-High-Watermark",
+    "Kafka-Log-Start-Offset",
+    "Kafka-Up-To-Date",
+)
+_ANYWHERE = -1
+_EXPECTED_OFFSET = IntegerParameter(
+    "expected_offset", "Append only when this is the log end offset.", _ANYWHERE
+)
+_FLUSH = FlagParameter("flush", "As acks=all.")
+_APPEND_ERRORS = (
+    *(40905, 40906, 40908, 41201),  # sequence, epoch, transaction, expected offset
+    *(41301, 41303, 41304),  # sizes
+    *(42209, 42210, 42211, 42212, 42213),  # the batch itself
+    *(50003, 50302, 50701),
+)
+_OFFSET = IntegerParameter("offset", "Read from the batch that holds this offset.")
+_MAX_BYTES = IntegerParameter("max_bytes", "At most this much, but at least one batch.", 1 << 20)
+_MIN_BYTES = IntegerParameter("min_bytes", "Wait until this much is there.", 1)
+_MAX_WAIT_MS = IntegerParameter("max_wait_ms", "How long to wait for min_bytes.", 0)
 
 
 def _is_quick(data: bytes) -> bool:
@@ -69,21 +95,37 @@ async def _validated(api: Api, log: UnifiedLog, data: bytes) -> ValidatedRecords
 
 
 @ROUTES.post("/v1/topics/{topic}/partitions/{partition}/batches")
+@endpoint(
+    "appendBatches",
+    "produce",
+    Access(Action.WRITE, Resource.TOPIC),
+    {
+        200: Answer("Appended.", {JSON: AppendAnswer}, ("Kafka-Durability",)),
+        202: Answer("acks=0: nobody waited.", headers=("Kafka-Durability",)),
+    },
+    parameters=(_EXPECTED_OFFSET, _FLUSH, ACKS),
+    body=_BATCHES_BODY,
+    errors=_APPEND_ERRORS,
+)
 async def append(request: web.Request) -> web.Response:
-    """Append whole v2 batches; ``expected_offset``, ``flush=true`` (as acks=all), ``acks``."""
+    """Append whole record batches, all or none.
+
+    One or more Kafka v2 batches back to back; offsets and leader epoch are assigned. A producer id,
+    epoch and sequence in the header make the append idempotent.
+    """
     api = api_of(request)
     if bare_type(request.headers.get("Content-Type", "")) not in (RECORD_BATCHES, OCTET_STREAM):
         raise ApiError(415, f"Send {RECORD_BATCHES} or {OCTET_STREAM}.")
     topic, partition = topic_of(request), partition_of(request)
-    expected = integer(request, "expected_offset", -1)
-    acks = acks_of(request)
-    if flag(request, "flush"):
+    expected = _EXPECTED_OFFSET.read(request)
+    acks = ACKS.read(request)
+    if _FLUSH.read(request):
         acks = Acks.ALL
     async with Body(request, api) as data:
         log = api.operations.partition_log(topic, partition)
         acks = acks or api.operations.default_acks(topic)
         records = await _validated(api, log, data)
-        future = api.append(log, records, acks, None if expected < 0 else expected)
+        future = api.append(log, records, acks, None if expected == _ANYWHERE else expected)
         api.metrics.observe_append(topic, records.record_count, records.size_bytes)
         if acks is Acks.NONE:
             future.add_done_callback(asyncio.Future.exception)  # acks=0: seen, told to nobody
@@ -104,18 +146,29 @@ async def append(request: web.Request) -> web.Response:
 
 
 @ROUTES.get("/v1/topics/{topic}/partitions/{partition}/batches")
+@endpoint(
+    "fetchBatches",
+    "fetch",
+    Access(Action.READ, Resource.TOPIC),
+    {
+        200: Answer("Whole batches.", {RECORD_BATCHES: _ANY_BYTES}, _FETCH_HEADERS),
+        204: Answer("The wait ended empty.", headers=_FETCH_HEADERS),
+    },
+    parameters=(_OFFSET, _MAX_BYTES, _MIN_BYTES, _MAX_WAIT_MS, ISOLATION),
+    errors=(41001, 41601, 42903),
+)
 async def read(request: web.Request) -> web.Response:
-    """Raw bytes from the batch that contains ``offset``; 204 when the wait ends empty."""
+    """Raw batches from the one that holds an offset on, with long poll."""
     api = api_of(request)
     log = api.operations.partition_log(topic_of(request), partition_of(request))
     info: FetchDataInfo = await fetch(
         api,
         log,
-        integer(request, "offset"),
-        max_bytes=min(integer(request, "max_bytes", 1 << 20), api.config.http_max_fetch_bytes),
-        min_bytes=integer(request, "min_bytes", 1),
-        max_wait_ms=min(integer(request, "max_wait_ms", 0), api.config.http_max_wait_ms),
-        isolation=isolation_of(request),
+        _OFFSET.read(request),
+        max_bytes=min(_MAX_BYTES.read(request), api.config.http_max_fetch_bytes),
+        min_bytes=_MIN_BYTES.read(request),
+        max_wait_ms=min(_MAX_WAIT_MS.read(request), api.config.http_max_wait_ms),
+        isolation=ISOLATION.read(request),
     )
     headers = fetch_headers(info)
     if not len(info.data):

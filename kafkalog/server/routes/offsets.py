@@ -10,10 +10,13 @@ from aiohttp import web
 
 from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import INT64_MAX
+from kafkalog.server.answers import OffsetAnswer, OffsetList
 from kafkalog.server.api import Api, api_of
+from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError, error_body
 from kafkalog.server.in_flight import Body
-from kafkalog.server.parameters import isolation_of, partition_of, topic_of
+from kafkalog.server.media_types import JSON
+from kafkalog.server.parameters import ISOLATION, TextParameter, partition_of, topic_of
 from kafkalog.server.replies import json_reply
 from kafkalog.server.schemas import ListOffsetsRequest, parse_body
 
@@ -24,6 +27,10 @@ ROUTES = web.RouteTableDef()
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 _MILLISECONDS = re.compile(r"[0-9]{1,19}")
 _NAMED = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
+_SPEC = TextParameter(
+    "spec", "earliest, latest, max_timestamp, or a time: ms since 1970 or ISO-8601.", "latest"
+)
+_DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
 
 
 def parse_timestamp(text: str) -> int:
@@ -64,9 +71,19 @@ async def _look_up(
 
 
 @ROUTES.get("/v1/topics/{topic}/partitions/{partition}/offsets")
+@endpoint(
+    "getOffset",
+    "offsets",
+    _DESCRIBE,
+    {200: Answer("What was found.", {JSON: OffsetAnswer})},
+    parameters=(_SPEC, ISOLATION),
+)
 async def offset_of(request: web.Request) -> web.Response:
-    """``?spec=earliest|latest|max_timestamp|<ms or ISO-8601>``; nothing found is -1, -1."""
-    spec = request.query.get("spec", "latest")
+    """The offset at a named place or a time of one partition.
+
+    The first whose timestamp is at or after the time; nothing found is -1, -1.
+    """
+    spec = _SPEC.read(request) or ""
     timestamp_ms = _NAMED.get(spec)
     if timestamp_ms is None:
         timestamp_ms = parse_timestamp(spec)
@@ -75,18 +92,29 @@ async def offset_of(request: web.Request) -> web.Response:
         topic_of(request),
         partition_of(request),
         timestamp_ms,
-        isolation_of(request),
+        ISOLATION.read(request),
     )
     return json_reply(answer)
 
 
 @ROUTES.post("/v1/offsets:list")
+@endpoint(
+    "listOffsets",
+    "offsets",
+    _DESCRIBE,
+    {200: Answer("An entry each, in the order asked.", {JSON: OffsetList})},
+    parameters=(ISOLATION,),
+    body={JSON: ListOffsetsRequest},
+)
 async def list_offsets(request: web.Request) -> web.Response:
-    """Several partitions at once, timestamps as in Kafka's ListOffsets (-1, -2, -3 or ms)."""
+    """The offsets at times of several partitions.
+
+    Timestamps as in Kafka's ListOffsets: -1 latest, -2 earliest, -3 max timestamp, or ms.
+    """
     api = api_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(ListOffsetsRequest, data)
-    isolation = isolation_of(request)
+    isolation = ISOLATION.read(request)
     answers: list[dict[str, object]] = []
     for entry in wanted.partitions:
         try:

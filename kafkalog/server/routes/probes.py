@@ -6,13 +6,18 @@ import dataclasses
 
 from aiohttp import web
 
+from kafkalog.server.answers import Readiness, Status
 from kafkalog.server.api import Phase, api_of
+from kafkalog.server.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
+from kafkalog.server.media_types import JSON
 from kafkalog.server.replies import bytes_reply, json_reply
 
 ROUTES = web.RouteTableDef()
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @ROUTES.get("/livez")
+@endpoint("live", "probes", OPEN, {200: Answer("It turns.", {JSON: Status})})
 async def live(_: web.Request) -> web.Response:
     """200 while the event loop turns."""
     return json_reply({"status": "ok"})
@@ -24,6 +29,15 @@ async def live(_: web.Request) -> web.Response:
 @ROUTES.get("/healthy")
 @ROUTES.get("/status/ready")
 @ROUTES.get("/startupz")
+@endpoint(
+    "ready",
+    "probes",
+    OPEN,
+    {
+        200: Answer("Ready.", {JSON: Readiness}),
+        503: Answer("Not ready: the checks say why", {JSON: Readiness}),
+    },
+)
 async def ready(request: web.Request) -> web.Response:
     """200 when the logs are loaded, a directory is online and no stop is under way; else 503.
 
@@ -54,8 +68,14 @@ async def ready(request: web.Request) -> web.Response:
 
 
 @ROUTES.get("/metrics")
+@endpoint(
+    "metrics",
+    "probes",
+    Access(Action.DESCRIBE, Resource.CLUSTER),
+    {200: Answer("Prometheus text.", {_METRICS_TYPE: {"type": "string"}})},
+)
 async def metrics(request: web.Request) -> web.Response:
     """Prometheus text; reads counters only, never the disk."""
     api = api_of(request)
     body = await api.metrics.render(api.operations.partition_samples())
-    return bytes_reply(body, content_type="text/plain; version=0.0.4; charset=utf-8")
+    return bytes_reply(body, content_type=_METRICS_TYPE)

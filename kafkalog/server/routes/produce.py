@@ -17,29 +17,63 @@ from kafkalog.errors import KafkalogError, UnknownTopic
 from kafkalog.format.json_page import write_receipt, write_receipts
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.manager.operations import Acks
+from kafkalog.server.answers import ProduceAnswer
 from kafkalog.server.api import Api, api_of
+from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import error_body
 from kafkalog.server.in_flight import Body
-from kafkalog.server.media_types import metadata_type, produce_format
-from kafkalog.server.parameters import acks_of, flag, partition_of, topic_of
+from kafkalog.server.media_types import EMBEDDED_TYPES, JSON, V2_JSON, metadata_type, produce_format
+from kafkalog.server.parameters import ACKS, FlagParameter, partition_of, topic_of
 from kafkalog.server.produce_batches import PartitionBatch, prepare
 from kafkalog.server.replies import REQUEST_ID, bytes_reply, error_reply
+from kafkalog.server.schemas import PRODUCE_SCHEMA
 
 ROUTES = web.RouteTableDef()
 _INLINE_BYTES = 256 << 10
 _TAIL = b',"key_schema_id":null,"value_schema_id":null,"durability":"%b"}'
+_ASYNC = FlagParameter("async", "Answer 204 at once, as acks=0.")
+_WRITE = Access(Action.WRITE, Resource.TOPIC)
+_BODY = dict.fromkeys((*EMBEDDED_TYPES, JSON), PRODUCE_SCHEMA)
+_ANSWERS = {
+    200: Answer("A receipt each.", dict.fromkeys((V2_JSON, JSON), ProduceAnswer)),
+    202: Answer("acks=0: nobody waited.", headers=("Kafka-Durability",)),
+    204: Answer("async=true: nobody waited.", headers=("Kafka-Durability",)),
+}
+_ERRORS = (406, 422, 41301, 41304, 42211, 42212, 42214, 40402, 50003, 50303, 50302, 50701)
 _SYNCED_TAIL, _WRITTEN_TAIL = _TAIL % b"synced", _TAIL % b"os"
 
 
 @ROUTES.post("/topics/{topic}")
+@endpoint(
+    "produce",
+    "produce",
+    _WRITE,
+    _ANSWERS,
+    parameters=(_ASYNC, ACKS),
+    body=_BODY,
+    errors=_ERRORS,
+)
 async def produce(request: web.Request) -> web.Response:
-    """Records go to their own partition, else by key (murmur2), else one partition for all."""
+    """Append records to a topic.
+
+    Each goes to its own partition, else by its key (murmur2 as Java's producer), else one partition
+    for all of the request.
+    """
     return await _produce(request, None)
 
 
 @ROUTES.post("/topics/{topic}/partitions/{partition}")
+@endpoint(
+    "produceToPartition",
+    "produce",
+    _WRITE,
+    _ANSWERS,
+    parameters=(_ASYNC, ACKS),
+    body=_BODY,
+    errors=_ERRORS,
+)
 async def produce_to_partition(request: web.Request) -> web.Response:
-    """The path's partition, unless a record names its own."""
+    """Append records to a partition; a record's own partition wins."""
     return await _produce(request, partition_of(request))
 
 
@@ -48,8 +82,8 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
     embedded = produce_format(request.headers.get(hdrs.CONTENT_TYPE, ""))
     content_type = metadata_type(request.headers.get(hdrs.ACCEPT, ""))
     topic = topic_of(request)
-    is_async = flag(request, "async")
-    acks = Acks.NONE if is_async else acks_of(request)
+    is_async = _ASYNC.read(request)
+    acks = Acks.NONE if is_async else ACKS.read(request)
     async with Body(request, api) as data:
         partition_count = await _partition_count(api, topic)
         acks = acks or api.operations.default_acks(topic)

@@ -8,11 +8,19 @@ from aiohttp import web
 
 from kafkalog import errors
 from kafkalog.format.json_page import UndecodableRecord, write_page
+from kafkalog.server.answers import RecordPage
 from kafkalog.server.api import api_of
+from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.fetching import fetch
-from kafkalog.server.media_types import EmbeddedFormat, fetch_format
-from kafkalog.server.parameters import integer, isolation_of, partition_of, topic_of
+from kafkalog.server.media_types import EMBEDDED_TYPES, EmbeddedFormat, fetch_format
+from kafkalog.server.parameters import (
+    ISOLATION,
+    IntegerParameter,
+    TextParameter,
+    partition_of,
+    topic_of,
+)
 from kafkalog.server.replies import bytes_reply
 
 if TYPE_CHECKING:
@@ -22,12 +30,22 @@ if TYPE_CHECKING:
 
 ROUTES = web.RouteTableDef()
 _INLINE_BYTES = 256 << 10
+_FORMAT = TextParameter(
+    "format",
+    "binary, json or text, when Accept leaves it open.",
+    schema={"type": "string", "enum": [each.value for each in EmbeddedFormat]},
+)
+_OFFSET = IntegerParameter("offset", "The first record wanted.")
+_MAX_BYTES = IntegerParameter(
+    "max_bytes", "Bytes of keys and values, but at least one record.", 1 << 20
+)
+_TIMEOUT = IntegerParameter("timeout", "How long to wait for a record, in ms.", 0)
 
 
 def _format_of(request: web.Request) -> tuple[EmbeddedFormat, str]:
     """By Accept, or by ``?format=`` when Accept leaves it open."""
     accept = request.headers.get("Accept", "")
-    asked = request.query.get("format")
+    asked = _FORMAT.read(request)
     if asked is None:
         return fetch_format(accept)
     try:
@@ -67,15 +85,29 @@ def _page(
 
 
 @ROUTES.get("/topics/{topic}/partitions/{partition}/records")
+@endpoint(
+    "fetchRecords",
+    "fetch",
+    Access(Action.READ, Resource.TOPIC),
+    {
+        200: Answer(
+            "Records in offset order.",
+            dict.fromkeys(EMBEDDED_TYPES, RecordPage),
+            ("Kafka-Next-Offset", "Kafka-High-Watermark", "Kafka-Log-Start-Offset"),
+        )
+    },
+    parameters=(_OFFSET, _MAX_BYTES, _TIMEOUT, _FORMAT, ISOLATION),
+    errors=(406, 40601, 40602, 42903),
+)
 async def records(request: web.Request) -> web.Response:
-    """Records from ``offset`` on: ``timeout`` ms of waiting, ``max_bytes`` of keys and values."""
+    """Records of one partition from an offset on, with long poll."""
     embedded, content_type = _format_of(request)
     api = api_of(request)
     log = api.operations.partition_log(topic_of(request), partition_of(request))
-    offset = integer(request, "offset")
-    max_bytes = min(integer(request, "max_bytes", 1 << 20), api.config.http_max_fetch_bytes)
-    wait_ms = min(integer(request, "timeout", 0), api.config.http_max_wait_ms)
-    isolation = isolation_of(request)
+    offset = _OFFSET.read(request)
+    max_bytes = min(_MAX_BYTES.read(request), api.config.http_max_fetch_bytes)
+    wait_ms = min(_TIMEOUT.read(request), api.config.http_max_wait_ms)
+    isolation = ISOLATION.read(request)
     try:
         info, page = await _first_page(
             request, log, offset, embedded, max_bytes, wait_ms, isolation

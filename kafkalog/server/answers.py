@@ -1,0 +1,127 @@
+"""Bodies of answers as the API's description has them (pydantic, never run on a hot path)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, RootModel
+
+
+class Body(BaseModel):
+    """Complete: a field that is not named here is a defect, which the API tests find."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EntryError(Body):
+    """What went wrong with one entry of an answer about several."""
+
+    error_code: int
+    message: str
+    kafka_error: str
+    retriable: bool
+    details: dict[str, object] | None = None
+
+
+class OffsetAnswer(Body):
+    """A look-up's result; offset and timestamp (ms) are -1 when nothing was found."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class FailedOffset(EntryError):
+    """A look-up that failed."""
+
+    topic: str
+    partition: int
+
+
+class OffsetList(Body):
+    """In the order asked."""
+
+    partitions: list[OffsetAnswer | FailedOffset]
+
+
+class AppendAnswer(Body):
+    """Where raw batches were appended; log_append_time is -1 with CreateTime."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    last_offset: int
+    log_append_time: int
+    log_start_offset: int
+    duplicate: bool
+
+
+class Receipt(Body):
+    """One record of a produce; partition and offset are null when it failed."""
+
+    partition: int | None
+    offset: int | None
+    error_code: int | None
+    error: str | None
+    message: str | None = None
+
+
+class ProduceAnswer(Body):
+    """Receipts in request order."""
+
+    offsets: list[Receipt]
+    key_schema_id: None
+    value_schema_id: None
+    durability: Literal["synced", "os"]
+
+
+class Header(Body):
+    """A record header; the value is base64."""
+
+    key: str
+    value: str | None
+
+
+class FetchedRecord(Body):
+    """A record; key and value in the format asked for."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: object
+    value: object
+    headers: list[Header] | None = None
+
+
+class RecordPage(RootModel[list[FetchedRecord]]):
+    """Records in offset order."""
+
+
+class Status(Body):
+    """The event loop turns."""
+
+    status: Literal["ok"]
+
+
+class Loading(Body):
+    """How far the start has come."""
+
+    partitions: int
+    partitions_loaded: int
+    segments_to_recover: int
+
+
+class Readiness(Body):
+    """What a probe may look at."""
+
+    status: Literal["ready", "not ready"]
+    checks: dict[str, bool]
+    online_log_dirs: int
+    offline_log_dirs: int
+    partitions: int
+    offline_partitions: int
+    full_log_dirs: int
+    loading: Loading | None = None

@@ -1,0 +1,127 @@
+"""Endpoint: what a route promises, declared once beside its handler.
+
+The source of ``/openapi.json``, of the rules of access and of the tests that go through all routes.
+The handler's docstring is the description: its first line the summary. Parameters read themselves
+(``parameters.py``), so a default or a bound stands in one place.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from aiohttp.typedefs import Handler
+    from pydantic import BaseModel
+
+    from kafkalog.server.parameters import Parameter
+
+    JsonSchema = Mapping[str, object]
+    Model = type[BaseModel] | JsonSchema  # a schema by its class, or spelt out
+
+_ATTRIBUTE = "__kafkalog_endpoint__"
+
+
+class Action(enum.Enum):
+    """What a principal may be allowed to do: the words of the access rules."""
+
+    READ = "read"
+    WRITE = "write"
+    CREATE = "create"
+    DELETE = "delete"
+    ALTER = "alter"
+    DESCRIBE = "describe"
+    CLUSTER = "cluster"  # operate the daemon
+
+
+class Resource(enum.Enum):
+    """What the action is about; a topic or a group is the one that path or body names."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The right that a request needs."""
+
+    action: Action
+    resource: Resource
+
+
+OPEN: None = None
+"""In the place of an access: probes, which everybody may ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A successful answer: its bodies by media type and the headers worth naming."""
+
+    description: str
+    content: Mapping[str, Model] = field(default_factory=dict)
+    headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One operation. ``errors`` are numbers of the register beyond those that follow from the rest.
+
+    A body, a topic or partition in the path, and query parameters bring their own errors.
+    """
+
+    operation_id: str
+    tag: str
+    access: Access | None
+    answers: Mapping[int, Answer]
+    parameters: tuple[Parameter, ...] = ()
+    body: Mapping[str, Model] = field(default_factory=dict)  # by media type; empty: none is read
+    is_body_required: bool = True
+    errors: tuple[int, ...] = ()
+    summary: str = ""
+    description: str = ""
+
+
+H = TypeVar("H", bound="Handler")
+
+
+def endpoint(
+    operation_id: str,
+    tag: str,
+    access: Access | None,
+    answers: Mapping[int, Answer],
+    *,
+    parameters: tuple[Parameter, ...] = (),
+    body: Mapping[str, Model] | None = None,
+    is_body_required: bool = True,
+    errors: tuple[int, ...] = (),
+) -> Callable[[H], H]:
+    """Attach the promise to a handler; goes below the route's decorator."""
+
+    def attach(handler: H) -> H:
+        doc = (handler.__doc__ or "").strip()
+        summary, _, rest = doc.partition("\n")
+        promise = Endpoint(
+            operation_id,
+            tag,
+            access,
+            answers,
+            parameters,
+            body or {},
+            is_body_required,
+            errors,
+            summary,
+            " ".join(line.strip() for line in rest.split("\n")).strip(),
+        )
+        setattr(handler, _ATTRIBUTE, promise)
+        return handler
+
+    return attach
+
+
+def endpoint_of(handler: object) -> Endpoint | None:
+    """What was attached; None to a handler that promises nothing, which a test refuses."""
+    return getattr(handler, _ATTRIBUTE, None)

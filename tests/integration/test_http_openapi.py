@@ -1,0 +1,30 @@
+"""Goal: the daemon describes its API to whoever asks.
+Method: the document of a running daemon against its own answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.integration.daemon import Daemon
+
+
+@pytest.mark.parametrize("path", ["/openapi.json", "/openapi", "/openapi/v3"])
+def test_the_document_is_served(daemon: Daemon, path: str) -> None:
+    """One document under the names that tools look for."""
+    answer = daemon.request("GET", path)
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.json["openapi"] == "3.1.0"
+    assert path in answer.json["paths"]
+
+
+def test_an_answer_has_the_fields_that_are_declared(daemon: Daemon) -> None:
+    """The readiness probe, required fields and none besides."""
+    schemas = daemon.request("GET", "/openapi.json").json["components"]["schemas"]
+    body = daemon.request("GET", "/readyz").json
+    declared = schemas["Readiness"]
+    assert set(declared["required"]) <= body.keys() <= declared["properties"].keys()

@@ -19,8 +19,12 @@ _PARTIAL_FAILURE = 3
     help='{"partitions":[{"topic":"t","partition":0,"offset":40000}],"version":1}; -1: all.',
 )
 @click.option("--topic", help="Instead of a file, with --partition and --before-offset.")
-@click.option("--partition", type=int, default=0, show_default=True)
-@click.option("--before-offset", type=int, help="Records below it go; -1 is the high watermark.")
+@click.option("--partition", type=click.IntRange(min=0), help="Default: 0.")
+@click.option(
+    "--before-offset",
+    type=click.IntRange(min=-1),
+    help="Records below it go; -1 is the high watermark.",
+)
 @url_option
 @output_option
 @click.pass_context
@@ -28,7 +32,7 @@ def delete(
     ctx: click.Context,
     offset_json_file: Any,  # noqa: ANN401 - click's open file
     topic: str | None,
-    partition: int,
+    partition: int | None,
     before_offset: int | None,
     url: str,
     output: str,
@@ -37,13 +41,14 @@ def delete(
 
     Example: kafkalog records delete --topic orders --before-offset 40000
     """
-    if offset_json_file is not None:
+    one = (topic, partition, before_offset)
+    if offset_json_file is not None and one == (None, None, None):
         body: bytes = offset_json_file.read()
-    elif topic is not None and before_offset is not None:
-        entry = {"topic": topic, "partition": partition, "offset": before_offset}
+    elif offset_json_file is None and topic is not None and before_offset is not None:
+        entry = {"topic": topic, "partition": partition or 0, "offset": before_offset}
         body = json.dumps({"partitions": [entry], "version": 1}).encode()
     else:
-        raise click.UsageError("Give --offset-json-file, or --topic and --before-offset.")
+        raise click.UsageError("Give either --offset-json-file, or --topic and --before-offset.")
     answer = Connection(url).json("POST", "/v1/records:delete", body)
     entries = answer["partitions"]
     if output == "json":
@@ -55,7 +60,7 @@ def delete(
 
 
 def _print_tool_lines(entries: list[dict[str, Any]]) -> None:
-    """As kafka-delete-records.sh prints them."""
+    """In the form of kafka-delete-records.sh, with our own reasons, which name the offsets."""
     click.echo("Executing records delete operation")
     click.echo("Records delete operation completed:")
     for entry in entries:

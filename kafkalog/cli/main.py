@@ -34,6 +34,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "dump": "kafkalog.cli.dump_log_segments:dump_command",
         "verify": "kafkalog.cli.segments_verify:verify",
     },
+    "compat": {"kafka-delete-records": "kafkalog.cli.compat_delete_records:delete_records"},
     "offline": {
         "scan": "kafkalog.cli.offline_scan:scan",
         "load": "kafkalog.cli.offline_load:load",
@@ -43,6 +44,7 @@ _GROUP_HELP = {
     "records": "Delete records below an offset.",
     "retention": "Why segments are still here, when they go, and a pass by hand.",
     "segments": "Look into segment files, without a server.",
+    "compat": "Kafka's own tools: their options, their output to the byte, their exit status.",
     "offline": "Work on copies of partition directories, without a server.",
 }
 

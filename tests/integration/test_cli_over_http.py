@@ -23,8 +23,13 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """``kafkalog ARGUMENTS --url ...``."""
     port = free_port() if daemon is None else daemon.port
+    return run_plain(*arguments, "--url", f"http://127.0.0.1:{port}", stdin=stdin)
+
+
+def run_plain(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """``kafkalog ARGUMENTS``."""
     return subprocess.run(
-        [sys.executable, "-m", "kafkalog", *arguments, "--url", f"http://127.0.0.1:{port}"],
+        [sys.executable, "-m", "kafkalog", *arguments],
         input=stdin,
         capture_output=True,
         cwd=ROOT,
@@ -190,8 +195,49 @@ def test_records_delete(daemon: Daemon, tmp_path: Path) -> None:
     whole = ("records", "delete", "--topic", "deleted", "--before-offset")
     assert b"low_watermark: 3" in done(run(daemon, *whole, "-1"))
     assert run(daemon, "records", "delete").returncode == 2
+    assert run(daemon, *whole, "1", "--offset-json-file", str(file)).returncode == 2
     file.write_text("{}")
     assert run(daemon, "records", "delete", "--offset-json-file", str(file)).returncode == 1
+
+
+def test_kafkas_own_command(daemon: Daemon, tmp_path: Path) -> None:
+    """M10: kafka-delete-records: exit 0 when a partition failed, 1 for a file that it refuses."""
+    done(run(daemon, "topics", "create", "compat"))
+    done(run(daemon, "produce", "compat", stdin=b"a\nb\nc\n"))
+    file = tmp_path / "offsets.json"
+    tool = ("compat", "kafka-delete-records", "--offset-json-file", str(file))
+    where = ("--bootstrap-server", f"127.0.0.1:{daemon.port}")
+    partitions = '{"topic":"compat","partition":0,"offset":2,"by":"me"},'
+    file.write_text(f'{{"partitions":[{partitions}{{"topic":"nope","partition":0,"offset":2}}]}}')
+    partly = run_plain(*tool, *where)
+    assert (partly.returncode, partly.stderr) == (0, b"")
+    assert partly.stdout.decode().splitlines() == [
+        "Executing records delete operation",
+        "Records delete operation completed:",
+        "partition: compat-0\tlow_watermark: 2",
+        "partition: nope-0\terror: org.apache.kafka.common.errors."
+        "UnknownTopicOrPartitionException: This server does not host this topic-partition.",
+    ]
+    for text, message in (
+        (f'{{"partitions":[{partitions[:-1]}],"version":2}}',
+         "Not supported version field value 2"),
+        (f'{{"partitions":[{partitions * 2}{partitions[:-1]}]}}',
+         "Offset json file contains duplicate topic partitions: compat-0"),
+        ('{"partitions":[{"topic":"\\ud800","partition":true}]}',
+         "Expected `Integer` value, received true"),
+        ('{"partitions":"\\ud800"}', 'Expected JSON array, received "?"'),
+        ("[" * 100_000, "The input string is not a valid JSON"),
+        ('{"version":NaN}', "The input string is not a valid JSON"),
+    ):  # fmt: skip
+        file.write_text(text)
+        refused = run_plain(*tool, *where)
+        assert (refused.returncode, refused.stdout) == (1, b"")
+        assert refused.stderr.decode() == f"{message}\n"
+    file.unlink()
+    missing = run_plain(*tool, *where)
+    assert missing.returncode == 1
+    assert missing.stderr.startswith(f"Unable to read file {file}".encode())
+    assert run_plain(*tool).returncode == 2
 
 
 def test_health(daemon: Daemon) -> None:

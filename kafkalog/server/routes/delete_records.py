@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
@@ -20,22 +21,40 @@ if TYPE_CHECKING:
 
 ROUTES = web.RouteTableDef()
 _MAX_PARTITIONS = 10_000
+# The tool prints the exception that Kafka's client makes of an error code.
+_EXCEPTIONS = {
+    "INVALID_TOPIC_EXCEPTION": (
+        "InvalidTopicException",
+        "The request attempted to perform an operation on an invalid topic.",
+    ),
+    "KAFKA_STORAGE_ERROR": (
+        "KafkaStorageException",
+        "Disk error when trying to access log file on the disk.",
+    ),
+    "OFFSET_OUT_OF_RANGE": (
+        "OffsetOutOfRangeException",
+        "The requested offset is not within the range of offsets maintained by the server.",
+    ),
+    "POLICY_VIOLATION": (
+        "PolicyViolationException",
+        "Request parameters do not satisfy the configured policy.",
+    ),
+    "UNKNOWN_TOPIC_OR_PARTITION": (
+        "UnknownTopicOrPartitionException",
+        "This server does not host this topic-partition.",
+    ),
+}
 
 
 def _check(file: DeleteRecordsFile) -> None:
     """The tool's own rules about its file, with its own messages."""
     if file.version != 1:
         raise ApiError(40002, f"Not supported version field value {file.version}")
-    seen: set[tuple[str, int]] = set()
-    twice: list[str] = []
-    for entry in file.partitions:
-        key = (entry.topic, entry.partition)
-        if key in seen:
-            twice.append(f"{entry.topic}-{entry.partition}")
-        seen.add(key)
+    names = Counter((entry.topic, entry.partition) for entry in file.partitions)
+    twice = [f"{topic}-{number}" for (topic, number), times in names.items() if times > 1]
     if twice:
         raise ApiError(
-            40002, f"Offset json file contains duplicate topic partitions: {', '.join(twice)}"
+            40002, f"Offset json file contains duplicate topic partitions: {','.join(twice)}"
         )
     if not 1 <= len(file.partitions) <= _MAX_PARTITIONS:
         raise ApiError(40002, f"Name 1 to {_MAX_PARTITIONS} partitions.")
@@ -79,12 +98,21 @@ def _tool_lines(entries: list[DeleteRecordsEntry], outcomes: list[int | Kafkalog
     """What kafka-delete-records.sh prints, a TAB between the two fields."""
     lines = ["Executing records delete operation", "Records delete operation completed:"]
     for entry, outcome in zip(entries, outcomes, strict=True):
-        name = f"{entry.topic}-{entry.partition}"
         said = (
-            f"low_watermark: {outcome}" if isinstance(outcome, int) else f"error: {outcome.message}"
+            f"low_watermark: {outcome}"
+            if isinstance(outcome, int)
+            else f"error: {_exception_text(outcome)}"
         )
-        lines.append(f"partition: {name}\t{said}")
+        lines.append(f"partition: {entry.topic}-{entry.partition}\t{said}")
     return "\n".join(lines) + "\n"
+
+
+def _exception_text(fault: KafkalogError) -> str:
+    """Kafka's exception and sentence; ours where Kafka would not fail like this."""
+    if fault.kafka_error not in _EXCEPTIONS:
+        return fault.message
+    name, message = _EXCEPTIONS[fault.kafka_error]
+    return f"org.apache.kafka.common.errors.{name}: {message}"
 
 
 @ROUTES.post("/v1/records:delete")

@@ -68,10 +68,15 @@ def _serve(settings: Settings) -> int:
     from kafkalog import kernels
     from kafkalog.env.memory import keep_freed_memory
     from kafkalog.observe.logging import configure_logging
+    from kafkalog.observe.terminal_line import TerminalLine
     from kafkalog.server.daemon import Daemon
 
+    line = TerminalLine(sys.stderr) if sys.stderr.isatty() else None
     configure_logging(
-        sys.stdout, log_format=settings.server.log_format, level=settings.server.log_level
+        sys.stdout,
+        log_format=settings.server.log_format,
+        level=settings.server.log_level,
+        above=line,
     )
     log = structlog.get_logger("kafkalog")
     for notice in settings.notices:
@@ -85,6 +90,7 @@ def _serve(settings: Settings) -> int:
         build=lambda sink, give_up: _build(settings, sink, give_up),
         request_id_prefix=os.urandom(4).hex(),
         reader_threads_per_dir=settings.broker.num_io_threads_per_data_dir,
+        terminal_line=line,
     )
     try:
         return uvloop.run(daemon.run())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkalog.env.threads import Threads
 
 
-def _ignore(_: int) -> None:
+def _ignore(_segments: int, _bytes: int) -> None:
     """Nobody listens."""
 
 
@@ -35,8 +35,8 @@ class LogEnvironment:
 
     ``io_guard`` is entered around disk work that runs outside a command of the writer (the
     ``delete-file`` tasks); the manager passes the guard of the log directory, which decides what an
-    OSError means. Commands and reads are guarded by their callers. ``note_recovery`` hears how the
-    number of segments that wait for recovery changes; on any recovery thread.
+    OSError means. Commands and reads are guarded by their callers. ``note_recovery`` hears how
+    many segments and bytes more (or, negative, fewer) wait for recovery; on any recovery thread.
     """
 
     filesystem: Filesystem
@@ -46,7 +46,7 @@ class LogEnvironment:
     index_cache: IndexCache
     open_files: OpenFiles
     io_guard: Callable[[], AbstractContextManager[object]] = nullcontext
-    note_recovery: Callable[[int], None] = _ignore
+    note_recovery: Callable[[int, int], None] = _ignore
 
     def guarded(self, work: Callable[[], None]) -> Callable[[], None]:
         """Body of a delayed task: work under the guard; nothing on a directory that has failed.

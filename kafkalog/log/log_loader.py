@@ -330,15 +330,14 @@ class _Loader:
 
     def _counted(self, segments: Sequence[LogSegment]) -> Generator[LogSegment, None, None]:
         """Each in turn, told to ``note_recovery``; those not reached any more count as done."""
-        note, waiting = self._environment.note_recovery, len(segments)
-        note(waiting)
+        note, waiting = self._environment.note_recovery, [s.size_bytes for s in reversed(segments)]
+        note(len(waiting), sum(waiting))
         try:
             for segment in segments:
                 yield segment
-                waiting -= 1
-                note(-1)
+                note(-1, -waiting.pop())
         finally:
-            note(-waiting)
+            note(-len(waiting), -sum(waiting))
 
     def _recover(self, segment: LogSegment, log_end_offset: int | None = None) -> bool:
         """Check one segment and rebuild what belongs to it; True when bytes were cut off.

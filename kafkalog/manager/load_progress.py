@@ -33,6 +33,8 @@ class _DirProgress:
     logs: int = 0
     done: int = 0
     segments_left: int = 0
+    bytes_left: int = 0
+    bytes_recovered: int = 0
     next_line_ns: int = 0
 
 
@@ -46,7 +48,7 @@ class LoadProgress:
         self._mutex = threads.mutex()
         # changed under the mutex
         self._dirs: dict[str, _DirProgress] = {}
-        # owned by the starting thread
+        # set by the starting thread
         self._started_ns = 0
         self._is_over = False
 
@@ -54,10 +56,14 @@ class LoadProgress:
     def loading(self) -> Loading:
         """Sums over all directories; zeros before the directories were read."""
         dirs = tuple(self._dirs.values())
+        elapsed_ns = self._clock.monotonic_ns() - self._started_ns if dirs else 0
         return Loading(
             partitions=sum(each.logs for each in dirs),
             partitions_loaded=sum(each.done for each in dirs),
             segments_to_recover=sum(each.segments_left for each in dirs),
+            bytes_to_recover=sum(each.bytes_left for each in dirs),
+            bytes_recovered=sum(each.bytes_recovered for each in dirs),
+            elapsed_ms=elapsed_ns // 1_000_000,
         )
 
     def begin(self, logs: dict[LogDir, int]) -> None:
@@ -98,15 +104,17 @@ class LoadProgress:
                 log_dir=path,
             )
 
-    def segments_changed(self, path: str, change: int) -> None:
-        """More or fewer segments of the directory wait for their recovery."""
+    def recovery_changed(self, path: str, segments: int, size_bytes: int) -> None:
+        """So many more or, negative, fewer segments and bytes of the directory wait for it."""
         now_ns = self._clock.monotonic_ns()
         with self._mutex:
             one = self._of(path)
-            one.segments_left += change
+            one.segments_left += segments
+            one.bytes_left += size_bytes
+            one.bytes_recovered += max(0, -size_bytes)
             done, count, left = one.done, one.logs, one.segments_left
             has_line = not self._is_over and self._takes_line(one, now_ns)
-        self._metrics.recovery_remaining_segments.labels(path).inc(change)
+        self._metrics.recovery_remaining_segments.labels(path).inc(segments)
         if has_line:
             _log.info(
                 f"Recovering unflushed segments. {left} left "

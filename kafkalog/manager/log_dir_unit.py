@@ -55,7 +55,7 @@ def make_unit(
     *,
     min_free_bytes: int,
     is_cordoned: bool,
-    note_recovery: Callable[[int], None],
+    note_recovery: Callable[[int, int], None],
     write_start_offsets: Callable[[LogDir], None],
     drop_logs: Callable[[LogDir], None],
 ) -> LogDirUnit:

@@ -146,7 +146,7 @@ class LogManager:
             sink,
             min_free_bytes=self.config.log_dir_min_free_bytes,
             is_cordoned=cordoned == ("*",) or path in map(self._absolute, cordoned),
-            note_recovery=functools.partial(self.progress.segments_changed, path),
+            note_recovery=functools.partial(self.progress.recovery_changed, path),
             write_start_offsets=self.checkpoints.write_start_offsets,
             drop_logs=self._drop_logs,
         )

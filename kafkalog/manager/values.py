@@ -115,8 +115,15 @@ class LogDirDescription:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """How far a start has come; all zero before the log directories were read."""
+    """How far a start has come; all zero before the log directories were read.
+
+    Segments and bytes are those of the partitions begun so far; bytes count when their segment is
+    done.
+    """
 
     partitions: int
     partitions_loaded: int
     segments_to_recover: int
+    bytes_to_recover: int
+    bytes_recovered: int
+    elapsed_ms: int

@@ -10,25 +10,42 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import structlog
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
-    from typing import TextIO
 
     from structlog.typing import Processor
+
+    from kafkalog.observe.terminal_line import TerminalLine
 
 # C0, DEL, C1, and the separators that some viewers take for line ends.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-def configure_logging(stream: TextIO, *, log_format: str | None, level: str) -> None:
+class _AboveTerminalLine(logging.StreamHandler[TextIO]):
+    """Takes the terminal's own line off the screen while a log line is printed."""
+
+    def __init__(self, stream: TextIO, line: TerminalLine) -> None:
+        super().__init__(stream)
+        self._line = line
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+        with self._line.hidden():
+            super().emit(record)
+
+
+def configure_logging(
+    stream: TextIO, *, log_format: str | None, level: str, above: TerminalLine | None = None
+) -> None:
     """Send every line of level and above to stream.
 
-    log_format is ``json``, ``console`` or None: console when stream is a terminal. Calling it again
-    replaces the former set-up.
+    log_format is ``json``, ``console`` or None: console when stream is a terminal. ``above``: a
+    line of the terminal that log lines must not run into. Calling it again replaces the former
+    set-up.
     """
     is_console = log_format == "console" or (log_format is None and stream.isatty())
     shared: list[Processor] = [
@@ -49,7 +66,7 @@ def configure_logging(stream: TextIO, *, log_format: str | None, level: str) -> 
     else:
         finish += [structlog.processors.format_exc_info, order_fields]
         finish.append(structlog.processors.JSONRenderer(ensure_ascii=True, default=str))
-    handler = logging.StreamHandler(stream)
+    handler = logging.StreamHandler(stream) if above is None else _AboveTerminalLine(stream, above)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=finish)
     )

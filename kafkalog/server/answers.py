@@ -112,6 +112,9 @@ class Loading(Body):
     partitions: int
     partitions_loaded: int
     segments_to_recover: int
+    bytes_to_recover: int
+    bytes_recovered: int
+    elapsed_ms: int
 
 
 class Readiness(Body):

@@ -23,6 +23,7 @@ from kafkalog.server.api import Api, Phase
 from kafkalog.server.app import make_app
 from kafkalog.server.delayed_fetch import DelayedFetches
 from kafkalog.server.in_flight import InFlightBytes
+from kafkalog.server.load_display import show_loading
 from kafkalog.server.protocol import ConnectionServer
 from kafkalog.server.replies import RequestIds
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.log_dir_writer import CompletionSink
     from kafkalog.manager.operations import Operations
     from kafkalog.observe.metrics import Metrics
+    from kafkalog.observe.terminal_line import TerminalLine
     from kafkalog.settings import ServerConfig
 
 _log = structlog.get_logger("kafkalog.server")
@@ -64,6 +66,7 @@ class Daemon:
     build: Callable[[CompletionSink, Callable[[], None]], Graph]
     request_id_prefix: str
     reader_threads_per_dir: int
+    terminal_line: TerminalLine | None = None  # None: the log alone tells how far the start is
     exit_code: int = 0
     _is_told_to_stop: bool = False  # by a signal
 
@@ -146,8 +149,7 @@ class Daemon:
 
     async def _load(self, api: Api, graph: Graph) -> None:
         """Load all logs off the loop, then let requests in; not when a stop came first."""
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(api.control_pool, graph.load)
+        await self._shown(api, graph.load)
         if api.stopping:
             return
         # What was loaded stays: walking it again would stop every thread for 0.1 s and more.
@@ -156,6 +158,19 @@ class Daemon:
         # The default of 700 looks at every object of the requests in work once for each of them.
         gc.set_threshold(_GC_ALLOCATIONS, 20, 20)
         api.phase = Phase.SERVING
+
+    async def _shown(self, api: Api, load: Callable[[], None]) -> None:
+        """The load, with its progress on the terminal if there is one."""
+        loading = asyncio.get_running_loop().run_in_executor(api.control_pool, load)
+        if self.terminal_line is None:
+            await loading
+            return
+        shown = asyncio.create_task(show_loading(self.terminal_line, api.operations.loading))
+        try:
+            await loading
+        finally:
+            shown.cancel()
+            await asyncio.wait([shown])
 
     async def _serve(self, api: Api, listener: asyncio.Server, stop: asyncio.Event) -> None:
         """Until it is stopped and those who watch /readyz have had time to see it."""

@@ -83,15 +83,15 @@ class Daemon:
         pairs = [part for item in values.items() for part in ("--override", "=".join(item))]
         return [sys.executable, "-m", "kafkalog", "server", *pairs]
 
-    def start(self, *, wait: bool = True) -> None:
-        """Start the process; with wait, return when it is ready."""
+    def start(self, *, wait: bool = True, stderr: int = subprocess.STDOUT) -> None:
+        """Start the process; with wait, return when it is ready. Its stderr goes to its log."""
         assert self.process is None
         self.root.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command(),
                 stdout=log,
-                stderr=subprocess.STDOUT,
+                stderr=stderr,
                 cwd=ROOT,
                 env={**os.environ, **self.environment},
             )

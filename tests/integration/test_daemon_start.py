@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import signal
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -96,6 +99,9 @@ def test_while_it_recovers_it_says_so(gated: GatedDaemon) -> None:
         assert answer.json["checks"]["logs_loaded"] is False
         assert answer.json["loading"]["partitions"] == 3
         assert 0 <= answer.json["loading"]["partitions_loaded"] < 3
+        assert {"segments_to_recover", "bytes_to_recover", "bytes_recovered", "elapsed_ms"} <= {
+            *answer.json["loading"]
+        }
     said = refused(gated.request("GET", "/topics"), 503, 50304)
     assert "of 3 partitions" in str(said["message"])
     refused(gated.request("POST", "/topics/kept", {"records": [{"value": 1}]}), 503, 50304)
@@ -116,6 +122,37 @@ def test_while_it_recovers_it_says_so(gated: GatedDaemon) -> None:
     assert gated.stop() == 0
     found = f"Skipping recovery of 3 logs from {log_dir} since clean shutdown file was found"
     assert found in lines(gated)
+
+
+def test_on_a_terminal_it_shows_a_line(gated: GatedDaemon) -> None:
+    """M16: redrawn while it loads, erased in front of log lines and at a SIGTERM's end."""
+    screen, terminal = pty.openpty()
+    gated.start(wait=False, stderr=terminal)
+    os.close(terminal)
+    shown = b""
+    while b"Loading logs: 1/3" not in shown:  # the test's time bounds it
+        shown += os.read(screen, 10_000)
+    os.kill(pid_of(gated), signal.SIGTERM)
+    wait_for(gated, "Shutting down")
+    gated.gate.unlink()
+    assert gated.process is not None
+    assert gated.process.wait(20) == 0
+    gated.process = None
+    with suppress(OSError):  # EIO: nobody has the terminal open any more
+        while found := os.read(screen, 10_000):
+            shown += found
+    os.close(screen)
+    erase = b"\r\x1b[K"
+    assert shown.startswith(erase)
+    assert shown.endswith(erase)
+    drawn = {text for text in shown.split(erase) if text}
+    wish = re.compile(
+        rb"Reading the log directories|Loading logs: [01]/3"
+        rb"(, recovered [0-9.]+ K?i?B at [0-9.]+ K?i?B/s)?(, about \d+ s left)?"
+    )
+    assert all(wish.fullmatch(text) for text in drawn), drawn
+    assert any(b"recovered" in text for text in drawn)
+    assert "Loading logs" not in gated.log_path.read_text()
 
 
 def test_a_signal_during_the_load_is_obeyed(gated: GatedDaemon) -> None:

@@ -35,11 +35,16 @@ def left_by_a_kill() -> PartitionWorld:
 def test_each_segment_counts_down() -> None:
     """M16: from all to none."""
     world = left_by_a_kill()
-    notes: list[int] = []
-    environment = replace(world.environment(), note_recovery=notes.append)
+    files = [f"{DIRECTORY}/{number:020d}.log" for number in range(5)]
+    sizes = [world.filesystem.stat(file).size for file in files]
+    assert len({*sizes[:4]}) == 1 < len({*sizes}), "the active segment is empty"
+    notes: list[tuple[int, int]] = []
+    environment = replace(world.environment(), note_recovery=lambda *note: notes.append(note))
     load_log(DIRECTORY, world.config, environment, clean=False)
-    assert [left for left in accumulate(notes) if left] == [5, 4, 3, 2, 1]
-    assert sum(notes) == 0
+    segments, size_bytes = zip(*notes, strict=True)
+    assert [left for left in accumulate(segments) if left] == [5, 4, 3, 2, 1]
+    assert [*accumulate(size_bytes)][:5] == [sizes[0] * left for left in (4, 3, 2, 1, 0)]
+    assert (sum(segments), sum(size_bytes)) == (0, 0)
 
 
 def test_a_load_that_fails_leaves_nothing_behind() -> None:
@@ -47,12 +52,12 @@ def test_a_load_that_fails_leaves_nothing_behind() -> None:
     world = left_by_a_kill()
     legacy = world.filesystem.open_write(f"{DIRECTORY}/{2:020d}.log")
     legacy.pwrite(b"\x01", 16)
-    notes: list[int] = []
-    environment = replace(world.environment(), note_recovery=notes.append)
+    notes: list[tuple[int, int]] = []
+    environment = replace(world.environment(), note_recovery=lambda *note: notes.append(note))
     with pytest.raises(CorruptBatch):
         load_log(DIRECTORY, world.config, environment, clean=False)
-    assert notes[0] == 5
-    assert sum(notes) == 0
+    assert notes[0][0] == 5
+    assert [sum(column) for column in zip(*notes, strict=True)] == [0, 0]
 
 
 def test_the_gauge_of_a_directory() -> None:

@@ -57,21 +57,27 @@ class Duration(click.ParamType[int]):
 @partition_option
 @url_option
 @output_option
-def explain(topic: str, partition: int | None, url: str, output: str) -> None:
-    """Why each segment is still here, and when it goes.
+@click.pass_context
+def explain(ctx: click.Context, topic: str, partition: int | None, url: str, output: str) -> None:
+    """Why each segment is still here, and when it goes. Exit 3 when a partition is not served.
 
     Example: kafkalog retention explain orders --partition 0
     """
     connection = Connection(url)
     reports = [
-        connection.json("GET", f"/v1/topics/{segment(topic)}/partitions/{number}/segments")
-        for number in _numbers(connection, topic, partition)
+        {"topic": topic, **entry}
+        if "error_code" in entry
+        else connection.json(
+            "GET", f"/v1/topics/{segment(topic)}/partitions/{entry['partition']}/segments"
+        )
+        for entry in _partitions(connection, topic, partition)
     ]
     if output == "json":
         click.echo(json.dumps(reports))
-        return
-    for report in reports:
-        _print_report(report)
+    else:
+        for report in _done(reports):
+            _print_report(report)
+    _tell_failed(ctx, reports)
 
 
 @click.command()
@@ -82,7 +88,9 @@ def explain(topic: str, partition: int | None, url: str, output: str) -> None:
 @partition_option
 @url_option
 @output_option
+@click.pass_context
 def simulate(
+    ctx: click.Context,
     topic: str,
     configs: tuple[str, ...],
     horizon: int,
@@ -92,6 +100,8 @@ def simulate(
     output: str,
 ) -> None:
     """What would go, and when, if these were the topic's configs. Nothing is changed.
+
+    Exit 3 when a partition is not served.
 
     Example: kafkalog retention simulate orders --config retention.ms=86400000 --horizon 30d
     """
@@ -107,9 +117,10 @@ def simulate(
     answer = Connection(url).json("POST", "/v1/retention:simulate", wanted)
     if output == "json":
         click.echo(json.dumps(answer))
-        return
-    for entry in answer["partitions"]:
-        _print_simulation(topic, entry)
+    else:
+        for entry in _done(answer["partitions"]):
+            _print_simulation(topic, entry)
+    _tell_failed(ctx, [{"topic": topic, **entry} for entry in answer["partitions"]])
 
 
 @click.command()
@@ -136,26 +147,37 @@ def run(
     connection = Connection(url)
     wanted: dict[str, Any] = {"dry_run": dry_run}
     if topic is not None:
-        numbers = _numbers(connection, topic, partition)
-        wanted["partitions"] = [{"topic": topic, "partition": number} for number in numbers]
+        wanted["partitions"] = [
+            {"topic": topic, "partition": entry["partition"]}
+            for entry in _partitions(connection, topic, partition)
+        ]
     answer = connection.json("POST", "/v1/retention:run", wanted)
-    failed = [entry for entry in answer["partitions"] if "error_code" in entry]
     if output == "json":
         click.echo(json.dumps(answer))
     else:
         _print_run(answer)
+    _tell_failed(ctx, answer["partitions"])
+
+
+def _partitions(connection: Connection, topic: str, partition: int | None) -> list[dict[str, Any]]:
+    """The partition asked for, or all of the topic; with ``error_code`` when it is not served."""
+    if partition is not None:
+        return [{"partition": partition}]
+    entries: list[dict[str, Any]] = connection.json("GET", f"/topics/{segment(topic)}/partitions")
+    return entries
+
+
+def _done(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [entry for entry in entries if "error_code" not in entry]
+
+
+def _tell_failed(ctx: click.Context, entries: list[dict[str, Any]]) -> None:
+    """Every failure in its own line; then the command ends as partly failed."""
+    failed = [entry for entry in entries if "error_code" in entry]
     for entry in failed:
         click.echo(f"Error: {entry['topic']}-{entry['partition']}: {entry['error']}", err=True)
     if failed:
         ctx.exit(_PARTIAL_FAILURE)
-
-
-def _numbers(connection: Connection, topic: str, partition: int | None) -> list[int]:
-    """The partition asked for, or all of the topic."""
-    if partition is not None:
-        return [partition]
-    entries = connection.json("GET", f"/topics/{segment(topic)}/partitions")
-    return [int(entry["partition"]) for entry in entries]
 
 
 # ---- text

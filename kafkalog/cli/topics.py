@@ -106,7 +106,10 @@ def alter(
 @url_option
 @output_option
 def describe(name: str | None, with_configs: bool, url: str, output: str) -> None:
-    """Id, partitions and configs of one topic, or of all."""
+    """Id, partitions and configs of one topic, or of all.
+
+    A partition that is not served has no leader; why goes to standard error.
+    """
     connection = Connection(url)
     path = connection.topics_path()
     if name is not None:
@@ -135,11 +138,15 @@ def _print_description(entity: dict[str, Any], node: int) -> None:
         f"Topic: {topic}\tTopicId: {entity['topic_id']}\tPartitionCount:"
         f" {entity['partitions_count']}\tReplicationFactor: 1\tConfigs: {configs}"
     )
+    faults = {fault["partition_id"]: fault["error"] for fault in entity["offline_partitions"]}
     for partition in range(entity["partitions_count"]):
+        leader, isr = ("none", "") if partition in faults else (node, node)
         click.echo(
-            f"\tTopic: {topic}\tPartition: {partition}\tLeader: {node}\tReplicas: {node}"
-            f"\tIsr: {node}\tElr: \tLastKnownElr: "
+            f"\tTopic: {topic}\tPartition: {partition}\tLeader: {leader}\tReplicas: {node}"
+            f"\tIsr: {isr}\tElr: \tLastKnownElr: "
         )
+    for partition, reason in faults.items():
+        click.echo(f"{topic}-{partition} is not served: {reason}", err=True)
 
 
 @topics.command()

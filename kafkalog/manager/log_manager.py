@@ -20,6 +20,7 @@ import structlog
 from kafkalog.errors import (
     InvalidConfig,
     InvalidRequest,
+    KafkalogError,
     LogDirOffline,
     NotReady,
     StorageFault,
@@ -197,6 +198,16 @@ class LogManager:
             )
         self.unit_of(log).log_dir.check_online()
         return log
+
+    def faults_of(self, topic: RegisteredTopic) -> dict[int, KafkalogError]:
+        """Partitions of the topic that are not served at this moment, and why."""
+        faults: dict[int, KafkalogError] = {}
+        for number in range(topic.partition_count):
+            try:
+                self.log_of(topic.name, number)
+            except KafkalogError as fault:
+                faults[number] = fault.with_traceback(None)  # it would keep this frame
+        return faults
 
     def registered(self, topic: str) -> RegisteredTopic:
         """The topic; UnknownTopic, or NotReady while it may still be found."""

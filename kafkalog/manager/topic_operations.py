@@ -178,6 +178,8 @@ class TopicOperations:
             )
 
     def _description(self, topic: RegisteredTopic) -> TopicDescription:
+        """Of the topic as it is given, which may be a draft; its partitions are those of now."""
+        registered = self._manager.registry.topics.get(topic.name)
         return TopicDescription(
             name=topic.name,
             topic_id=encode_id(topic.topic_id),
@@ -187,6 +189,7 @@ class TopicOperations:
             configs=self._manager.rules.describe_topic_config(
                 topic.overrides, self._manager.registry.state.broker_configs
             ),
+            faults={} if registered is None else self._manager.faults_of(registered),
         )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kafkalog.errors import KafkalogError
     from kafkalog.format.topic_partition import TopicPartition
 
 
@@ -68,7 +69,10 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as the admin routes show it; ``topic_id`` is the 22-character text."""
+    """A topic as the admin routes show it; ``topic_id`` is the 22-character text.
+
+    ``faults``: its partitions that are not served, by number, and why.
+    """
 
     name: str
     topic_id: str
@@ -76,6 +80,7 @@ class TopicDescription:
     is_internal: bool
     overrides: Mapping[str, str]
     configs: Sequence[ConfigEntry]
+    faults: Mapping[int, KafkalogError]
 
 
 @dataclass(frozen=True, slots=True)

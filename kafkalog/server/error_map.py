@@ -188,6 +188,16 @@ def error_body(error: errors.KafkalogError | ApiError) -> tuple[ErrorEntry, dict
     return entry, body
 
 
+def entry_error(error: errors.KafkalogError | ApiError) -> dict[str, object]:
+    """What an entry about one partition says of its error, in an answer about several."""
+    _, body = error_body(error)
+    return {
+        "error_code": body["error_code"],
+        "kafka_error": body["kafka_error"],
+        "error": body["message"],
+    }
+
+
 def _message(error: errors.KafkalogError | ApiError) -> str:
     """What the client reads; a corrupt file's path stays inside."""
     if isinstance(error, errors.CorruptBatch):

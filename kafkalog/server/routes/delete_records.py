@@ -10,7 +10,7 @@ from aiohttp import web
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.error_map import ApiError, error_body
+from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import wants_plain_text
 from kafkalog.server.replies import json_reply
@@ -85,13 +85,7 @@ def _entry_json(entry: DeleteRecordsEntry, outcome: int | KafkalogError) -> dict
     head: dict[str, object] = {"topic": entry.topic, "partition": entry.partition}
     if isinstance(outcome, int):
         return {**head, "low_watermark": outcome}
-    _, body = error_body(outcome)
-    return {
-        **head,
-        "error_code": body["error_code"],
-        "kafka_error": body["kafka_error"],
-        "error": body["message"],
-    }
+    return {**head, **entry_error(outcome)}
 
 
 def _tool_lines(entries: list[DeleteRecordsEntry], outcomes: list[int | KafkalogError]) -> str:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import InvalidRequest, KafkalogError
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.server.api import api_of
-from kafkalog.server.error_map import ApiError, error_body
+from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.in_flight import Body
 from kafkalog.server.parameters import partition_of, topic_of
 from kafkalog.server.replies import json_reply
@@ -223,13 +223,7 @@ def _entry_json(
         "partition": topic_partition.partition,
     }
     if isinstance(outcome, KafkalogError):
-        _, body = error_body(outcome)
-        return {
-            **head,
-            "error_code": body["error_code"],
-            "kafka_error": body["kafka_error"],
-            "error": body["message"],
-        }
+        return {**head, **entry_error(outcome)}
     return {
         **head,
         "log_start_offset": outcome.log_start_offset,
@@ -250,7 +244,10 @@ def _entry_json(
 
 @ROUTES.post("/v1/retention:simulate")
 async def simulate(request: web.Request) -> web.Response:
-    """What would go until ``horizon_ms`` from ``at`` on, were these configs the topic's."""
+    """What would go until ``horizon_ms`` from ``at`` on, were these configs the topic's.
+
+    Of a whole topic, a partition that is not served has an error entry.
+    """
     api = api_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(RetentionSimulateRequest, data)
@@ -266,14 +263,22 @@ def _simulate(operations: Operations, wanted: RetentionSimulateRequest) -> web.R
     )
     entries = []
     for number in numbers:
-        simulation = operations.simulate_retention(
-            wanted.topic,
-            number,
-            wanted.configs,
-            start_ms=start_ms,
-            horizon_ms=wanted.horizon_ms,
-        )
-        entries.append({"partition": number, **_simulation_json(simulation)})
+        try:
+            simulation = operations.simulate_retention(
+                wanted.topic,
+                number,
+                wanted.configs,
+                start_ms=start_ms,
+                horizon_ms=wanted.horizon_ms,
+            )
+        except InvalidRequest:
+            raise  # the request's fault, not the partition's
+        except KafkalogError as error:
+            if wanted.partition is not None:
+                raise
+            entries.append({"partition": number, **entry_error(error)})
+        else:
+            entries.append({"partition": number, **_simulation_json(simulation)})
     return json_reply({"topic": wanted.topic, "partitions": entries})
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from kafkalog import __version__
+from kafkalog.errors import InvalidRequest, KafkalogError
 from kafkalog.server.api import api_of
-from kafkalog.server.error_map import ApiError
+from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import metadata_type
 from kafkalog.server.parameters import partition_of, topic_of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.values import TopicDescription
 
 ROUTES = web.RouteTableDef()
+_NO_LEADER = -1  # as Kafka has it
 
 
 def _reply(request: web.Request, value: object, status: int = 200) -> web.Response:
@@ -26,14 +28,22 @@ def _reply(request: web.Request, value: object, status: int = 200) -> web.Respon
     return json_reply(value, content_type=metadata_type(accept), status=status)
 
 
-def _partition_entry(broker_id: int, partition: int) -> dict[str, object]:
-    """One replica, which leads and is in sync: this is a single node."""
-    replica = {"broker": broker_id, "leader": True, "in_sync": True}
-    return {"partition": partition, "leader": broker_id, "replicas": [replica]}
+def _partition_entry(
+    broker_id: int, partition: int, fault: KafkalogError | None
+) -> dict[str, object]:
+    """One replica, which leads and is in sync: this is a single node. Not served: no leader."""
+    is_served = fault is None
+    replica = {"broker": broker_id, "leader": is_served, "in_sync": is_served}
+    leader = broker_id if is_served else _NO_LEADER
+    entry: dict[str, object] = {"partition": partition, "leader": leader, "replicas": [replica]}
+    return entry if fault is None else {**entry, **entry_error(fault)}
 
 
-def _partitions(api_node_id: int, description: TopicDescription) -> list[dict[str, object]]:
-    return [_partition_entry(api_node_id, p) for p in range(description.partition_count)]
+def _partitions(broker_id: int, description: TopicDescription) -> list[dict[str, object]]:
+    return [
+        _partition_entry(broker_id, number, description.faults.get(number))
+        for number in range(description.partition_count)
+    ]
 
 
 @ROUTES.get("/")
@@ -80,10 +90,16 @@ async def partitions(request: web.Request) -> web.Response:
 
 @ROUTES.get("/topics/{topic}/partitions/{partition}")
 async def partition(request: web.Request) -> web.Response:
-    """One partition."""
+    """One partition, also one that is not served."""
     operations = api_of(request).operations
-    log = operations.partition_log(topic_of(request), partition_of(request))
-    return _reply(request, _partition_entry(operations.node_id, log.topic_partition.partition))
+    name, number = topic_of(request), partition_of(request)
+    try:
+        operations.partition_log(name, number)
+    except InvalidRequest:
+        raise  # there is none
+    except KafkalogError as fault:
+        return _reply(request, _partition_entry(operations.node_id, number, fault))
+    return _reply(request, _partition_entry(operations.node_id, number, None))
 
 
 @ROUTES.get("/topics/{topic}/partitions/{partition}/offsets")

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from kafkalog.errors import TopicExists
 from kafkalog.server.api import api_of
-from kafkalog.server.error_map import ApiError
+from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.in_flight import Body
 from kafkalog.server.parameters import topic_of
 from kafkalog.server.replies import json_reply
@@ -49,6 +49,9 @@ def _topic_entity(request: web.Request, api: Api, topic: TopicDescription) -> di
         "partitions": {"related": f"{url}/partitions"},
         "configs": {"related": f"{url}/configs"},
         "config_overrides": dict(topic.overrides),
+        "offline_partitions": [
+            {"partition_id": number, **entry_error(fault)} for number, fault in topic.faults.items()
+        ],
         "authorized_operations": [],
     }
 

@@ -1,0 +1,108 @@
+"""Goal: a partition that is not served is shown in its place with its reason, everywhere that shows
+topics, and what asks about a whole topic does not fail because of it.
+Method: a daemon started on a directory in which somebody changed one partition.metadata; HTTP and
+the command line beside each other.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.daemon import Daemon
+from tests.integration.http_world import failed_entry, refused
+from tests.integration.test_cli_over_http import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOPIC = "t"
+BAD = 1  # of three partitions
+REASON = "The partition is out of service: its files are damaged; the daemon's log names them."
+STRANGER = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAASZw"
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Serves partitions 0 and 2 of the topic."""
+    maimed = Daemon(tmp_path_factory.mktemp("maimed"))
+    maimed.start()
+    maimed.create_topic(TOPIC, 3)
+    for partition in range(3):
+        maimed.produce_text(f"{TOPIC}/partitions/{partition}", "v")
+    maimed.stop()
+    (maimed.log_dirs[0] / f"{TOPIC}-{BAD}" / "partition.metadata").write_text(STRANGER)
+    with maimed:
+        yield maimed
+
+
+def test_v2_metadata(daemon: Daemon) -> None:
+    """M15: -1 leads it, its replica is not in sync, its error beside; alike in all three routes."""
+    whole = daemon.request("GET", f"/topics/{TOPIC}").json["partitions"]
+    listed = daemon.request("GET", f"/topics/{TOPIC}/partitions").json
+    each = [daemon.request("GET", f"/topics/{TOPIC}/partitions/{n}") for n in range(3)]
+    assert whole == listed == [answer.json for answer in each]
+    sound = {"leader": 1, "replicas": [{"broker": 1, "leader": True, "in_sync": True}]}
+    assert listed[0] == {"partition": 0, **sound}
+    assert listed[2] == {"partition": 2, **sound}
+    bad = listed[BAD]
+    assert (bad["partition"], bad["leader"]) == (BAD, -1)
+    assert bad["replicas"] == [{"broker": 1, "leader": False, "in_sync": False}]
+    failed_entry(bad, 50010)
+    assert bad["error"] == REASON
+    refused(daemon.request("GET", f"/topics/{TOPIC}/partitions/3"), 404, 40402)
+    refused(daemon.request("GET", f"/topics/{TOPIC}/partitions/{BAD}/offsets"), 500, 50010)
+
+
+def test_v3_topic(daemon: Daemon) -> None:
+    cluster = daemon.request("GET", "/v3/clusters").json["data"][0]["cluster_id"]
+    path = f"/v3/clusters/{cluster}/topics"
+    topic = daemon.request("GET", f"{path}/{TOPIC}").json
+    assert topic == daemon.request("GET", path).json["data"][0]
+    (bad,) = topic["offline_partitions"]
+    assert bad.pop("partition_id") == BAD
+    failed_entry(bad, 50010)
+    draft = {"topic_name": "draft", "partitions_count": 2, "validate_only": True}
+    assert daemon.request("POST", path, draft).json["offline_partitions"] == []
+
+
+def test_topics_describe(daemon: Daemon) -> None:
+    """M15: Kafka's word for no leader; why, on standard error; exit 0, for it is described."""
+    result = run(daemon, "topics", "describe", TOPIC)
+    assert result.returncode == 0
+    rows = [line.split("\t")[3:6] for line in result.stdout.decode().splitlines()[1:]]
+    assert rows[BAD] == ["Leader: none", "Replicas: 1", "Isr: "]
+    assert rows[0] == rows[2] == ["Leader: 1", "Replicas: 1", "Isr: 1"]
+    assert result.stderr.decode() == f"{TOPIC}-{BAD} is not served: {REASON}\n"
+    (document,) = json.loads(run(daemon, "topics", "describe", "--output", "json").stdout)
+    assert [each["partition_id"] for each in document["offline_partitions"]] == [BAD]
+
+
+@pytest.mark.parametrize(
+    "words", [("explain", TOPIC), ("simulate", TOPIC, "--horizon", "1d"), ("run", TOPIC)], ids=str
+)
+def test_retention_of_the_whole_topic(daemon: Daemon, words: tuple[str, ...]) -> None:
+    """M28: the others are answered, the bad one is named, exit 3; asked for alone it is refused."""
+    text = run(daemon, "retention", *words)
+    assert text.returncode == 3
+    assert text.stderr.decode() == f"Error: {TOPIC}-{BAD}: {REASON}\n"
+    if words[0] != "run":  # which prints a row a segment that goes: none
+        assert text.stdout.decode().count(f"Topic: {TOPIC}\tPartition: ") == 2
+    document = run(daemon, "retention", *words, "--output", "json")
+    assert document.returncode == 3
+    shown = json.loads(document.stdout)
+    entries = shown if isinstance(shown, list) else shown["partitions"]
+    assert [entry["partition"] for entry in entries] == [0, 1, 2]
+    failed_entry(entries[BAD], 50010)
+    assert not any("error" in entries[number] for number in (0, 2))
+    alone = run(daemon, "retention", *words, "--partition", str(BAD))
+    assert alone.returncode == (3 if words[0] == "run" else 1)
+    assert alone.stderr.decode().endswith(f"{REASON}\n")
+
+
+def test_a_wrong_request_fails_whole(daemon: Daemon) -> None:
+    """M28: configs that no topic may have are no partition's fault."""
+    body = {"topic": TOPIC, "configs": {"retention.ms": "soon"}, "horizon_ms": 1}
+    refused(daemon.request("POST", "/v1/retention:simulate", body), 400, 40002)

@@ -124,6 +124,57 @@ def test_alter_sets_and_deletes_all_or_nothing(daemon: Daemon) -> None:
     refused(daemon.request("POST", alter, wrong_operation), 422, 422)
 
 
+def test_the_configs_of_all_topics(daemon: Daemon) -> None:
+    """M13: in the order of the topics, each as its own list has it."""
+    daemon.create_topic("all-b", 1, flush_ms="9")
+    daemon.create_topic("all-a")
+    listed = daemon.request("GET", configs(daemon, "-")).json
+    assert listed["kind"] == "KafkaTopicConfigList"
+    for name in ("all-a", "all-b"):
+        own = [entry for entry in listed["data"] if entry["topic_name"] == name]
+        assert own == daemon.request("GET", configs(daemon, name)).json["data"]
+    names = [entry["topic_name"] for entry in listed["data"]]
+    assert names == sorted(names)
+
+
+def test_the_broker_and_the_clusters_configs(daemon: Daemon) -> None:
+    """M13: those that change at run time, the same values under both paths."""
+    base = cluster(daemon)
+    entity = daemon.request("GET", base).json
+    origin = f"http://127.0.0.1:{daemon.port}{base}"
+    for relation, path in (("brokers", "/brokers"), ("broker_configs", "/broker-configs")):
+        assert entity[relation] == {"related": f"{origin}{path}"}
+    (broker,) = daemon.request("GET", f"{base}/brokers").json["data"]
+    assert daemon.request("GET", f"{base}/brokers/1").json == broker
+    assert (broker["broker_id"], broker["host"], broker["port"]) == (1, "127.0.0.1", daemon.port)
+    assert broker["configs"] == {"related": f"{origin}/brokers/1/configs"}
+    refused(daemon.request("GET", f"{base}/brokers/2"), 404, 404)
+    path = f"{base}/broker-configs"
+    of_broker = daemon.request("GET", f"{base}/brokers/1/configs").json["data"]
+    listed = daemon.request("GET", path).json
+    assert listed["kind"] == "KafkaClusterConfigList"
+    assert [entry["name"] for entry in listed["data"]] == [
+        entry["name"] for entry in of_broker if not entry["is_read_only"]
+    ]
+    name = "log.retention.bytes"
+    done(daemon.request("PUT", f"{path}/{name}", {"value": "5"}))
+    shown = daemon.request("GET", f"{path}/{name}").json
+    assert shown["metadata"]["self"] == f"{origin}/broker-configs/{name}"
+    assert shown["metadata"]["resource_name"].endswith(f"/broker-config={name}")
+    assert (shown["config_type"], shown["value"]) == ("BROKER", "5")
+    assert "broker_id" not in shown
+    assert daemon.request("GET", f"{base}/brokers/1/configs/{name}").json["value"] == "5"
+    step = {"name": name, "operation": "DELETE"}
+    done(daemon.request("POST", f"{path}:alter", {"data": [step], "validate_only": True}))
+    assert daemon.request("GET", f"{path}/{name}").json["value"] == "5"
+    done(daemon.request("POST", f"{path}:alter", {"data": [step]}))
+    done(daemon.request("DELETE", f"{path}/{name}"))
+    assert daemon.request("GET", f"{path}/{name}").json["is_default"] is True
+    for wrong in ("log.dirs", "no.such"):
+        refused(daemon.request("PUT", f"{path}/{wrong}", {"value": "5"}), 404, 404)
+    refused(daemon.request("PUT", f"{path}/{name}", {"value": "x"}), 400, 40002)
+
+
 def test_what_is_not_there(daemon: Daemon) -> None:
     daemon.create_topic("there")
     for name in ("retention.byte", "internal.segment.bytes", "..%2f..", "%00"):

@@ -24,6 +24,14 @@ def cluster_of(request: web.Request) -> Api:
     return api
 
 
+def broker_of(request: web.Request) -> int:
+    """The id in the path, which is this node's: there is no other."""
+    node_id = api_of(request).operations.node_id
+    if request.match_info["broker"] != str(node_id):
+        raise ApiError(404, "Broker not found; GET /brokers names it.")
+    return node_id
+
+
 def clusters_url(request: web.Request) -> str:
     """Absolute, where the client found us."""
     return f"{origin_of(request)}/v3/clusters"

@@ -1,25 +1,29 @@
-"""v3 configs of topics and of the one broker: list, get, put, delete, alter (http-api.md 1.7).
+"""v3 configs of topics, the one broker and the cluster: list, get, put, delete, alter.
 
-Both have the same five routes; a ``_Resource`` is what they act on.
+All have the same five routes; a ``_Resource`` is what they act on (http-api.md 1.7). The cluster's
+(``broker-configs``) are the broker's that can change at run time: with one broker its dynamic
+configs and the cluster's defaults of them are the same.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from kafkalog.errors import UnknownTopic
 from kafkalog.manager.operations import ConfigChange
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.in_flight import Body
 from kafkalog.server.parameters import topic_of
 from kafkalog.server.replies import json_reply
-from kafkalog.server.routes.v3 import cluster_of, clusters_url, list_reply, v3_numbers
+from kafkalog.server.routes.v3 import broker_of, cluster_of, clusters_url, list_reply, v3_numbers
 from kafkalog.server.schemas import AlterConfigs, ConfigValue, parse_body
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from kafkalog.manager.values import ConfigEntry
     from kafkalog.server.api import Api
@@ -32,26 +36,29 @@ ROUTES = web.RouteTableDef()
 
 @dataclass(frozen=True, slots=True)
 class _Resource:
-    """A topic or the broker, behind its path."""
+    """A topic, the broker or the cluster, behind its path."""
 
     api: Api
     kind: str
-    path: str
-    key: str  # of the resource in an entity and in its resource name
-    name: str | int
+    path: str  # of its configs, below the cluster
+    crn: str  # of one config, below the cluster, without the config's name
+    owner: Mapping[str, str | int]  # how an entity names the resource
     describe: Callable[[], Sequence[ConfigEntry]]
     alter: Callable[[list[ConfigChange], bool], object]
 
 
 def _topic(request: web.Request) -> _Resource:
-    api, name = cluster_of(request), topic_of(request)
+    return _topic_named(cluster_of(request), topic_of(request))
+
+
+def _topic_named(api: Api, name: str) -> _Resource:
     operations = api.operations
     return _Resource(
         api,
         "KafkaTopicConfig",
-        f"topics/{name}",
-        "topic",
-        name,
+        f"topics/{name}/configs",
+        f"topic={name}/config",
+        {"topic_name": name},
         lambda: operations.topics.describe(name).configs,
         lambda changes, validate_only: operations.topics.alter_configs(
             name, changes, validate_only=validate_only
@@ -60,34 +67,47 @@ def _topic(request: web.Request) -> _Resource:
 
 
 def _broker(request: web.Request) -> _Resource:
-    api = cluster_of(request)
-    operations = api.operations
-    if request.match_info["broker"] != str(operations.node_id):
-        raise ApiError(404, "Broker not found; GET /brokers names it.")
+    api, node_id = cluster_of(request), broker_of(request)
     return _Resource(
         api,
         "KafkaBrokerConfig",
-        f"brokers/{operations.node_id}",
-        "broker",
-        operations.node_id,
-        operations.describe_broker_configs,
-        lambda changes, validate_only: operations.alter_broker_configs(
-            changes, validate_only=validate_only
-        ),
+        f"brokers/{node_id}/configs",
+        f"broker={node_id}/config",
+        {"broker_id": node_id},
+        api.operations.describe_broker_configs,
+        _broker_alteration(api),
+    )
+
+
+def _cluster(request: web.Request) -> _Resource:
+    api = cluster_of(request)
+    return _Resource(
+        api,
+        "KafkaClusterConfig",
+        "broker-configs",
+        "broker-config",
+        {"config_type": "BROKER"},
+        lambda: [e for e in api.operations.describe_broker_configs() if not e.is_read_only],
+        _broker_alteration(api),
+    )
+
+
+def _broker_alteration(api: Api) -> Callable[[list[ConfigChange], bool], object]:
+    return lambda changes, validate_only: api.operations.alter_broker_configs(
+        changes, validate_only=validate_only
     )
 
 
 def _entity(request: web.Request, resource: _Resource, entry: ConfigEntry) -> dict[str, object]:
     cluster_id = resource.api.cluster_id
-    owner = f"crn:///kafka={cluster_id}/{resource.key}={resource.name}"
     return {
         "kind": resource.kind,
         "metadata": {
-            "self": f"{clusters_url(request)}/{cluster_id}/{resource.path}/configs/{entry.name}",
-            "resource_name": f"{owner}/config={entry.name}",
+            "self": f"{clusters_url(request)}/{cluster_id}/{resource.path}/{entry.name}",
+            "resource_name": f"crn:///kafka={cluster_id}/{resource.crn}={entry.name}",
         },
         "cluster_id": cluster_id,
-        "topic_name" if resource.key == "topic" else "broker_id": resource.name,
+        **resource.owner,
         "name": entry.name,
         "value": entry.value,
         "is_default": entry.is_default,
@@ -152,16 +172,33 @@ async def _alter(
     return web.Response(status=204)
 
 
+@ROUTES.get("/v3/clusters/{cluster_id}/topics/-/configs")
+async def all_topics(request: web.Request) -> web.Response:
+    """The configs of every topic in one list; made off the loop, for there are many."""
+    api = cluster_of(request)
+    return await api.blocking(_all_topics, request, api)
+
+
+def _all_topics(request: web.Request, api: Api) -> web.Response:
+    entities: list[dict[str, object]] = []
+    for name in api.operations.topic_names():
+        resource = _topic_named(api, name)
+        with suppress(UnknownTopic):  # deleted since the names were taken
+            entities += [_entity(request, resource, entry) for entry in resource.describe()]
+    return list_reply(request, "KafkaTopicConfigList", entities)
+
+
 _ACTIONS = (
-    ("GET", "configs", _list),
-    ("GET", "configs/{config}", _get),
-    ("PUT", "configs/{config}", _put),
-    ("DELETE", "configs/{config}", _delete),
-    ("POST", "configs:alter", _post),
+    ("GET", "", _list),
+    ("GET", "/{config}", _get),
+    ("PUT", "/{config}", _put),
+    ("DELETE", "/{config}", _delete),
+    ("POST", ":alter", _post),
 )
 _RESOURCES: tuple[tuple[str, Resource], ...] = (
-    ("topics/{topic}", _topic),
-    ("brokers/{broker}", _broker),
+    ("topics/{topic}/configs", _topic),
+    ("brokers/{broker}/configs", _broker),
+    ("broker-configs", _cluster),
 )
 
 
@@ -174,4 +211,4 @@ def _offer(method: str, path: str, find: Resource, act: Action) -> None:
 
 for _place, _find in _RESOURCES:
     for _method, _rest, _act in _ACTIONS:
-        _offer(_method, f"/v3/clusters/{{cluster_id}}/{_place}/{_rest}", _find, _act)
+        _offer(_method, f"/v3/clusters/{{cluster_id}}/{_place}{_rest}", _find, _act)

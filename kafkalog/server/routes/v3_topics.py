@@ -1,4 +1,4 @@
-"""v3 clusters and topics: the one spelling of topic administration (http-api.md 1.7, 3.5)."""
+"""v3 clusters, broker, topics: the one spelling of topic administration (http-api.md 1.7, 3.5)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.in_flight import Body
 from kafkalog.server.parameters import topic_of
 from kafkalog.server.replies import json_reply
-from kafkalog.server.routes.v3 import cluster_of, clusters_url, list_reply, v3_numbers
+from kafkalog.server.routes.v3 import broker_of, cluster_of, clusters_url, list_reply, v3_numbers
 from kafkalog.server.schemas import PartitionsCount, V3Topic, parse_body
 
 if TYPE_CHECKING:
@@ -28,7 +28,27 @@ def _cluster_entity(request: web.Request, api: Api) -> dict[str, object]:
         "kind": "KafkaCluster",
         "metadata": {"self": url, "resource_name": f"crn:///kafka={api.cluster_id}"},
         "cluster_id": api.cluster_id,
+        "brokers": {"related": f"{url}/brokers"},
+        "broker_configs": {"related": f"{url}/broker-configs"},
         "topics": {"related": f"{url}/topics"},
+    }
+
+
+def _broker_entity(request: web.Request, api: Api) -> dict[str, object]:
+    node_id = api.operations.node_id
+    url = f"{clusters_url(request)}/{api.cluster_id}/brokers/{node_id}"
+    return {
+        "kind": "KafkaBroker",
+        "metadata": {
+            "self": url,
+            "resource_name": f"crn:///kafka={api.cluster_id}/broker={node_id}",
+        },
+        "cluster_id": api.cluster_id,
+        "broker_id": node_id,
+        "host": api.config.http_host,
+        "port": api.config.http_port,
+        "rack": None,
+        "configs": {"related": f"{url}/configs"},
     }
 
 
@@ -66,6 +86,21 @@ async def clusters(request: web.Request) -> web.Response:
 async def cluster(request: web.Request) -> web.Response:
     """The cluster by its id."""
     return json_reply(_cluster_entity(request, cluster_of(request)))
+
+
+@ROUTES.get("/v3/clusters/{cluster_id}/brokers")
+async def brokers(request: web.Request) -> web.Response:
+    """The one broker."""
+    entity = _broker_entity(request, cluster_of(request))
+    return list_reply(request, "KafkaBrokerList", [entity])
+
+
+@ROUTES.get("/v3/clusters/{cluster_id}/brokers/{broker}")
+async def broker(request: web.Request) -> web.Response:
+    """The broker by its id."""
+    api = cluster_of(request)
+    broker_of(request)
+    return json_reply(_broker_entity(request, api))
 
 
 @ROUTES.get("/v3/clusters/{cluster_id}/topics")

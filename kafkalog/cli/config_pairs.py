@@ -15,7 +15,7 @@ def config_pairs(texts: Iterable[str], option: str = "--config") -> list[tuple[s
     pairs = []
     for text in texts:
         name, separator, value = text.partition("=")
-        if not separator:
+        if not separator or not name.strip():
             raise click.UsageError(f"{option} takes key=value, not '{text}'")
         pairs.append((name.strip(), value.strip()))
     return pairs

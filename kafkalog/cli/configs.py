@@ -99,6 +99,8 @@ def alter(
     """
     to_set = pairs_of("--add-config", added)
     to_delete = [name.strip() for text in deleted for name in text.split(",")]
+    if not all(to_delete):
+        raise click.UsageError("--delete-config takes names, not ''")
     if not to_set and not to_delete:
         raise click.UsageError("Give --add-config or --delete-config")
     connection = Connection(url)

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlsplit
 import click
 
 DEFAULT_URL = "http://127.0.0.1:8082"
+PARTIAL_FAILURE = 3  # exit status: something was done, something was not
 
 
 class RequestFailed(click.ClickException):
@@ -31,7 +32,8 @@ class Connection:
             port = parts.port or 8082  # raises when it is no port number
         except ValueError as error:
             raise click.UsageError(f"--url must be http://host:port, not '{url}'") from error
-        if parts.scheme != "http" or parts.hostname is None:
+        has_more = parts.path not in ("", "/") or parts.query or parts.username is not None
+        if parts.scheme != "http" or parts.hostname is None or has_more:
             raise click.UsageError(f"--url must be http://host:port, not '{url}'")
         self.url = f"http://{parts.netloc}"
         self._http = http.client.HTTPConnection(parts.hostname, port, timeout=timeout_seconds)
@@ -57,8 +59,9 @@ class Connection:
             content = answer.read()
         except (OSError, http.client.HTTPException) as error:
             self._http.close()
+            reason = getattr(error, "strerror", None) or error
             raise RequestFailed(
-                f"No answer from {self.url}: {error}. Is the daemon running? (kafkalog server)"
+                f"No answer from {self.url}: {reason}. Is the daemon running? (kafkalog server)"
             ) from error
         if answer.status >= 400:
             raise _failure(answer.status, content)
@@ -88,7 +91,9 @@ def _failure(status: int, content: bytes) -> RequestFailed:
 
 
 def segment(name: str) -> str:
-    """A name as one path segment."""
+    """A name as one path segment; usage error for none, which would lead to another path."""
+    if not name:
+        raise click.UsageError("The name of a topic is empty")
     return quote(name, safe="")
 
 

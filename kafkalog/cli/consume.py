@@ -99,8 +99,6 @@ def consume(
     printer = Printer(as_json=output == "json", print_key=print_key, key_separator=key_separator)
     try:
         _follow(connection, base, positions, printer, max_messages, exit_at_end, isolation)
-    except KeyboardInterrupt:
-        pass
     finally:
         sys.stdout.buffer.flush()
         click.echo(f"Processed a total of {printer.count} messages", err=True)

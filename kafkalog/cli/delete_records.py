@@ -7,9 +7,7 @@ from typing import Any
 
 import click
 
-from kafkalog.cli.connection import Connection, output_option, url_option
-
-_PARTIAL_FAILURE = 3
+from kafkalog.cli.connection import PARTIAL_FAILURE, Connection, output_option, url_option
 
 
 @click.command()
@@ -56,7 +54,7 @@ def delete(
     else:
         _print_tool_lines(entries)
     if any("error_code" in entry for entry in entries):
-        ctx.exit(_PARTIAL_FAILURE)
+        ctx.exit(PARTIAL_FAILURE)
 
 
 def _print_tool_lines(entries: list[dict[str, Any]]) -> None:

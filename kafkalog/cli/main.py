@@ -8,10 +8,13 @@ which needs no kernel does not wait for numba.
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import click
 
 from kafkalog import __version__
+
+_INTERRUPTED = 130
 
 # group -> command -> module:attribute
 COMMANDS: dict[str, dict[str, str]] = {
@@ -59,6 +62,13 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names, sorted."""
         return sorted({*super().list_commands(ctx), *self._lazy})
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's
+        """Run the command; one that the operator interrupts ends as a shell expects it."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(_INTERRUPTED)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import on first use."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from kafkalog.cli.connection import Connection, RequestFailed, segment, url_option
+from kafkalog.cli.connection import PARTIAL_FAILURE, Connection, segment, url_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,9 @@ def _batches(
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Default: the daemon's.")
 @click.option("--verbose", "-v", is_flag=True, help="Print where each record went.")
 @url_option
+@click.pass_context
 def produce(
+    ctx: click.Context,
     topic: str,
     partition: int | None,
     key_separator: str | None,
@@ -86,7 +88,7 @@ def produce(
     verbose: bool,
     url: str,
 ) -> None:
-    """Append standard input to a topic, a line a record.
+    """Append standard input to a topic, a line a record. Exit 3 when some were not appended.
 
     Example: echo 'k1:hello' | kafkalog produce orders -K :
     """
@@ -97,12 +99,14 @@ def produce(
     if acks is not None:
         path += f"?acks={acks}"
     separator = key_separator.encode() if key_separator is not None else None
-    failed = 0
+    sent = failed = 0
     for batch in _batches(sys.stdin.buffer, separator, input_format == "jsonl"):
         answer = connection.json("POST", path, {"records": batch}, content_type=_BINARY)
+        sent += len(batch)
         failed += _report(topic, answer, verbose)
     if failed:
-        raise RequestFailed(f"{failed} records were not appended.")
+        click.echo(f"Error: {failed} of {sent} records were not appended.", err=True)
+        ctx.exit(PARTIAL_FAILURE if failed < sent else 1)
 
 
 def _report(topic: str, answer: dict[str, Any] | None, verbose: bool) -> int:

@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from kafkalog.cli.config_pairs import config_pairs
-from kafkalog.cli.connection import Connection, output_option, segment, url_option
+from kafkalog.cli.connection import PARTIAL_FAILURE, Connection, output_option, segment, url_option
+from kafkalog.format.integers import INT64_MAX
 
-_PARTIAL_FAILURE = 3
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]{1,19})(ms|s|m|h|d)")
 _KEEPERS = {
@@ -49,7 +49,10 @@ class Duration(click.ParamType[int]):
         found = _DURATION.fullmatch(value)
         if found is None:
             self.fail(f"'{value}' is no duration like 30d, 12h, 45m, 30s or 250ms", param, ctx)
-        return int(found[1]) * _UNITS_MS[found[2]]
+        duration_ms = int(found[1]) * _UNITS_MS[found[2]]
+        if duration_ms > INT64_MAX:
+            self.fail(f"'{value}' is longer than a number of milliseconds can say", param, ctx)
+        return duration_ms
 
 
 @click.command()
@@ -177,7 +180,7 @@ def _tell_failed(ctx: click.Context, entries: list[dict[str, Any]]) -> None:
     for entry in failed:
         click.echo(f"Error: {entry['topic']}-{entry['partition']}: {entry['error']}", err=True)
     if failed:
-        ctx.exit(_PARTIAL_FAILURE)
+        ctx.exit(PARTIAL_FAILURE)
 
 
 # ---- text
@@ -211,12 +214,18 @@ def _segment_row(each: dict[str, Any]) -> tuple[str, ...]:
         str(each["base_offset"]),
         str(each["next_offset"]),
         str(each["size_bytes"]),
-        _moment(each["largest_timestamp_ms"]),
+        _newest(each),
         each["state"],
         _KEEPERS.get(each["keeper"], each["keeper"]) if rule is None else f"goes by {rule}",
         "-" if until is None else str(until),
         *_due_cells(each["due"]),
     )
+
+
+def _newest(each: dict[str, Any]) -> str:
+    """The moment that the time rule counts from, and where it is not a record's."""
+    moment = _moment(each["largest_timestamp_ms"])
+    return moment if each["largest_timestamp_source"] == "record" else f"{moment} (file)"
 
 
 def _print_simulation(topic: str, entry: dict[str, Any]) -> None:
@@ -262,7 +271,10 @@ def _print_run(answer: dict[str, Any]) -> None:
 
 def _print_schedule(schedule: dict[str, Any] | None) -> None:
     if schedule is None:
-        click.echo("No check: compact is in its cleanup.policy, so no task looks at it.")
+        click.echo(
+            "No check: compact is in its cleanup.policy, so no task looks at it and nothing goes "
+            "until kafkalog retention run TOPIC."
+        )
         return
     next_ms = schedule["next_check_ms"]
     when = "one is running" if next_ms is None else f"next at {_moment(next_ms)}"

@@ -24,7 +24,9 @@ def topics() -> None:
 
 @topics.command()
 @click.argument("name")
-@click.option("--partitions", type=int, help="Default: num.partitions of the daemon.")
+@click.option(
+    "--partitions", type=click.IntRange(min=1), help="Default: num.partitions of the daemon."
+)
 @click.option("--config", "configs", multiple=True, help="Topic config key=value; repeatable.")
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
 @url_option
@@ -41,11 +43,11 @@ def create(
 
     Example: kafkalog topics create orders --partitions 3 --config retention.ms=86400000
     """
+    entries = [{"name": key, "value": value} for key, value in config_pairs(configs)]
     connection = Connection(url)
     path = connection.topics_path()
     if if_not_exists and name in connection.json("GET", "/topics"):
         return
-    entries = [{"name": key, "value": value} for key, value in config_pairs(configs)]
     wanted: dict[str, Any] = {"topic_name": name, "configs": entries}
     if partitions is not None:
         wanted["partitions_count"] = partitions
@@ -76,7 +78,11 @@ def list_topics(exclude_internal: bool, url: str, output: str) -> None:
 
 @topics.command()
 @click.argument("name")
-@click.option("--partitions", type=int, help="How many it shall have; more than it has now.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    help="How many it shall have; more than it has now.",
+)
 @click.option("--config", "configs", multiple=True, help="Topic config key=value; repeatable.")
 @click.option("--delete-config", "deleted", multiple=True, help="Config to reset; repeatable.")
 @url_option

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 CFG_PREFIX = "KAFKA_CFG_"
 _PREFIXES = (CFG_PREFIX, "KAFKA_", "KAFKALOG_")  # weakest first
 
-# Variables of Kafka's start scripts and of this project's own tools.
+# Variables of Kafka's start scripts and of this project's own tools and commands.
 _NOT_SETTINGS = re.compile(
     r"KAFKA_(?:.*_OPTS|OPTS|JMX_.*|LOG4J_.*|VERSION|HOME|CLUSTER_ID|GC_LOG.*|MODE)"
-    r"|KAFKALOG_(?:KERNEL_CACHE|ORACLE|ORACLE_.*|VERSION|HOME)"
+    r"|KAFKALOG_(?:KERNEL_CACHE|ORACLE|ORACLE_.*|VERSION|HOME|URL)"
 )
 # KAFKALOG_SERVICE_HOST, KAFKALOG_PORT=tcp://..., KAFKALOG_PORT_8082_TCP_ADDR
 _SERVICE_LINK = re.compile(r"(?:.*_)?(?:SERVICE_.*|PORT|PORT_.*)")

@@ -220,7 +220,7 @@ def _check_together(values: Mapping[str, ResolvedValue]) -> None:
         reason = f"must be more than {_MIB} for each of the {threads} log.cleaner.threads"
         raise _refused(buffer.setting, buffer.text, reason)
     directories = _log_dirs(values)
-    chosen = values["log.dirs"] if values["log.dirs"].value else values["log.dir"]
+    chosen = values["log.dirs"] if values["log.dirs"].value is not None else values["log.dir"]
     if not directories or not all(directories) or len(set(directories)) != len(directories):
         reason = "must name at least one directory, none empty and none twice"
         raise _refused(chosen.setting, chosen.text, reason)
@@ -233,9 +233,9 @@ def _check_together(values: Mapping[str, ResolvedValue]) -> None:
 
 
 def _log_dirs(values: Mapping[str, ResolvedValue]) -> tuple[str, ...]:
-    """log.dirs, else log.dir; both are comma lists, as in Kafka."""
+    """log.dirs, else log.dir; both are comma lists, as in Kafka. An empty one is no missing one."""
     several = values["log.dirs"].value
-    if isinstance(several, tuple) and several:
+    if isinstance(several, tuple):
         return several
     return tuple(part.strip() for part in str(values["log.dir"].value).split(","))
 

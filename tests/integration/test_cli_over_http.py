@@ -5,6 +5,7 @@ Method: the real command in its own process against a real daemon; output compar
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -238,6 +239,25 @@ def test_kafkas_own_command(daemon: Daemon, tmp_path: Path) -> None:
     assert missing.returncode == 1
     assert missing.stderr.startswith(f"Unable to read file {file}".encode())
     assert run_plain(*tool).returncode == 2
+
+
+def test_an_interrupt_is_told_by_the_exit_status(daemon: Daemon) -> None:
+    """130, as from every command of a shell, without a traceback; what came is counted."""
+    done(run(daemon, "topics", "create", "endless"))
+    done(run(daemon, "produce", "endless", stdin=b"a\n"))
+    words = ("consume", "endless", "--from-beginning", "--url", f"http://127.0.0.1:{daemon.port}")
+    with subprocess.Popen(
+        [sys.executable, "-m", "kafkalog", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"a\n"
+        process.send_signal(signal.SIGINT)
+        _, messages = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert messages == b"Processed a total of 1 messages\n"
 
 
 def test_health(daemon: Daemon) -> None:

@@ -80,6 +80,20 @@ def test_topics_describe(daemon: Daemon) -> None:
     assert [each["partition_id"] for each in document["offline_partitions"]] == [BAD]
 
 
+def test_produce_says_that_some_were_not_appended(daemon: Daemon) -> None:
+    """Keys of all partitions: those of the bad one are named and counted, exit 3."""
+    lines = b"".join(b"%d:v\n" % number for number in range(20))
+    result = run(daemon, "produce", TOPIC, "-K", ":", "-v", stdin=lines)
+    assert result.returncode == 3
+    appended = len(result.stdout.splitlines())
+    *reasons, end = result.stderr.decode().splitlines()
+    assert 0 < appended < 20
+    assert reasons == [f"{TOPIC}: {REASON}"] * (20 - appended)
+    assert end == f"Error: {20 - appended} of 20 records were not appended."
+    alone = run(daemon, "produce", TOPIC, "--partition", str(BAD), stdin=b"v\n")
+    assert alone.returncode == 1
+
+
 @pytest.mark.parametrize(
     "words", [("explain", TOPIC), ("simulate", TOPIC, "--horizon", "1d"), ("run", TOPIC)], ids=str
 )

@@ -16,8 +16,24 @@ from kafkalog.cli.main import make_cli
         ["topics", "list", "--url", "http://127.0.0.1:99999"],
         ["topics", "list", "--url", "https://127.0.0.1:1"],
         ["topics", "list", "--url", "http://[::1"],
+        ["topics", "list", "--url", ""],
+        ["topics", "list", "--url", "http://127.0.0.1:1/behind/a/proxy"],
+        ["topics", "list", "--url", "http://me:secret@127.0.0.1:1"],
+        ["topics", "create", "t", "--partitions", "0"],
+        ["topics", "create", "t", "--config", "=5"],
+        ["topics", "alter", "t", "--partitions", "-1"],
+        ["configs", "alter", "--topic", "t", "--delete-config", "a,,b"],
+        ["configs", "alter", "--topic", "t", "--add-config", ""],
+        ["produce", ""],
+        ["consume", ""],
         ["consume", "t", "--max-messages", "-3"],
         ["records", "delete"],
+        ["records", "delete", "--topic", "t", "--before-offset", "-2"],
+        ["records", "delete", "--topic", "t", "--before-offset", "1", "--partition", "-1"],
+        ["compat", "kafka-delete-records", "--bootstrap-server", "http://127.0.0.1:1"],
+        ["retention", "explain", ""],
+        ["retention", "run", ""],
+        ["retention", "simulate", "t", "--horizon", "999999999999d"],
         ["topics", "create", "t", "--config", "no-equals-sign", "--url", "http://127.0.0.1:1"],
         ["retention", "simulate", "t"],
         ["retention", "simulate", "t", "--horizon", "30"],
@@ -30,6 +46,6 @@ from kafkalog.cli.main import make_cli
 )
 def test_wrong_arguments(words: list[str]) -> None:
     result = CliRunner().invoke(make_cli(), words)
-    assert result.exit_code in (1, 2)
+    assert result.exit_code == 2
     assert isinstance(result.exception, SystemExit)
     assert result.output

@@ -261,6 +261,13 @@ class NotReady(Unavailable):
     """Starting, recovering or stopping."""
 
 
+class LoadStopped(NotReady):
+    """The load of a log was given up because the daemon stops; its files are as a crash has them.
+
+    Never an answer: a partition that is not loaded when the daemon stops has none.
+    """
+
+
 class Overloaded(Unavailable):
     """Too much is in flight; refused before anything was read or appended."""
 

@@ -26,6 +26,10 @@ def _ignore(_segments: int, _bytes: int) -> None:
     """Nobody listens."""
 
 
+def _go_on() -> None:
+    """Nobody stops a load."""
+
+
 _log = structlog.get_logger(__name__)
 
 
@@ -37,6 +41,7 @@ class LogEnvironment:
     ``delete-file`` tasks); the manager passes the guard of the log directory, which decides what an
     OSError means. Commands and reads are guarded by their callers. ``note_recovery`` hears how
     many segments and bytes more (or, negative, fewer) wait for recovery; on any recovery thread.
+    ``check_stop`` is asked there before each of them and raises LoadStopped to end the load.
     """
 
     filesystem: Filesystem
@@ -47,6 +52,7 @@ class LogEnvironment:
     open_files: OpenFiles
     io_guard: Callable[[], AbstractContextManager[object]] = nullcontext
     note_recovery: Callable[[int, int], None] = _ignore
+    check_stop: Callable[[], None] = _go_on
 
     def guarded(self, work: Callable[[], None]) -> Callable[[], None]:
         """Body of a delayed task: work under the guard; nothing on a directory that has failed.

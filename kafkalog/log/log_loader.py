@@ -68,8 +68,8 @@ def load_log(  # noqa: PLR0913 - each is one fact about the load
     ``clean``: the log directory was shut down cleanly; else everything from ``recovery_point`` on
     is scanned. Both offsets are the checkpoints', 0 without. ``may_have_gaps``: keep what lies
     behind missing offsets also when ``config`` does not compact, as Kafka does. Raises CorruptBatch
-    (legacy message sets, an offset overflow, a damaged swap), CorruptCheckpoint (epochs) and
-    OSError. The caller restores the high watermark.
+    (legacy message sets, an offset overflow, a damaged swap), CorruptCheckpoint (epochs),
+    LoadStopped and OSError. The caller restores the high watermark.
     """
     loader = _Loader(
         directory, config, environment, corruption, producer_expiration_ms, may_have_gaps
@@ -334,6 +334,7 @@ class _Loader:
         note(len(waiting), sum(waiting))
         try:
             for segment in segments:
+                self._environment.check_stop()
                 yield segment
                 note(-1, -waiting.pop())
         finally:

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.errors import CorruptCheckpoint, InvalidConfig, KafkalogError, StorageFault
+from kafkalog.errors import (
+    CorruptCheckpoint,
+    InvalidConfig,
+    KafkalogError,
+    LoadStopped,
+    StorageFault,
+)
 from kafkalog.format.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -207,9 +213,9 @@ class DirectoryLoading:
     def load_all(self, jobs: Sequence[tuple[LogDirUnit, list[Job]]]) -> None:
         """Load every job; a pool of ``num.recovery.threads.per.data.dir`` threads a directory.
 
-        Once ``is_stopped`` is set no further partition is begun, and a directory with some left
-        does not count as loaded. A bug (any exception that is no KafkalogError and no OSError) ends
-        the start: raised here.
+        Once ``is_stopped`` is set no further partition is begun, one in work is given up at its
+        next segment, and a directory with some left does not count as loaded. A bug (any exception
+        that is no KafkalogError and no OSError) ends the start: raised here.
         """
         self._progress.begin({unit.log_dir: len(partitions) for unit, partitions in jobs})
         started = []
@@ -249,7 +255,7 @@ class DirectoryLoading:
         *,
         was_clean: bool,
     ) -> UnifiedLog | None:
-        """Load one partition into the table, as a log or as a fault (None)."""
+        """Load one partition into the table, as a log or as a fault (None). LoadStopped."""
         log_dir = unit.log_dir
         found = self._checkpoints.found
         try:
@@ -265,6 +271,8 @@ class DirectoryLoading:
                 )
             self._table.add(log)
             return log
+        except LoadStopped:
+            raise  # no fault of the partition
         except FormatError as error:
             fault = CorruptCheckpoint(str(error), file=directory, position=0)
             self.put_out_of_service(topic_partition, fault, directory)
@@ -291,7 +299,15 @@ class DirectoryLoading:
         except StorageFault as fault:
             self.put_out_of_service(partition.topic_partition, fault, path)
             return None
-        return self.load(unit, partition.topic_partition, topic, path, was_clean=False)
+        try:
+            return self.load(unit, partition.topic_partition, topic, path, was_clean=False)
+        except LoadStopped:
+            return None  # it stays what it is
+
+    def _check_stop(self) -> None:
+        """LoadStopped once ``is_stopped`` is set."""
+        if self.is_stopped:
+            raise LoadStopped("The daemon stops before all logs are loaded")
 
     def put_out_of_service(
         self,
@@ -392,7 +408,7 @@ class DirectoryLoading:
         log = load_log(
             path,
             self._topic_config(topic),
-            unit.environment,
+            replace(unit.environment, check_stop=self._check_stop),
             clean=was_clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
@@ -439,5 +455,7 @@ class _UnitLoader:
                 )
                 self._loading._checkpoints.settle(self._unit.log_dir, partition.topic_partition)
                 self._loading._progress.log_done(self._unit.log_dir, log, started_ns)
+        except LoadStopped:
+            return  # not settled: what the checkpoints say of it stays
         except BaseException as error:  # noqa: BLE001 - a thread body: the start re-raises it
             self._loading._crashes.append(error)

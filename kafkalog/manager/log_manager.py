@@ -290,9 +290,10 @@ class LogManager:
             raise InvalidConfig(message, **error.details) from error
 
     def stop_loading(self) -> None:
-        """Let ``startup`` return soon: no further partition is begun. Any thread; no effect later.
+        """Let ``startup`` return soon: no further partition or segment is begun. Any thread.
 
-        A partition in work is finished first, so this may take as long as its recovery.
+        A partition in work is given up between two segments: it keeps what the checkpoints said of
+        it, and the next start recovers it from there.
         """
         self._loading.is_stopped = True
 

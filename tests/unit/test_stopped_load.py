@@ -8,16 +8,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafkalog.log.log_config import LogConfig
 from kafkalog.manager.log_dir import CLEAN_SHUTDOWN_MARKER, LOG_START_OFFSETS, RECOVERY_POINTS
 from kafkalog.manager.values import Acks
 from tests.sim.sim_crash import CrashMode
-from tests.sim.sim_manager import DIRS, SimManager
+from tests.sim.sim_manager import DIRS, SimManager, batch_of
 from tests.simulation.daemon_run import DaemonRun, new_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tests.sim.sim_filesystem import SimFilesystem
 
 TOPIC_DEFAULTS = LogConfig(internal_segment_bytes=600, segment_index_bytes=240)
 
@@ -104,11 +107,12 @@ def test_what_was_recovered_is_not_recovered_again() -> None:
     life = SimManager(run.disk, config=run.config, topic_defaults=TOPIC_DEFAULTS)
     table = life.manager.table
 
-    def stop_in_the_seventh() -> None:
-        if len(table) == 6:
+    def stop_in_the_last_two() -> None:
+        # Of both directories: one is in its last segment and ends, one in the segment before.
+        if len(table) == 6 and life.manager.progress.loading.segments_to_recover == 3:
             life.manager.stop_loading()
 
-    run.disk.on_call = stop_in_the_seventh
+    run.disk.on_call = stop_in_the_last_two
     life.start()
     run.disk.on_call = None
     assert life.manager.progress.loading.partitions_loaded == 7
@@ -124,3 +128,36 @@ def test_what_was_recovered_is_not_recovered_again() -> None:
     }
     assert {(topic, int(number)) for topic, number in points} == loaded
     assert set(points.values()) == {"8"}
+
+
+def test_a_long_recovery_ends_at_the_next_segment() -> None:
+    """M01 M16: a probe's patience is shorter than the recovery of one large log."""
+    sim = SimManager(topic_defaults=TOPIC_DEFAULTS).start()
+    sim.operations.topics.create("t", 1)
+    while len(sim.operations.partition_log("t", 0).segments) < 20:
+        assert sim.produce("t", batch_of("v" * 60)).error is None
+    end = sim.operations.partition_log("t", 0).log_end_offset
+    life = SimManager(sim.kill(), topic_defaults=TOPIC_DEFAULTS)
+    left: list[int] = []
+
+    def stop_in_the_fifth() -> None:
+        left.append(life.manager.progress.loading.segments_to_recover)
+        if left[-1] == 16:
+            life.manager.stop_loading()
+
+    life.disk.on_call = stop_in_the_fifth
+    with capture_logs() as lines:
+        life.start()
+    life.disk.on_call = None
+    assert min(count for count in left if count) == 16
+    assert life.manager.progress.loading.partitions_loaded == 0
+    assert not [line for line in lines if line["log_level"] == "error"], "nothing is at fault"
+    disk = life.stop()
+    assert not any(disk.exists(f"{path}/{CLEAN_SHUTDOWN_MARKER}") for path in holders(disk, "t-0"))
+    again = SimManager(disk, topic_defaults=TOPIC_DEFAULTS).start()
+    assert again.operations.partition_log("t", 0).log_end_offset == end
+
+
+def holders(disk: SimFilesystem, name: str) -> list[str]:
+    """Log directories with an entry of that name."""
+    return [path for path in DIRS if name in disk.list_dir(path)]

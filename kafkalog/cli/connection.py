@@ -10,7 +10,6 @@ from urllib.parse import quote, urlsplit
 import click
 
 DEFAULT_URL = "http://127.0.0.1:8082"
-PARTIAL_FAILURE = 3  # exit status: something was done, something was not
 
 
 class RequestFailed(click.ClickException):

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from kafkalog.cli.connection import Connection, segment, url_option
+from kafkalog.cli.connection import Connection, RequestFailed, segment, url_option
+from kafkalog.cli.partial_failure import PARTIAL_FAILURE, is_failed, tell_failures
 
 _BINARY = "application/vnd.kafka.binary.v2+json"
 _WAIT_MS = 1000
@@ -45,6 +46,7 @@ class Printer:
 
     def write(self, record: dict[str, Any]) -> None:
         """One record, one line."""
+        self.count += 1  # first: what a reader has seen is counted when an interrupt comes
         out = sys.stdout.buffer
         if self._as_json:
             out.write(json.dumps(record).encode() + b"\n")
@@ -54,7 +56,6 @@ class Printer:
                 out.write((b"null" if key is None else key) + self._separator)
             value = _decoded(record["value"])
             out.write((b"null" if value is None else value) + b"\n")
-        self.count += 1
 
 
 @click.command()
@@ -71,7 +72,9 @@ class Printer:
 @click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]))
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @url_option
+@click.pass_context
 def consume(
+    ctx: click.Context,
     topic: str,
     partition: int | None,
     offset: str,
@@ -86,14 +89,21 @@ def consume(
 ) -> None:
     """Print records, by default those that arrive from now on.
 
+    Without --partition those of the partitions that are served; exit 3 when one is not.
+
     Example: kafkalog consume orders --from-beginning -e
     """
     connection = Connection(url)
     base = f"/topics/{segment(topic)}/partitions"
-    if partition is None:
-        partitions = [int(p["partition"]) for p in connection.json("GET", base)]
-    else:
+    is_partial = False
+    if partition is not None:
         partitions = [partition]
+    else:
+        entries = [{"topic": topic, **entry} for entry in connection.json("GET", base)]
+        is_partial = tell_failures(entries)
+        partitions = [int(entry["partition"]) for entry in entries if not is_failed(entry)]
+    if not partitions:
+        raise RequestFailed(f"No partition of topic {topic} is served.")
     wanted = "earliest" if from_beginning else offset
     positions = {p: _start(connection, f"{base}/{p}", wanted) for p in partitions}
     printer = Printer(as_json=output == "json", print_key=print_key, key_separator=key_separator)
@@ -102,6 +112,8 @@ def consume(
     finally:
         sys.stdout.buffer.flush()
         click.echo(f"Processed a total of {printer.count} messages", err=True)
+    if is_partial:
+        ctx.exit(PARTIAL_FAILURE)
 
 
 def _follow(

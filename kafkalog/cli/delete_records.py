@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from kafkalog.cli.connection import PARTIAL_FAILURE, Connection, output_option, url_option
+from kafkalog.cli.connection import Connection, output_option, url_option
+from kafkalog.cli.partial_failure import PARTIAL_FAILURE, is_failed
 
 
 @click.command()
@@ -53,7 +54,7 @@ def delete(
         click.echo(json.dumps(answer))
     else:
         _print_tool_lines(entries)
-    if any("error_code" in entry for entry in entries):
+    if any(map(is_failed, entries)):
         ctx.exit(PARTIAL_FAILURE)
 
 
@@ -63,7 +64,7 @@ def _print_tool_lines(entries: list[dict[str, Any]]) -> None:
     click.echo("Records delete operation completed:")
     for entry in entries:
         name = f"{entry['topic']}-{entry['partition']}"
-        if "error_code" in entry:
+        if is_failed(entry):
             click.echo(f"partition: {name}\terror: {entry['error']}")
         else:
             click.echo(f"partition: {name}\tlow_watermark: {entry['low_watermark']}")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from kafkalog.cli.connection import PARTIAL_FAILURE, Connection, segment, url_option
+from kafkalog.cli.connection import Connection, segment, url_option
+from kafkalog.cli.partial_failure import PARTIAL_FAILURE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

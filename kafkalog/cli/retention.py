@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from kafkalog.cli.config_pairs import config_pairs
-from kafkalog.cli.connection import PARTIAL_FAILURE, Connection, output_option, segment, url_option
+from kafkalog.cli.connection import Connection, output_option, segment, url_option
+from kafkalog.cli.partial_failure import end_with_failures, is_failed
 from kafkalog.format.integers import INT64_MAX
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -69,7 +70,7 @@ def explain(ctx: click.Context, topic: str, partition: int | None, url: str, out
     connection = Connection(url)
     reports = [
         {"topic": topic, **entry}
-        if "error_code" in entry
+        if is_failed(entry)
         else connection.json(
             "GET", f"/v1/topics/{segment(topic)}/partitions/{entry['partition']}/segments"
         )
@@ -80,7 +81,7 @@ def explain(ctx: click.Context, topic: str, partition: int | None, url: str, out
     else:
         for report in _done(reports):
             _print_report(report)
-    _tell_failed(ctx, reports)
+    end_with_failures(ctx, reports)
 
 
 @click.command()
@@ -123,7 +124,7 @@ def simulate(
     else:
         for entry in _done(answer["partitions"]):
             _print_simulation(topic, entry)
-    _tell_failed(ctx, [{"topic": topic, **entry} for entry in answer["partitions"]])
+    end_with_failures(ctx, [{"topic": topic, **entry} for entry in answer["partitions"]])
 
 
 @click.command()
@@ -159,7 +160,7 @@ def run(
         click.echo(json.dumps(answer))
     else:
         _print_run(answer)
-    _tell_failed(ctx, answer["partitions"])
+    end_with_failures(ctx, answer["partitions"])
 
 
 def _partitions(connection: Connection, topic: str, partition: int | None) -> list[dict[str, Any]]:
@@ -171,16 +172,7 @@ def _partitions(connection: Connection, topic: str, partition: int | None) -> li
 
 
 def _done(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [entry for entry in entries if "error_code" not in entry]
-
-
-def _tell_failed(ctx: click.Context, entries: list[dict[str, Any]]) -> None:
-    """Every failure in its own line; then the command ends as partly failed."""
-    failed = [entry for entry in entries if "error_code" in entry]
-    for entry in failed:
-        click.echo(f"Error: {entry['topic']}-{entry['partition']}: {entry['error']}", err=True)
-    if failed:
-        ctx.exit(PARTIAL_FAILURE)
+    return [entry for entry in entries if not is_failed(entry)]
 
 
 # ---- text

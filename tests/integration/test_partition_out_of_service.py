@@ -80,6 +80,18 @@ def test_topics_describe(daemon: Daemon) -> None:
     assert [each["partition_id"] for each in document["offline_partitions"]] == [BAD]
 
 
+def test_consume_goes_on_with_the_others(daemon: Daemon) -> None:
+    """What is missing is told before the first record, exit 3."""
+    result = run(daemon, "consume", TOPIC, "--from-beginning", "-e", "--max-messages", "2")
+    assert result.returncode == 3
+    assert result.stdout == b"v\nv\n"
+    first, last = result.stderr.decode().splitlines()
+    assert first == f"Error: {TOPIC}-{BAD}: {REASON}"
+    assert last == "Processed a total of 2 messages"
+    alone = run(daemon, "consume", TOPIC, "--partition", str(BAD), "-e")
+    assert (alone.returncode, alone.stderr.decode()) == (1, f"Error: {REASON}\n")
+
+
 def test_produce_says_that_some_were_not_appended(daemon: Daemon) -> None:
     """Keys of all partitions: those of the bad one are named and counted, exit 3."""
     lines = b"".join(b"%d:v\n" % number for number in range(20))

@@ -20,10 +20,10 @@ from typing import IO, Any, NoReturn
 import click
 
 from kafkalog.cli.connection import Connection
+from kafkalog.cli.delete_records import TOOL_HEAD
 from kafkalog.format.integers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 
 _VERSION = 1
-_NOTHING_TO_DO = "Executing records delete operation\nRecords delete operation completed:\n"
 
 
 class ToolFailed(click.ClickException):
@@ -49,7 +49,7 @@ def delete_records(bootstrap_server: str, offset_json_file: str) -> None:
         raise ToolFailed(f"Unable to read file {offset_json_file}: {error.strerror}") from error
     entries = read_offsets(data)
     if not entries:
-        click.echo(_NOTHING_TO_DO, nl=False)  # the daemon refuses an empty list
+        click.echo(TOOL_HEAD, nl=False)  # the daemon refuses an empty list
         return
     lines, _ = Connection(bootstrap_server).request(
         "POST",

@@ -30,10 +30,12 @@ class Connection:
             parts = urlsplit(url if "//" in url else f"http://{url}")
             port = parts.port or 8082  # raises when it is no port number
         except ValueError as error:
-            raise click.UsageError(f"--url must be http://host:port, not '{url}'") from error
+            raise click.UsageError(
+                f"The daemon's address is http://host:port, not '{url}'"
+            ) from error
         has_more = parts.path not in ("", "/") or parts.query or parts.username is not None
         if parts.scheme != "http" or parts.hostname is None or has_more:
-            raise click.UsageError(f"--url must be http://host:port, not '{url}'")
+            raise click.UsageError(f"The daemon's address is http://host:port, not '{url}'")
         self.url = f"http://{parts.netloc}"
         self._http = http.client.HTTPConnection(parts.hostname, port, timeout=timeout_seconds)
 

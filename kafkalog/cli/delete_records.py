@@ -10,6 +10,8 @@ import click
 from kafkalog.cli.connection import Connection, output_option, url_option
 from kafkalog.cli.partial_failure import PARTIAL_FAILURE, is_failed
 
+TOOL_HEAD = "Executing records delete operation\nRecords delete operation completed:\n"
+
 
 @click.command()
 @click.option(
@@ -60,8 +62,7 @@ def delete(
 
 def _print_tool_lines(entries: list[dict[str, Any]]) -> None:
     """In the form of kafka-delete-records.sh, with our own reasons, which name the offsets."""
-    click.echo("Executing records delete operation")
-    click.echo("Records delete operation completed:")
+    click.echo(TOOL_HEAD, nl=False)
     for entry in entries:
         name = f"{entry['topic']}-{entry['partition']}"
         if is_failed(entry):

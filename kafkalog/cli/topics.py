@@ -114,7 +114,7 @@ def alter(
 def describe(name: str | None, with_configs: bool, url: str, output: str) -> None:
     """Id, partitions and configs of one topic, or of all.
 
-    A partition that is not served has no leader; why goes to standard error.
+    As in Kafka, a partition that is not served has no leader; why goes to standard error.
     """
     connection = Connection(url)
     path = connection.topics_path()
@@ -146,10 +146,11 @@ def _print_description(entity: dict[str, Any], node: int) -> None:
     )
     faults = {fault["partition_id"]: fault["error"] for fault in entity["offline_partitions"]}
     for partition in range(entity["partitions_count"]):
-        leader, isr = ("none", "") if partition in faults else (node, node)
+        is_served = partition not in faults
+        leader, isr, elr = (node, node, "") if is_served else ("none", "", node)
         click.echo(
             f"\tTopic: {topic}\tPartition: {partition}\tLeader: {leader}\tReplicas: {node}"
-            f"\tIsr: {isr}\tElr: \tLastKnownElr: "
+            f"\tIsr: {isr}\tElr: {elr}\tLastKnownElr: {elr}"
         )
     for partition, reason in faults.items():
         click.echo(f"{topic}-{partition} is not served: {reason}", err=True)

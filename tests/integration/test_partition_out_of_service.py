@@ -72,9 +72,10 @@ def test_topics_describe(daemon: Daemon) -> None:
     """M15: Kafka's word for no leader; why, on standard error; exit 0, for it is described."""
     result = run(daemon, "topics", "describe", TOPIC)
     assert result.returncode == 0
-    rows = [line.split("\t")[3:6] for line in result.stdout.decode().splitlines()[1:]]
-    assert rows[BAD] == ["Leader: none", "Replicas: 1", "Isr: "]
-    assert rows[0] == rows[2] == ["Leader: 1", "Replicas: 1", "Isr: 1"]
+    rows = [line.split("\t")[3:] for line in result.stdout.decode().splitlines()[1:]]
+    assert rows[BAD] == ["Leader: none", "Replicas: 1", "Isr: ", "Elr: 1", "LastKnownElr: 1"]
+    sound = ["Leader: 1", "Replicas: 1", "Isr: 1", "Elr: ", "LastKnownElr: "]
+    assert rows[0] == rows[2] == sound
     assert result.stderr.decode() == f"{TOPIC}-{BAD} is not served: {REASON}\n"
     (document,) = json.loads(run(daemon, "topics", "describe", "--output", "json").stdout)
     assert [each["partition_id"] for each in document["offline_partitions"]] == [BAD]

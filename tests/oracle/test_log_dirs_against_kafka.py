@@ -88,7 +88,7 @@ def test_the_same_directory_is_described_alike(
 def test_an_offline_directory_is_described_alike(
     new_broker: Callable[..., Broker], tmp_path: Path
 ) -> None:
-    """M15: no partitions, and the error that Kafka's tool names; both lose the same directory."""
+    """M15: no partitions, and the error that Kafka's tool names; a topic's lines as Kafka's."""
     broker = new_broker(
         f"log.dirs={tmp_path}/dir0,{tmp_path}/dir1",
         f"metadata.log.dir={tmp_path}/dir0",
@@ -100,6 +100,8 @@ def test_an_offline_directory_is_described_alike(
     take_away(tmp_path / "dir1")
     theirs = kafkas_when(broker, lambda dirs: dirs["dir1"]["error"] is not None)
     assert theirs["dir0"] == before["dir0"]
+    topics = ("topics", "--bootstrap-server", broker.bootstrap)
+    described = states(broker.kafka.run(*topics, "--describe", "--topic", "t").lines())
 
     with Daemon(
         tmp_path / "ours",
@@ -117,6 +119,8 @@ def test_an_offline_directory_is_described_alike(
         assert ours["dir1"] == theirs["dir1"]
         assert ours["dir0"]["error"] is None
         assert len(ours["dir0"]["partitions"]) == 2
+        shown = done(run(daemon, "topics", "describe", "t")).decode().splitlines()
+        assert states(shown) == described
 
 
 def kafkas_when(
@@ -127,6 +131,11 @@ def kafkas_when(
     while not is_so(found := entries(kafkas_lines(broker)[-1])):
         assert time.monotonic() < deadline, found
     return found
+
+
+def states(lines: list[str]) -> list[str]:
+    """Of a described topic: what is said of its partitions, without their numbers, sorted."""
+    return sorted(line.partition("\tLeader: ")[2] for line in lines[1:])
 
 
 def take_away(directory: Path) -> None:

@@ -16,7 +16,6 @@ import structlog
 
 from kafkalog.errors import CorruptBatch
 from kafkalog.format.file_names import (
-    DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -24,11 +23,17 @@ from kafkalog.format.file_names import (
 )
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
-from kafkalog.log import producer_rebuild, recovery_policy, segment_recovery, segment_split
+from kafkalog.log import (
+    producer_rebuild,
+    recovery_policy,
+    segment_drop,
+    segment_recovery,
+    segment_split,
+)
 from kafkalog.log.epoch_rebuild import load_epochs, maybe_rebuild_epochs
 from kafkalog.log.leader_epoch_cache import LeaderEpochCache
 from kafkalog.log.loader_files import LoaderFiles, has_sane_transactions
-from kafkalog.log.local_log import DELETE_FILE_TASK, LocalLog
+from kafkalog.log.local_log import LocalLog
 from kafkalog.log.log_segment import LogSegment
 from kafkalog.log.log_segments import LogSegments
 from kafkalog.log.lost_offsets import find_lost, tell_left_over, tell_lost, tell_lost_end
@@ -310,7 +315,7 @@ class _Loader:
         if not is_cut:
             _log.warning("segment_tail_lost", path=segment.log_file.path)
         if self._corruption == "kafka":
-            self._delete(later)
+            self._drop(later, end)
             return True
         if end >= next_base or next_base <= self._start:
             return False  # nothing live is missing
@@ -320,13 +325,13 @@ class _Loader:
         self._lost.pop(next_base - 1, None)
         if is_durable:
             return False
-        self._set_aside(later, end)
+        self._drop(later, end)
         return True
 
-    def _set_aside(self, segments: Sequence[LogSegment], end_offset: int) -> None:
-        """Out of the set and under other names; the log ends at ``end_offset``."""
+    def _drop(self, segments: Sequence[LogSegment], end_offset: int) -> None:
+        """Out of the set and out of service; the log ends at ``end_offset``."""
         self._segments.remove(segments)
-        recovery_policy.set_aside(self._environment.filesystem, segments, end_offset)
+        segment_drop.drop(self._environment, self._config, segments, self._corruption, end_offset)
 
     def _counted(self, segments: Sequence[LogSegment]) -> Generator[LogSegment, None, None]:
         """Each in turn, told to ``note_recovery``; those not reached any more count as done."""
@@ -412,10 +417,7 @@ class _Loader:
             log.truncate(pieces[-1].end)
             log.datasync()
             later = self._segments.higher_values(segment.base_offset)
-            if self._corruption == "keep":
-                recovery_policy.set_aside(filesystem, later, segment.base_offset)
-            for each in later if self._corruption == "kafka" else ():
-                each.change_suffix(DELETED_SUFFIX)
+            segment_drop.rename(filesystem, later, self._corruption, segment.base_offset)
         segment_split.write_pieces(filesystem, self._directory.path, segment, pieces)
         self._segments.close_handles()
         orphans = self._files.orphans
@@ -452,10 +454,8 @@ class _Loader:
             log_end_offset=log_end,
             log_start_offset=self._start,
         )
-        if self._corruption == "keep":  # the start is a number in a text file
-            self._set_aside(self._segments.values, log_end)
-        else:
-            self._delete(self._segments.values)
+        # With 'keep' they are only set aside: the start is a number in a text file.
+        self._drop(self._segments.values, log_end)
         self._epochs.clear()
         self._producers.truncate_fully_and_start_at(self._start)
 
@@ -480,21 +480,3 @@ class _Loader:
         if not clean:
             for segment in self._segments.values_between(local.recovery_point, INT64_MAX):
                 segment.mark_unflushed()
-
-    def _delete(self, segments: Sequence[LogSegment]) -> None:
-        """Out of the set, renamed now, removed by a task after the delay."""
-        if not segments:
-            return
-        self._segments.remove(segments)
-        for segment in segments:
-            segment.change_suffix(DELETED_SUFFIX)
-
-        def delete_files() -> None:
-            for segment in segments:
-                segment.delete_files()
-
-        self._environment.scheduler.schedule_once(
-            DELETE_FILE_TASK,
-            self._environment.guarded(delete_files),
-            self._config.file_delete_delay_ms,
-        )

@@ -41,8 +41,6 @@ from kafkalog.log.segment_read import read_chunk, scan_chunks
 from kafkalog.log.segment_recovery import BadBatch, BadSpot, Judge, StepOver
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kafkalog.env.filesystem import File, Filesystem
     from kafkalog.log.log_segment import LogSegment
 
@@ -287,18 +285,3 @@ def _keep_bytes(
     file.sync()
     file.close()
     return path
-
-
-def set_aside(
-    filesystem: Filesystem, segments: Sequence[LogSegment], lost_from_offset: int
-) -> None:
-    """Rename segments that may not be served, to names that no loader takes for a segment's."""
-    for segment in segments:
-        suffix = f".behind-{lost_from_offset}{TORN_SUFFIX}"
-        count = 1
-        while filesystem.exists(f"{segment.log_file.path}{suffix}"):
-            count += 1
-            suffix = f".behind-{lost_from_offset}.{count}{TORN_SUFFIX}"
-        segment.change_suffix(suffix)
-        segment.close_handles()
-        _log.error("segment_set_aside", path=segment.log_file.path)

@@ -255,11 +255,8 @@ class _Loader:
 
     def _recover_and_sync(self, segment: LogSegment, log_end_offset: int | None = None) -> None:
         """Recover a segment that no flush may look at again."""
-        self._recover(segment, log_end_offset)
+        self._recover(segment, log_end_offset, is_durable=True)
         self._recovered.add(segment.base_offset)
-        for file in segment.files:
-            file.datasync()
-        segment.mark_flushed(segment.version)
 
     def _recover_torn_tail(self, recovery_point: int) -> None:
         """Recover the last segment of a clean log that ends with no whole batch, or too early.
@@ -345,7 +342,13 @@ class _Loader:
         finally:
             note(-len(waiting), -sum(waiting))
 
-    def _recover(self, segment: LogSegment, log_end_offset: int | None = None) -> bool:
+    def _recover(
+        self,
+        segment: LogSegment,
+        log_end_offset: int | None = None,
+        *,
+        is_durable: bool = False,
+    ) -> bool:
         """Check one segment and rebuild what belongs to it; True when bytes were cut off.
 
         ``log_end_offset``: where the last segment is known to have ended.
@@ -382,7 +385,7 @@ class _Loader:
             log_end_offset=log_end_offset,
         )
         try:
-            result = segment_recovery.recover(segment, on_batches, judge)
+            result = segment_recovery.recover(segment, on_batches, judge, is_durable=is_durable)
         except SegmentOffsetOverflow:
             recovery_policy.judge_before_split(filesystem, segment, self._corruption)
             raise

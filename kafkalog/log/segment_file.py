@@ -163,6 +163,10 @@ class SegmentFile:
         file.datasync()
         return True
 
+    def sync_name(self) -> None:
+        """Make the name durable, and with it all names of the directory."""
+        self._environment.filesystem.sync_dir(self._directory.path)
+
     def _open(self) -> File:
         """Open for reading whatever name it has; see the module's theory."""
         while True:

@@ -4,7 +4,8 @@ Runs in the loader, before anybody else sees the segment; ``remember_entries`` a
 thread and changes no file. One walk: per chunk one kernel call checks the batches and one more
 applies the index cadence (log-lifecycle 4), so no Python runs per batch. Nothing is cut before the
 walk is over.
-A crash in the middle is harmless: there is no clean-shutdown mark, so it runs again.
+A crash in the middle is harmless: there is no clean-shutdown mark, so it runs again. Of a segment
+below the recovery point, which no later start scans, an empty time index says so: see ``recover``.
 
 Source: Kafka's LogSegment.recover and LogLoader. Differs from Kafka: a batch that starts at or
 below the last offset before it counts as the first bad one, where Kafka notices it only when it
@@ -113,19 +114,36 @@ class _Walk:
 
 
 def recover(
-    segment: LogSegment, on_batches: OnBatches | None, judge: Judge | None = None
+    segment: LogSegment,
+    on_batches: OnBatches | None,
+    judge: Judge | None = None,
+    *,
+    is_durable: bool = False,
 ) -> RecoveryResult:
     """See LogSegment.recover. Without ``judge`` the segment is cut at its first bad batch.
 
     A batch that was stepped over has its index entries; ``on_batches`` does not hear of it.
+    ``is_durable``: for a segment that no flush and no later start looks at; its files are synced on
+    return. From the first change until the aborted transactions are on disk the time index is empty
+    there, and a time index without entries makes the next unclean load repeat it all.
     """
+    if is_durable:
+        segment.time_index.file.pin_for_write(create=True).truncate(0)
+        segment.time_index.file.datasync()
     segment.transaction_index.reset()  # on_batches finds the aborted transactions again
     size_bytes = segment.log_file.pin_for_write().size()
     walk = _walk(segment, size_bytes, on_batches, judge)
+    if is_durable and segment.transaction_index.exists:
+        segment.transaction_index.file.datasync()
+        segment.transaction_index.file.sync_name()
     segment.offset_index.replace_entries(walk.offset_entries)
     segment.time_index.replace_entries(walk.time_entries)
     segment.restore(walk.valid_bytes, walk.largest)
     segment.seal()
+    if is_durable:
+        for file in segment.files:
+            file.datasync()
+        segment.mark_flushed(segment.version)
     return RecoveryResult(
         valid_bytes=walk.valid_bytes,
         truncated_bytes=size_bytes - walk.valid_bytes,

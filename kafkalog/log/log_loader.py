@@ -222,7 +222,9 @@ class _Loader:
             segment = self._files.segment(base)
             self._segments.add(segment)
             if base in (bases[0], bases[-1]):
-                self._refuse_legacy_start(segment)
+                recovery_policy.refuse_legacy_start(
+                    self._environment.filesystem, segment, self._corruption, self._files.end_of
+                )
             is_indexed = self._files.has_file(base, OFFSET_INDEX_SUFFIX)
             if not clean and segment.size_bytes and base != bases[-1]:
                 is_indexed = is_indexed and self._files.size_of(base, TIME_INDEX_SUFFIX) > 0
@@ -239,19 +241,6 @@ class _Loader:
             durable_end=self._durable_end,
             may_have_gaps=self._has_gaps,
         )
-
-    def _refuse_legacy_start(self, segment: LogSegment) -> None:
-        """CorruptBatch for message sets of magic 0 and 1; a magic that only rotted is repaired."""
-        legacy = recovery_policy.has_legacy_start(segment)
-        if legacy is None:
-            return
-        if self._corruption == "keep":
-            end_offset = self._files.end_of(segment.base_offset)
-            filesystem = self._environment.filesystem
-            if not recovery_policy.try_repair(filesystem, segment, legacy, end_offset):
-                recovery_policy.refuse_message_set(segment, legacy)
-            return
-        recovery_policy.refuse_legacy(segment, legacy)
 
     def _recover_and_sync(self, segment: LogSegment, log_end_offset: int | None = None) -> None:
         """Recover a segment that no flush may look at again."""

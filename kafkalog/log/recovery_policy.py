@@ -41,6 +41,8 @@ from kafkalog.log.segment_read import read_chunk, scan_chunks
 from kafkalog.log.segment_recovery import BadBatch, BadSpot, Judge, StepOver
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog.env.filesystem import File, Filesystem
     from kafkalog.log.log_segment import LogSegment
 
@@ -155,7 +157,27 @@ def refuse_message_set(segment: LogSegment, bad: BadSpot) -> None:
         refuse_legacy(segment, bad)
 
 
-def has_legacy_start(segment: LogSegment) -> BadSpot | None:
+def refuse_legacy_start(
+    filesystem: Filesystem,
+    segment: LogSegment,
+    corruption: Corruption,
+    end_of: Callable[[int], int],
+) -> None:
+    """CorruptBatch when a segment begins with a message set of magic 0 or 1.
+
+    With 'keep' a magic that only rotted is repaired; ``end_of`` a base offset is where the next
+    segment begins.
+    """
+    legacy = _legacy_start(segment)
+    if legacy is None:
+        return
+    if corruption == "kafka":
+        refuse_legacy(segment, legacy)
+    elif not try_repair(filesystem, segment, legacy, end_of(segment.base_offset)):
+        refuse_message_set(segment, legacy)
+
+
+def _legacy_start(segment: LogSegment) -> BadSpot | None:
     """The first batch, if it is a legacy message set."""
     if segment.size_bytes <= MAGIC_AT:
         return None

@@ -41,7 +41,8 @@ class LogEnvironment:
     ``delete-file`` tasks); the manager passes the guard of the log directory, which decides what an
     OSError means. Commands and reads are guarded by their callers. ``note_recovery`` hears how
     many segments and bytes more (or, negative, fewer) wait for recovery; on any recovery thread.
-    ``check_stop`` is asked there before each of them and raises LoadStopped to end the load.
+    ``check_stop`` is asked there before each chunk of an unclean load's scans, and raises
+    LoadStopped to end the load.
     """
 
     filesystem: Filesystem

@@ -110,6 +110,7 @@ class _Loader:
         self._expiration_ms = producer_expiration_ms
         self._producers = self._new_producers(())
         self._start = 0
+        self._is_clean = False
         self._recovered: set[int] = set()  # bases of the segments that step 5 recovered
         self._durable_end = 0  # no power cut took what lies below
         self._found_epochs = RecoveredEpochs()
@@ -134,6 +135,7 @@ class _Loader:
     def _load_once(self, *, clean: bool, recovery_point: int, topic_id: str | None) -> UnifiedLog:
         """All steps; SegmentOffsetOverflow leaves this object with stale segments."""
         self._recovered.clear()
+        self._is_clean = clean
         self._durable_end = INT64_MAX if clean else recovery_point
         self._found_epochs = RecoveredEpochs()
         self._files.settle()
@@ -325,7 +327,6 @@ class _Loader:
         note(len(waiting), sum(waiting))
         try:
             for segment in segments:
-                self._environment.check_stop()
                 yield segment
                 note(-1, -waiting.pop())
         finally:
@@ -352,6 +353,7 @@ class _Loader:
             segment.base_offset,
             self._environment.clock.wall_ms(),
             is_clean=False,
+            before_chunk=self._check_stop,
         )
 
         def on_completed(completed: CompletedTransaction) -> None:
@@ -426,8 +428,18 @@ class _Loader:
         self._producers.end_offset = max(next_offset, segment.base_offset)
         self._producers.take_snapshot(sync=False)
 
+    def _check_stop(self) -> None:
+        """LoadStopped once the load is to end: what it leaves is what a crash leaves.
+
+        Not after a clean stop: only small repairs are due then, and the marker of the directory
+        would cover one that was broken off.
+        """
+        if not self._is_clean:
+            self._environment.check_stop()
+
     def _note_epochs(self, rows: BatchRows) -> None:
-        """Epochs of recovered batches: the checkpoint may be older than they are."""
+        """Epochs of a chunk of batches: the checkpoint may be older than they are."""
+        self._check_stop()
         if self._corruption == "keep":
             self._found_epochs.note(rows)
             return
@@ -468,6 +480,7 @@ class _Loader:
             log_end,
             self._environment.clock.wall_ms(),
             is_clean=clean,
+            before_chunk=self._check_stop,
         )
         if not clean:
             for segment in self._segments.values_between(local.recovery_point, INT64_MAX):

@@ -123,12 +123,13 @@ def rebuild(
     now_ms: int,
     *,
     is_clean: bool,
+    before_chunk: Callable[[], None] | None = None,
 ) -> None:
     """Make the manager's state that of ``last_offset``, scanning as little as possible.
 
     From the newest usable snapshot on; after a clean stop without any snapshot nothing is scanned
     (such a log has no producers). Snapshots are written (unsynced) at the last two segment bases
-    and at ``last_offset``.
+    and at ``last_offset``. What ``before_chunk`` raises ends the scan.
     """
     bases = [
         segment.base_offset for segment in segments.values if segment.base_offset < last_offset
@@ -148,6 +149,8 @@ def rebuild(
                 manager.take_snapshot(sync=False)
             position = segment.floor_position(start)
             for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
+                if before_chunk is not None:
+                    before_chunk()
                 table = chunk.rows.table
                 is_wanted = table[:, BatchColumn.LAST_OFFSET] >= start
                 is_wanted &= table[:, BatchColumn.BASE_OFFSET] < last_offset

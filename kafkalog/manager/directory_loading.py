@@ -213,9 +213,9 @@ class DirectoryLoading:
     def load_all(self, jobs: Sequence[tuple[LogDirUnit, list[Job]]]) -> None:
         """Load every job; a pool of ``num.recovery.threads.per.data.dir`` threads a directory.
 
-        Once ``is_stopped`` is set no further partition is begun, one in work is given up at its
-        next segment, and a directory with some left does not count as loaded. A bug (any exception
-        that is no KafkalogError and no OSError) ends the start: raised here.
+        Once ``is_stopped`` is set no further partition is begun, one that is being recovered is
+        given up, and a directory with some left does not count as loaded. A bug (any exception that
+        is no KafkalogError and no OSError) ends the start: raised here.
         """
         self._progress.begin({unit.log_dir: len(partitions) for unit, partitions in jobs})
         started = []

@@ -290,10 +290,10 @@ class LogManager:
             raise InvalidConfig(message, **error.details) from error
 
     def stop_loading(self) -> None:
-        """Let ``startup`` return soon: no further partition or segment is begun. Any thread.
+        """Let ``startup`` return soon: no further partition is begun. Any thread.
 
-        A partition in work is given up between two segments: it keeps what the checkpoints said of
-        it, and the next start recovers it from there.
+        One that is being recovered is given up at its next chunk: it keeps what the checkpoints
+        said of it, and the next start recovers it from there.
         """
         self._loading.is_stopped = True
 

@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.segment_recovery import RECOVERY_CHUNK_BYTES
 from kafkalog.manager.log_dir import CLEAN_SHUTDOWN_MARKER, LOG_START_OFFSETS, RECOVERY_POINTS
 from kafkalog.manager.values import Acks
 from tests.sim.sim_crash import CrashMode
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
 TOPIC_DEFAULTS = LogConfig(internal_segment_bytes=600, segment_index_bytes=240)
 
 
-def killed_daemon() -> DaemonRun:
-    """Two directories, eight partitions with records, a moved start; then SIGKILL."""
+def killed_daemon(partition_count: int = 8) -> DaemonRun:
+    """Two directories, partitions with records, a moved start; then SIGKILL."""
     run = DaemonRun(new_disk(DIRS), dirs=DIRS, racy=False)
     run.config = replace(run.config, num_recovery_threads_per_data_dir=1)
     run.start()
-    run.create_topic("t", 8)
-    for partition in range(8):
+    run.create_topic("t", partition_count)
+    for partition in range(partition_count):
         for _ in range(8):
             run.produce("t", partition, Acks.ALL, client=1)
         run.run_until_idle()
@@ -101,21 +102,20 @@ def test_a_clean_directory_stays_clean(mode: CrashMode | None) -> None:
 
 
 def test_what_was_recovered_is_not_recovered_again() -> None:
-    """M16: a probe that ends a long recovery does not send it back to its beginning."""
-    run = killed_daemon()
+    """M16: a probe that ends a long recovery sends one partition back to its beginning, not all."""
+    run = killed_daemon(partition_count=9)
     starts = {path: run.disk.read_file(f"{path}/{LOG_START_OFFSETS}") for path in DIRS}
     life = SimManager(run.disk, config=run.config, topic_defaults=TOPIC_DEFAULTS)
     table = life.manager.table
 
-    def stop_in_the_last_two() -> None:
-        # Of both directories: one is in its last segment and ends, one in the segment before.
-        if len(table) == 6 and life.manager.progress.loading.segments_to_recover == 3:
+    def stop_in_the_ninth() -> None:
+        if len(table) == 8:
             life.manager.stop_loading()
 
-    run.disk.on_call = stop_in_the_last_two
+    run.disk.on_call = stop_in_the_ninth
     life.start()
     run.disk.on_call = None
-    assert life.manager.progress.loading.partitions_loaded == 7
+    assert life.manager.progress.loading.partitions_loaded == 8
     loaded = {(log.topic_partition.topic, log.topic_partition.partition) for log in table.logs()}
     life.stop()
     assert {path: run.disk.read_file(f"{path}/{LOG_START_OFFSETS}") for path in DIRS} == starts
@@ -130,7 +130,7 @@ def test_what_was_recovered_is_not_recovered_again() -> None:
     assert set(points.values()) == {"8"}
 
 
-def test_a_long_recovery_ends_at_the_next_segment() -> None:
+def test_a_long_recovery_ends_in_its_segment() -> None:
     """M01 M16: a probe's patience is shorter than the recovery of one large log."""
     sim = SimManager(topic_defaults=TOPIC_DEFAULTS).start()
     sim.operations.topics.create("t", 1)
@@ -161,3 +161,94 @@ def test_a_long_recovery_ends_at_the_next_segment() -> None:
 def holders(disk: SimFilesystem, name: str) -> list[str]:
     """Log directories with an entry of that name."""
     return [path for path in DIRS if name in disk.list_dir(path)]
+
+
+# ---- one partition that takes longer than anybody waits
+
+LARGE = LogConfig(segment_index_bytes=240)
+BATCHES = 24
+
+
+def large_log() -> SimFilesystem:
+    """Two segments of twelve chunks each, of which the checkpoint knows nothing; SIGKILL."""
+    sim = SimManager(topic_defaults=LARGE).start()
+    sim.operations.topics.create("t", 1)
+    for number in range(BATCHES):
+        if number == BATCHES // 2:
+            sim.operations.partition_log("t", 0).roll()
+        sim.produce("t", batch_of("v" * RECOVERY_CHUNK_BYTES))
+    return sim.kill()
+
+
+def partition_path(disk: SimFilesystem) -> str:
+    return next(f"{path}/t-0" for path in DIRS if disk.exists(f"{path}/t-0"))
+
+
+def scanned_for_records() -> SimFilesystem:
+    """Everything lies above the recovery point."""
+    return large_log()
+
+
+def scanned_for_producers() -> SimFilesystem:
+    """The last segment alone lies above it, but no snapshot says who wrote the first."""
+    disk = large_log()
+    directory = partition_path(disk)
+    log_dir = directory.rpartition("/")[0]
+    checkpoint = f"0\n1\nt 0 {BATCHES // 2}\n".encode()
+    disk.write_file_atomically(f"{log_dir}/{RECOVERY_POINTS}", checkpoint)
+    disk.unlink(f"{directory}/{BATCHES // 2:020d}.snapshot")
+    return disk
+
+
+def scanned_for_epochs() -> SimFilesystem:
+    """All is durable, but for a damaged epoch checkpoint."""
+    disk = large_log()
+    directory = partition_path(disk)
+    log_dir = directory.rpartition("/")[0]
+    checkpoint = f"0\n1\nt 0 {BATCHES}\n".encode()
+    disk.write_file_atomically(f"{log_dir}/{RECOVERY_POINTS}", checkpoint)
+    disk.write_file_atomically(f"{directory}/leader-epoch-checkpoint", b"x\n")
+    return disk
+
+
+@pytest.mark.parametrize(
+    "make",
+    [scanned_for_records, scanned_for_producers, scanned_for_epochs],
+    ids=lambda make: make.__name__,
+)
+def test_a_stop_does_not_wait_for_a_large_partition(make: Callable[[], SimFilesystem]) -> None:
+    """M16: at any moment of its load; nothing is lost, and the next start recovers it."""
+    whole = CountedStart(make(), stop_at=None)
+    assert whole.life.manager.is_loaded
+    assert whole.calls > 80
+    interrupted = 0
+    for stop_at in range(1, whole.calls, 5):
+        start = CountedStart(make(), stop_at=stop_at)
+        assert start.calls - stop_at <= 32, "the last calls of a load included"
+        loading = start.life.manager.progress.loading
+        assert loading.partitions_loaded == len(start.life.manager.table)
+        interrupted += not loading.partitions_loaded
+        disk = start.life.stop()
+        marker = f"{partition_path(disk).rpartition('/')[0]}/{CLEAN_SHUTDOWN_MARKER}"
+        assert disk.exists(marker) == bool(loading.partitions_loaded)
+        again = SimManager(disk.crash(CrashMode.DROP_ALL), topic_defaults=LARGE).start()
+        assert again.operations.partition_log("t", 0).log_end_offset == BATCHES
+    assert interrupted > 5
+
+
+class CountedStart:
+    """A start that is told to stop at a call of its disk, counted from the begin of the load."""
+
+    def __init__(self, disk: SimFilesystem, *, stop_at: int | None) -> None:
+        self.life = SimManager(disk, topic_defaults=LARGE)
+        self.calls = 0
+        self.stop_at = stop_at
+        disk.on_call = self.count
+        self.life.start()
+        disk.on_call = None
+
+    def count(self) -> None:
+        """Each call of the disk."""
+        self.calls += bool(self.life.manager.progress.loading.partitions)
+        if self.calls == self.stop_at:
+            self.life.manager.stop_loading()

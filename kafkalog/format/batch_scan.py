@@ -149,7 +149,6 @@ def choose(
     *,
     max_offset: int,
     max_bytes: int,
-    min_one_batch: bool,
     end_offset: int = INT64_MAX,
     previous_last_offset: int = -1,
     floor_offset: int = -1,
@@ -159,8 +158,8 @@ def choose(
 
     No batch with a base offset of max_offset or above, none with a wrong CRC (which ends the
     choice: BAD_CRC), none out of order (BAD_OFFSET): behind previous_last_offset they rise, below
-    end_offset. max_bytes at most unless min_one_batch lets the first be larger. A chunk found by an
-    index entry (floor_offset, below start_offset) begins with a batch that is only walked over.
+    end_offset. max_bytes at most, but the first one whatever its size. A chunk found by an index
+    entry (floor_offset, below start_offset) begins with a batch that is only walked over.
     Unless is_segment_end, batches follow that the chunk does not hold.
     """
     data = np.frombuffer(chunk, dtype=np.uint8)
@@ -169,9 +168,7 @@ def choose(
     cells[_PREVIOUS_LAST] = previous_last_offset
     cells[_FLOOR] = floor_offset
     cells[_IS_SEGMENT_END] = is_segment_end
-    count = choose_batches(
-        data, start_offset, max_offset, end_offset, max_bytes, min_one_batch, large, cells
-    )
+    count = choose_batches(data, start_offset, max_offset, end_offset, max_bytes, large, cells)
     stop, start, end, first_base, first_last, first_size, last, large_count, *rest = cells.tolist()
     walked, _, previous_position, _ = rest
     if large_count:

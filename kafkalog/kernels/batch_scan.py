@@ -363,14 +363,13 @@ def _size_at(chunk: Bytes, position: int, end: int) -> tuple[int, bool, int]:
     return load_i32be(chunk, position + 8) + 12, False, _PARTIAL
 
 
-@kernel(I64(BYTES, I64, I64, I64, I64, BOOL, I64_TABLE_OUT, I64S_OUT))
+@kernel(I64(BYTES, I64, I64, I64, I64, I64_TABLE_OUT, I64S_OUT))
 def choose_batches(
     chunk: Bytes,
     start_offset: int,
     max_offset: int,
     end_offset: int,
     max_bytes: int,
-    min_one: bool,
     large: Int64Table,
     choice: Int64s,
 ) -> int:
@@ -380,7 +379,7 @@ def choose_batches(
     large   int64[n // INLINE_CRC_MAX + 1, 4]  out: `LargeColumn`, chosen batches left unchecked
     choice  int64[12]                          in and out: `ChoiceCell`
     Returns how many are chosen: whole ones with base offsets below max_offset, max_bytes together
-    unless min_one lets the first be larger. A wrong CRC of a small one, or one out of order, ends
+    unless the first alone is larger. A wrong CRC of a small one, or one out of order, ends
     the choice before it. Those below start_offset are walked over by their headers alone. The first
     one, and one behind a gap, counts as partial until the header behind it can be read.
     """
@@ -412,7 +411,7 @@ def choose_batches(
         if not is_sound:
             reason = _BAD_OFFSET
             break
-        if size > max_bytes - (position - choice[_START]) and (count > 0 or not min_one):
+        if size > max_bytes - (position - choice[_START]) and count > 0:
             break
         if size >= INLINE_CRC_MAX:
             large_count = _note_large(large, large_count, position, size, count, choice)

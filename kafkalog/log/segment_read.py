@@ -162,13 +162,16 @@ def read(
             max_offset=max_offset,
             end_offset=end_offset,
             max_bytes=max_bytes,
-            min_one_batch=min_one_batch,
             previous_last_offset=walk.walked_offset,
             floor_offset=walk.known_offset,
             is_segment_end=walk.position + len(data) >= end,
         )
         if choice.start is not None and (choice.batch_count or choice.stop is not ScanStop.PARTIAL):
-            return _answer(walk, data, choice, start_offset, max_offset)
+            answer = _answer(walk, data, choice, start_offset, max_offset)
+            # Only now: the size of a batch is believed when its CRC holds.
+            if answer is None or min_one_batch or len(answer.data) <= max_bytes:
+                return answer
+            return SegmentRead(memoryview(b""), answer.position, start_offset, start_offset, 0)
         walk.advance(choice)
         is_stuck = choice.start is None and not choice.end
         is_unsound = choice.stop not in (ScanStop.END, ScanStop.PARTIAL)
@@ -181,8 +184,6 @@ def read(
         if walk.position + size > end or walk.is_contradicted(size):
             walk.refuse(choice.stop)
             return None
-        if size > max_bytes and not min_one_batch:
-            return SegmentRead(memoryview(b""), walk.position, start_offset, start_offset, 0)
         wanted = max(wanted, size + HEADER_BYTES)  # and the header of what follows
     if walk.position > end or walk.previous_position < 0:
         walk.refuse(ScanStop.PARTIAL)
@@ -204,9 +205,8 @@ def _answer(
         if choice.stop in (ScanStop.BAD_CRC, ScanStop.BAD_OFFSET):
             first, last = choice.first_base_offset, choice.first_last_offset
             raise _corrupt(walk.segment, position + start, choice.stop, first, last)
-        if choice.first_base_offset >= max_offset:
-            return None
-        return SegmentRead(memoryview(b""), position + start, start_offset, start_offset, 0)
+        assert choice.first_base_offset >= max_offset, "nothing else keeps a whole batch back"
+        return None
     return SegmentRead(
         data=data[start : choice.end],
         position=position + start,

@@ -30,7 +30,7 @@ def chunk_of(shapes: list[tuple[int, int, int]]) -> bytes:
 
 
 def plain_choice(
-    chunk: bytes, start_offset: int, max_offset: int, max_bytes: int, min_one_batch: bool
+    chunk: bytes, start_offset: int, max_offset: int, max_bytes: int
 ) -> tuple[int, bool, int | None, int, int]:
     """(batches, ended by a bad CRC, start, end, last offset) with a loop."""
     rows, reason, end = walk(chunk, check_crc=False)
@@ -47,7 +47,7 @@ def plain_choice(
     start = end = reached[0][0]
     count, last_offset = 0, -1
     for position, size, base_offset, batch_last in reached:
-        fits = position + size - start <= max_bytes or (min_one_batch and not count)
+        fits = position + size - start <= max_bytes or not count
         if base_offset >= max_offset or not fits:
             break
         batch = chunk[position : position + size]
@@ -62,7 +62,6 @@ def plain_choice(
     st.integers(98, 125),
     st.integers(100, 125) | st.just(2**63 - 1),
     st.integers(0, 9000),
-    st.booleans(),
     st.data(),
 )
 def test_choice_is_that_of_a_plain_loop(
@@ -70,7 +69,6 @@ def test_choice_is_that_of_a_plain_loop(
     start_offset: int,
     max_offset: int,
     max_bytes: int,
-    min_one_batch: bool,
     data: st.DataObject,
 ) -> None:
     """M01: offsets, limits, first-batch rule, damage behind the size fields, and any cut."""
@@ -79,28 +77,24 @@ def test_choice_is_that_of_a_plain_loop(
     for row in data.draw(st.lists(st.sampled_from(rows), max_size=2)) if rows else []:
         chunk[row[0] + data.draw(st.integers(57, row[1] - 1))] ^= 0x40
     cut = bytes(chunk[: data.draw(st.integers(0, len(chunk)) | st.just(len(chunk)))])
-    mine = choose(
-        cut, start_offset, max_offset=max_offset, max_bytes=max_bytes, min_one_batch=min_one_batch
-    )
+    mine = choose(cut, start_offset, max_offset=max_offset, max_bytes=max_bytes)
     assert (
         mine.batch_count,
         mine.stop is ScanStop.BAD_CRC,
         mine.start,
         mine.end,
         mine.last_offset,
-    ) == plain_choice(cut, start_offset, max_offset, max_bytes, min_one_batch)
+    ) == plain_choice(cut, start_offset, max_offset, max_bytes)
 
 
 def test_the_first_batch_is_described_even_when_it_is_not_chosen() -> None:
-    """M01: the caller tells a batch above the limit from one that is too large."""
+    """M01: the caller tells a batch above the limit from one that is not whole."""
     chunk = chunk_of([(0, 3, 40)])
-    too_large = choose(chunk, 101, max_offset=200, max_bytes=10, min_one_batch=False)
     size = len(chunk)
-    assert too_large == BatchChoice(0, ScanStop.END, 0, 0, 100, 102, size, -1, -1, None)
-    above = choose(chunk, 101, max_offset=100, max_bytes=1000, min_one_batch=True)
-    assert above == too_large
-    cut = choose(chunk[:-1], 101, max_offset=200, max_bytes=1000, min_one_batch=True)
-    assert cut == too_large._replace(stop=ScanStop.PARTIAL)
+    above = choose(chunk, 101, max_offset=100, max_bytes=1000)
+    assert above == BatchChoice(0, ScanStop.END, 0, 0, 100, 102, size, -1, -1, None)
+    cut = choose(chunk[:-1], 101, max_offset=200, max_bytes=1000)
+    assert cut == above._replace(stop=ScanStop.PARTIAL)
 
 
 @given(
@@ -126,7 +120,6 @@ def test_no_batch_is_chosen_under_a_rotten_base_offset(
             max_offset=end_offset,
             end_offset=end_offset,
             max_bytes=1 << 20,
-            min_one_batch=True,
             previous_last_offset=99,
         )
         if rotten != base and base <= start_offset <= last:

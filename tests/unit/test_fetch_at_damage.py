@@ -100,6 +100,20 @@ def test_a_file_that_somebody_cut_is_refused() -> None:
                 world.log.read(299, max_bytes, Isolation.HIGH_WATERMARK)
 
 
+@pytest.mark.parametrize("masks", [{8: 1}, {9: 0x0F}, {10: 0x01}, {11: 0x10}, {20: 1}, {90: 1}])
+def test_a_reader_that_takes_no_larger_batch_meets_the_same_error(masks: dict[int, int]) -> None:
+    """An empty answer says "ask for more bytes", for ever where the length or the CRC rotted."""
+    world = world_of(1 << 30)
+    damage(world, 0, 0, masks)
+    for max_bytes in (1, 200, 50_000):
+        for min_one_batch in (True, False):
+            with pytest.raises(CorruptBatch):
+                world.log.read(0, max_bytes, Isolation.HIGH_WATERMARK, min_one_batch=min_one_batch)
+    sound = world.log.read(2 * BATCH_RECORDS, 200, Isolation.HIGH_WATERMARK, min_one_batch=False)
+    assert not sound.data
+    assert sound.next_offset == 2 * BATCH_RECORDS
+
+
 def test_a_huge_length_is_not_read_when_the_index_knows_better() -> None:
     """One bit of a length asks for 1 GiB of memory."""
     world = world_of(1 << 30)

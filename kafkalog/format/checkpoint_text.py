@@ -59,19 +59,17 @@ def salvage_offsets(data: bytes) -> tuple[dict[TopicPartition, int], list[Damage
 
     Good is a line that Kafka could have written: a legal topic, nothing negative, a newline at its
     end. Of two for one partition the lower offset is taken, which shows and checks more; the second
-    is bad. The lines of another version have a meaning that is not known: none is good.
+    is bad. The lines of another version have a meaning that is not known: none is good. No line is
+    told twice, and of a file in which nothing can be read the first one only.
     """
     # What is not UTF-8 becomes a text that no topic name has.
     *lines, unfinished = _LINE_END.split(data.decode("utf-8", "backslashreplace"))
     version, entries = "".join(lines[:1]), lines[2:]
-    if _INTEGER.fullmatch(version) and version != str(VERSION):
+    is_number = _INTEGER.fullmatch(version) is not None
+    if is_number and version.strip("+-0"):
         return {}, [DamagedLine(1, version, "another version")]
     offsets: dict[TopicPartition, int] = {}
     bad: list[DamagedLine] = []
-    if version != str(VERSION):
-        bad.append(DamagedLine(1, version, "no version"))
-    if lines[1:2] != [str(len(entries))]:
-        bad.append(DamagedLine(2, "".join(lines[1:2]), f"{len(entries)} entries follow"))
     for number, line in enumerate(entries, 3):
         try:
             topic_partition, offset = _offset_entry(line, _fields(line, 3))
@@ -84,8 +82,16 @@ def salvage_offsets(data: bytes) -> tuple[dict[TopicPartition, int], list[Damage
         if topic_partition in offsets:
             bad.append(DamagedLine(number, line, "a second entry"))
         offsets[topic_partition] = min(offset, offsets.get(topic_partition, offset))
+    if not is_number and not offsets:
+        return {}, [DamagedLine(1, version or unfinished, "no line of this file is a checkpoint's")]
     if unfinished:
         bad.append(DamagedLine(len(lines) + 1, unfinished, "cut off"))
+    # The line that was cut off may be one of those that were counted.
+    counts = {str(len(entries)), str(len(entries) + bool(unfinished))}
+    if len(lines) > 1 and lines[1] not in counts:
+        bad.insert(0, DamagedLine(2, lines[1], f"{len(entries)} entries follow"))
+    if not is_number:
+        bad.insert(0, DamagedLine(1, version, "no version"))
     return offsets, bad
 
 

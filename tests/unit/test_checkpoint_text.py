@@ -25,6 +25,7 @@ PARTITIONS = st.builds(
     st.integers(0, 2**31 - 1),
 )
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NO_CHECKPOINT = "no line of this file is a checkpoint's"
 NO_ENTRY = "no 'topic partition offset'"
 
 
@@ -164,7 +165,11 @@ def test_leader_epochs_keep_the_order_of_the_file() -> None:
     [
         (b"0\n2\nt 0 5\nt 1 x\n", {T0: 5}, [(4, "t 1 x", NO_ENTRY)]),
         (b"0\n3\nt 0 5\nt 1 7\n", {T0: 5, T1: 7}, [(2, "3", "2 entries follow")]),
-        (b"0\n2\nt 0 5\nt 1 7", {T0: 5}, [(2, "2", "1 entries follow"), (4, "t 1 7", "cut off")]),
+        (b"0\n2\nt 0 5\nt 1 7", {T0: 5}, [(4, "t 1 7", "cut off")]),
+        (b"0\n1\nt 0 5\nt 1", {T0: 5}, [(4, "t 1", "cut off")]),
+        (b"0\n9\nt 0 5\nt 1", {T0: 5}, [(2, "9", "1 entries follow"), (4, "t 1", "cut off")]),
+        (b"0\n3", {}, [(2, "3", "cut off")]),
+        (b"00\n2\nt 0 5\nx\n", {T0: 5}, [(4, "x", NO_ENTRY)]),
         (b"?\n1\nt 0 5\n", {T0: 5}, [(1, "?", "no version")]),
         (b"1\n1\nt 0 5\n", {}, [(1, "1", "another version")]),
         (b"0\n2\nt 0 5\nt 0 4\n", {T0: 4}, [(4, "t 0 4", "a second entry")]),
@@ -174,7 +179,9 @@ def test_leader_epochs_keep_the_order_of_the_file() -> None:
         (b"0\n1\nt/ 0 5\n", {}, [(3, "t/ 0 5", "impossible")]),
         (b"0\n1\n\xff 0 5\n", {}, [(3, "\\xff 0 5", "impossible")]),
         (b"0\n1\nt 0 " + b"9" * 5000 + b"\n", {}, [(3, "t 0 " + "9" * 5000, NO_ENTRY)]),
-        (b"x", {}, [(1, "", "no version"), (2, "", "0 entries follow"), (1, "x", "cut off")]),
+        (b"x", {}, [(1, "x", NO_CHECKPOINT)]),
+        (b"\0" * 50, {}, [(1, "\0" * 50, NO_CHECKPOINT)]),
+        (b"\x89PNG\r\n\x1a\n\0\0\nIHDR\n", {}, [(1, "\\x89PNG", NO_CHECKPOINT)]),
     ],
 )
 def test_the_good_lines_of_a_damaged_file(
@@ -201,12 +208,14 @@ def test_one_bad_line_costs_one_entry(
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_salvaged(data: bytes) -> None:
-    """A refused file always has a bad line to tell of."""
+    """A refused file always has a bad line to tell of, and tells of no line twice."""
     try:
         decode_offsets(data)
     except FormatError:
         offsets, bad = salvage_offsets(data)
         assert bad
+        numbers = [line.number for line in bad]
+        assert numbers == sorted(set(numbers))
         assert all(offset >= 0 for offset in offsets.values())
 
 

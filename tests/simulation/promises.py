@@ -65,6 +65,13 @@ class PartitionPromises:
                 del self.open[position]
                 return
 
+    def is_hidden(self, attempt: Attempt) -> bool:
+        """Whether it was answered, and lies below a log start that was asked for."""
+        return any(
+            known is attempt and base + attempt.record_count <= self.start_asked
+            for base, known in self.present.items()
+        )
+
     def _close(self, attempt: Attempt) -> None:
         self.open = [each for each in self.open if each is not attempt]
 

@@ -208,11 +208,9 @@ class Simulation:
         promises = self.world.topics[where[0]].partition(where[1])
         latest = promises.latest.get(client)
         sequence = self.world.sequences.get((*where, client))
-        if latest is None or sequence is None:
-            return
+        if latest is None or sequence is None or promises.is_hidden(latest):
+            return  # hidden: its producer may be forgotten, and the batch be taken once more
         if sequence == latest.base_sequence:
-            if latest in promises.present.values():
-                return  # hidden below the log start, and its producer forgotten
             self.world.sequences[*where, client] = sequence + latest.record_count
         elif sequence != latest.base_sequence + latest.record_count:
             return

@@ -157,8 +157,7 @@ class _Loader:
             self._found_epochs.adopt(self._epochs)
             tell_left_over(self._directory.path, self._lost)
             self._drop_when_below_start()
-        if not len(self._segments):
-            self._create_first(0 if is_deleted else self._start)
+        self._ensure_first(0 if is_deleted else self._start, clean=clean, synced_end=recovery_point)
         active = self._segments.active
         active.become_active()
         log_end = active.read_next_offset()
@@ -185,11 +184,19 @@ class _Loader:
             topic_id=topic_id,
         )
 
-    def _create_first(self, base_offset: int) -> None:
-        """The segment of an empty log."""
-        segment = LogSegment.create(self._environment, self._directory, base_offset, self._config)
-        self._segments.add(segment)
-        # Else a power cut could keep a later segment alone: the log would start there.
+    def _ensure_first(self, base_offset: int, *, clean: bool, synced_end: int) -> None:
+        """A first segment under a durable name; an empty log gets one at ``base_offset``.
+
+        Else a power cut could keep a later segment alone: the log would start there. The process
+        that made the name may have been killed before it synced it; a flush up to ``synced_end``
+        did.
+        """
+        if not len(self._segments):
+            self._segments.add(
+                LogSegment.create(self._environment, self._directory, base_offset, self._config)
+            )
+        elif clean or self._segments.first.base_offset < synced_end:
+            return
         self._environment.filesystem.sync_dir(self._directory.path)
 
     @property

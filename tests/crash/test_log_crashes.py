@@ -6,6 +6,7 @@ also while the log is being loaded; fail every write and every sync once.
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -232,6 +233,29 @@ def test_a_crash_while_loading_is_harmless(story: Story) -> None:
                 for again in (CrashMode.DROP_ALL, CrashMode.KEEP_ALL, CrashMode.SUBSET):
                     point = CrashPoint(call, False, again, 0)
                     check(torn.crash(again, step), kept, point)
+
+
+@pytest.mark.parametrize("mode", [CrashMode.SUBSET, CrashMode.PREFIX, CrashMode.NAMES_ONLY])
+def test_a_log_begins_where_it_was_made(mode: CrashMode) -> None:
+    """M14: also when the process that made it was killed before its name was durable.
+
+    A power cut that kept a later segment alone let the log start there.
+    """
+    whole = new_disk()
+    count = calls_of_load(whole, Ledger())
+    for call in range(1, count + 1):
+        disk = new_disk()
+        disk.stop_at(len(disk.operations) + call)
+        with suppress(SimulatedCrash):
+            PartitionRun(disk, Ledger())
+        again = disk.kill()
+        run = PartitionRun(again, Ledger())
+        for _ in range(3):
+            run.append(300, producer=1)
+            run.roll()
+        for seed in range(20):
+            point = CrashPoint(call, False, mode, seed)
+            check(again.crash(mode, seed), copy_of(run.ledger), point)
 
 
 def calls_of_load(disk: SimFilesystem, ledger: Ledger) -> int:

@@ -81,9 +81,10 @@ class StartupPlan:
 
 
 def suspects(registry: RegistryState, found: Iterable[FoundPartition]) -> list[FoundPartition]:
-    """Left-overs of a growth that failed, as far as the names tell, if they are unused.
+    """Left-overs of a growth or creation that failed, as far as names tell, if they are unused.
 
-    Directories of a living topic that are there twice, or whose number the topic does not have.
+    Directories of a living topic that are there twice, or whose number the topic does not have. One
+    without an id counts only where no other has the topic's: both were made half.
     """
     by_partition: dict[TopicPartition, list[FoundPartition]] = {}
     suspected: list[FoundPartition] = []
@@ -95,11 +96,12 @@ def suspects(registry: RegistryState, found: Iterable[FoundPartition]) -> list[F
         if own.partition >= topic.partition_count:
             if partition.topic_id in (None, topic.topic_id):
                 suspected.append(partition)
-        elif partition.topic_id == topic.topic_id:
+        elif partition.topic_id in (None, topic.topic_id):
             by_partition.setdefault(own, []).append(partition)
     for several in by_partition.values():
-        if len(several) > 1:
-            suspected += several
+        rivals = [each for each in several if each.topic_id is not None] or several
+        if len(rivals) > 1:
+            suspected += rivals
     return suspected
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from kafkalog.format.topic_partition import DirectoryState, TopicPartition
-from kafkalog.manager.startup_plan import FoundPartition, plan_startup
+from kafkalog.manager.startup_plan import FoundPartition, plan_startup, suspects
 from kafkalog.manager.topic_registry import RegisteredTopic, RegistryState
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
@@ -70,6 +70,23 @@ def test_an_id_that_contradicts_the_registry() -> None:
         assert plan.delete == [dead]
         assert plan.stray == [twin, beyond, found("t", 0, OTHER)]
         assert plan.adopted == []
+
+
+def test_one_partition_half_made_in_two_directories() -> None:
+    """M14: a creation failed in one and a crash ended it in the other, before either had an id."""
+    here, there = found("t", 0), replace(found("t", 0), log_dir="/b")
+    for unused, loads, deletes in (
+        ({here.path, there.path}, [there], [here]),
+        ({here.path}, [there], [here]),
+        ({there.path}, [here], [there]),
+        (set[str](), [here, there], []),  # refused afterwards: both may hold records
+    ):
+        assert suspects(registry(), [here, there]) == [here, there]
+        plan = plan_startup(
+            registry(), [here, there], unused, adopt=False, new_topic_id=lambda: OTHER
+        )
+        assert [each for each, _ in plan.load] == loads
+        assert (plan.delete, plan.stray) == (deletes, [])
 
 
 def test_adoption() -> None:

@@ -388,6 +388,8 @@ class _Loader:
             recovery_policy.judge_before_split(filesystem, segment, self._corruption)
             raise
         if result.truncated_bytes:
+            # It may end at the recovery point: once a segment follows, nobody looks at it again.
+            segment.log_file.datasync()
             _log.warning(
                 "segment_cut",
                 path=segment.log_file.path,

@@ -235,6 +235,31 @@ def test_a_crash_while_loading_is_harmless(story: Story) -> None:
                     check(torn.crash(again, step), kept, point)
 
 
+@pytest.mark.parametrize("corruption", ["keep", "kafka"])
+@pytest.mark.parametrize("mode", [CrashMode.ZEROED_DATA, CrashMode.TORN_BYTE])
+def test_a_cut_tail_stays_cut(mode: CrashMode, corruption: Corruption) -> None:
+    """M08 M14: also when all below it was durable before and the log goes on in another segment.
+
+    The segment lies below the recovery point then: no flush and no later start looks at it.
+    """
+    run = PartitionRun(new_disk(), Ledger(corruption=corruption))
+    run.append()
+    run.flush()
+    run.checkpoint()
+    run.append(200)
+    disk = run.disk.crash(mode)
+    torn = PartitionRun(disk, run.ledger)
+    run.ledger.batches = check_content(torn, run.ledger, is_kill=False)
+    assert len(run.ledger.batches) == 1
+    torn.roll()
+    torn.append()
+    again = PartitionRun(disk.kill(), run.ledger)
+    again.flush()
+    again.checkpoint()
+    for cut in (CrashMode.DROP_ALL, CrashMode.NAMES_ONLY, CrashMode.KEEP_ALL):
+        check(disk.crash(cut), copy_of(run.ledger), CrashPoint(0, False, cut, 0))
+
+
 @pytest.mark.parametrize("mode", [CrashMode.SUBSET, CrashMode.PREFIX, CrashMode.NAMES_ONLY])
 def test_a_log_begins_where_it_was_made(mode: CrashMode) -> None:
     """M14: also when the process that made it was killed before its name was durable.

@@ -70,7 +70,9 @@ CASES = {
 class SwapWorld:
     """One life of the partition."""
 
-    def __init__(self, filesystem: Filesystem, directory: str = DIRECTORY) -> None:
+    def __init__(
+        self, filesystem: Filesystem, directory: str = DIRECTORY, *, log_start_offset: int = 0
+    ) -> None:
         """Loads the log as after a crash, with a recovery point as ``fill`` leaves it."""
         self.directory = directory
         self.clock = SimClock(NOW_MS)
@@ -80,7 +82,12 @@ class SwapWorld:
             filesystem, self.clock, self.scheduler, SimRandom(1), SystemThreads(_raise)
         )
         self.log: UnifiedLog = load_log(
-            directory, CONFIG, self.environment, clean=False, recovery_point=LOG_END
+            directory,
+            CONFIG,
+            self.environment,
+            clean=False,
+            recovery_point=LOG_END,
+            log_start_offset=log_start_offset,
         )
 
     def fill(self) -> None:

@@ -75,7 +75,7 @@ def offsets(world: PartitionWorld) -> list[int]:
     return [record.offset for record in world.read_all(world.log.log_start_offset)]
 
 
-def test_an_unclean_load_splits() -> None:
+def test_kafka_5413_an_unclean_load_splits() -> None:
     """M08, KAFKA-5413: every batch is kept as it was, pieces begin where the range ends."""
     world = opened(planted(FAR, BEHIND))
     assert world.bases() == [*FAR_BASES, BEHIND[0]]

@@ -32,7 +32,7 @@ def on_disk(world: PartitionWorld) -> list[EpochEntry]:
     return [EpochEntry(*pair) for pair in decode_leader_epochs(world.filesystem.read_file(PATH))]
 
 
-def test_the_first_append_syncs_nothing() -> None:
+def test_kafka_15046_the_writer_syncs_nothing() -> None:
     """M07, KAFKA-15046: a new epoch, a roll and a truncation leave the syncs to the flusher."""
     world = PartitionWorld()
     counter = syncs_of(world)
@@ -77,7 +77,7 @@ def test_epochs_survive_a_power_cut() -> None:
     assert entries == (EpochEntry(0, 0), EpochEntry(4, 1))
 
 
-def test_a_flush_of_a_renamed_directory_is_no_error() -> None:
+def test_kafka_15391_a_flush_of_a_renamed_directory_is_no_error() -> None:
     """M07, KAFKA-15391: the topic was deleted while its flush was planned."""
     world = PartitionWorld()
     world.append(batch([b"a"]), synced=True)

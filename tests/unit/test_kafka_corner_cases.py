@@ -1,27 +1,36 @@
 """Goal: what once broke Kafka's append, roll, load and deletion does not break here.
 Method: one test for each case of log-lifecycle 15, named by its issue, on the simulated disk.
 
-Covered elsewhere: KAFKA-10207 test_log_loader (padded time index of a clean log); KAFKA-6388
-test_roll_failures (full index); KAFKA-5413 crash/test_segment_split; KAFKA-7866 test_log_failures
-(transaction index); KAFKA-15391 test_epoch_checkpoint (flush of a renamed directory), KAFKA-16541
-and KAFKA-15046 likewise.
+Under the same names elsewhere: 5413 crash/test_segment_split, 5634 test_retention, 6388
+test_local_log, 7866 test_log_failures, 10101 test_log_loader, 15046 and 15391 in
+test_epoch_checkpoint. The cases of the cleaner (4-14, 18, 19, and 19895 of 28) come with it. Of
+case 16, 6264 is a group of the cleaner and 4451 a replica's fetch.
 """
 
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 import pytest
 from crc32c import crc32c
 
+from kafkalog.format.checkpoint_text import decode_leader_epochs
 from kafkalog.format.record_batch import ATTRIBUTES_AT, CRC_AT, HEADER_BYTES
+from kafkalog.log import retention_pass
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation
 from tests.naive.batches import PlainBatch
-from tests.partition_world import DIRECTORY, PartitionWorld, batch
+from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch, checked
+from tests.sim.crash_enumeration import enumerate_crashes
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import SimulatedCrash
+from tests.sim.sim_filesystem import SimFilesystem
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
+from tests.swap_world import CASES, LOG_END, SwapWorld
+
+if TYPE_CHECKING:
+    from tests.sim.crash_enumeration import CrashPoint
 
 LOG_0 = f"{DIRECTORY}/{0:020d}.log"
 SMALL = LogConfig(segment_index_bytes=960)
@@ -177,3 +186,160 @@ def test_kafka_4099_old_event_times_do_not_roll() -> None:
     assert world.bases() == [0]
     world.append(batch([b"late"], timestamps=[2001]))
     assert world.bases() == [0, 5]
+
+
+def test_kafka_10207_a_padded_time_index_deletes_nothing() -> None:
+    """M09: a crash kept it preallocated, the directory counts as clean: 0 is no timestamp."""
+    sim = SimManager(topic_defaults=SMALL).start()
+    sim.operations.topics.create("t", 1, {"retention.ms": "3600000"})
+    log = sim.operations.partition_log("t", 0)
+    for number in range(3):
+        sim.clock.advance_ms(NOW_MS - sim.clock.wall_ms() + number)
+        sim.produce("t", batch_of("a"))
+        sim.manager.unit_of(log).writer.call(log.roll)
+    directory = log.directory
+    disk = sim.stop()
+    for base in range(3):
+        disk.open_write(f"{directory}/{base:020d}.timeindex").truncate(SMALL.segment_index_bytes)
+    again = SimManager(disk, topic_defaults=SMALL)
+    again.clock.advance_ms(NOW_MS - again.clock.wall_ms() + 60_000)
+    again.start()
+    assert all(unit.log_dir.was_clean for unit in again.manager.units)
+    assert again.manager.retention.run_once() == 0
+    loaded = again.operations.partition_log("t", 0)
+    assert [each.largest_timestamp_ms() for each in loaded.segments.non_active] == [NOW_MS] * 3
+    again.clock.advance_ms(3_600_000)
+    assert again.manager.retention.run_once() == 3, "the time rule is in force"
+
+
+def swap_planted() -> SimFilesystem:
+    """The log before a swap of the segments 0, 4 and 8, durable."""
+    disk = SimFilesystem()
+    disk.make_dir(DIRECTORY)
+    SwapWorld(disk).fill()
+    disk.sync_all()
+    return disk
+
+
+@pytest.mark.parametrize("start", [4, 6, 9, 11])
+def test_kafka_12520_a_log_start_inside_a_swapped_range(start: int) -> None:
+    """M08: a crash between any two renames; no load deletes what lies at or above the start."""
+
+    def swap(disk: SimFilesystem, _: None) -> None:
+        SwapWorld(disk).swap(CASES["several"])
+
+    def check(disk: SimFilesystem, _: None, point: CrashPoint) -> None:
+        world = SwapWorld(disk, log_start_offset=start)
+        assert (world.log.log_start_offset, world.log.log_end_offset) == (start, LOG_END), point
+        assert world.staged_names() == []
+        kept = {5, 6, 9, 10, 12, 15}
+        missing = {offset for offset in range(start, 16) if not has_offset(world, offset)}
+        assert missing.isdisjoint(kept), point
+
+    modes = (CrashMode.DROP_ALL, CrashMode.KEEP_ALL)
+    checked = enumerate_crashes(lambda: None, swap, check, new_disk=swap_planted, modes=modes)
+    assert checked > 60
+
+
+def has_offset(world: SwapWorld, offset: int) -> bool:
+    """Whether a read from there begins with it."""
+    world.log.update_high_watermark(world.log.log_end_offset)
+    return world.log.read(offset, 1, Isolation.HIGH_WATERMARK).base_offset == offset
+
+
+def test_kafka_7401_the_log_start_above_a_swap_that_a_crash_left() -> None:
+    """M08: the swapped segment lies below the log start; the load finishes it and goes on."""
+    disk = swap_planted()
+    path = f"{DIRECTORY}/{0:020d}"
+    for suffix in ("log", "index", "timeindex"):
+        disk.open_write(f"{path}.{suffix}.swap").pwrite(disk.read_file(f"{path}.{suffix}"), 0)
+    disk.sync_all()
+    world = SwapWorld(disk, log_start_offset=13)
+    assert (world.log.log_start_offset, world.log.log_end_offset) == (13, LOG_END)
+    assert world.staged_names() == []
+    assert has_offset(world, 13)
+
+
+def test_kafka_13403_a_topic_goes_while_its_segments_go() -> None:
+    """M13: delete-file tasks that wait meet files that are gone; no directory goes offline."""
+    sim = SimManager(topic_defaults=SMALL).start()
+    sim.operations.topics.create("t", 2, {"retention.bytes": "0"})
+    directories = []
+    for number in (0, 1):
+        log = sim.operations.partition_log("t", number)
+        directories.append(log.directory)
+        for _ in range(3):
+            sim.produce("t", batch_of("a"), partition=number)
+            sim.manager.unit_of(log).writer.call(log.roll)
+    assert sim.manager.retention.run_once() == 6
+    deleted = [name for name in sim.disk.list_dir(directories[0]) if name.endswith(".deleted")]
+    assert deleted
+    sim.operations.topics.delete("t")
+    for name in deleted[:2]:  # somebody cleared them away
+        [gone] = [
+            f"{path}/{entry}"
+            for path in DIRS
+            for entry in sim.disk.list_dir(path)
+            if directories[0].rpartition("/")[2] in entry and entry.endswith("-delete")
+        ]
+        sim.disk.unlink(f"{gone}/{name}")
+    sim.clock.advance_ms(300_000)
+    sim.threads.run_until_idle()
+    assert sim.task_faults == []
+    assert len(sim.manager.online_units) == len(DIRS)
+    assert not [name for path in DIRS for name in sim.disk.list_dir(path) if name[:2] == "t-"]
+
+
+def test_kafka_16541_a_crash_leaves_the_epochs_whole() -> None:
+    """M08: whatever call of two flushes with new epochs is the last one, none is torn or empty."""
+    path = f"{DIRECTORY}/leader-epoch-checkpoint"
+    states = [[], [(0, 0)], [(0, 0), (4, 1)], [(0, 0), (4, 1), (9, 2)]]
+
+    def flushes(disk: SimFilesystem, done: list[int]) -> None:
+        world = PartitionWorld(SMALL)
+        world.filesystem = disk
+        world.open(clean=False)
+        world.append(batch([b"a"]))
+        world.flush()
+        done.append(1)
+        plans = []
+        for epoch in (4, 9):  # the second is planned while the first waits for the disk
+            world.log.append(checked(batch([b"b"])), leader_epoch=epoch, synced=False)
+            plans.append(world.log.plan_flush())
+        for plan in plans:
+            assert plan is not None
+            plan.run()
+            world.log.mark_flushed(plan)
+            done.append(done[-1] + 1)
+
+    def check(disk: SimFilesystem, done: list[int], point: CrashPoint) -> None:
+        data = disk.read_file(path) if disk.exists(path) else b""
+        entries = decode_leader_epochs(data)
+        assert entries in states[max(done, default=0) :], point
+
+    def empty() -> SimFilesystem:
+        disk = SimFilesystem()
+        disk.make_dir(DIRECTORY)
+        disk.sync_all()
+        return disk
+
+    assert enumerate_crashes(list[int], flushes, check, new_disk=empty) > 100
+
+
+def test_kafka_12177_one_pass_takes_what_every_rule_takes() -> None:
+    """M09: Kafka's older order, size and time before the log start, needed a second pass."""
+    config = LogConfig(internal_segment_bytes=100, retention_bytes=250, retention_ms=10_000)
+    world = PartitionWorld(config)
+    for number in range(8):
+        world.append(batch([b"a" * 20], timestamps=[NOW_MS - (20_000 if number == 3 else 0)]))
+    world.log.update_high_watermark(8)
+    world.log.delete_records(3)
+    planned = retention_pass.plan_of(world.log, NOW_MS)
+    rules = [(each.base_offset, each.rule.value) for each in planned.deletions]
+    assert [rule for _, rule in rules[:3]] == ["start_offset"] * 3
+    assert len(rules) > 3, "and more by size or time"
+    base = retention_pass.begin(world.log, planned)
+    world.flush()
+    retention_pass.raise_start(world.log, NOW_MS, base)
+    assert len(retention_pass.finish(world.log)) == len(rules)
+    assert retention_pass.plan_of(world.log, NOW_MS).deletions == ()

@@ -45,7 +45,7 @@ def test_roll_closes_the_old_segment() -> None:
     assert log.log_end_offset == log.active_segment.base_offset == 20
 
 
-def test_roll_onto_its_own_empty_base_replaces_the_segment() -> None:
+def test_kafka_6388_a_roll_onto_its_own_empty_base_replaces_the_segment() -> None:
     """M06, KAFKA-6388: an index without slots makes every append roll, and nothing breaks."""
     world = LogWorld(LogConfig(segment_index_bytes=4))
     log = world.new_log()

@@ -26,7 +26,7 @@ def fail(world: PartitionWorld, operation: str, path_part: str) -> None:
     world.filesystem.faults.add(fault)
 
 
-def test_failed_transaction_index_uses_up_its_offsets() -> None:
+def test_kafka_7866_a_failed_transaction_index_uses_up_its_offsets() -> None:
     """M07, KAFKA-7866: the marker is in the log, so no later append may take its offset."""
     world = PartitionWorld()
     world.append(batch([b"a"], producer=(7, 0, 0), is_transactional=True))

@@ -169,7 +169,7 @@ def test_padded_time_index_of_a_clean_log() -> None:
     assert world.log.local.active_segment.largest_timestamp_ms() == largest
 
 
-def test_log_below_its_start_is_dropped() -> None:
+def test_kafka_10101_a_log_below_its_start_is_dropped() -> None:
     """M08, KAFKA-10101: everything was lost below the start offset: empty at the start."""
     world = filled(3)
     world.log.close_handles()

@@ -185,7 +185,7 @@ def test_a_hold_keeps_what_somebody_needs() -> None:
     assert sim.manager.retention.run_once() == 2
 
 
-def test_nothing_above_the_high_watermark() -> None:
+def test_kafka_5634_nothing_above_the_high_watermark() -> None:
     """M09: what waits for its sync is no reader's yet and does not go (KAFKA-5634)."""
     sim = started(check_ms=10**12)
     sim.operations.topics.create("t", 1, {"retention.ms": "1"})

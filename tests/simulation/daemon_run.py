@@ -14,6 +14,7 @@ from kafkalog.format.batch_builder import RecordColumns, build_batch
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.record_batch import read_header
 from kafkalog.format.topic_partition import parse_directory_name
+from kafkalog.log import retention_pass
 from kafkalog.log.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation, LogAppendInfo
@@ -260,6 +261,22 @@ class DaemonRun:
             self.life.operations.submit_delete_records(topic, partition, offset, done)
         except StorageFault:
             return
+
+    def set_retention_bytes(self, topic: str, limit: int) -> None:
+        """In force when it returns."""
+        change = ConfigChange("retention.bytes", str(limit))
+        self.life.operations.topics.alter_configs(topic, [change])
+
+    def retain(self) -> int:
+        """A pass of the retention task; how many segments went. A crash may keep what it takes."""
+        for log in self.logs():
+            promises = self.promises_of(log)
+            planned = retention_pass.plan_of(log, self.life.clock.wall_ms())
+            promises.start_asked = max(promises.start_asked, planned.log_start_offset)
+        try:
+            return self.life.manager.retention.run_once()
+        except StorageFault:
+            return 0
 
     def fetch_all(self, topic: str, partition: int) -> None:
         """Read to the high watermark: what a reader sees of acks=all is durable (design 4.5)."""

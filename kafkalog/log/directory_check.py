@@ -63,20 +63,26 @@ class Finding:
     problem: str
 
 
-def verify_directory(path: str, filesystem: Filesystem) -> list[Finding]:
-    """All findings in the order of the files; empty: the directory is sound. OSError passes."""
-    return _Check(path, filesystem).run()
+def verify_directory(
+    path: str, filesystem: Filesystem, *, is_compacted: bool = False
+) -> list[Finding]:
+    """All findings in the order of the files; empty: the directory is sound. OSError passes.
+
+    ``is_compacted``: known from elsewhere; offsets may be missing then. A gap inside a segment
+    says so, too.
+    """
+    return _Check(path, filesystem, is_compacted).run()
 
 
 class _Check:
     """One run."""
 
-    def __init__(self, path: str, filesystem: Filesystem) -> None:
+    def __init__(self, path: str, filesystem: Filesystem, is_compacted: bool) -> None:
         self._path = path
         self._filesystem = filesystem
         self._findings: list[Finding] = []
         self._counts: Counter[str] = Counter()
-        self._is_compacted = False  # offsets are missing inside a segment
+        self._is_compacted = is_compacted
 
     def _report(self, file: str, position: int, problem: str) -> None:
         self._counts[file] += 1

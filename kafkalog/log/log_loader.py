@@ -372,7 +372,6 @@ class _Loader:
             self._note_epochs(rows)
 
         filesystem = self._environment.filesystem
-
         end = self._files.end_of(segment.base_offset) if self._corruption == "keep" else INT64_MAX
         judge = recovery_policy.judge(
             filesystem,

@@ -1,0 +1,50 @@
+"""What the files beside a partition directory say of compaction, for tools without a daemon.
+
+A small compacted log may have a gap between two segments and none inside one; its batches alone
+cannot tell that from a lost segment. Reads two files of the log directory, changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.format.checkpoint_text import decode_offsets
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.topic_partition import parse_directory_name
+from kafkalog.manager.log_dir import CLEANER_OFFSETS
+from kafkalog.manager.topic_registry import REGISTRY_FILE, decode_registry
+
+if TYPE_CHECKING:
+    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.format.topic_partition import TopicPartition
+
+
+def is_known_compacted(path: str, filesystem: Filesystem) -> bool:
+    """Whether the cleaner's checkpoint names the partition or its topic's policy is compact.
+
+    False when nothing says so: a copy of the directory alone, damaged files, a policy that is the
+    default of all topics. OSError.
+    """
+    log_dir, _, name = path.rpartition("/")
+    try:
+        partition = parse_directory_name(name).topic_partition
+    except FormatError:
+        return False
+    return _is_cleaned(f"{log_dir}/{CLEANER_OFFSETS}", partition, filesystem) or _is_to_be_cleaned(
+        f"{log_dir}/{REGISTRY_FILE}", partition, filesystem
+    )
+
+
+def _is_cleaned(path: str, partition: TopicPartition, filesystem: Filesystem) -> bool:
+    try:
+        return partition in decode_offsets(filesystem.read_file(path))
+    except (FileNotFoundError, FormatError):
+        return False
+
+
+def _is_to_be_cleaned(path: str, partition: TopicPartition, filesystem: Filesystem) -> bool:
+    try:
+        topic = decode_registry(filesystem.read_file(path)).topics.get(partition.topic)
+    except (FileNotFoundError, FormatError):
+        return False
+    return topic is not None and "compact" in topic.overrides.get("cleanup.policy", "")

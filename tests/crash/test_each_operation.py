@@ -153,17 +153,17 @@ def test_a_crash_in_an_operation(name: str) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_crash_at_any_call_of_an_operation(name: str) -> None:
-    """M14 M25: at every call, three seeds of each mode that has chance in it."""
+    """M14 M25: at every call."""
     operation = OPERATIONS[name]
     checked = enumerate_crashes(
         Holder,
         workload(operation.story),
         check,
         new_disk=new_two_dirs,
-        seeds=3,
+        seeds=1,
         first=operation.calls()[0],
     )
-    assert checked > 300
+    assert checked > 200
 
 
 def test_the_directories_of_an_operation_differ() -> None:

@@ -296,15 +296,20 @@ def test_a_clock_that_is_slewed_does_not_jump() -> None:
 
 @pytest.mark.parametrize("days", [30])
 def test_days_of_traffic(days: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """M09: 30 days, six records and a segment an hour: no older than retention, roll and check."""
+    """M09: 30 days, six records and a segment an hour: no older than retention, roll and check;
+    and nothing goes that is younger than the retention.
+    """
     monkeypatch.setattr(manager_tasks, "_METRICS_PERIOD_MS", 3_600_000)  # 260,000 runs else
     sim = started()
     sim.operations.topics.create("t", 1, {"retention.ms": "86400000", "segment.ms": "3600000"})
     log = sim.operations.partition_log("t", 0)
     oldest_allowed_ms = 86_400_000 + 3_600_000 + 5 * MINUTE + 10 * MINUTE
+    started_ms = sim.clock.wall_ms()
     for step in range(days * 24 * 6):
         put(sim)
         sim.clock.advance_ms(10 * MINUTE)
+        youngest_gone_ms = started_ms + (log.log_start_offset - 1) * 10 * MINUTE
+        assert not log.log_start_offset or sim.clock.wall_ms() - youngest_gone_ms > 86_400_000
         if step % 50 == 0:
             first = log.segments.first
             age_ms = sim.clock.wall_ms() - first.largest_timestamp_ms()

@@ -127,13 +127,19 @@ class DaemonRun:
 
     # ---- what clients do
 
-    def create_topic(self, name: str, partition_count: int) -> None:
-        """Certain when it returns."""
+    def create_topic(
+        self, name: str, partition_count: int, *, retention_bytes: int | None = None
+    ) -> None:
+        """Certain when it returns. With a limit the retention task may move the log starts."""
         old = self.topics.get(name)
         assert old is None or not old.exists
-        self.topics[name] = promises = TopicPromises(partition_count, exists=True)
+        has_retention = retention_bytes is not None
+        self.topics[name] = promises = TopicPromises(
+            partition_count, exists=True, has_retention=has_retention
+        )
+        configs = {"retention.bytes": str(retention_bytes)} if has_retention else None
         try:
-            self.life.operations.topics.create(name, partition_count)
+            self.life.operations.topics.create(name, partition_count, configs)
         except StorageFault:
             promises.exists = name in self.life.operations.topic_names()
             return

@@ -50,6 +50,7 @@ class PartitionPromises:
     answered_end: int = 0  # everything below survives a kill
     start: int = 0  # acknowledged
     start_asked: int = 0
+    has_retention: bool = False  # the start may move by itself, nobody tells
     latest: dict[int, Attempt] = field(default_factory=dict)  # of each idempotent client
 
     def note_present(self, base_offset: int, attempt: Attempt) -> None:
@@ -66,9 +67,10 @@ class PartitionPromises:
                 return
 
     def is_hidden(self, attempt: Attempt) -> bool:
-        """Whether it was answered, and lies below a log start that was asked for."""
+        """Whether it was answered, and may lie below the log start."""
         return any(
-            known is attempt and base + attempt.record_count <= self.start_asked
+            known is attempt
+            and (self.has_retention or base + attempt.record_count <= self.start_asked)
             for base, known in self.present.items()
         )
 
@@ -92,7 +94,8 @@ class PartitionPromises:
 
     def settle(self, found: Sequence[Batch], start: int, end: int, *, is_kill: bool) -> None:
         """What a restart found."""
-        assert self.start <= start <= max(self.start_asked, self.start), "I6: start"
+        asked = end if self.has_retention else self.start_asked
+        assert self.start <= start <= max(asked, self.start), "I6: start"
         assert end >= self.durable_end, f"I2: ends at {end}, durable was {self.durable_end}"
         assert not is_kill or end >= self.answered_end, f"I3: ends at {end} after a kill"
         assert len({batch[2][PREFIX_BYTES:] for batch in found}) == len(found), "I4: twice"
@@ -122,6 +125,7 @@ class TopicPromises:
     partition_count: int
     exists: bool
     is_certain: bool = False
+    has_retention: bool = False
     flush_messages: int | None = None
     asked_count: int | None = None
     asked_config: int | None = None
@@ -129,7 +133,8 @@ class TopicPromises:
 
     def partition(self, number: int) -> PartitionPromises:
         """Promises of one partition."""
-        return self.partitions.setdefault(number, PartitionPromises())
+        new = PartitionPromises(has_retention=self.has_retention)
+        return self.partitions.setdefault(number, new)
 
     def settle_changes(self, partition_count: int, flush_messages: int | None) -> None:
         """What a restart found: what was answered, or the change that was under way, whole."""

@@ -8,6 +8,7 @@ import errno
 import os
 import random
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 QUICK_SEEDS = range(1, 151)
 STEPS = 45
 CLIENTS = (-1, 1, 2)
+RETENTION_CHECK_MS = 5_000
+LIMITED = {"c": 900, "d": 0}  # bytes that the retention task leaves
 FAULTS: list[tuple[Effect, int, frozenset[str]]] = [
     (Effect.RAISE, errno.EIO, frozenset({"write"})),
     (Effect.RAISE, errno.EIO, frozenset({"datasync", "sync_dir"})),
@@ -44,6 +47,11 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.world = DaemonRun(new_disk(DIRS[: 1 + seed % 3]), seed=seed, dirs=DIRS[: 1 + seed % 3])
+        self.world.config = replace(
+            self.world.config,
+            log_initial_task_delay_ms=RETENTION_CHECK_MS,
+            log_retention_check_interval_ms=RETENTION_CHECK_MS,
+        )
         self.has_lost_pages = False  # a sync failed in this life
         self.actions: list[tuple[int, Callable[[], None]]] = [
             (30, self.produce),
@@ -168,7 +176,8 @@ class Simulation:
         name = self.chance.choice("abcd")
         topic = self.world.topics.get(name)
         if topic is None or not topic.exists:
-            self.world.create_topic(name, self.chance.randrange(1, 4))
+            limit = LIMITED.get(name)
+            self.world.create_topic(name, self.chance.randrange(1, 4), retention_bytes=limit)
 
     def delete_topic(self) -> None:
         where = self._partition()
@@ -257,7 +266,7 @@ def simulate(seed: int) -> DaemonRun:
 
 @pytest.mark.timeout(300)
 def test_random_lives() -> None:
-    """M01 M14 M15 M25: I1 to I11 and I21 to I27 as far as a daemon without retention has them."""
+    """M01 M09 M14 M15 M25: I1 to I11 and I21 to I27, with retention in two of four topics."""
     asked = os.environ.get("KAFKALOG_SIM_SEED")
     for seed in QUICK_SEEDS if asked is None else (int(asked),):
         simulate(seed)

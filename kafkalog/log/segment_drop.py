@@ -35,9 +35,15 @@ def drop(
     corruption: Corruption,
     end_offset: int,
 ) -> None:
-    """Take segments, which are in no set any more, out of service; the log ends at end_offset."""
+    """Take segments, which are in no set any more, out of service; the log ends at end_offset.
+
+    Durable on return: their offsets are given anew, and no power cut may bring the old ones back.
+    """
+    if not segments:
+        return
     rename(environment.filesystem, segments, corruption, end_offset)
-    if corruption == "keep" or not segments:
+    segments[0].log_file.sync_name()
+    if corruption == "keep":
         return
 
     def delete_files() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from kafkalog.log.invariants import check_invariants
 from tests.crash.partition_run import (
+    DIRECTORY,
     Ledger,
     PartitionRun,
     check,
@@ -258,6 +259,30 @@ def test_a_cut_tail_stays_cut(mode: CrashMode, corruption: Corruption) -> None:
     again.checkpoint()
     for cut in (CrashMode.DROP_ALL, CrashMode.NAMES_ONLY, CrashMode.KEEP_ALL):
         check(disk.crash(cut), copy_of(run.ledger), CrashPoint(0, False, cut, 0))
+
+
+@pytest.mark.parametrize("corruption", ["keep", "kafka"])
+def test_what_was_set_aside_does_not_come_back(corruption: Corruption) -> None:
+    """M08 M14: a segment behind lost offsets, once the log has given these offsets anew."""
+    run = PartitionRun(new_disk(), Ledger(corruption=corruption))
+    run.append()
+    run.flush()
+    run.checkpoint()
+    size = run.log.size_bytes
+    run.append(200)
+    run.roll()
+    run.append(100)
+    disk = run.disk.crash(CrashMode.KEEP_ALL)
+    log = disk.open_write(f"{DIRECTORY}/{0:020d}.log")
+    log.truncate(size + 80)
+    disk.sync_all()
+    torn = PartitionRun(disk, run.ledger)
+    assert torn.log.log_end_offset == 1
+    run.ledger.batches = run.ledger.batches[:1]
+    torn.append(90)
+    for seed in range(60):
+        point = CrashPoint(0, False, CrashMode.SUBSET, seed)
+        check(disk.crash(CrashMode.SUBSET, seed), copy_of(run.ledger), point)
 
 
 @pytest.mark.parametrize("mode", [CrashMode.SUBSET, CrashMode.PREFIX, CrashMode.NAMES_ONLY])

@@ -32,12 +32,21 @@ BYTES_MAX = 1 << 20  # larger writes gain nothing, and all of a group fail toget
 class AppendGroup:
     """Sets in a row with their offsets; ``answers`` and ``is_synced`` have one entry a set."""
 
-    __slots__ = ("answers", "batches", "buffers", "first_offset", "first_synced", "is_synced")
+    __slots__ = (
+        "answers",
+        "batches",
+        "buffers",
+        "first_offset",
+        "first_synced",
+        "is_synced",
+        "size_bytes",
+    )
 
     def __init__(self, first_offset: int) -> None:
         """Nothing yet; ``first_offset`` is the log end it was planned for."""
         self.first_offset = first_offset
         self.first_synced: int | None = None  # base offset of the first set that needs a flush
+        self.size_bytes = 0
         self.buffers: list[Buffer] = []
         self.batches: list[AppendedBatch] = []
         self.answers: list[LogAppendInfo] = []
@@ -96,6 +105,7 @@ def plan(
             base_offset = last_offset + 1
         size_left -= size
         bytes_left -= size
+        group.size_bytes += size
         is_synced = synced[index] or first_offset + records.record_count >= synced_from
         if is_synced and group.first_synced is None:
             group.first_synced = first_offset

@@ -28,7 +28,9 @@ from kafkalog.format.meta_properties import (
     encode_meta_properties,
 )
 from kafkalog.format.topic_id import new_id
+from kafkalog.manager.free_space import UNKNOWN_SPACE, FreeSpace
 from kafkalog.manager.storage_fault import fault_of
+from kafkalog.manager.values import LogDirFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,9 +58,6 @@ _WITHOUT_ENTRY = {
 }
 _SHOWN_CHARACTERS = 200
 
-UNKNOWN_SPACE = (-1, -1)  # Kafka's UNKNOWN_VOLUME_BYTES
-_SPACE_CHECK_INTERVAL_NS = 250_000_000  # statvfs at most this often while the disk is full
-
 _log = structlog.get_logger(__name__)
 
 
@@ -83,9 +82,11 @@ class LogDir:
         self._filesystem = filesystem
         self._clock = clock
         self._random = random
-        self._min_free_bytes = min_free_bytes
         self._mutex = threads.mutex()
         self._checkpoint_mutex = threads.mutex()
+        self._free_space = FreeSpace(
+            path, min_free_bytes, self._guarded_space, clock, threads.mutex()
+        )
         # owned by the starting thread
         self._lock: DirLock | None = None
         self.meta: MetaProperties | None = None
@@ -96,9 +97,6 @@ class LogDir:
         # published; changed under the mutex
         self._offline_reason: str | None = None
         self._on_offline: tuple[Callable[[LogDir], None], ...] = ()
-        self._is_full = False
-        self._next_space_check_ns = 0
-        self._known_space = UNKNOWN_SPACE
 
     # ---- fate
 
@@ -111,6 +109,14 @@ class LogDir:
     def offline_reason(self) -> str | None:
         """Why it is offline; None while online."""
         return self._offline_reason
+
+    @property
+    def shown_fault(self) -> LogDirFault | None:
+        """For people and probes: what keeps the directory from full service, if anything."""
+        if self._offline_reason is not None:
+            return LogDirFault(self.path, "offline", self._offline_reason)
+        reason = self._free_space.full_reason
+        return None if reason is None else LogDirFault(self.path, "full", reason)
 
     def when_offline(self, callback: Callable[[LogDir], None]) -> None:
         """Call once, on the thread that sees the failure, when the directory goes offline."""
@@ -139,11 +145,7 @@ class LogDir:
         if isinstance(fault, LogDirOffline):
             self.take_offline(fault.message)
         elif isinstance(fault, DiskFull):
-            with self._mutex:
-                if not self._is_full:
-                    _log.error("log_dir_full", log_dir=self.path, reason=fault.message)
-                self._is_full = True
-                self._next_space_check_ns = self._clock.monotonic_ns() + _SPACE_CHECK_INTERVAL_NS
+            self._free_space.note_full(fault.message)
         else:
             _log.error("descriptors_short", log_dir=self.path, reason=fault.message)
         return fault
@@ -162,39 +164,30 @@ class LogDir:
     def measure_space(self) -> tuple[int, int]:
         """(total, usable) bytes of its file system now, published as ``space``; guarded.
 
-        A directory that was full is full no more when it has enough free space again.
+        Whether appends are taken follows from them, see ``FreeSpace``.
         """
+        return self._free_space.measure()
+
+    def _guarded_space(self) -> tuple[int, int]:
         with self.guard():
-            space = self._known_space = self._filesystem.space(self.path)
-        if self._is_full and space[1] > self._min_free_bytes:
-            with self._mutex:
-                self._is_full = False
-            _log.info("log_dir_has_space_again", log_dir=self.path)
-        return space
+            return self._filesystem.space(self.path)
 
     @property
     def space(self) -> tuple[int, int]:
         """(total, usable) bytes when they were last measured; UNKNOWN_SPACE before and offline."""
-        return self._known_space if self.is_online else UNKNOWN_SPACE
+        return self._free_space.known if self.is_online else UNKNOWN_SPACE
 
-    def check_space(self) -> None:
-        """Before an append: DiskFull while the disk was full and has not enough free space again.
+    def check_space(self, size_bytes: int) -> None:
+        """Before an append of so many bytes, writer thread: DiskFull when there is no room for it.
 
-        Costs one attribute look-up while nothing is wrong.
+        ``log.dir.min.free.bytes`` stay free for all else.
         """
-        if not self._is_full:
-            return
-        now_ns = self._clock.monotonic_ns()
-        if now_ns >= self._next_space_check_ns:
-            self._next_space_check_ns = now_ns + _SPACE_CHECK_INTERVAL_NS
-            if self.measure_space()[1] > self._min_free_bytes:
-                return
-        raise DiskFull(f"No space is left in log directory {self.path}", log_dir=self.path)
+        self._free_space.take(size_bytes)
 
     @property
     def is_full(self) -> bool:
         """Whether appends are refused until there is space again."""
-        return self._is_full
+        return self._free_space.full_reason is not None
 
     # ---- start and stop
 

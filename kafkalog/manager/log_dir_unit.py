@@ -88,4 +88,5 @@ def make_unit(
         ThreadMeter(f"log-dir-writer-{path}", seams.clock, seams.metrics),
     )
     seams.metrics.log_dir_online.labels(path).set(1)
+    seams.metrics.log_dir_full.labels(path).set_function(lambda: float(log_dir.is_full))
     return LogDirUnit(log_dir, environment, writer, flusher)

@@ -339,7 +339,7 @@ class LogDirWriter:
         try:
             self.log_dir.check_online()
             self.refuse_retired(log)
-            self.log_dir.check_space()
+            self.log_dir.check_space(group.size_bytes)
             log.append_group(group)
         except KafkalogError as error:
             self._end(commands, error)

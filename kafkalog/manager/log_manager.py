@@ -437,6 +437,8 @@ class LogManager:
     def _note_offline(self, log_dir: LogDir) -> None:
         """Any thread: count it; end the daemon with the last one."""
         self.seams.metrics.log_dir_online.labels(log_dir.path).set(0)
+        reason = str(log_dir.offline_reason)
+        self.seams.metrics.log_dir_offline_reason.labels(log_dir.path, reason).set(1)
         if not self.online_units and self.is_loaded:
             _log.error("all_log_dirs_offline")
             self._on_all_dirs_offline()

@@ -169,13 +169,15 @@ class Operations:
         manager = self._manager
         offline = [unit for unit in manager.units if not unit.log_dir.is_online]
         dead = sum(len(manager.table.logs_in(unit.log_dir.path)) for unit in offline)
+        faults = [fault for unit in manager.units if (fault := unit.log_dir.shown_fault)]
         return Readiness(
             is_loaded=manager.is_loaded,
             online_dirs=len(manager.units) - len(offline),
             offline_dirs=len(offline),
             partitions=len(manager.table) - dead,
             offline_partitions=manager.table.fault_count + dead,
-            full_dirs=sum(unit.log_dir.is_full for unit in manager.online_units),
+            full_dirs=sum(fault.state == "full" for fault in faults),
+            faults=tuple(faults),
         )
 
     def partition_samples(self) -> list[PartitionSample]:

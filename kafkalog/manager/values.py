@@ -84,6 +84,15 @@ class TopicDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class LogDirFault:
+    """What keeps an entry of ``log.dirs`` from full service: ``offline`` or ``full``, and why."""
+
+    log_dir: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Readiness:
     """What a readiness probe needs to know. ``offline_partitions`` are not served."""
 
@@ -93,6 +102,7 @@ class Readiness:
     partitions: int
     offline_partitions: int
     full_dirs: int  # they serve reads and deletions; appends get DiskFull
+    faults: tuple[LogDirFault, ...]  # of those directories
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,6 +258,12 @@ class Metrics:
             "thread_heartbeat_timestamp_seconds", "When the thread last turned.", "thread"
         )
         self.log_dir_online = self._gauge("log_dir_online", "1 online, 0 offline.", "log_dir")
+        self.log_dir_offline_reason = self._gauge(
+            "log_dir_offline_reason", "Always 1: why an offline directory is.", "log_dir", "reason"
+        )
+        self.log_dir_full = self._gauge(
+            "log_dir_full", "1 while appends are refused for want of free space.", "log_dir"
+        )
         self.log_dir_capacity = self._gauge(
             "log_dir_capacity_bytes", "Size of the directory's file system.", "log_dir"
         )

@@ -117,6 +117,14 @@ class Loading(Body):
     elapsed_ms: int
 
 
+class LogDirFault(Body):
+    """What keeps a log directory from full service."""
+
+    log_dir: str
+    state: Literal["offline", "full"]
+    reason: str
+
+
 class Readiness(Body):
     """What a probe may look at."""
 
@@ -127,4 +135,5 @@ class Readiness(Body):
     partitions: int
     offline_partitions: int
     full_log_dirs: int
+    log_dir_faults: list[LogDirFault]
     loading: Loading | None = None

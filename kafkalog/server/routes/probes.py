@@ -59,6 +59,7 @@ async def ready(request: web.Request) -> web.Response:
         "partitions": status.partitions,
         "offline_partitions": status.offline_partitions,
         "full_log_dirs": status.full_dirs,
+        "log_dir_faults": [dataclasses.asdict(fault) for fault in status.faults],
     }
     if not status.is_loaded:
         body["loading"] = dataclasses.asdict(api.operations.loading())

@@ -1,0 +1,147 @@
+"""FreeSpace: what a log directory's file system has left, and whether it takes appends.
+
+Owns the reserve ``log.dir.min.free.bytes``: appends end before the disk is really full, so that
+checkpoints, retention and deletions always have room. They end below the reserve, or when the disk
+said that it is full, and begin again by themselves when an eighth more than the reserve is free: a
+directory on the edge does not change its mind with every append.
+
+Asking the file system for each append would cost a system call a request. An append only counts its
+bytes; the file system is asked when half of what lay above the reserve at the last answer has been
+appended, and by a task every few seconds, because others write to the same disk. Full, it is asked
+at most four times a second. ``take`` is the writer thread's, the rest is for any thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.errors import DiskFull
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.env.clock import Clock
+    from kafkalog.env.threads import Mutex
+
+UNKNOWN_SPACE = (-1, -1)  # Kafka's UNKNOWN_VOLUME_BYTES
+_LOOK_INTERVAL_NS = 250_000_000
+_STEP_BYTES = 65_536  # the least between two looks, small beside any reserve worth its name
+
+_log = structlog.get_logger(__name__)
+
+
+class FreeSpace:
+    """See the module."""
+
+    __slots__ = (
+        "_clock",
+        "_full_reason",
+        "_known",
+        "_measure",
+        "_min_free_bytes",
+        "_mutex",
+        "_next_look_ns",
+        "_path",
+        "_resume_above_bytes",
+        "_unmeasured_bytes",
+    )
+
+    def __init__(
+        self,
+        path: str,
+        min_free_bytes: int,
+        measure: Callable[[], tuple[int, int]],
+        clock: Clock,
+        mutex: Mutex,
+    ) -> None:
+        """``min_free_bytes``: the reserve; 0: only a disk that is really full refuses appends.
+
+        ``measure`` gives (total, usable) bytes of the file system now and raises StorageFault.
+        """
+        # constant after construction
+        self._path = path
+        self._min_free_bytes = min_free_bytes
+        self._resume_above_bytes = min_free_bytes + min_free_bytes // 8
+        self._measure = measure
+        self._clock = clock
+        self._mutex = mutex
+        # published; changed under the mutex
+        self._full_reason: str | None = None
+        self._next_look_ns = 0
+        self._known = UNKNOWN_SPACE
+        # counted down by the writer thread, set by whoever measures; an append more or less between
+        # them is what the half is for
+        self._unmeasured_bytes = 0
+
+    @property
+    def known(self) -> tuple[int, int]:
+        """(total, usable) bytes when they were last measured; UNKNOWN_SPACE before."""
+        return self._known
+
+    @property
+    def full_reason(self) -> str | None:
+        """Why appends are refused until there is space again; None: they are not."""
+        return self._full_reason
+
+    def take(self, size_bytes: int) -> None:
+        """Before an append of so many bytes: DiskFull when the directory takes none, or not it.
+
+        Costs a subtraction and two comparisons while nothing is wrong.
+        """
+        left = self._unmeasured_bytes = self._unmeasured_bytes - size_bytes
+        if left < 0 or self._full_reason is not None:
+            self._look(size_bytes)
+
+    def measure(self) -> tuple[int, int]:
+        """(total, usable) bytes now, and what follows from them for appends; StorageFault."""
+        self._known = space = self._measure()
+        free_bytes = space[1]
+        with self._mutex:
+            self._unmeasured_bytes = max((free_bytes - self._min_free_bytes) // 2, _STEP_BYTES)
+            if self._full_reason is not None:
+                self._next_look_ns = self._clock.monotonic_ns() + _LOOK_INTERVAL_NS
+                if free_bytes > self._resume_above_bytes:
+                    self._full_reason = None
+                    _log.info("log_dir_has_space_again", log_dir=self._path, free_bytes=free_bytes)
+            elif free_bytes < self._min_free_bytes:
+                self._refuse_appends(
+                    f"Log directory {self._path} has {free_bytes} bytes free, fewer than "
+                    f"log.dir.min.free.bytes ({self._min_free_bytes})"
+                )
+        return space
+
+    def note_full(self, reason: str) -> None:
+        """The disk refused a write for want of space."""
+        with self._mutex:
+            self._next_look_ns = self._clock.monotonic_ns() + _LOOK_INTERVAL_NS
+            if self._full_reason is None:
+                self._refuse_appends(reason)
+
+    def _refuse_appends(self, reason: str) -> None:
+        self._full_reason = reason
+        self._next_look_ns = self._clock.monotonic_ns() + _LOOK_INTERVAL_NS
+        _log.error(
+            "log_dir_full",
+            log_dir=self._path,
+            reason=reason,
+            consequence="appends are refused with 507 until there is space again; all else goes on",
+            remedy=f"Free space until more than {self._resume_above_bytes} bytes are free.",
+        )
+
+    def _look(self, size_bytes: int) -> None:
+        """The careful way of ``take``."""
+        reason = self._full_reason
+        if reason is None or self._clock.monotonic_ns() >= self._next_look_ns:
+            self.measure()
+            reason = self._full_reason
+        if reason is not None:
+            raise DiskFull(reason, log_dir=self._path)
+        self._unmeasured_bytes -= size_bytes
+        if self._min_free_bytes and self._known[1] - size_bytes < self._min_free_bytes:
+            raise DiskFull(
+                f"Log directory {self._path} has {self._known[1]} bytes free; {size_bytes} more "
+                f"would leave fewer than log.dir.min.free.bytes ({self._min_free_bytes})",
+                log_dir=self._path,
+            )

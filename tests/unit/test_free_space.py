@@ -1,0 +1,162 @@
+"""Goal: appends end before the disk is really full, all else goes on, and appends come back alone.
+Method: a whole manager on a simulated disk whose capacity the test changes; each append is counted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from structlog.testing import capture_logs
+
+from kafkalog.errors import DiskFull
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.values import Isolation
+from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.values import Acks
+from tests.sim.sim_filesystem import SimFilesystem
+from tests.sim.sim_manager import SimManager, batch_of
+
+if TYPE_CHECKING:
+    from kafkalog.manager.commands import Command
+
+RESERVE = 1_000_000
+SMALL = LogConfig(segment_index_bytes=96, internal_segment_bytes=100_000, retention_bytes=0)
+VALUE = "v" * 9_000
+ONE = ("/data/a",)
+
+
+def manager_with(
+    above_reserve_bytes: int, *, reserve_bytes: int = RESERVE, log_dirs: tuple[str, ...] = ONE
+) -> SimManager:
+    config = BrokerConfig(log_dirs=log_dirs, log_dir_min_free_bytes=reserve_bytes)
+    sim = SimManager(config=config, topic_defaults=SMALL).start()
+    sim.operations.topics.create("t", 1)
+    set_free(sim, reserve_bytes + above_reserve_bytes)
+    sim.manager.units[0].log_dir.measure_space()
+    return sim
+
+
+def free_bytes(sim: SimManager) -> int:
+    return sim.disk.space("/data/a")[1]
+
+
+def set_free(sim: SimManager, free: int) -> None:
+    """As if others wrote to the disk or deleted from it."""
+    sim.disk.capacity_bytes += free - free_bytes(sim)
+
+
+def append(sim: SimManager, value: str = VALUE) -> Command:
+    return sim.produce("t", batch_of(value), Acks.LEADER)
+
+
+def fill(sim: SimManager) -> int:
+    """Append until it is refused; how many were taken."""
+    for count in range(10_000):
+        command = append(sim)
+        if command.error is not None:
+            assert isinstance(command.error, DiskFull), command.error
+            return count
+    raise AssertionError("never refused")
+
+
+@pytest.mark.parametrize("above_reserve_bytes", [0, 70_000, 1_000_000, 5_000_000])
+def test_appends_end_at_the_reserve(above_reserve_bytes: int) -> None:
+    """M15: no append writes into it but by what stands between two looks, and little is wasted."""
+    sim = manager_with(above_reserve_bytes)
+    fill(sim)
+    assert RESERVE - 100_000 < free_bytes(sim) < RESERVE + 100_000
+
+
+def test_what_frees_space_still_works() -> None:
+    """M15: reads, retention, checkpoints, a new topic, deletes: the reserve is theirs."""
+    sim = manager_with(1_000_000)
+    taken = fill(sim)
+    set_free(sim, RESERVE // 2)
+    sim.clock.advance_ms(10_000)
+    found = sim.operations.fetch("t", 0, 0, 1, Isolation.HIGH_WATERMARK, may_block=True)
+    assert len(found.data) > 9_000
+    sim.operations.topics.create("u", 3)
+    assert sim.delete_records("t", taken // 2).error is None
+    assert sim.manager.retention.run_once() > 5
+    sim.operations.topics.delete("t")
+    assert sim.operations.readiness().full_dirs == 1
+    sim.clock.advance_ms(600_000)
+    assert sim.task_faults == []
+    assert sim.operations.readiness().full_dirs == 0
+    assert sim.produce("u", batch_of(VALUE)).error is None
+
+
+def test_it_is_told_once_and_heals_with_room_to_spare() -> None:
+    """M15 M26: one error line, the metric, the probe's reason; back only an eighth above."""
+    sim = manager_with(100_000)
+    with capture_logs() as lines:
+        fill(sim)
+        set_free(sim, RESERVE - 1)
+        for _ in range(50):
+            sim.clock.advance_ms(1_000)
+            assert isinstance(append(sim).error, DiskFull)
+    (line,) = [line for line in lines if line["event"] == "log_dir_full"]
+    assert (line["log_level"], line["log_dir"]) == ("error", "/data/a")
+    assert "log.dir.min.free.bytes (1000000)" in line["reason"]
+    (fault,) = sim.operations.readiness().faults
+    assert (fault.log_dir, fault.state, fault.reason) == ("/data/a", "full", line["reason"])
+    full = {"log_dir": "/data/a"}
+    assert sim.metrics.registry.get_sample_value("kafkalog_log_dir_full", full) == 1
+    set_free(sim, RESERVE + RESERVE // 8)
+    sim.clock.advance_ms(10_000)
+    assert isinstance(append(sim).error, DiskFull)
+    set_free(sim, RESERVE + RESERVE // 8 + 100_000)
+    sim.clock.advance_ms(300)
+    with capture_logs() as lines:
+        assert append(sim).error is None
+    assert [line["event"] for line in lines] == ["log_dir_has_space_again"]
+    assert sim.operations.readiness().faults == ()
+    assert sim.metrics.registry.get_sample_value("kafkalog_log_dir_full", full) == 0
+
+
+def test_others_who_fill_the_disk_are_noticed() -> None:
+    """M15: without an append, by the task; with appends before half the room is used."""
+    sim = manager_with(1 << 30)
+    set_free(sim, RESERVE - 100)
+    sim.clock.advance_ms(10_000)
+    assert sim.operations.readiness().full_dirs == 1
+    assert isinstance(append(sim).error, DiskFull)
+
+
+def test_an_append_that_does_not_fit_is_refused_alone() -> None:
+    """M15: it would eat the reserve; a smaller one is taken, and nothing is told as full."""
+    sim = manager_with(70_000)
+    with capture_logs() as lines:
+        command = append(sim, "v" * 90_000)
+        assert isinstance(command.error, DiskFull)
+        assert "90" in command.error.message
+        assert append(sim).error is None
+    assert [line for line in lines if line["event"] == "log_dir_full"] == []
+
+
+def test_without_a_reserve_only_the_disk_refuses() -> None:
+    """M15: 0 uses the last page, and the directory is full when the disk says so."""
+    sim = manager_with(200_000, reserve_bytes=0)
+    fill(sim)
+    assert free_bytes(sim) < 20_000
+    assert sim.operations.readiness().full_dirs == 1
+    set_free(sim, 100_000)
+    sim.clock.advance_ms(300)
+    assert append(sim).error is None
+
+
+def test_an_append_asks_the_file_system_seldom() -> None:
+    """M15: a thousand appends to a disk with room do not look once."""
+    sim = manager_with(1 << 34)
+    looks = 0
+
+    def count(path: str) -> tuple[int, int]:
+        nonlocal looks
+        looks += 1
+        return SimFilesystem.space(sim.disk, path)
+
+    sim.disk.space = count  # type: ignore[method-assign] # counts calls, changes none
+    for _ in range(1_000):
+        assert append(sim, "v").error is None
+    assert looks == 0

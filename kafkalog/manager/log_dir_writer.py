@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
@@ -32,6 +31,7 @@ from kafkalog.manager.commands import (
     fault_of_write,
 )
 from kafkalog.manager.log_dir_flusher import SyncJob
+from kafkalog.manager.writer_syncs import CheckpointSync, LogSync, SyncState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from kafkalog.env.threads import Thread, Threads
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.append_group import AppendGroup
-    from kafkalog.log.flush_plan import FlushPlan
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_dir_flusher import LogDirFlusher
@@ -61,67 +60,6 @@ class CompletionSink(Protocol):
         called by the receiver on a thread of its choice.
         """
         ...
-
-
-class _Sync(Protocol):
-    """Something that can be made durable together for many waiters."""
-
-    def plan(self) -> Callable[[], None] | None:
-        """The blocking work for the flusher, None when nothing is dirty; no I/O."""
-        ...
-
-    def completed(self, writer: LogDirWriter) -> None:
-        """The planned work succeeded."""
-        ...
-
-
-class _LogSync:
-    """The files of one log."""
-
-    def __init__(self, log: UnifiedLog) -> None:
-        self._log = log
-        self._plan: FlushPlan | None = None
-        self.include_active = False
-
-    def plan(self) -> Callable[[], None] | None:
-        """See _Sync."""
-        self._plan = self._log.plan_flush(include_active=self.include_active)
-        self.include_active = False
-        return None if self._plan is None else self._plan.run
-
-    def completed(self, writer: LogDirWriter) -> None:
-        """Move recovery point and high watermark."""
-        assert self._plan is not None
-        watermark = self._log.high_watermark
-        self._log.mark_flushed(self._plan)
-        self._plan = None
-        if self._log.high_watermark != watermark:
-            writer.note_advanced(self._log)
-
-
-class _CheckpointSync:
-    """The log-start-offset checkpoint of the directory."""
-
-    def __init__(self, write: Callable[[], None]) -> None:
-        self._write = write
-
-    def plan(self) -> Callable[[], None] | None:
-        """Always dirty: somebody asked."""
-        return self._write
-
-    def completed(self, writer: LogDirWriter) -> None:
-        """Nothing to move."""
-
-
-@dataclass(slots=True)
-class _SyncState:
-    """One sync with its waiters; ``covered`` are those of the sync under way."""
-
-    sync: _Sync
-    waiting: list[Command] = field(default_factory=list)
-    covered: list[Command] = field(default_factory=list)
-    is_under_way: bool = False
-    is_wanted_again: bool = False
 
 
 class _SyncDone(Command):
@@ -160,7 +98,7 @@ class LogDirWriter:
         self._signal = threads.signal()
         self._budget = budget
         self._sink = sink
-        self._checkpoint = _CheckpointSync(lambda: write_start_offsets(log_dir))
+        self._checkpoint = CheckpointSync(lambda: write_start_offsets(log_dir))
         self._drop_logs = drop_logs
         self._meter = meter
         # any thread appends, the writer thread pops
@@ -170,8 +108,8 @@ class LogDirWriter:
         self._has_ended = False  # the thread looks into the queue no more
         self._thread: Thread | None = None
         # owned by the writer thread
-        self._syncs: dict[Hashable, _SyncState] = {}
-        self._wanted: dict[Hashable, _SyncState] = {}  # to be planned at the end of this drain
+        self._syncs: dict[Hashable, SyncState] = {}
+        self._wanted: dict[Hashable, SyncState] = {}  # to be planned at the end of this drain
         self._finished: list[Command] = []
         self._advanced: set[TopicPartition] = set()
         self._has_internal = False
@@ -255,7 +193,7 @@ class LogDirWriter:
     def wait_for_flush(self, log: UnifiedLog, command: Command) -> None:
         """End command when everything the log holds now is durable."""
         state = self._log_state(log)
-        cast("_LogSync", state.sync).include_active = True
+        cast("LogSync", state.sync).include_active = True
         self._wait(log, state, command)
 
     def request_flush_after_roll(self, log: UnifiedLog) -> None:
@@ -266,7 +204,7 @@ class LogDirWriter:
         """End command when the start-offset checkpoint holds what is true now."""
         state = self._syncs.get(_START_OFFSETS)
         if state is None:
-            state = self._syncs[_START_OFFSETS] = _SyncState(self._checkpoint)
+            state = self._syncs[_START_OFFSETS] = SyncState(self._checkpoint)
         self._wait(_START_OFFSETS, state, command)
 
     # ---- the loop
@@ -360,13 +298,13 @@ class LogDirWriter:
             else:
                 self._finished.append(command)
 
-    def _log_state(self, log: UnifiedLog) -> _SyncState:
+    def _log_state(self, log: UnifiedLog) -> SyncState:
         state = self._syncs.get(log)
         if state is None:
-            state = self._syncs[log] = _SyncState(_LogSync(log))
+            state = self._syncs[log] = SyncState(LogSync(log))
         return state
 
-    def _wait(self, key: Hashable, state: _SyncState, command: Command) -> None:
+    def _wait(self, key: Hashable, state: SyncState, command: Command) -> None:
         state.waiting.append(command)
         self._wanted[key] = state
 

@@ -15,7 +15,7 @@ KafkalogError
 ├── StorageFault                the disk failed us
 │   ├── LogDirOffline, DiskFull, DescriptorsShort, AppendOutcomeUnknown
 ├── Unavailable                 nothing was done; try again later
-│   ├── NotReady, Overloaded
+│   ├── NotReady, Overloaded, QuotaExceeded
 └── InvalidConfig               the operator's configuration is wrong; refuse to start
 
 A bug of ours is an ``AssertionError``, never one of these.
@@ -270,6 +270,12 @@ class LoadStopped(NotReady):
 
 class Overloaded(Unavailable):
     """Too much is in flight; refused before anything was read or appended."""
+
+    kafka_error = "THROTTLING_QUOTA_EXCEEDED"
+
+
+class QuotaExceeded(Unavailable):
+    """The append would pass the topic's ``quota.bytes``; details: quota_bytes, used_bytes."""
 
     kafka_error = "THROTTLING_QUOTA_EXCEEDED"
 

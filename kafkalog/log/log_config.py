@@ -47,6 +47,7 @@ class LogConfig:
     local_retention_bytes: int = -2
     # kafkalog's own topic keys
     http_produce_acks: str | None = None  # all, 1 or 0: fixes the durability class of the topic
+    quota_bytes: int = -1  # of all partitions of the topic together; -1: none
 
     @property
     def max_segment_bytes(self) -> int:

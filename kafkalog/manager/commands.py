@@ -92,9 +92,8 @@ class AppendCommand(Command):
         An append that reaches ``flush.messages`` is answered after its flush, whatever its acks, so
         that fewer than that many acknowledged records can ever be lost.
         """
-        writer.refuse_retired(self.log)
         log, records = self.log, self.records
-        writer.log_dir.check_space(records.size_bytes)
+        writer.admit(log, records.size_bytes)
         unflushed = log.log_end_offset - log.recovery_point + records.record_count
         synced = self.acks is Acks.ALL or unflushed >= log.config.flush_messages
         watermark, active = log.high_watermark, log.segments.active

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.log.environment import LogEnvironment
-from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_dir_flusher import LogDirFlusher
 from kafkalog.manager.log_dir_writer import LogDirWriter
 from kafkalog.manager.thread_meter import ThreadMeter
@@ -17,9 +16,11 @@ from kafkalog.manager.thread_meter import ThreadMeter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_dir_writer import CompletionSink
     from kafkalog.manager.queue_budget import QueueBudget
     from kafkalog.manager.seams import Seams
+    from kafkalog.manager.topic_quotas import TopicQuotas
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +49,17 @@ class LogDirUnit:
 
 
 def make_unit(
-    path: str,
+    log_dir: LogDir,
     seams: Seams,
     budget: QueueBudget,
+    quotas: TopicQuotas,
     sink: CompletionSink,
     *,
-    min_free_bytes: int,
-    is_cordoned: bool,
     note_recovery: Callable[[int, int], None],
     write_start_offsets: Callable[[LogDir], None],
     drop_logs: Callable[[LogDir], None],
 ) -> LogDirUnit:
-    """One directory; ``path`` is absolute. Nothing is touched and no thread runs yet."""
-    log_dir = LogDir(
-        path,
-        seams.filesystem,
-        seams.clock,
-        seams.random,
-        seams.threads,
-        min_free_bytes=min_free_bytes,
-        is_cordoned=is_cordoned,
-    )
+    """One directory. Nothing is touched and no thread runs yet."""
     environment = replace(
         LogEnvironment.create(
             seams.filesystem, seams.clock, seams.scheduler, seams.random, seams.threads
@@ -82,11 +73,12 @@ def make_unit(
         flusher,
         seams.threads,
         budget,
+        quotas,
         sink,
         write_start_offsets,
         drop_logs,
-        ThreadMeter(f"log-dir-writer-{path}", seams.clock, seams.metrics),
+        ThreadMeter(f"log-dir-writer-{log_dir.path}", seams.clock, seams.metrics),
     )
-    seams.metrics.log_dir_online.labels(path).set(1)
-    seams.metrics.log_dir_full.labels(path).set_function(lambda: float(log_dir.is_full))
+    seams.metrics.log_dir_online.labels(log_dir.path).set(1)
+    seams.metrics.log_dir_full.labels(log_dir.path).set_function(lambda: float(log_dir.is_full))
     return LogDirUnit(log_dir, environment, writer, flusher)

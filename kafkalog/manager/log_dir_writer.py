@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import structlog
 
-from kafkalog.errors import KafkalogError, LogDirOffline, NotReady, UnknownTopic
+from kafkalog.errors import KafkalogError, LogDirOffline, NotReady, QuotaExceeded, UnknownTopic
 from kafkalog.manager.append_runs import AppendPlans, is_plain, take_runs
 from kafkalog.manager.commands import (
     AppendCommand,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.log_dir_flusher import LogDirFlusher
     from kafkalog.manager.queue_budget import QueueBudget
     from kafkalog.manager.thread_meter import ThreadMeter
+    from kafkalog.manager.topic_quotas import TopicQuotas
 
 T = TypeVar("T")
 _SIZE_BYTES = attrgetter("size_bytes")
@@ -85,6 +86,7 @@ class LogDirWriter:
         flusher: LogDirFlusher,
         threads: Threads,
         budget: QueueBudget,
+        quotas: TopicQuotas,
         sink: CompletionSink,
         write_start_offsets: Callable[[LogDir], None],
         drop_logs: Callable[[LogDir], None],
@@ -97,6 +99,7 @@ class LogDirWriter:
         self._threads = threads
         self._signal = threads.signal()
         self._budget = budget
+        self._quotas = quotas
         self._sink = sink
         self._checkpoint = CheckpointSync(lambda: write_start_offsets(log_dir))
         self._drop_logs = drop_logs
@@ -186,6 +189,13 @@ class LogDirWriter:
             name = log.topic_partition.topic
             raise UnknownTopic(f"Topic {name} was deleted", topic=name)
 
+    def admit(self, log: UnifiedLog, size_bytes: int) -> None:
+        """Before an append: UnknownTopic, DiskFull or QuotaExceeded when it may not be written."""
+        self.refuse_retired(log)
+        self.log_dir.check_space(size_bytes)
+        if log.config.quota_bytes >= 0:
+            self._quotas.take(log, size_bytes)
+
     def note_advanced(self, log: UnifiedLog) -> None:
         """The log's high watermark moved."""
         self._advanced.add(log.topic_partition)
@@ -264,10 +274,15 @@ class LogDirWriter:
             if group is not None:
                 self._append_group(log, commands, group)
             elif commands:
-                if self._step(commands[0]) is Step.DONE:
-                    self._finished.append(commands[0])
+                self._append_each(commands)
             else:
                 return sum(map(_SIZE_BYTES, run))
+
+    def _append_each(self, commands: list[AppendCommand]) -> None:
+        """One write for each of them."""
+        for command in commands:
+            if self._step(command) is Step.DONE:
+                self._finished.append(command)
 
     def _append_group(
         self, log: UnifiedLog, commands: list[AppendCommand], group: AppendGroup
@@ -276,9 +291,11 @@ class LogDirWriter:
         watermark = log.high_watermark
         try:
             self.log_dir.check_online()
-            self.refuse_retired(log)
-            self.log_dir.check_space(group.size_bytes)
+            self.admit(log, group.size_bytes)
             log.append_group(group)
+        except QuotaExceeded:  # some of them may fit
+            self._append_each(commands)
+            return
         except KafkalogError as error:
             self._end(commands, error)
             return

@@ -40,6 +40,7 @@ from kafkalog.manager.directory_loading import (
 from kafkalog.manager.identity import agreed_cluster_id
 from kafkalog.manager.load_progress import LoadProgress
 from kafkalog.manager.log_deletion import LogDeletion
+from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_dir_unit import LogDirUnit, make_unit
 from kafkalog.manager.manager_tasks import ManagerTasks
 from kafkalog.manager.partition_reload import PartitionReload
@@ -55,6 +56,7 @@ from kafkalog.manager.startup_plan import (
     suspects,
 )
 from kafkalog.manager.topic_changes import TopicChanges
+from kafkalog.manager.topic_quotas import TopicQuotas
 from kafkalog.manager.topic_registry import RegisteredTopic, TopicRegistry
 
 if TYPE_CHECKING:
@@ -64,7 +66,6 @@ if TYPE_CHECKING:
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.broker_config import BrokerConfig, ConfigRules
-    from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_dir_writer import CompletionSink
     from kafkalog.manager.seams import Seams
 
@@ -107,6 +108,7 @@ class LogManager:
             seams.scheduler,
             lambda: self.topic_defaults.file_delete_delay_ms,
         )
+        self.quotas = TopicQuotas(self.table, seams.clock, seams.threads.mutex(), seams.metrics)
         budget = QueueBudget(seams.threads.mutex(), config.queued_max_request_bytes)
         self._units = {
             path: self._make_unit(path, budget, sink)
@@ -139,20 +141,27 @@ class LogManager:
         return path.rstrip("/") or "/"
 
     def _make_unit(self, path: str, budget: QueueBudget, sink: CompletionSink) -> LogDirUnit:
-        cordoned = self.config.cordoned_log_dirs
-        unit = make_unit(
+        cordoned, seams = self.config.cordoned_log_dirs, self.seams
+        log_dir = LogDir(
             path,
-            self.seams,
-            budget,
-            sink,
+            seams.filesystem,
+            seams.clock,
+            seams.random,
+            seams.threads,
             min_free_bytes=self.config.log_dir_min_free_bytes,
             is_cordoned=cordoned == ("*",) or path in map(self._absolute, cordoned),
+        )
+        log_dir.when_offline(self._note_offline)
+        return make_unit(
+            log_dir,
+            seams,
+            budget,
+            self.quotas,
+            sink,
             note_recovery=functools.partial(self.progress.recovery_changed, path),
             write_start_offsets=self.checkpoints.write_start_offsets,
             drop_logs=self._drop_logs,
         )
-        unit.log_dir.when_offline(self._note_offline)
-        return unit
 
     # ---- look-ups, any thread
 

@@ -63,6 +63,14 @@ class PartitionTable:
         """The logs below one log directory."""
         return [log for log in self.logs() if log_dir_of(log) == log_dir]
 
+    def logs_of(self, topic: str) -> list[UnifiedLog]:
+        """The served logs of one topic."""
+        return [log for log in self.logs() if log.topic_partition.topic == topic]
+
+    def size_bytes_of(self, topic: str) -> int:
+        """Bytes of all ``.log`` files of the topic's served logs; looks at every segment."""
+        return sum(log.size_bytes for log in self.logs_of(topic))
+
     def faults(self) -> dict[tuple[str, int], KafkalogError]:
         """Partitions that are not served, with the reason."""
         return {key: each.fault for key, each in self._faults.copy().items()}

@@ -111,6 +111,7 @@ class TopicChanges:
                 path = unit.log_dir.path
                 _log.error("topic_not_renamed", topic=name, log_dir=path, reason=fault.message)
         manager.forget_config(topic)
+        manager.quotas.forget(name)
         self._seams.metrics.forget_topic(name)
 
     # ---- grow
@@ -174,7 +175,7 @@ class TopicChanges:
         if altered == topic:
             return topic
         self._change_topic(altered)
-        self._apply_configs(log for log in self._table.logs() if log.topic_partition.topic == name)
+        self._apply_configs(self._table.logs_of(name))
         return altered
 
     def alter_broker_configs(self, configs: Mapping[str, str]) -> None:

@@ -220,6 +220,9 @@ class Metrics:
         self.append_bytes = self._counter("append_bytes", "Batch bytes appended.", "topic")
         self.fetch_records = self._counter("fetch_records", "Records fetched as JSON.", "topic")
         self.fetch_bytes = self._counter("fetch_bytes", "Batch bytes read for fetches.", "topic")
+        self.quota_refusals = self._counter(
+            "quota_refusals", "Appends refused because of the topic's quota.bytes.", "topic"
+        )
         outcome = "Outcome is ok or error."
         self.append_seconds = self._histogram(
             "append_seconds",
@@ -357,7 +360,7 @@ class Metrics:
         """A deleted topic loses its counters; unknown topics are ignored."""
         for counter in (
             self.append_records, self.append_bytes, self.fetch_records, self.fetch_bytes,
-            self.retention_deleted_segments, self.retention_deleted_bytes,
+            self.retention_deleted_segments, self.retention_deleted_bytes, self.quota_refusals,
         ):  # fmt: skip
             counter.remove_by_labels({"topic": topic})
 

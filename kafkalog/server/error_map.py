@@ -87,6 +87,7 @@ _ROWS = (
         True,
     ),
     ErrorEntry(50701, 507, "KAFKA_STORAGE_ERROR", "the disk is full", True),
+    ErrorEntry(50702, 507, "THROTTLING_QUOTA_EXCEEDED", "the topic's quota.bytes is used up", True),
 )
 
 REGISTER: dict[int, ErrorEntry] = {row.error_code: row for row in _ROWS}
@@ -126,6 +127,7 @@ _BY_EXCEPTION: dict[type[errors.KafkalogError], int] = {
     errors.Unavailable: 50304,
     errors.NotReady: 50304,
     errors.Overloaded: 42902,
+    errors.QuotaExceeded: 50702,
     errors.KafkalogError: 50000,
 }
 

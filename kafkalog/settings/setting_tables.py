@@ -141,6 +141,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
     _topic("leader.replication.throttled.replicas", _LIST, (), "", ANY, "Kept for Kafka; there is no replication.", effective=False, field=""),
     _topic("follower.replication.throttled.replicas", _LIST, (), "", ANY, "Kept for Kafka; there is no replication.", effective=False, field=""),
     _topic("http.produce.acks", _S, None, "", _ACKS, "Durability class of every produce to the topic; unset leaves it to the request and the daemon's http.produce.acks.", own=True),
+    _topic("quota.bytes", _L, -1, "bytes", Valid(low=-1), "Most bytes of the .log files of all partitions of the topic together: an append that would pass it is refused until retention or a deletion makes room; -1 is no quota.", own=True),
 )
 
 TOPIC_DEFAULT_SETTINGS: tuple[Setting, ...] = (

@@ -34,10 +34,12 @@ from kafkalog.manager.log_dir_flusher import LogDirFlusher
 from kafkalog.manager.log_dir_writer import LogDirWriter
 from kafkalog.manager.log_manager import LogManager
 from kafkalog.manager.operations import Operations
+from kafkalog.manager.partition_table import PartitionTable
 from kafkalog.manager.queue_budget import QueueBudget
 from kafkalog.manager.seams import Seams
 from kafkalog.manager.storage_fault import fault_of
 from kafkalog.manager.thread_meter import ThreadMeter
+from kafkalog.manager.topic_quotas import TopicQuotas
 from kafkalog.manager.values import Acks
 from kafkalog.observe.metrics import Metrics
 from tests.sim.sim_clock import SimClock
@@ -70,6 +72,7 @@ class Bench:
             self.flusher,
             threads,
             self.budget,
+            TopicQuotas(PartitionTable(), clock, threads.mutex(), Metrics()),
             self.sink,
             self._write_checkpoint,
             self.dropped.append,

@@ -168,7 +168,10 @@ class Filesystem(Protocol):
         ...
 
     def write_file_atomically(self, path: str, data: bytes) -> None:
-        """<path>.tmp, fsync, rename over path, fsync of the directory: old or new, never a mix."""
+        """<path>.tmp, fsync, rename over path, fsync of the directory: old or new, never a mix.
+
+        On OSError before the renaming no temporary file is left, as far as the disk lets it go.
+        """
         ...
 
     def lock(self, path: str) -> DirLock:

@@ -296,14 +296,19 @@ class SystemFilesystem:
     def write_file_atomically(self, path: str, data: bytes) -> None:
         """See Filesystem."""
         temporary = f"{path}.tmp"
-        file = self.open_write(temporary)
         try:
-            file.truncate(0)
-            file.pwrite(data, 0)
-            file.sync()
-        finally:
-            file.close()
-        os.rename(temporary, path)
+            file = self.open_write(temporary)
+            try:
+                file.truncate(0)
+                file.pwrite(data, 0)
+                file.sync()
+            finally:
+                file.close()
+            os.rename(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):  # a full disk needs its page back
+                os.unlink(temporary)
+            raise
         self.sync_dir(os.path.dirname(path))
 
     def lock(self, path: str) -> SystemLock:

@@ -21,10 +21,13 @@ from kafkalog.format.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     METADATA_CHECKPOINT_DELETED_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    PARTITION_METADATA,
     SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     SegmentFileName,
     parse_segment_file,
@@ -41,6 +44,10 @@ if TYPE_CHECKING:
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.segment_file import MovableDirectory
+
+_TEMPORARY_FILES = frozenset(
+    f"{name}{TEMPORARY_SUFFIX}" for name in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -63,6 +70,8 @@ class LoaderFiles:
 
     def settle(self) -> None:
         """Steps 1 to 4 and index files without a log; afterwards no stage suffix is left."""
+        for file_name in _TEMPORARY_FILES & self.stats.keys():
+            self._delete(file_name)  # a process ended in the middle of replacing the file
         deleting = {name.offset for name in self.names.values() if name.stage == DELETED_SUFFIX}
         self._remove_deleted()
         self._remove_unfinished()

@@ -12,6 +12,10 @@ the three steps are the writer thread's, and between them somebody waits for the
 ``finish``       renames what lies below the log start, in as many turns as it takes. What a crash
                  leaves goes with the next pass.
 
+``take_oldest``  is the whole pass on a disk that has no room for the checkpoint: one segment, so
+                 that its renames need no order. After a power cut it may be there again, and its
+                 records are served until the next pass.
+
 Kafka deletes without waiting, and trusts the file system to keep the order of its renames.
 Source: Kafka 4.1 UnifiedLog.deleteOldSegments and deleteSegments, log-lifecycle 9.
 """
@@ -127,7 +131,7 @@ def raise_start(
     bound = flushed_base if hold_offset is None else min(flushed_base, hold_offset)
     planned = plan_of(log, now_ms, bound)
     assert not planned.is_rolled, "the active segment lies above its own base"
-    _tell(log, planned)
+    _tell(log, planned.deletions)
     if planned.deletions:
         log.increment_log_start_offset(planned.log_start_offset, "segment deletion")
     return planned.deletions
@@ -147,10 +151,26 @@ def finish(log: UnifiedLog, most: int | None = None) -> tuple[Deleted, ...]:
     return tuple(Deleted(each.base_offset, each.size_bytes) for each in gone)
 
 
-def _tell(log: UnifiedLog, planned: RetentionPlan) -> None:
+def take_oldest(
+    log: UnifiedLog, now_ms: int, hold_offset: int | None = None
+) -> tuple[tuple[Deletion, ...], tuple[Deleted, ...]]:
+    """Delete the oldest segment that a pass lets go, and say why; empty when there is none.
+
+    The segment behind it, with its name, is durable already: nothing has to be waited for.
+    """
+    bound = min(log.local.recovery_point, log.local.active_segment.base_offset)
+    bound = bound if hold_offset is None else min(bound, hold_offset)
+    oldest = plan_of(log, now_ms, bound).deletions[:1]
+    _tell(log, oldest)
+    gone = log.segments.values[: len(oldest)]
+    log.delete_segments(gone, "segment deletion")
+    return oldest, tuple(Deleted(each.base_offset, each.size_bytes) for each in gone)
+
+
+def _tell(log: UnifiedLog, deletions: Sequence[Deletion]) -> None:
     """Kafka's sentence for each segment, so that what searches for it finds it."""
     size_bytes = log.size_bytes
-    for deletion in planned.deletions:
+    for deletion in deletions:
         segment = log.segments.get(deletion.base_offset)
         assert segment is not None, "the plan is of another moment"
         stamp_ms = segment.max_timestamp_so_far().timestamp_ms

@@ -21,6 +21,7 @@ import structlog
 from kafkalog.errors import DiskFull, InvalidConfig, LogDirOffline, StorageFault
 from kafkalog.format.checkpoint_text import decode_offsets, encode_offsets, salvage_offsets
 from kafkalog.format.clean_shutdown import encode_clean_shutdown
+from kafkalog.format.file_names import TEMPORARY_SUFFIX
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.meta_properties import (
     MetaProperties,
@@ -48,6 +49,7 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+REGISTRY_FILE = "kafkalog.registry"
 
 _WITHOUT_ENTRY = {
     RECOVERY_POINTS: "a partition without an entry is recovered from its first segment",
@@ -57,6 +59,10 @@ _WITHOUT_ENTRY = {
     CLEANER_OFFSETS: "an adopted topic without an entry does not count as compacted",
 }
 _SHOWN_CHARACTERS = 200
+_TEMPORARY_FILES = tuple(
+    f"{name}{TEMPORARY_SUFFIX}"
+    for name in (*_WITHOUT_ENTRY, REGISTRY_FILE, META_PROPERTIES, CLEAN_SHUTDOWN_MARKER)
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -241,6 +247,9 @@ class LogDir:
             self.was_clean = self._filesystem.exists(marker)
             if self.was_clean:
                 self._filesystem.unlink(marker)
+            for name in _TEMPORARY_FILES:  # a process ended in the middle of replacing the file
+                if self._filesystem.exists(self._file(name)):
+                    self._filesystem.unlink(self._file(name))
             self._filesystem.sync_dir(self.path)
         return self.was_clean
 

@@ -14,11 +14,12 @@ Source: Kafka's LogManager.cleanupLogs, log-lifecycle 9 and 11.1.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import structlog
 
-from kafkalog.errors import KafkalogError, UnknownTopic
+from kafkalog.errors import DiskFull, KafkalogError, UnknownTopic
 from kafkalog.log import retention_pass
 from kafkalog.log.retention_forecast import Schedule
 from kafkalog.log.retention_plan import Rule
@@ -30,6 +31,8 @@ from kafkalog.manager.commands import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.retention_pass import Deleted
@@ -163,10 +166,17 @@ class Retention:
         with unit.log_dir.guard():
             if not retention_pass.plan_of(log, now_ms, hold_offset).deletions:
                 return ()
-        base = cast("int", unit.writer.run(BeginCommand(log, now_ms, hold_offset)))
-        start = RaiseStartCommand(log, now_ms, base, hold_offset)
-        planned = cast("tuple[Deletion, ...]", unit.writer.run(start))
-        deleted = cast("list[Deleted]", unit.writer.run(FinishCommand(log)))
+        run = unit.writer.run
+        try:
+            base = cast("int", run(BeginCommand(log, now_ms, hold_offset)))
+            start = RaiseStartCommand(log, now_ms, base, hold_offset)
+            planned = cast("tuple[Deletion, ...]", run(start))
+            deleted = cast("Sequence[Deleted]", run(FinishCommand(log)))
+        except DiskFull:  # others filled it: what frees space may not wait for space
+            take = functools.partial(self._take_oldest, unit.writer, log, now_ms)
+            planned, deleted = unit.writer.call(take)
+            if not deleted:
+                raise
         # A log start that moved meanwhile may have let more go than was planned.
         rules = {each.base_offset: each.rule for each in planned}
         taken = tuple(
@@ -177,6 +187,13 @@ class Retention:
             log.topic_partition.topic, [(each.rule.value, each.size_bytes) for each in taken]
         )
         return taken
+
+    def _take_oldest(
+        self, writer: LogDirWriter, log: UnifiedLog, now_ms: int
+    ) -> tuple[tuple[Deletion, ...], Sequence[Deleted]]:
+        """Writer thread: the pass on a disk without room for the checkpoint."""
+        writer.refuse_retired(log)
+        return retention_pass.take_oldest(log, now_ms, self.hold_of(log.topic_partition))
 
     def schedule_of(self, config: LogConfig) -> Schedule | None:
         """When the task looks at logs of this configuration; None: it never does.

@@ -26,7 +26,7 @@ from kafkalog.errors import InvalidConfig, LogDirOffline, StorageFault
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.topic_id import decode_id, encode_id
 from kafkalog.format.topic_partition import PARTITION_MAX, topic_name_fault
-from kafkalog.manager.log_dir import damaged_files
+from kafkalog.manager.log_dir import REGISTRY_FILE, damaged_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.manager.log_dir import LogDir
 
-REGISTRY_FILE = "kafkalog.registry"
 FORMAT = 2
 _FORMAT_WITHOUT_BROKER_CONFIGS = 1  # still written while there are none: older versions read it
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.format.topic_partition import parse_directory_name
-from kafkalog.manager.topic_registry import REGISTRY_FILE, decode_registry
+from kafkalog.manager.log_dir import REGISTRY_FILE
+from kafkalog.manager.topic_registry import decode_registry
 from kafkalog.manager.values import ConfigChange
 from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
 from tests.sim.sim_crash import CrashMode

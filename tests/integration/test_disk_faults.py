@@ -8,7 +8,7 @@ import os
 import resource
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +23,7 @@ from tests.integration.http_world import (
     records_of,
     refused,
 )
+from tests.integration.test_http_configs import cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,6 +130,47 @@ def test_a_full_file_system(tmp_path: Path) -> None:
             assert daemon.request("GET", "/readyz").json["online_log_dirs"] == 1
             filler.unlink()
             assert resumed(daemon, "full") == 2 * acknowledged
+
+
+def filled_by_others(path: Path) -> None:
+    """Write until the file system has not a byte left."""
+    with path.open("wb", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            with suppress(OSError):
+                while True:
+                    file.write(bytes(size))
+
+
+def test_retention_on_a_file_system_without_a_byte(tmp_path: Path) -> None:
+    """M15: 507 for what must be written; reads and retention go on, and then appends."""
+    with tmpfs(tmp_path / "small", "6m"):
+        daemon = Daemon(
+            tmp_path,
+            log_dir_min_free_bytes="0",
+            log_retention_check_interval_ms="500",
+            log_initial_task_delay_ms="0",
+        )
+        daemon.log_dirs = [tmp_path / "small" / "logs"]
+        configs = {"segment_index_bytes": "4096", "internal_segment_bytes": "300000"}
+        with daemon:
+            daemon.create_topic("full", 1, **configs, file_delete_delay_ms="100")
+            filler = tmp_path / "small" / "filler"
+            acknowledged = fill(daemon, "full")
+            filled_by_others(filler)
+            check_full_disk(daemon, "full", acknowledged)
+            file = {"partitions": [{"topic": "full", "partition": 0, "offset": acknowledged}]}
+            entries = daemon.request("POST", "/v1/records:delete", file).json["partitions"]
+            assert entries[0]["error_code"] == 50701
+            topic = f"{cluster(daemon)}/topics/full"
+            refused(daemon.request("DELETE", topic), 507, 50701)
+            (fault,) = daemon.request("GET", "/readyz").json["log_dir_faults"]
+            assert (fault["log_dir"], fault["state"]) == (str(daemon.log_dirs[0]), "full")
+            # Refused was only that it is durable: the log start moved, and retention follows it.
+            assert resumed(daemon, "full") == 2 * acknowledged
+            filler.unlink()
+            daemon.kill()
+            daemon.start()
+            assert end_offset(daemon, "full") == 2 * acknowledged + 2
 
 
 def placed(daemon: Daemon, topic: str) -> dict[int, int]:

@@ -15,9 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kafkalog.errors import InvalidConfig
 from kafkalog.format.format_error import FormatError
-from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.log_dir import REGISTRY_FILE, LogDir
 from kafkalog.manager.topic_registry import (
-    REGISTRY_FILE,
     RegisteredTopic,
     RegistryState,
     TopicRegistry,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -296,14 +297,19 @@ class SimFilesystem:
     def write_file_atomically(self, path: str, data: bytes) -> None:
         """See Filesystem."""
         temporary = f"{path}.tmp"
-        file = self.open_write(temporary)
         try:
-            file.truncate(0)
-            file.pwrite(data, 0)
-            file.sync()
-        finally:
-            file.close()
-        self.rename(temporary, path)
+            file = self.open_write(temporary)
+            try:
+                file.truncate(0)
+                file.pwrite(data, 0)
+                file.sync()
+            finally:
+                file.close()
+            self.rename(temporary, path)
+        except OSError:
+            with suppress(OSError):
+                self.unlink(temporary)
+            raise
         self.sync_dir(_split(path)[0])
 
     def lock(self, path: str) -> SimLock:

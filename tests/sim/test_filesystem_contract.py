@@ -181,6 +181,14 @@ def test_atomic_write_replaces_and_leaves_no_temporary(place: tuple[Filesystem, 
     assert fs.list_dir(root) == ["c"]
 
 
+def test_failed_atomic_write_leaves_no_temporary(place: tuple[Filesystem, str]) -> None:
+    fs, root = place
+    fs.make_dir(f"{root}/c/in the way")
+    with pytest.raises(IsADirectoryError):
+        fs.write_file_atomically(f"{root}/c", b"data")
+    assert fs.list_dir(root) == ["c"]
+
+
 def test_lock_excludes_until_released(place: tuple[Filesystem, str]) -> None:
     fs, root = place
     lock = fs.lock(f"{root}/.lock")

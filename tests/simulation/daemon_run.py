@@ -19,8 +19,7 @@ from kafkalog.log.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation, LogAppendInfo
 from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.log_dir import CLEAN_SHUTDOWN_MARKER
-from kafkalog.manager.topic_registry import REGISTRY_FILE
+from kafkalog.manager.log_dir import CLEAN_SHUTDOWN_MARKER, REGISTRY_FILE
 from kafkalog.manager.values import Acks, ConfigChange
 from tests.crash.partition_run import check_producers, contents, split
 from tests.naive.producers import NaiveProducers

@@ -10,10 +10,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.errors import DiskFull
+from kafkalog.log.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.values import Acks
+from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_filesystem import SimFilesystem
 from tests.sim.sim_manager import SimManager, batch_of
 
@@ -144,6 +146,65 @@ def test_without_a_reserve_only_the_disk_refuses() -> None:
     set_free(sim, 100_000)
     sim.clock.advance_ms(300)
     assert append(sim).error is None
+
+
+def test_retention_frees_a_disk_that_others_filled() -> None:
+    """M15: not a page is left for a checkpoint: segment by segment, then as ever."""
+    sim = manager_with(2_000_000, reserve_bytes=0)
+    taken = fill(sim)
+    set_free(sim, 0)
+    log = sim.operations.partition_log("t", 0)
+    before = log.segments.values
+    assert isinstance(append(sim).error, DiskFull)
+    assert isinstance(sim.delete_records("t", taken // 2).error, DiskFull)
+    assert sim.manager.retention.run_once() == 1
+    assert log.segments.first is before[1]
+    assert [name for name in sim.disk.list_dir("/data/a") if name.endswith(".tmp")] == []
+    sim.clock.advance_ms(60_000)
+    assert free_bytes(sim) > 90_000
+    assert append(sim).error is None
+    assert sim.manager.retention.run_once() > 5
+    assert len(log.segments) == 1
+    end = log.log_end_offset
+    again = SimManager(sim.stop(), seed=1, config=sim.config, topic_defaults=SMALL).start()
+    assert again.operations.partition_log("t", 0).log_start_offset > taken // 2
+    assert again.operations.partition_log("t", 0).log_end_offset == end
+
+
+def test_what_a_killed_process_was_writing_is_removed() -> None:
+    """M14 M15: temporary files of every file that is replaced; the rest of a name stays."""
+    sim = manager_with(2_000_000)
+    fill(sim)
+    sim.clock.advance_ms(100_000)
+    disk = sim.kill()
+    places = [f"/data/a/{name}" for name in disk.list_dir("/data/a") if "checkpoint" in name]
+    places += ["/data/a/kafkalog.registry", "/data/a/t-0/leader-epoch-checkpoint"]
+    assert len(places) > 3
+    for path in [*places, "/data/a/t-0/partition.metadata", "/data/a/notes"]:
+        disk.open_write(f"{path}.tmp").pwrite(b"half", 0)
+    SimManager(disk, seed=1, config=sim.config, topic_defaults=SMALL).start()
+    left = [name for home in ("", "/t-0") for name in disk.list_dir(f"/data/a{home}")]
+    assert [name for name in left if name.endswith(".tmp")] == ["notes.tmp"]
+
+
+@pytest.mark.parametrize("mode", list(CrashMode))
+def test_a_power_cut_after_that_gives_no_offset_twice(mode: CrashMode) -> None:
+    """M14 M15: the segment may be back or not; what was durable is there."""
+    sim = manager_with(2_000_000, reserve_bytes=0)
+    fill(sim)
+    sim.threads.run_until_idle()
+    log = sim.operations.partition_log("t", 0)
+    durable_end, oldest = log.recovery_point, log.segments.values[:2]
+    set_free(sim, 0)
+    assert sim.manager.retention.run_once() == 1
+    sim.threads.kill_all()
+    disk = sim.disk.crash(mode, 3)
+    disk.capacity_bytes += 1_000_000
+    again = SimManager(disk, seed=1, config=sim.config, topic_defaults=SMALL).start()
+    found = again.operations.partition_log("t", 0)
+    assert found.log_start_offset in [segment.base_offset for segment in oldest]
+    assert found.log_end_offset >= durable_end
+    check_invariants(found)
 
 
 def test_an_append_asks_the_file_system_seldom() -> None:

@@ -25,8 +25,8 @@ from kafkalog.errors import (
 from kafkalog.log.log_config import LogConfig
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.commands import Command, Step
+from kafkalog.manager.log_dir import REGISTRY_FILE
 from kafkalog.manager.topic_registry import (
-    REGISTRY_FILE,
     RegistryState,
     decode_registry,
     encode_registry,

@@ -81,6 +81,8 @@ _NEW_FILES = frozenset(
     )
 )
 
+_LOOK_BYTES = 1 << 20
+
 _log = structlog.get_logger(__name__)
 
 Job = tuple[FoundPartition, "RegisteredTopic"]
@@ -111,7 +113,7 @@ def find_partitions(
                 continue
             topic_id = None
             if parsed.state is DirectoryState.LIVE:
-                topic_id = _read_topic_id(filesystem, f"{log_dir.path}/{entry.name}")
+                topic_id = read_topic_id(filesystem, f"{log_dir.path}/{entry.name}")
             partition = FoundPartition(
                 log_dir.path,
                 entry.name,
@@ -128,7 +130,7 @@ def find_partitions(
     return found
 
 
-def _read_topic_id(filesystem: Filesystem, path: str) -> UUID | None:
+def read_topic_id(filesystem: Filesystem, path: str) -> UUID | None:
     """From ``partition.metadata``; None when absent or damaged: the name decides then."""
     try:
         return decode_partition_metadata(filesystem.read_file(f"{path}/{PARTITION_METADATA}"))
@@ -146,9 +148,19 @@ def is_unused(filesystem: Filesystem, path: str) -> bool:
     """
     return all(
         entry.name.removesuffix(TEMPORARY_SUFFIX) in _NEW_FILES
-        and not (entry.name == _FIRST_LOG and entry.size)
+        and not (entry.name == _FIRST_LOG and _has_content(filesystem, f"{path}/{_FIRST_LOG}"))
         for entry in filesystem.list_dir_stats(path)
     )
+
+
+def _has_content(filesystem: Filesystem, path: str) -> bool:
+    """Whether a file holds anything but the zeros of ``preallocate``."""
+    file = filesystem.open_read(path)
+    try:
+        starts = range(0, file.size(), _LOOK_BYTES)
+        return any(file.pread(_LOOK_BYTES, start).strip(b"\0") for start in starts)
+    finally:
+        file.close()
 
 
 def refuse_duplicates(found: Sequence[FoundPartition]) -> None:

@@ -22,7 +22,7 @@ from kafkalog.errors import InvalidTopicConfig, KafkalogError, NotReady, Storage
 from kafkalog.format.topic_id import new_id
 from kafkalog.format.topic_partition import DirectoryState, TopicPartition, directory_name
 from kafkalog.manager.commands import EachCommand
-from kafkalog.manager.directory_loading import is_unused
+from kafkalog.manager.directory_loading import is_unused, read_topic_id
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.placement import place
 from kafkalog.manager.topic_registry import RegisteredTopic
@@ -285,7 +285,11 @@ class TopicChanges:
         number: int,
         take: Callable[[UnifiedLog], None],
     ) -> None:
-        take(self._loading.create(unit, TopicPartition(topic.name, number), topic))
+        topic_partition = TopicPartition(topic.name, number)
+        path = f"{unit.log_dir.path}/{topic_partition}"
+        if read_topic_id(self._seams.filesystem, path) in self._registry.state.deleted:
+            self._doom_directory(unit, topic_partition)  # a full disk refused its renaming
+        take(self._loading.create(unit, topic_partition, topic))
 
     def _doom(self, unit: LogDirUnit, log: UnifiedLog) -> None:
         """On the writer: ``-delete`` now, gone later."""
@@ -295,13 +299,17 @@ class TopicChanges:
 
     def _doom_remains(self, unit: LogDirUnit, topic_partition: TopicPartition) -> None:
         """The same with a directory that never became a log, unless there is something in it."""
-        filesystem, root = self._seams.filesystem, unit.log_dir.path
-        path = f"{root}/{topic_partition}"
+        filesystem, path = self._seams.filesystem, f"{unit.log_dir.path}/{topic_partition}"
         if filesystem.exists(path) and is_unused(filesystem, path):
-            doomed = f"{root}/{self._doomed_name(topic_partition)}"
-            filesystem.rename(path, doomed)
-            self._manager.deletion.add(unit.log_dir, doomed)
-            filesystem.sync_dir(root)
+            self._doom_directory(unit, topic_partition)
+
+    def _doom_directory(self, unit: LogDirUnit, topic_partition: TopicPartition) -> None:
+        """The same with a directory that no log is open in."""
+        root = unit.log_dir.path
+        doomed = f"{root}/{self._doomed_name(topic_partition)}"
+        self._seams.filesystem.rename(f"{root}/{topic_partition}", doomed)
+        self._manager.deletion.add(unit.log_dir, doomed)
+        self._seams.filesystem.sync_dir(root)
 
     def _doomed_name(self, topic_partition: TopicPartition) -> str:
         unique = self._seams.random.uuid_bytes().hex()

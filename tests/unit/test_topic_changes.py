@@ -365,14 +365,20 @@ def calls_of_a_growth() -> int:
     return counter.seen
 
 
+PREALLOCATED = {"preallocate": "true", "segment.bytes": "1048576"}
+
+
+@pytest.mark.parametrize("configs", [{}, PREALLOCATED])
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-def test_a_directory_that_fails_in_a_growth_is_left_out(error: int) -> None:
+def test_a_directory_that_fails_in_a_growth_is_left_out(
+    error: int, configs: dict[str, str]
+) -> None:
     """M15: the others take its partitions; its left-overs go when it comes back."""
     count = calls_of_a_growth()
     assert count > 10
     for nth in range(1, count + 1, 2):
         sim = started()
-        sim.operations.topics.create("t", 1)
+        sim.operations.topics.create("t", 1, configs)
         sim.disk.faults.add(Fault(error=error, kinds=CALLS, path_contains="/t-", nth=nth))
         sim.operations.topics.create_partitions("t", 4)
         for number in (1, 2, 3):

@@ -85,3 +85,40 @@ def test_a_topic_in_creation_is_not_called_offline() -> None:
         seen.clear()
         assert served(sim) == [0, 0]
         sim.operations.topics.delete("t")
+
+
+def test_what_a_full_disk_kept_of_a_deleted_topic_goes_when_it_is_made_again() -> None:
+    """M14 M15: its directory was not renamed; it takes no space for ever as somebody's stray."""
+    sim = SimManager(config=BrokerConfig(log_dirs=DIRS[:1])).start()
+    sim.operations.topics.create("t", 2)
+    for number in (0, 1):
+        assert sim.produce("t", batch_of("old"), partition=number).error is None
+    kinds = frozenset({"rename"})
+    sim.disk.faults.add(Fault(error=errno.ENOSPC, kinds=kinds, path_contains="/t-", times=9))
+    sim.operations.topics.delete("t")
+    sim.disk.faults.clear()
+    assert {"t-0", "t-1"} <= set(sim.disk.list_dir(DIRS[0]))
+    sim.clock.advance_ms(300)
+    sim.operations.topics.create("t", 1)
+    assert sim.produce("t", batch_of("new")).error is None
+    sim.clock.advance_ms(120_000)
+    left = [name for name in sim.disk.list_dir(DIRS[0]) if name.startswith("t")]
+    assert left == ["t-0", "t-1"]
+    again = SimManager(sim.stop(), seed=1, config=sim.config).start()
+    assert again.operations.partition_log("t", 0).log_end_offset == 1
+    again.clock.advance_ms(120_000)
+    left = [name for name in again.disk.list_dir(DIRS[0]) if name.startswith("t")]
+    assert left == ["t-0"]
+
+
+def test_what_somebody_put_into_the_place_of_a_new_partition_is_kept() -> None:
+    """M14: an id that was never deleted may be wanted: it is put aside."""
+    sim = SimManager(config=BrokerConfig(log_dirs=DIRS[:1])).start()
+    sim.operations.topics.create("other", 1)
+    metadata = sim.disk.read_file(f"{DIRS[0]}/other-0/partition.metadata")
+    sim.disk.make_dir(f"{DIRS[0]}/t-0")
+    sim.disk.write_file_atomically(f"{DIRS[0]}/t-0/partition.metadata", metadata)
+    sim.operations.topics.create("t", 1)
+    sim.clock.advance_ms(120_000)
+    names = [name for name in sim.disk.list_dir(DIRS[0]) if name.startswith("t-0")]
+    assert [name.rpartition("-")[2] for name in names] == ["0", "stray"]

@@ -47,6 +47,7 @@ from kafkalog.manager.log_dir import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
+    OWN_FILES,
     RECOVERY_POINTS,
 )
 from kafkalog.manager.startup_plan import FoundPartition, contradicted_topic
@@ -91,7 +92,7 @@ Job = tuple[FoundPartition, "RegisteredTopic"]
 def find_partitions(
     unit: LogDirUnit, filesystem: Filesystem, registry: RegistryState
 ) -> list[FoundPartition]:
-    """Partition directories below a log directory; guarded. Links and files are passed over.
+    """Partition directories below a log directory; guarded. All else is left alone, and named.
 
     Those whose id the registry contradicts are looked into for records.
     """
@@ -100,7 +101,14 @@ def find_partitions(
     compacted = log_dir.read_checkpoint(CLEANER_OFFSETS)
     with log_dir.guard():
         for entry in filesystem.list_dir_stats(log_dir.path):
-            if not entry.is_dir or entry.name == REMOTE_LOG_INDEX_CACHE:
+            if not entry.is_dir:
+                if entry.name not in OWN_FILES:
+                    kind = "file" if entry.is_file else "link or device"
+                    _log.warning(
+                        "entry_left_alone", log_dir=log_dir.path, name=entry.name, kind=kind
+                    )
+                continue
+            if entry.name == REMOTE_LOG_INDEX_CACHE:
                 continue
             try:
                 parsed = parse_directory_name(entry.name)

@@ -59,10 +59,9 @@ _WITHOUT_ENTRY = {
     CLEANER_OFFSETS: "an adopted topic without an entry does not count as compacted",
 }
 _SHOWN_CHARACTERS = 200
-_TEMPORARY_FILES = tuple(
-    f"{name}{TEMPORARY_SUFFIX}"
-    for name in (*_WITHOUT_ENTRY, REGISTRY_FILE, META_PROPERTIES, CLEAN_SHUTDOWN_MARKER)
-)
+_REPLACED_FILES = (*_WITHOUT_ENTRY, REGISTRY_FILE, META_PROPERTIES, CLEAN_SHUTDOWN_MARKER)
+_TEMPORARY_FILES = tuple(f"{name}{TEMPORARY_SUFFIX}" for name in _REPLACED_FILES)
+OWN_FILES = frozenset((LOCK_FILE, *_REPLACED_FILES, *_TEMPORARY_FILES))
 
 _log = structlog.get_logger(__name__)
 

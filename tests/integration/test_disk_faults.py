@@ -238,7 +238,11 @@ def test_one_of_two_directories_goes(tmp_path: Path) -> None:
         assert (ready.json["online_log_dirs"], ready.json["offline_log_dirs"]) == (1, 1)
         assert ready.json["offline_partitions"] == 1
         page = daemon.request("GET", "/metrics").body.decode()
-        assert f'kafkalog_log_dir_online{{log_dir="{lost}"}} 0.0' in page or "online" in page
+        assert f'kafkalog_log_dir_online{{log_dir="{lost}"}} 0.0' in page
+        (fault,) = ready.json["log_dir_faults"]
+        assert (fault["log_dir"], fault["state"]) == (str(lost), "offline")
+        said = f'kafkalog_log_dir_offline_reason{{log_dir="{lost}",reason="{fault["reason"]}"}} 1.0'
+        assert said in page
         daemon.create_topic("afterwards")
         daemon.produce_text("afterwards", "v")
 

@@ -5,9 +5,11 @@ Method: a whole manager on the simulated disk, clock and threads; one part is br
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from zlib import crc32
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafkalog.errors import (
     AppendOutcomeUnknown,
@@ -261,6 +263,66 @@ def test_found_directories() -> None:
     assert stray[0].endswith("-stray")
     assert disk.exists("/data/a/lost+found")
     assert disk.exists("/data/a/__cluster_metadata-0")
+
+
+def test_what_is_no_partition_is_named_and_left_alone() -> None:
+    """M14 M15: lost+found, odd files, links: never followed, changed or deleted."""
+    disk = SimFilesystem()
+    disk.make_dir("/elsewhere/t-0")
+    for log_dir in DIRS:
+        disk.make_dir(f"{log_dir}/lost+found")
+        disk.write_file_atomically(f"{log_dir}/notes.txt", b"mine")
+        disk.plant_link(f"{log_dir}/t-0", "/elsewhere/t-0")
+    for _ in range(2):  # the second start finds our own files too
+        with capture_logs() as lines:
+            sim = started(disk)
+        named = {
+            (line["event"], line["log_dir"], line["name"], line.get("kind"))
+            for line in lines
+            if line["event"] in ("directory_skipped", "entry_left_alone")
+        }
+        assert named == {
+            each
+            for log_dir in DIRS
+            for each in (
+                ("directory_skipped", log_dir, "lost+found", None),
+                ("entry_left_alone", log_dir, "notes.txt", "file"),
+                ("entry_left_alone", log_dir, "t-0", "link or device"),
+            )
+        }
+        assert sim.operations.topic_names() == []
+        disk = sim.stop()
+    assert disk.list_dir("/elsewhere/t-0") == []
+    assert all(disk.read_file(f"{log_dir}/notes.txt") == b"mine" for log_dir in DIRS)
+
+
+def test_a_directory_that_fails_says_why_once() -> None:
+    """M15 M26: log, metrics and probe have the reason; later errors add nothing."""
+    sim = started()
+    sim.operations.topics.create("t", 4)
+    lost, kept = sim.manager.units
+    sim.disk.faults.add(
+        Fault(error=errno.EIO, kinds=frozenset({"write"}), path_contains=DIRS[0], times=10**9)
+    )
+    with capture_logs() as lines:
+        for number in range(4):
+            for _ in range(3):
+                with suppress(LogDirOffline):
+                    sim.produce("t", batch_of("v"), partition=number)
+        sim.clock.advance_ms(100_000)
+    (line,) = [line for line in lines if line["event"] == "log_dir_offline"]
+    assert (line["log_level"], line["log_dir"]) == ("error", lost.log_dir.path)
+    assert line["reason"]
+    (fault,) = sim.operations.readiness().faults
+    assert (fault.log_dir, fault.state, fault.reason) == (DIRS[0], "offline", line["reason"])
+    labels = {"log_dir": DIRS[0], "reason": line["reason"]}
+    sample = sim.metrics.registry.get_sample_value
+    assert sample("kafkalog_log_dir_offline_reason", labels) == 1
+    assert sample("kafkalog_log_dir_online", {"log_dir": DIRS[0]}) == 0
+    assert sample("kafkalog_log_dir_online", {"log_dir": DIRS[1]}) == 1
+    served = sim.manager.table.logs_in(kept.log_dir.path)
+    assert [log.log_end_offset for log in served] == [3, 3]
+    assert not sim.all_dirs_died
 
 
 def test_refusals_at_the_start() -> None:

@@ -24,6 +24,22 @@ def resident_mb(pid: int, *, peak: bool = False) -> float:
     raise AssertionError(f"process {pid} has no {name}")
 
 
+def memory_mb(pid: int) -> dict[str, float]:
+    """Resident memory in MB (10^6): the process's own, and pages mapped from files.
+
+    The kernel takes the latter back when it needs them.
+    """
+    kinds = {"RssAnon:": "rss_anon_mb", "RssFile:": "rss_file_mb"}
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    fields = [line.split() for line in lines if line.startswith(tuple(kinds))]
+    return {kinds[name]: int(kib) * 1024 / 1e6 for name, kib, _ in fields}
+
+
+def open_files(pid: int) -> int:
+    """Descriptors that a process holds, sockets and pipes included."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
 def fdatasync_p50_ms(directory: Path, count: int = 400) -> float:
     """Median time of an fdatasync after a small append: the floor under every synced figure."""
     path = directory / "fdatasync.probe"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kafkalog.format.topic_partition import TopicPartition
 from tests.bench import datasets
 from tests.bench.kafka_side import BenchBroker
-from tests.bench.machine_use import resident_mb
+from tests.bench.machine_use import memory_mb, open_files, resident_mb
 from tests.bench.planting import forget_recovery, forget_snapshots, make_unclean, plant_clean
 from tests.bench.results import ROOT, Goal, Result, Sample
 
@@ -44,18 +44,27 @@ def clean_start(bench: Bench) -> Result:
             seconds = daemon.start_timed()
             answer = daemon.request("GET", "/topics/start0/partitions/7/offsets")
             assert answer.json["end_offset"] == end, answer.body
-            memory = resident_mb(daemon.pid)
-            peak = resident_mb(daemon.pid, peak=True)
+            extra = {
+                "rss_mb": resident_mb(daemon.pid),
+                "peak_rss_mb": resident_mb(daemon.pid, peak=True),
+                "open_files": open_files(daemon.pid),
+                **memory_mb(daemon.pid),
+            }
             daemon.stop(120)
-            return Sample(seconds, extra={"rss_mb": memory, "peak_rss_mb": peak})
+            return Sample(seconds, extra=extra)
 
         def theirs() -> Sample:
             assert broker is not None
             seconds = broker.start()
             loaded, milliseconds = broker.load_all_ms()
-            memory = resident_mb(broker.pid)
+            extra = {
+                "rss_mb": resident_mb(broker.pid),
+                "open_files": open_files(broker.pid),
+                **memory_mb(broker.pid),
+                "logs_loaded": loaded,
+                "load_seconds": milliseconds / 1000,
+            }
             broker.stop()
-            extra = {"rss_mb": memory, "logs_loaded": loaded, "load_seconds": milliseconds / 1000}
             return Sample(seconds * count / kafka_count, extra=extra)
 
         if broker is not None:
@@ -210,6 +219,6 @@ def idle_memory(bench: Bench) -> Result:
 
 def _idle(pid: int, wait_seconds: float, stop: Callable[[], object]) -> Sample:
     time.sleep(wait_seconds)
-    memory = resident_mb(pid)
+    sample = Sample(resident_mb(pid), extra={"open_files": open_files(pid), **memory_mb(pid)})
     stop()
-    return Sample(memory)
+    return sample

@@ -17,6 +17,7 @@ from kafkalog.errors import InvalidConfig, KafkalogError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog.manager.broker_config import BrokerConfig
     from kafkalog.manager.log_dir_writer import CompletionSink
     from kafkalog.server.daemon import Graph
     from kafkalog.settings import Settings
@@ -137,7 +138,7 @@ def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]
     metrics = Metrics(with_process=True)
     metrics.build_info.labels(__version__, platform.python_version(), "1").set(1)
     seams = Seams(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, metrics)
-    manager = LogManager(settings.broker, settings, seams, sink, give_up)
+    manager = LogManager(_within_descriptors(settings.broker), settings, seams, sink, give_up)
     operations = Operations(manager)
 
     def load() -> None:
@@ -153,6 +154,24 @@ def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]
         scheduler.shutdown()
 
     return Graph(operations, metrics, load, manager.stop_loading, close)
+
+
+def _within_descriptors(config: BrokerConfig) -> BrokerConfig:
+    """Raise the process's limit as far as it goes, then keep to it."""
+    import structlog
+
+    from kafkalog.env.descriptors import raise_descriptor_limit
+
+    limit = raise_descriptor_limit()
+    bounded = config.within_descriptors(limit)
+    if bounded != config:
+        structlog.get_logger("kafkalog").warning(
+            "The limit of open descriptors is low for log.dir.max.open.files",
+            limit=limit,
+            files_kept_open=bounded.log_dir_max_open_files,
+            remedy="Allow more open files (ulimit -n): what was closed is opened anew, at a cost.",
+        )
+    return bounded
 
 
 def main() -> None:

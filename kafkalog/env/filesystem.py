@@ -24,6 +24,11 @@ class File(Protocol):
         """Name at opening time; a rename does not change it."""
         ...
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether it was opened for writing; it reads in any case."""
+        ...
+
     def pread(self, size: int, position: int) -> bytes:
         """At most size bytes; shorter only at the end of the file."""
         ...

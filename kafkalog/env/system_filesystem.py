@@ -36,10 +36,11 @@ _locked_paths_mutex = threading.Lock()
 class SystemFile:
     """An open descriptor."""
 
-    __slots__ = ("_device", "_fd", "_path")
+    __slots__ = ("_device", "_fd", "_path", "is_writable")
 
-    def __init__(self, fd: int, path: str) -> None:
+    def __init__(self, fd: int, path: str, *, is_writable: bool) -> None:
         self._fd = fd
+        self.is_writable = is_writable
         self._path = path
         self._device = os.fstat(fd).st_dev
 
@@ -214,7 +215,9 @@ class SystemFilesystem:
 
     def open_read(self, path: str) -> SystemFile:
         """See Filesystem."""
-        return SystemFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), path)
+        return SystemFile(
+            os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), path, is_writable=False
+        )
 
     def open_write(self, path: str, *, create: bool = True, exclusive: bool = False) -> SystemFile:
         """See Filesystem."""
@@ -223,7 +226,7 @@ class SystemFilesystem:
             flags |= os.O_CREAT
         if exclusive:
             flags |= os.O_EXCL
-        return SystemFile(os.open(path, flags, _FILE_MODE), path)
+        return SystemFile(os.open(path, flags, _FILE_MODE), path, is_writable=True)
 
     def exists(self, path: str) -> bool:
         """See Filesystem."""

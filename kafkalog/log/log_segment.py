@@ -31,7 +31,7 @@ from kafkalog.format.file_names import (
     segment_file_name,
 )
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
-from kafkalog.log import segment_read, segment_recovery, segment_roll
+from kafkalog.log import segment_handles, segment_read, segment_recovery, segment_roll
 from kafkalog.log.offset_index import OffsetIndex
 from kafkalog.log.segment_file import SegmentFile
 from kafkalog.log.time_index import TimeIndex
@@ -189,6 +189,8 @@ class LogSegment:
         """
         assert self._is_active, "append to a closed segment"
         assert not self.is_broken, "append to a segment with a torn tail"
+        if not self.log_file.is_pinned:
+            segment_handles.hold(self)
         position = self.size_bytes
         size = sum(map(_SIZE_BYTES, batches))
         assert size == sum(map(len, buffers)), "facts must match the bytes"
@@ -385,6 +387,7 @@ class LogSegment:
         All or nothing. The files stay pinned until ``mark_flushed``.
         """
         if self._is_active:
+            segment_handles.hold(self)
             segment_roll.seal_or_undo(self)
             self._is_active = False
 
@@ -463,11 +466,9 @@ class LogSegment:
         return self._version
 
     def mark_flushed(self, version: int) -> None:
-        """Changes up to version are durable; a closed segment then gives its descriptors away."""
+        """Changes up to version are durable; when those are all, its descriptors are lent."""
         self._flushed_version = max(self._flushed_version, version)
-        if not self._is_active and self._version == self._flushed_version:
-            for file in self.files:
-                file.unpin()
+        segment_handles.lend(self)
 
     def change_suffix(self, new_suffix: str) -> list[str]:
         """Replace the suffix of all files; returns the names that were missing. Caller syncs."""

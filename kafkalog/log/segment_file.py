@@ -52,7 +52,7 @@ class MovableDirectory:
 class SegmentFile:
     """One file of one segment: its name, and a descriptor that is pinned, cached or absent.
 
-    Pinned: the active segment and closed ones that were not flushed yet. Cached: in OpenFiles.
+    Pinned: while something is unsynced (``segment_handles``). Cached: in OpenFiles.
     """
 
     __slots__ = ("_directory", "_environment", "_names", "_pinned")
@@ -97,13 +97,18 @@ class SegmentFile:
         return self._environment.open_files.put(self, self._open())
 
     def pin_for_write(self, *, create: bool = False, exclusive: bool = False) -> File:
-        """Open for writing and hold until ``unpin``; the handle already pinned if there is one."""
-        if self._pinned is None:
-            self._pinned = self._environment.filesystem.open_write(
-                self.path, create=create, exclusive=exclusive
-            )
-            self._environment.open_files.forget(self)
-        return self._pinned
+        """Hold for writing until ``unpin``; a handle that is pinned or cached for it is used."""
+        pinned = self._pinned
+        if pinned is None:
+            open_files = self._environment.open_files
+            pinned = open_files.get(self)
+            if pinned is None or not pinned.is_writable or exclusive:
+                pinned = self._environment.filesystem.open_write(
+                    self.path, create=create, exclusive=exclusive
+                )
+            self._pinned = pinned  # before it is forgotten: a reader finds one or the other
+            open_files.forget(self)
+        return pinned
 
     @property
     def is_pinned(self) -> bool:

@@ -6,7 +6,7 @@ manager only reads it. A field is the Kafka key with underscores unless the comm
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalog.format.integers import INT64_MAX
@@ -44,6 +44,7 @@ class ConfigRules(Protocol):
         ...
 
 
+OPEN_FILES_MIN = 16
 _KAFKA_DEFAULTS = LogConfig()
 
 
@@ -73,7 +74,17 @@ class BrokerConfig:
     max_partitions_per_topic: int = 10_000
     adopt_unknown_topics: bool | None = None  # None: only while no registry exists
     log_dir_min_free_bytes: int = 67_108_864
+    log_dir_max_open_files: int = 4_096
     log_recovery_corruption: str = "keep"  # keep, or kafka: plain truncation at the first bad batch
     queued_max_request_bytes: int = 268_435_456
     max_decompressed_batch_bytes: int = 67_108_864
     topic_defaults: LogConfig = _KAFKA_DEFAULTS
+
+    def within_descriptors(self, limit: int) -> BrokerConfig:
+        """For a process that may have ``limit`` descriptors: at most half are kept for segments.
+
+        The other half is for what has no bound of its own: connections, unsynced segments, rolls,
+        checkpoints, recovery.
+        """
+        share = max(limit // 2 // len(self.log_dirs), OPEN_FILES_MIN)
+        return replace(self, log_dir_max_open_files=min(self.log_dir_max_open_files, share))

@@ -42,6 +42,7 @@ from kafkalog.format.topic_partition import (
     directory_name,
     parse_directory_name,
 )
+from kafkalog.log import segment_handles
 from kafkalog.log.log_loader import load_log
 from kafkalog.manager.log_dir import (
     CLEANER_OFFSETS,
@@ -442,6 +443,7 @@ class DirectoryLoading:
             plan.run()
             log.mark_flushed(plan)
         log.update_high_watermark(log.log_end_offset)
+        segment_handles.lend(log.local.active_segment)
         return log
 
 

@@ -55,6 +55,7 @@ def make_unit(
     quotas: TopicQuotas,
     sink: CompletionSink,
     *,
+    open_file_count: int,
     note_recovery: Callable[[int, int], None],
     write_start_offsets: Callable[[LogDir], None],
     drop_logs: Callable[[LogDir], None],
@@ -62,7 +63,12 @@ def make_unit(
     """One directory. Nothing is touched and no thread runs yet."""
     environment = replace(
         LogEnvironment.create(
-            seams.filesystem, seams.clock, seams.scheduler, seams.random, seams.threads
+            seams.filesystem,
+            seams.clock,
+            seams.scheduler,
+            seams.random,
+            seams.threads,
+            open_file_count=open_file_count,
         ),
         io_guard=log_dir.guard,
         note_recovery=note_recovery,

@@ -10,6 +10,7 @@ release; its sentence says so (see ``NO_EFFECT``) and one log line tells when so
 from __future__ import annotations
 
 from kafkalog.format.integers import INT64_MAX
+from kafkalog.manager.broker_config import OPEN_FILES_MIN
 from kafkalog.settings.setting import (
     ANY,
     DOUBLE_MAX,
@@ -199,6 +200,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _broker("http.produce.acks", _S, "all", "", _ACKS, "Durability class of a produce that names none: all waits for the disk, 1 for the page cache, 0 for nothing.", own=True),
     _broker("adopt.unknown.topics", _B, None, "", ANY, "Whether partition directories unknown to the registry are adopted; else they become -stray. Unset: only while no registry exists.", own=True),
     _broker("log.dir.min.free.bytes", _L, 67_108_864, "bytes", _NEVER_NEGATIVE, "Free space below which a directory refuses appends, so that retention, deletions and checkpoints have room; they resume when an eighth more is free. 0: only a disk that is really full refuses them.", own=True),
+    _broker("log.dir.max.open.files", _I, 4_096, "files", Valid(low=OPEN_FILES_MIN), "Segment files of a directory that are kept open for the next read or append, whatever the number of segments; unsynced ones (3 a partition) and those that a request uses come on top. At most half of the process's descriptors, over all directories.", own=True),
     _broker("log.recovery.corruption", _S, "keep", "", Valid(words=("keep", "kafka")), "A bad batch with good ones after it, met in recovery: keep the rest and mark the range, or truncate there as Kafka does.", own=True),
     _broker("log.retention.check.interval.ms", _L, 300_000, "ms", _POSITIVE, "Period of the retention task."),
     _broker("log.retention.clock.guard", _B, True, "", ANY, "After the wall clock jumped ahead by more than a log's retention.ms, the next check deletes nothing of it.", own=True),

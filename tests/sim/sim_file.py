@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 class SimFile:
     """See File. Handles of a killed process answer EBADF."""
 
-    __slots__ = ("_disk", "_generation", "_inode", "_is_open", "_is_writable", "_path")
+    __slots__ = ("_disk", "_generation", "_inode", "_is_open", "_path", "is_writable")
 
     def __init__(self, disk: SimFilesystem, inode: Inode, path: str, *, is_writable: bool) -> None:
         self._disk = disk
         self._inode = inode
         self._path = path
-        self._is_writable = is_writable
+        self.is_writable = is_writable
         self._generation = disk.generation
         self._is_open = True
         disk.open_handles += 1
@@ -130,5 +130,5 @@ class SimFile:
 
     def _check(self, *, is_writing: bool = False) -> None:
         is_stale = self._generation != self._disk.generation
-        if not self._is_open or is_stale or (is_writing and not self._is_writable):
+        if not self._is_open or is_stale or (is_writing and not self.is_writable):
             raise OSError(errno.EBADF, "bad file descriptor", self._path)

@@ -1,0 +1,16 @@
+"""The process's limit of open descriptors."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import sys
+
+
+def raise_descriptor_limit() -> int:
+    """Allow as many descriptors as the hard limit does; how many that is."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # more than the kernel takes: what was, holds
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft

@@ -8,12 +8,12 @@ KafkalogError
 │   ├── RecordBatchTooLarge, RecordSetTooLarge, DecompressedTooLarge
 │   ├── BadBatchCrc, InvalidRecord, InvalidTimestamp, NullKey, UnsupportedCompression
 │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced
-│   ├── ExpectedOffsetMismatch
+│   ├── ExpectedOffsetMismatch, InvalidBackupTarget, BackupRunning
 │   └── PolicyViolation
 ├── CorruptData                 bytes on disk are not what was written: always file and position
 │   ├── CorruptBatch, CorruptIndex, CorruptSnapshot, CorruptCheckpoint
 ├── StorageFault                the disk failed us
-│   ├── LogDirOffline, DiskFull, DescriptorsShort, AppendOutcomeUnknown
+│   ├── LogDirOffline, DiskFull, DescriptorsShort, AppendOutcomeUnknown, BackupFailed
 ├── Unavailable                 nothing was done; try again later
 │   ├── NotReady, Overloaded, QuotaExceeded
 └── InvalidConfig               the operator's configuration is wrong; refuse to start
@@ -190,6 +190,14 @@ class ExpectedOffsetMismatch(InvalidRequest):
     kafka_error = "INVALID_REQUEST"
 
 
+class InvalidBackupTarget(InvalidRequest):
+    """A directory that no backup may be written to, or no restore; nothing was written."""
+
+
+class BackupRunning(InvalidRequest):
+    """One backup at a time."""
+
+
 class PolicyViolation(InvalidRequest):
     """Delete-records on a topic whose ``cleanup.policy`` has no ``delete``."""
 
@@ -247,6 +255,13 @@ class AppendOutcomeUnknown(StorageFault):
 
     Details: first_offset and last_offset where they are known. No other StorageFault of an append
     leaves anything in the log.
+    """
+
+
+class BackupFailed(StorageFault):
+    """A backup or a restore ended half way: what it wrote is not complete, and says so.
+
+    The log directories that it read are as they were.
     """
 
 

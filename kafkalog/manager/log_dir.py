@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.errors import DiskFull, InvalidConfig, LogDirOffline, StorageFault
+from kafkalog.format.backup_manifest import RESTORE_MARKER
 from kafkalog.format.checkpoint_text import decode_offsets, encode_offsets, salvage_offsets
 from kafkalog.format.clean_shutdown import encode_clean_shutdown
 from kafkalog.format.file_names import TEMPORARY_SUFFIX
@@ -199,8 +200,9 @@ class LogDir:
     def open(self) -> None:
         """Create the directory if missing, lock it and read who it belongs to.
 
-        InvalidConfig when another process holds the lock; an I/O error takes the directory offline
-        and raises its StorageFault. A damaged ``meta.properties`` is noted in ``meta_damage``.
+        InvalidConfig when another process holds the lock, or a restore has not ended; an I/O error
+        takes the directory offline and raises its StorageFault. A damaged ``meta.properties`` is
+        noted in ``meta_damage``.
         """
         filesystem = self._filesystem
         with self.guard():
@@ -214,6 +216,7 @@ class LogDir:
                     "kafkalog process is already using this directory.",
                     log_dir=self.path,
                 ) from error
+            self._refuse_half_restored()
             self.meta = self._read_meta()
             self.is_fresh = self.meta is None and self.meta_damage is None
 
@@ -264,6 +267,15 @@ class LogDir:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    def _refuse_half_restored(self) -> None:
+        """InvalidConfig: some of its partitions may be missing, and would be made anew, empty."""
+        if self._filesystem.exists(self._file(RESTORE_MARKER)):
+            raise InvalidConfig(
+                f"A restore to {self.path} has not ended ({RESTORE_MARKER} is there). Wait for it; "
+                "if none runs, empty the directory and restore again.",
+                log_dir=self.path,
+            )
 
     def _make_durably(self, path: str) -> None:
         """Create a directory with its missing parents, each name durable on return."""

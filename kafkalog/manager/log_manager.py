@@ -29,6 +29,7 @@ from kafkalog.errors import (
 )
 from kafkalog.format.topic_id import encode_id, new_id
 from kafkalog.format.topic_partition import DirectoryState, TopicPartition
+from kafkalog.manager.background_operations import BackgroundOperations
 from kafkalog.manager.checkpoints import Checkpoints
 from kafkalog.manager.directory_loading import (
     DirectoryLoading,
@@ -128,6 +129,7 @@ class LogManager:
         self.retention = Retention(self)
         self.topics = TopicChanges(self, self._loading, seams.threads.mutex())
         self._tasks = ManagerTasks(self)
+        self.background = BackgroundOperations(seams)
         # single dictionary operations by any thread
         self._configs: dict[UUID, _Resolved] = {}
         # owned by the starting thread, published
@@ -461,6 +463,7 @@ class LogManager:
     def shutdown(self) -> None:
         """Orderly end of everything that serves; see ``shutdown.py``. May block for long."""
         self.is_loaded = False
+        self.background.stop()
         self._tasks.stop()
         with self.topics.lock:
             pass  # a partition that is being loaded again is closed with the others

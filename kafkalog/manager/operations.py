@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import BackupRunning, KafkalogError
+from kafkalog.manager.backup import Backup
 from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.retention_report import RetentionReport
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, Isolation, TimestampOffset, ValidatedRecords
+    from kafkalog.manager.background_operations import BackgroundOperation
     from kafkalog.manager.commands import Command
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.manager.retention_report import (
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from kafkalog.manager.values import ConfigEntry
 
 __all__ = ["Acks", "ConfigChange", "Operations"]
+
+BACKUP = "backup"
 
 
 class Operations:
@@ -54,6 +58,7 @@ class Operations:
         fetch_seconds = manager.seams.metrics.fetch_seconds
         self._fetch_seconds = fetch_seconds.labels("ok")
         self._fetch_error_seconds = fetch_seconds.labels("error")
+        self._backup_mutex = manager.seams.threads.mutex()
         self._broker_acks = Acks(manager.config.http_produce_acks)
         self.node_id = manager.config.node_id
         self.max_decompressed_bytes = manager.config.max_decompressed_batch_bytes
@@ -253,6 +258,29 @@ class Operations:
             self._manager.topics.validate_broker_configs(configs)
             if not validate_only:
                 self._manager.topics.alter_broker_configs(configs)
+
+    # ---- backup
+
+    def begin_backup(
+        self, directory: str, topics: Collection[str] = (), *, may_link: bool = True
+    ) -> BackgroundOperation:
+        """Check everything, then back up in the background; blocking. ``topics`` empty: all.
+
+        InvalidBackupTarget, BackupRunning, UnknownTopic, DiskFull, and the reason of a partition
+        that is not served: nothing was begun.
+        """
+        manager = self._manager
+        manager.check_ready()
+        with self._backup_mutex:
+            if manager.background.is_running(BACKUP):
+                raise BackupRunning("Another backup is running")
+            backup = Backup(manager, directory, topics, may_link=may_link)
+            backup.prepare()
+            return manager.background.begin(BACKUP, {"directory": directory}, backup.run)
+
+    def background_operation(self, operation_id: str) -> BackgroundOperation | None:
+        """What was begun in the background; None when its id is not known (any more)."""
+        return self._manager.background.find(operation_id)
 
     # ---- retention, blocking
 

@@ -1,0 +1,213 @@
+"""BackupFiles: files into a backup, or out of one: linked or copied, checked, made durable.
+
+Owns every write below one target directory. An OSError of the target is a fault of the backup,
+never of a log directory; one of the source is decided by the source's own guard. Nothing that lies
+in the source is ever written to. Runs on a background thread, in slices of 1 MiB.
+"""
+
+from __future__ import annotations
+
+import errno
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from kafkalog.errors import BackupFailed, DescriptorsShort, DiskFull, InvalidBackupTarget
+from kafkalog.format.backup_manifest import BackupFile
+from kafkalog.manager.storage_fault import fault_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
+
+    from kafkalog.env.filesystem import File, Filesystem
+
+    Guard = Callable[[], AbstractContextManager[object]]
+
+_CHUNK_BYTES = 1 << 20
+# Another file system, one without hard links, too many links of one file, a kernel that forbids it.
+_NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
+# What a fresh file system has in its root.
+_FRESH_ENTRIES = frozenset({"lost+found"})
+
+
+class SourceGone(Exception):
+    """The source file has no longer this name: its segment was replaced, or deleted."""
+
+
+class BackupFiles:
+    """See the module."""
+
+    def __init__(
+        self,
+        filesystem: Filesystem,
+        directory: str,
+        *,
+        check_stop: Callable[[], None] = lambda: None,
+        note_bytes: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """``directory`` is absolute. ``check_stop`` raises to end the work between two slices.
+
+        ``note_bytes`` hears of every slice that was copied.
+        """
+        # constant after construction
+        self.directory = directory.rstrip("/") or directory[:1]
+        self._filesystem = filesystem
+        self._check_stop = check_stop
+        self._note_bytes = note_bytes
+        # owned by the thread that works
+        self._is_made = False
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Around work on the target: OSError becomes DiskFull, DescriptorsShort or BackupFailed.
+
+        Before ``make_root`` has ended: InvalidBackupTarget instead of the last.
+        """
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or str(error)
+            message = f"{self.directory} cannot be used: {reason}"
+            if self._is_made:
+                message = (
+                    f"Writing to {self.directory} failed: {reason}. What lies there is not "
+                    "complete: remove it"
+                )
+            match fault_of(error, self.directory):
+                case DiskFull():
+                    raise DiskFull(message, directory=self.directory) from error
+                case DescriptorsShort():
+                    raise DescriptorsShort(message, directory=self.directory) from error
+                case _:
+                    kind = BackupFailed if self._is_made else InvalidBackupTarget
+                    raise kind(message, directory=self.directory) from error
+
+    def check_fresh(self, sources: Iterable[str]) -> None:
+        """InvalidBackupTarget unless it is an absolute path to nothing, or to an empty directory.
+
+        Its parent must exist, and it must not lie in any of ``sources``. Touches nothing.
+        """
+        directory, filesystem = self.directory, self._filesystem
+        if not directory.startswith("/") or "\0" in directory:
+            raise InvalidBackupTarget(f"'{directory}' is no absolute path", directory=directory)
+        parent = _parent(directory)
+        with self.guard():
+            if not filesystem.exists(parent):
+                raise InvalidBackupTarget(f"{parent} does not exist", directory=directory)
+            real = filesystem.real_path(directory)
+            inside = [s for s in sources if f"{real}/".startswith(f"{filesystem.real_path(s)}/")]
+            if inside:
+                raise InvalidBackupTarget(f"{directory} lies in {inside[0]}", directory=directory)
+            exists = filesystem.exists(directory)
+            if exists and not set(filesystem.list_dir(directory)) <= _FRESH_ENTRIES:
+                raise InvalidBackupTarget(f"{directory} is not empty", directory=directory)
+
+    def make_root(self) -> None:
+        """Make the directory unless it is there; the name is durable on return."""
+        with self.guard():
+            self._filesystem.make_dir(self.directory)
+            self._filesystem.sync_dir(_parent(self.directory))
+        self._is_made = True
+
+    def make_dir(self, name: str) -> None:
+        """Make a directory below; ``sync_dir`` of its parent makes the name durable."""
+        with self.guard():
+            self._filesystem.make_dir(self._path(name))
+
+    def sync_dir(self, name: str = "") -> None:
+        """Names in a directory below, or in the directory itself, are durable on return."""
+        with self.guard():
+            self._filesystem.sync_dir(self._path(name) if name else self.directory)
+
+    def write(self, name: str, data: bytes) -> BackupFile:
+        """A new small file, its bytes durable on return."""
+        with self.guard():
+            file = self._filesystem.open_write(self._path(name), exclusive=True)
+            try:
+                file.pwrite(data, 0)
+                file.datasync()
+            finally:
+                file.close()
+        self._note_bytes(len(data))
+        return BackupFile(_last(name), len(data), crc32c(data))
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Old or new content, never a mix, durable on return."""
+        with self.guard():
+            self._filesystem.write_file_atomically(self._path(name), data)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or a directory with all below it; missing is fine."""
+        path = self._path(name)
+        with self.guard():
+            if not self._filesystem.exists(path):
+                return
+            if self._filesystem.stat(path).is_dir:
+                self._filesystem.remove_tree(path)
+            else:
+                self._filesystem.unlink(path)
+
+    def link(self, source: str, name: str) -> bool:
+        """Hard link; False where that is not possible and a copy is due. SourceGone."""
+        try:
+            self._filesystem.link(source, self._path(name))
+        except FileNotFoundError as error:
+            raise SourceGone(source) from error
+        except OSError as error:
+            if error.errno in _NO_LINK:
+                return False
+            with self.guard():
+                raise
+        return True
+
+    def copy(self, source: str, name: str, size_bytes: int, source_guard: Guard) -> BackupFile:
+        """The first size_bytes of source with its modification time, durable on return.
+
+        SourceGone, also when the source has become shorter. CRC-32C of the bytes that were read.
+        """
+        with source_guard():
+            opened = self._open(source)
+        if opened is None:
+            raise SourceGone(source)
+        reader, mtime_ms = opened
+        with self.guard():
+            writer = self._filesystem.open_write(self._path(name), exclusive=True)
+        try:
+            crc, position = 0, 0
+            while position < size_bytes:
+                self._check_stop()
+                with source_guard():
+                    data = reader.pread(min(_CHUNK_BYTES, size_bytes - position), position)
+                if not data:
+                    raise SourceGone(source)
+                with self.guard():
+                    writer.pwrite(data, position)
+                crc = crc32c(data, crc)
+                position += len(data)
+                self._note_bytes(len(data))
+            with self.guard():
+                self._filesystem.set_mtime_ms(self._path(name), mtime_ms)
+                writer.sync()
+        finally:
+            writer.close()
+        return BackupFile(_last(name), size_bytes, crc)
+
+    def _open(self, source: str) -> tuple[File, int] | None:
+        """A handle and the modification time; None when the name is gone, which is no fault."""
+        try:
+            return self._filesystem.open_read(source), self._filesystem.stat(source).mtime_ms
+        except FileNotFoundError:
+            return None
+
+    def _path(self, name: str) -> str:
+        return f"{self.directory}/{name}"
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]

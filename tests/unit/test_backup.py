@@ -1,0 +1,554 @@
+"""Goal: a backup of a running manager is whole and true, or says that it is not; all serves on.
+Method: whole managers on the simulated disk; faults at calls, other threads at every switch point.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.errors import (
+    BackupFailed,
+    BackupRunning,
+    DiskFull,
+    InvalidBackupTarget,
+    KafkalogError,
+    LogDirOffline,
+    NotReady,
+    UnknownTopic,
+)
+from kafkalog.format.backup_manifest import MANIFEST_FILE
+from kafkalog.format.file_names import CLEANED_SUFFIX, segment_file_name
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.log.appended_batch import AppendedBatch
+from kafkalog.log.log_segment import LogSegment
+from kafkalog.log.segment_swap import SegmentSwap
+from kafkalog.log.values import LogAppendInfo
+from kafkalog.manager.background_operations import OperationState
+from kafkalog.manager.backup import Backup
+from kafkalog.manager.log_dir import CLEAN_SHUTDOWN_MARKER
+from kafkalog.manager.topic_registry import REGISTRY_FILE, decode_registry
+from kafkalog.manager.values import Acks
+from tests.backup_world import (
+    BACKUP,
+    NEW_DIRS,
+    NOW_MS,
+    ROOT,
+    back_up,
+    batch,
+    check_restored,
+    check_sound,
+    fill,
+    log_of,
+    make_places,
+    manifest_of,
+    new_disk,
+    restore,
+    snapshot,
+    started,
+    with_data,
+)
+from tests.crash.partition_run import contents
+from tests.sim.sim_faults import Fault
+from tests.sim.sim_filesystem import SimFilesystem
+from tests.sim.sim_manager import DIRS, SimManager, records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.log.unified_log import UnifiedLog
+
+EVER = 10**9
+SUCCEEDED, FAILED = OperationState.SUCCEEDED, OperationState.FAILED
+
+
+def is_serving(sim: SimManager) -> bool:
+    """Both directories live, and an append is answered."""
+    answer = sim.produce("orders", batch("after"), partition=2)
+    return len(sim.manager.online_units) == 2 and isinstance(answer.result, LogAppendInfo)
+
+
+def is_complete(sim: SimManager, directory: str) -> bool:
+    """What its manifest says, if there is one."""
+    path = f"{directory}/{MANIFEST_FILE}"
+    return sim.disk.exists(path) and manifest_of(sim.disk, directory).is_complete
+
+
+def test_what_is_restored_is_what_was_there() -> None:
+    """Records, log starts, producers, epochs, ids and configs; later appends are not in it."""
+    sim = with_data(new_disk())
+    before = snapshot(sim)
+    topics = sim.manager.registry.topics
+    epochs = log_of(sim, "orders").epochs.entries
+    operation = back_up(sim)
+    assert operation.state is SUCCEEDED, operation.error
+    assert operation.progress["partitions_done"] == operation.progress["partitions"] == 4
+    fill(sim, "orders", 0, 3, first=10)
+    assert not sim.disk.exists(f"{BACKUP}/log-dir-0/{CLEAN_SHUTDOWN_MARKER}")
+    disk = sim.kill()
+    report = restore(disk)
+    assert report.left_out == ()
+    check_restored(disk)
+    assert sum(each.partitions for each in report.log_dirs) == 4
+    copy = started(disk, NEW_DIRS)
+    assert snapshot(copy) == before
+    assert copy.manager.registry.topics == topics
+    assert log_of(copy, "orders").epochs.entries == epochs
+    check_sound(copy)
+    repeated = copy.produce("orders", batch("orders-0-9", producer_id=0, sequence=9)).result
+    assert isinstance(repeated, LogAppendInfo)
+    assert repeated.first_offset == 9
+    assert log_of(copy, "orders").log_end_offset == 10, "a retry of what is stored"
+    fill(copy, "orders", 0, 1, first=10)
+
+
+def test_closed_segments_are_links_and_the_rest_are_copies() -> None:
+    """The manifest has a CRC for every copy; with links no byte of a closed segment is read."""
+    sim = with_data(new_disk())
+    linked, copied = back_up(sim), back_up(sim, directory=f"{ROOT}/two", may_link=False)
+    assert linked.progress["linked_files"] > 0
+    assert copied.progress["linked_files"] == 0
+    for partition in (p for d in manifest_of(sim.disk).log_dirs for p in d.partitions):
+        log = log_of(sim, *_key(partition.topic_partition))
+        tail = segment_file_name(log.local.active_segment.base_offset, "")
+        for file in partition.files:
+            is_link = file.crc32c is None
+            is_closed = file.name.endswith(
+                (".log", ".index", ".timeindex")
+            ) and not file.name.startswith(tail)
+            assert is_link == (is_closed or file.name.endswith(".snapshot")), file
+    assert all(
+        file.crc32c is not None
+        for log_dir in manifest_of(sim.disk, f"{ROOT}/two").log_dirs
+        for partition in log_dir.partitions
+        for file in partition.files
+    )
+
+
+def _key(topic_partition: TopicPartition) -> tuple[str, int]:
+    return topic_partition.topic, topic_partition.partition
+
+
+@pytest.mark.parametrize("error", [errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP])
+def test_where_nothing_can_be_linked_all_is_copied(error: int) -> None:
+    sim = with_data(new_disk())
+    before = snapshot(sim)
+    sim.disk.faults.add(Fault(error=error, kinds=frozenset({"link"}), times=EVER))
+    operation = back_up(sim)
+    assert operation.state is SUCCEEDED, operation.error
+    assert operation.progress["linked_files"] == 0
+    log_dirs = operation.result["log_dirs"]
+    assert isinstance(log_dirs, list)
+    assert [each["is_linked"] for each in log_dirs] == [False, False]
+    disk = sim.kill()
+    restore(disk)
+    assert snapshot(started(disk, NEW_DIRS)) == before
+
+
+def test_some_topics_alone() -> None:
+    """The registry of the backup knows no others; an unknown one is refused."""
+    sim = with_data(new_disk())
+    with pytest.raises(UnknownTopic):
+        back_up(sim, "orders", "nope")
+    assert not sim.disk.exists(BACKUP)
+    before = snapshot(sim)
+    assert back_up(sim, "users").state is SUCCEEDED
+    disk = sim.kill()
+    restore(disk)
+    copy = started(disk, NEW_DIRS)
+    assert snapshot(copy) == {"users-0": before["users-0"]}
+    assert copy.operations.topic_names() == ["users"]
+
+
+@pytest.mark.parametrize(
+    ("directory", "why"),
+    [
+        ("backup/one", "absolute"),
+        ("", "absolute"),
+        (DIRS[0], "lies in"),
+        (f"{DIRS[1]}/backup", "lies in"),
+        ("/", "not empty"),
+        ("/data", "not empty"),
+        (f"{ROOT}/no/such", "does not exist"),
+        (f"{ROOT}/file", "cannot be used"),
+        (f"{ROOT}/file/below", "cannot be used"),
+    ],
+)
+def test_a_target_that_will_not_do(directory: str, why: str) -> None:
+    """Refused before anything is written."""
+    sim = with_data(new_disk())
+    sim.disk.open_write(f"{ROOT}/file").close()
+    count = len(sim.disk.operations)
+    with pytest.raises(InvalidBackupTarget, match=why):
+        sim.operations.begin_backup(directory)
+    assert len(sim.disk.operations) == count
+
+
+def test_a_target_that_cannot_be_made() -> None:
+    sim = with_data(new_disk())
+    sim.disk.faults.add(Fault(error=errno.EACCES, kinds=frozenset({"make_dir"})))
+    with pytest.raises(InvalidBackupTarget, match="cannot be used"):
+        sim.operations.begin_backup(BACKUP)
+    assert is_serving(sim)
+
+
+def test_a_fresh_file_system_is_empty() -> None:
+    sim = with_data(new_disk())
+    sim.disk.make_dir(f"{BACKUP}/lost+found")
+    assert back_up(sim).state is SUCCEEDED
+
+
+def test_a_partition_that_is_not_served_is_named() -> None:
+    """No backup that would leave it out without a word; the other topics can be had."""
+    sim = with_data(new_disk())
+    fault = LogDirOffline("its disk is gone")
+    key = TopicPartition("users", 0)
+    directory = log_of(sim, "users").directory
+    sim.manager.table.remove(key)
+    sim.manager.table.add_fault(key, fault, directory)
+    with pytest.raises(LogDirOffline, match="gone"):
+        sim.operations.begin_backup(BACKUP)
+    assert not sim.disk.exists(BACKUP)
+    assert back_up(sim, "orders").state is SUCCEEDED
+
+
+def test_one_at_a_time() -> None:
+    sim = with_data(new_disk())
+    first = sim.operations.begin_backup(BACKUP)
+    with pytest.raises(BackupRunning):
+        sim.operations.begin_backup(f"{ROOT}/two")
+    sim.threads.run_until(lambda: first.state is not OperationState.RUNNING)
+    assert back_up(sim, directory=f"{ROOT}/two").state is SUCCEEDED
+    assert sim.operations.background_operation(first.operation_id) is first
+    assert sim.operations.background_operation("x") is None
+
+
+def test_too_little_room_is_known_before() -> None:
+    """The target is left empty, so that the same command works later."""
+    sim = with_data(new_disk())
+    sim.disk.faults.add(Fault(error=errno.EXDEV, kinds=frozenset({"link"}), times=EVER))
+    capacity, sim.disk.capacity_bytes = sim.disk.capacity_bytes, 100_000
+    with pytest.raises(DiskFull, match="needs about"):
+        sim.operations.begin_backup(BACKUP)
+    assert sim.disk.list_dir(BACKUP) == []
+    sim.disk.capacity_bytes = capacity
+    assert back_up(sim).state is SUCCEEDED
+    assert is_serving(sim)
+
+
+FAULTS = [
+    (kind, error)
+    for kind in ("create", "write", "datasync", "sync", "sync_dir", "rename", "make_dir", "link")
+    for error in (errno.EIO, errno.ENOSPC)
+]
+
+
+@pytest.mark.parametrize(("kind", "error"), FAULTS)
+def test_a_target_that_fails_fails_the_backup_alone(kind: str, error: int) -> None:
+    """At each call of that kind in turn: the outcome says why, the logs serve on."""
+    sim = with_data(new_disk())
+    before = snapshot(sim)
+    for number in range(1, 200):
+        directory = f"{ROOT}/{number}"
+        fault = Fault(error=error, kinds=frozenset({kind}), path_contains=directory, nth=number)
+        sim.disk.faults.add(fault)
+        outcome: object
+        try:
+            operation = back_up(sim, directory=directory)
+            outcome = operation.error
+        except (DiskFull, BackupFailed, InvalidBackupTarget) as refused:
+            outcome = refused
+        if fault.seen < number:
+            assert outcome is None
+            break
+        expected = DiskFull if error == errno.ENOSPC else BackupFailed | InvalidBackupTarget
+        assert isinstance(outcome, expected)
+        assert directory in outcome.message
+        sim.disk.faults.disarm()
+        if kind == "sync_dir" and outcome is not None and is_complete(sim, directory):
+            restore(sim.disk, directory=directory)  # the very last sync: nothing is missing
+            break
+        with pytest.raises(KafkalogError):
+            restore(sim.disk, directory=directory)
+    assert number > 1
+    assert snapshot(sim) == before
+    assert is_serving(sim)
+
+
+def test_a_full_target_file_system() -> None:
+    """In the middle of the copies: the backup says incomplete, and why."""
+    sim = with_data(new_disk())
+    operation = sim.operations.begin_backup(BACKUP, may_link=False)
+    sim.disk.capacity_bytes = sim.disk.capacity_bytes - sim.disk.space("/")[1] + 8192
+    sim.threads.run_until(lambda: operation.state is not OperationState.RUNNING)
+    assert isinstance(operation.error, DiskFull)
+    assert "not complete" in operation.error.message
+    assert not manifest_of(sim.disk).is_complete
+    with pytest.raises(BackupFailed, match="not complete"):
+        restore(sim.disk)
+    assert [name for name, _ in sim.task_faults] == ["kafkalog-backup"]
+    assert len(sim.manager.online_units) == 2
+
+
+def test_a_source_that_cannot_be_read_goes_offline() -> None:
+    """As with any other reader; the backup says so."""
+    sim = with_data(new_disk())
+    directory = log_of(sim, "orders").directory
+    sim.disk.faults.add(
+        Fault(kinds=frozenset({"read"}), path_contains=f"{directory}/0000", times=EVER)
+    )
+    operation = back_up(sim, may_link=False)
+    assert isinstance(operation.error, LogDirOffline)
+    assert len(sim.manager.online_units) == 1
+    assert not manifest_of(sim.disk).is_complete
+
+
+@pytest.mark.parametrize(("times", "state"), [(1, SUCCEEDED), (15, SUCCEEDED), (EVER, FAILED)])
+def test_a_segment_that_vanishes_is_looked_for_again(times: int, state: OperationState) -> None:
+    """Its partition is captured anew, and what was taken of it is thrown away; not for ever."""
+    sim = with_data(new_disk())
+    before = snapshot(sim)
+    first = f"orders-0/{log_of(sim, 'orders').segments.first.log_file.name}"
+    fault = Fault(error=errno.ENOENT, kinds=frozenset({"link"}), path_contains=first, times=times)
+    sim.disk.faults.add(fault)
+    operation = back_up(sim)
+    assert operation.state is state
+    if state is FAILED:
+        assert isinstance(operation.error, BackupFailed)
+        assert "orders-0" in operation.error.message
+        assert fault.seen == 16
+        return
+    disk = sim.kill()
+    restore(disk)
+    assert snapshot(started(disk, NEW_DIRS)) == before
+
+
+def test_a_stop_ends_a_backup() -> None:
+    """It says incomplete; the next start serves all."""
+    sim = with_data(new_disk())
+    before = snapshot(sim)
+    operation = sim.operations.begin_backup(BACKUP)
+    sim.manager.background.stop()
+    sim.threads.run_until(lambda: operation.state is not OperationState.RUNNING)
+    assert isinstance(operation.error, NotReady)
+    assert not manifest_of(sim.disk).is_complete
+    assert snapshot(started(sim.stop())) == before
+
+
+def _client(sim: SimManager, seed: int) -> Callable[[], None]:
+    """Appends to all partitions, some of them rolling."""
+
+    def run() -> None:
+        for number in range(6):
+            for partition in range(3):
+                data = batch(f"orders-{partition}-x{seed}-{number}")
+                log = log_of(sim, "orders", partition)
+                if number % 2:
+                    sim.manager.unit_of(log).writer.call(log.roll)
+                _produce(sim, log, data)
+
+    return run
+
+
+def _produce(sim: SimManager, log: UnifiedLog, data: bytes) -> None:
+    """Append and wait, on a simulated thread."""
+    done = sim.threads.signal()
+    records = records_of(data, log)
+    sim.operations.submit_produce(log, records, Acks.ALL, on_done=lambda _: done.set())
+    done.wait()
+
+
+class Backing:
+    """A backup on a simulated thread of its own."""
+
+    def __init__(self, sim: SimManager, *, may_link: bool) -> None:
+        self.outcome: list[KafkalogError | None] = []
+        self._operation = sim.manager.background.begin("test", {}, lambda _: None)
+        self._backup = Backup(sim.manager, BACKUP, (), may_link=may_link)
+        self._backup.prepare()
+
+    def run(self) -> None:
+        """To the end; the outcome is noted."""
+        try:
+            self._backup.run(self._operation)
+        except KafkalogError as error:
+            self.outcome.append(error)
+        else:
+            self.outcome.append(None)
+
+
+def run_together(sim: SimManager, *bodies: Callable[[], None]) -> None:
+    """As threads that change places at every call of the disk."""
+    sim.disk.on_call = sim.threads.switch_point
+    threads = [sim.threads.start(f"test-{number}", body) for number, body in enumerate(bodies)]
+    sim.threads.run_until(lambda: not any(thread.is_alive() for thread in threads))
+    sim.disk.on_call = None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_everything_moves_meanwhile(seed: int) -> None:
+    """Appends, rolls, delete-records, retention, topics that come and go; at any moment."""
+    sim = with_data(new_disk(), seed)
+    before = snapshot(sim)
+    backup = Backing(sim, may_link=seed % 2 == 0)
+
+    def trim() -> None:
+        for offset in (2, 5, 8):
+            log = log_of(sim, "orders")
+            sim.operations.submit_delete_records("orders", 0, offset, None)
+            sim.manager.retention.retain(log)
+            sim.scheduler.run_due()
+
+    def administer() -> None:
+        sim.operations.topics.create("later", 1)
+        if seed % 3 == 0:
+            sim.operations.topics.delete("users")
+        if seed % 3 == 1:
+            sim.operations.topics.delete("users")
+            sim.operations.topics.create("users", 2)
+
+    run_together(sim, backup.run, _client(sim, seed), trim, administer)
+    assert backup.outcome == [None]
+    after = snapshot(sim)
+    disk = sim.kill()
+    restore(disk)
+    check_restored(disk)
+    copy = started(disk, NEW_DIRS)
+    check_sound(copy)
+    found = snapshot(copy)
+    assert "later-0" not in found
+    has_users = decode_registry(disk.read_file(f"{NEW_DIRS[0]}/{REGISTRY_FILE}")).topics.keys()
+    assert ("users" in has_users) == ("users-0" in found)
+    if "users-0" in found:
+        assert found["users-0"] == before["users-0"]
+    for name in ("orders-0", "orders-1", "orders-2"):
+        start, end, batches = found[name]
+        assert before[name][1] <= end <= after[name][1]
+        assert before[name][0] <= start <= after[name][0]
+        known = {each[0]: each for each in (*before[name][2], *after[name][2])}
+        assert batches == [known[each[0]] for each in batches]
+        assert sum(each[1] - each[0] + 1 for each in batches) >= end - start
+
+
+class CallingDisk(SimFilesystem):
+    """Calls back before the first link of a file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.file = ""
+        self.call: Callable[[], object] = lambda: None
+
+    def link(self, source: str, target: str) -> None:
+        """See Filesystem."""
+        if self.file and source.endswith(self.file):
+            self.file = ""
+            self.call()
+        super().link(source, target)
+
+
+def calling_disk() -> CallingDisk:
+    disk = CallingDisk()
+    make_places(disk)
+    return disk
+
+
+def cleaned_segment(sim: SimManager) -> tuple[SegmentSwap, list[tuple[int, int, bytes]]]:
+    """A swap of all closed segments of orders-0 for one, and all batches afterwards."""
+    log = log_of(sim, "orders")
+    unit, old, before = sim.manager.unit_of(log), log.segments.non_active, contents(log)
+    end_offset = log.segments.active.base_offset
+    kept = [each for each in before if each[0] % 2 and each[0] < end_offset]
+    new = LogSegment.create(
+        unit.environment, log.local.directory, 0, log.config, suffix=CLEANED_SUFFIX
+    )
+    for base, last, data in kept:
+        new.append([data], [AppendedBatch(base, last, len(data), NOW_MS)])
+    new.on_become_inactive()
+    swap = SegmentSwap(unit.environment, log.local, [new], old, renames_max=1)
+    return swap, [*kept, *(each for each in before if each[0] >= end_offset)]
+
+
+FIRST = f"orders-0/{segment_file_name(0, '')}"
+
+
+@pytest.mark.parametrize("file", [f"{FIRST}.log", f"{FIRST}.timeindex"])
+def test_a_segment_of_the_same_name_is_not_taken_for_the_captured_one(file: str) -> None:
+    """Cleaned at the last moment, the names are there and the content is another."""
+    disk = calling_disk()
+    sim = with_data(disk)
+    log = log_of(sim, "orders")
+    unit = sim.manager.unit_of(log)
+    swap, cleaned = cleaned_segment(sim)
+    disk.file, disk.call = file, lambda: swap.run(unit.writer.call)
+    assert back_up(sim).state is SUCCEEDED
+    assert disk.file == ""
+    assert contents(log) == cleaned
+    left = sim.kill()
+    restore(left)
+    check_restored(left)
+    assert snapshot(started(left, NEW_DIRS))["orders-0"] == (0, 10, cleaned)
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index"])
+def test_what_retention_takes_at_the_last_moment_is_not_there(suffix: str) -> None:
+    """The backup begins at a later segment, with the files of none before it."""
+    disk = calling_disk()
+    sim = with_data(disk)
+    log = log_of(sim, "orders")
+    before = snapshot(sim)["orders-0"]
+
+    def retain() -> None:
+        assert sim.delete_records("orders", 5).result == 5
+        sim.manager.retention.retain(log)
+
+    disk.file, disk.call = f"{FIRST}{suffix}", retain
+    assert back_up(sim).state is SUCCEEDED
+    left = sim.kill()
+    restore(left)
+    check_restored(left)
+    start, end, batches = snapshot(started(left, NEW_DIRS))["orders-0"]
+    assert (start, end) == (3, 10)
+    assert batches == [each for each in before[2] if each[0] >= 3]
+
+
+def test_a_topic_that_is_deleted_at_the_last_moment_leaves() -> None:
+    """With its files and its entry in the registry; one made anew under its name does not come."""
+    disk = calling_disk()
+    sim = with_data(disk)
+
+    def delete() -> None:
+        sim.operations.topics.delete("orders")
+        sim.operations.topics.create("orders", 3)
+
+    disk.file, disk.call = f"{FIRST}.log", delete
+    operation = back_up(sim)
+    assert operation.state is SUCCEEDED
+    assert operation.result["deleted_topics"] == ["orders"]
+    left = sim.kill()
+    restore(left)
+    copy = started(left, NEW_DIRS)
+    assert copy.operations.topic_names() == ["users"]
+    assert not any("orders" in name for path in NEW_DIRS for name in left.list_dir(path))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_segments_are_cleaned_meanwhile(seed: int) -> None:
+    """Before, in the middle of and after the swap: the old segments or the new, never a mixture."""
+    sim = with_data(new_disk(), seed)
+    unit = sim.manager.unit_of(log_of(sim, "orders"))
+    before = snapshot(sim)["orders-0"]
+    backup = Backing(sim, may_link=seed % 2 == 0)
+    swap, cleaned = cleaned_segment(sim)
+
+    def clean() -> None:
+        swap.run(unit.writer.call)
+
+    run_together(sim, backup.run, clean)
+    assert backup.outcome == [None]
+    disk = sim.kill()
+    restore(disk)
+    check_restored(disk)
+    found = snapshot(started(disk, NEW_DIRS))["orders-0"]
+    assert found in (before, (before[0], before[1], cleaned))

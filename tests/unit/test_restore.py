@@ -1,0 +1,243 @@
+"""Goal: a restore gives back what the backup holds, or says what is wrong before it is half done.
+Method: backups of a simulated manager, whole and damaged, restored to one, two and three places.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.errors import BackupFailed, DiskFull, InvalidBackupTarget, InvalidConfig
+from kafkalog.format.backup_manifest import (
+    MANIFEST_FILE,
+    RESTORE_MARKER,
+    BackupFile,
+    BackupLogDir,
+    BackupPartition,
+)
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.manager.log_dir import LOG_START_OFFSETS, META_PROPERTIES
+from kafkalog.manager.restore import place_partitions
+from kafkalog.manager.topic_registry import REGISTRY_FILE
+from tests.backup_world import (
+    BACKUP,
+    NEW_DIRS,
+    Batches,
+    back_up,
+    check_restored,
+    check_sound,
+    manifest_of,
+    new_disk,
+    restore,
+    snapshot,
+    started,
+    with_data,
+)
+from tests.sim.sim_faults import Effect, Fault
+
+if TYPE_CHECKING:
+    from tests.sim.sim_filesystem import SimFilesystem
+
+
+def backed_up(
+    *, may_link: bool = True
+) -> tuple[SimFilesystem, dict[str, tuple[int, int, Batches]]]:
+    """A disk with a backup, its daemon gone, and what is in it."""
+    sim = with_data(new_disk())
+    before = snapshot(sim)
+    assert back_up(sim).error is None
+    return sim.stop(), before
+
+
+def path_of(disk: SimFilesystem, name: str, *, topic: str = "orders") -> str:
+    """A file of partition 0 in the backup."""
+    (log_dir,) = [
+        log_dir.name
+        for log_dir in manifest_of(disk).log_dirs
+        if any(p.topic_partition == TopicPartition(topic, 0) for p in log_dir.partitions)
+    ]
+    return f"{BACKUP}/{log_dir}/{topic}-0/{name}"
+
+
+def change(disk: SimFilesystem, path: str) -> None:
+    """Flip the first byte."""
+    file = disk.open_write(path, create=False)
+    file.pwrite(bytes([file.pread(1, 0)[0] ^ 1]), 0)
+    file.close()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_any_number_of_log_directories(count: int) -> None:
+    """Every partition once, with its checkpoints; identities are kept or new, never doubled."""
+    disk, before = backed_up()
+    targets = [f"/new/{number}" for number in range(count)]
+    report = restore(disk, targets)
+    check_restored(disk, targets)
+    assert [each.path for each in report.log_dirs] == targets
+    assert sum(each.partitions for each in report.log_dirs) == len(before)
+    copy = started(disk, targets)
+    assert len(copy.manager.online_units) == count
+    assert snapshot(copy) == before
+    check_sound(copy)
+    assert {each.size_bytes > 0 for each in report.log_dirs} == {True}
+    second = copy.stop()
+    restore(second, NEW_DIRS)  # the backup is as it was
+
+
+def test_largest_partitions_first_each_to_the_emptiest_place() -> None:
+    """As many places as directories: as it was. Another number: spread by size, equals by count."""
+
+    def log_dir(name: str, sizes: dict[str, int]) -> BackupLogDir:
+        partitions = [
+            BackupPartition(TopicPartition(topic, 0), 0, 1, (BackupFile("f", size, None),))
+            for topic, size in sizes.items()
+        ]
+        return BackupLogDir(name, "/", (), tuple(partitions))
+
+    log_dirs = [log_dir("a", {"x": 5, "y": 0, "z": 0, "w": 3}), log_dir("b", {"v": 4})]
+
+    def placed(count: int) -> list[list[str]]:
+        found = place_partitions(log_dirs, count)
+        return [[each.partition.topic_partition.topic for each in place] for place in found]
+
+    assert placed(2) == [["x", "y", "z", "w"], ["v"]]
+    assert placed(1) == [["x", "v", "w", "y", "z"]]
+    assert placed(3) == [["x"], ["v"], ["w", "y", "z"]]
+    assert placed(4) == [["x"], ["v"], ["w"], ["y", "z"]]
+
+
+@pytest.mark.parametrize("name", ["00000000000000000000.index", "00000000000000000003.timeindex"])
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_a_derived_file_that_has_changed_is_left_out(name: str, is_missing: bool) -> None:
+    """A recovery of the source writes linked indexes anew; the start makes them from the log."""
+    disk, before = backed_up()
+    path = path_of(disk, name)
+    if is_missing:
+        disk.unlink(path)
+    else:
+        file = disk.open_write(path)
+        file.truncate(file.size() + 8)
+        file.close()
+    report = restore(disk)
+    assert [f"{BACKUP}/{each}" for each in report.left_out] == [path]
+    copy = started(disk, NEW_DIRS)
+    assert snapshot(copy) == before
+    assert all(
+        copy.disk.exists(f"{log.directory}/{name}")
+        for log in copy.manager.table.logs()
+        if str(log.topic_partition) == "orders-0"
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["00000000000000000009.log", "partition.metadata", "leader-epoch-checkpoint"],
+)
+def test_a_copy_that_has_changed_is_noticed(name: str) -> None:
+    """One flipped bit; and the daemon does not start on what is half restored."""
+    disk, _ = backed_up()
+    change(disk, path_of(disk, name))
+    with pytest.raises(BackupFailed, match=f"{name} does not match its CRC-32C"):
+        restore(disk)
+    assert disk.exists(f"{NEW_DIRS[0]}/{RESTORE_MARKER}")
+    with pytest.raises(InvalidConfig, match="has not ended"):
+        started(disk.kill(), NEW_DIRS)
+
+
+@pytest.mark.parametrize("name", [REGISTRY_FILE, LOG_START_OFFSETS, META_PROPERTIES])
+def test_a_root_file_that_has_changed_is_noticed(name: str) -> None:
+    disk, _ = backed_up()
+    change(disk, f"{BACKUP}/log-dir-1/{name}")
+    change(disk, f"{BACKUP}/log-dir-0/{name}")
+    with pytest.raises(BackupFailed, match=f"{name} does not match its CRC-32C"):
+        restore(disk)
+
+
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_a_segment_that_is_gone_or_cut_is_known_before_anything_is_made(is_missing: bool) -> None:
+    """A linked one has no CRC, but a length."""
+    disk, _ = backed_up()
+    path = path_of(disk, "00000000000000000000.log")
+    if is_missing:
+        disk.unlink(path)
+    else:
+        file = disk.open_write(path)
+        file.truncate(10)
+        file.close()
+    with pytest.raises(BackupFailed, match="is missing" if is_missing else "has 10 bytes"):
+        restore(disk)
+    assert disk.list_dir("/new") == []
+
+
+def test_what_is_no_backup() -> None:
+    """No manifest, one that is damaged, and one of a later version."""
+    disk, _ = backed_up()
+    path = f"{BACKUP}/{MANIFEST_FILE}"
+    whole = disk.read_file(path)
+    disk.write_file_atomically(path, whole.replace(b'"format":1', b'"format":2'))
+    with pytest.raises(BackupFailed, match="format 2"):
+        restore(disk)
+    disk.write_file_atomically(path, whole[:100])
+    with pytest.raises(BackupFailed, match="no JSON"):
+        restore(disk)
+    disk.unlink(path)
+    with pytest.raises(BackupFailed, match="is no backup"):
+        restore(disk)
+    with pytest.raises(BackupFailed, match="is no backup"):
+        restore(disk, directory="/nowhere")
+
+
+@pytest.mark.parametrize(
+    ("targets", "why"),
+    [
+        (("/data/a", "/new/b"), "not empty"),
+        (("/new/a", "/new/a"), "lies in"),
+        (("/new/a", "/new/a/b"), "not exist|lies in"),
+        ((f"{BACKUP}/new",), "lies in"),
+        (("new",), "absolute"),
+        (("/no/such",), "does not exist"),
+    ],
+)
+def test_a_target_that_will_not_do(targets: tuple[str, ...], why: str) -> None:
+    """Refused before anything is made."""
+    disk, _ = backed_up()
+    with pytest.raises(InvalidBackupTarget, match=why):
+        restore(disk, targets)
+    assert disk.list_dir("/new") == []
+
+
+def test_a_target_that_somebody_uses() -> None:
+    disk, _ = backed_up()
+    disk.make_dir(NEW_DIRS[1])
+    disk._locked.add(f"{NEW_DIRS[1]}/.lock")
+    with pytest.raises(InvalidBackupTarget, match="in use"):
+        restore(disk)
+    disk._locked.clear()
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_a_target_that_fails(error: int) -> None:
+    """Says which, and what to do."""
+    disk, _ = backed_up()
+    disk.faults.add(
+        Fault(
+            error=error,
+            kinds=frozenset({"write"}),
+            path_contains=NEW_DIRS[1],
+            nth=4,
+            effect=Effect.SHORT_WRITE,
+        )
+    )
+    with pytest.raises(DiskFull if error == errno.ENOSPC else BackupFailed, match=NEW_DIRS[1]):
+        restore(disk)
+    with pytest.raises(InvalidConfig, match="empty the directory"):
+        started(disk.kill(), NEW_DIRS)
+
+
+def test_a_backup_that_cannot_be_read() -> None:
+    disk, _ = backed_up()
+    disk.faults.add(Fault(kinds=frozenset({"read"}), path_contains=f"{BACKUP}/log-dir-1/"))
+    with pytest.raises(BackupFailed, match=f"Reading {BACKUP}"):
+        restore(disk)

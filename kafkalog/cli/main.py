@@ -25,6 +25,8 @@ COMMANDS: dict[str, dict[str, str]] = {
         "consume": "kafkalog.cli.consume:consume",
         "dirs": "kafkalog.cli.dirs:dirs",
         "tasks": "kafkalog.cli.tasks:tasks",
+        "backup": "kafkalog.cli.backup:backup",
+        "restore": "kafkalog.cli.restore:restore",
         "health": "kafkalog.cli.health:health",
     },
     "records": {"delete": "kafkalog.cli.delete_records:delete"},

@@ -13,6 +13,7 @@ from kafkalog.server.api import API_KEY, api_of
 from kafkalog.server.exchange import make_middleware
 from kafkalog.server.openapi import describe
 from kafkalog.server.routes import (
+    backups,
     batches,
     delete_records,
     log_dirs,
@@ -45,6 +46,7 @@ ROUTE_TABLES = (
     log_dirs.ROUTES,
     tasks.ROUTES,
     retention.ROUTES,
+    backups.ROUTES,
     topics.ROUTES,
     v3_topics.ROUTES,
     v3_configs.ROUTES,

@@ -25,7 +25,7 @@ class ErrorEntry:
 
 _ROWS = (
     ErrorEntry(400, 400, "INVALID_REQUEST", "the body is not valid JSON, UTF-8 or base64"),
-    ErrorEntry(404, 404, "INVALID_REQUEST", "no such path; v3: no such broker or config"),
+    ErrorEntry(404, 404, "INVALID_REQUEST", "no such path or operation; v3: broker or config"),
     ErrorEntry(405, 405, "INVALID_REQUEST", "the path does not take this method; see Allow"),
     ErrorEntry(406, 406, "INVALID_REQUEST", "no offered media type is acceptable"),
     ErrorEntry(408, 408, "REQUEST_TIMED_OUT", "the request header or body came too slowly"),
@@ -49,6 +49,7 @@ _ROWS = (
     ErrorEntry(40906, 409, "INVALID_PRODUCER_EPOCH", "idempotent append with an older epoch"),
     ErrorEntry(40907, 409, "POLICY_VIOLATION", "cleanup.policy forbids delete-records"),
     ErrorEntry(40908, 409, "INVALID_TXN_STATE", "the producer has an open transaction"),
+    ErrorEntry(40909, 409, "INVALID_REQUEST", "a backup is running already"),
     ErrorEntry(41001, 410, "OFFSET_OUT_OF_RANGE", "offset below the log start offset"),
     ErrorEntry(41201, 412, "INVALID_REQUEST", "expected_offset is not the log end offset"),
     ErrorEntry(41301, 413, "MESSAGE_TOO_LARGE", "a batch is larger than max.message.bytes"),
@@ -77,6 +78,7 @@ _ROWS = (
         50003, 500, "KAFKA_STORAGE_ERROR", "written but not made durable: kept or lost", True
     ),
     ErrorEntry(50010, 500, "CORRUPT_MESSAGE", "a stored batch is corrupt; details has its offsets"),
+    ErrorEntry(50011, 500, "KAFKA_STORAGE_ERROR", "a backup ended half way and is not complete"),
     ErrorEntry(50302, 503, "KAFKA_STORAGE_ERROR", "memory or file descriptors are short", True),
     ErrorEntry(50303, 503, "KAFKA_STORAGE_ERROR", "the log directory is offline", True),
     ErrorEntry(
@@ -118,12 +120,15 @@ _BY_EXCEPTION: dict[type[errors.KafkalogError], int] = {
     errors.TransactionCoordinatorFenced: 40906,
     errors.ExpectedOffsetMismatch: 41201,
     errors.PolicyViolation: 40907,
+    errors.InvalidBackupTarget: 40002,
+    errors.BackupRunning: 40909,
     errors.CorruptData: 50010,
     errors.StorageFault: 50303,
     errors.LogDirOffline: 50303,
     errors.DiskFull: 50701,
     errors.DescriptorsShort: 50302,
     errors.AppendOutcomeUnknown: 50003,
+    errors.BackupFailed: 50011,
     errors.Unavailable: 50304,
     errors.NotReady: 50304,
     errors.Overloaded: 42902,

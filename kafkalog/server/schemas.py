@@ -134,6 +134,14 @@ class RetentionSimulateRequest(Schema):
     at: str | None = None
 
 
+class BackupRequest(Schema):
+    """``POST /v1/backups``; without topics all."""
+
+    directory: str
+    topics: list[str] = Field(default_factory=list)
+    link: bool = True
+
+
 # The body of a produce, for the API's description: kernels parse it (``produce_body``).
 PRODUCE_SCHEMA: Mapping[str, object] = {
     "type": "object",

@@ -1,4 +1,4 @@
-"""The daemon, but while a gate file exists, the load of a partition named in it waits.
+"""The daemon, but while a gate file exists, a partition named in it is not loaded or backed up.
 
 ``python -m tests.integration.gated_daemon GATE server ...``
 """
@@ -14,15 +14,24 @@ from kafkalog.env.system_filesystem import SystemFilesystem
 
 
 def _gate(gate: Path) -> None:
-    """The first file that the load of a partition asks for comes late, as from a slow disk."""
-    real = SystemFilesystem.exists
+    """The first file that a load asks for, and a backup's links, come late: as on a slow disk."""
+    real_exists, real_link = SystemFilesystem.exists, SystemFilesystem.link
+
+    def wait(path: str) -> None:
+        while gate.exists() and gate.read_text() in path:
+            time.sleep(0.01)
 
     def exists(self: SystemFilesystem, path: str) -> bool:
-        while path.endswith("/partition.metadata") and gate.exists() and gate.read_text() in path:
-            time.sleep(0.01)
-        return real(self, path)
+        if path.endswith("/partition.metadata"):
+            wait(path)
+        return real_exists(self, path)
+
+    def link(self: SystemFilesystem, source: str, target: str) -> None:
+        wait(source)
+        real_link(self, source, target)
 
     SystemFilesystem.exists = exists  # type: ignore[method-assign] # the whole point
+    SystemFilesystem.link = link  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

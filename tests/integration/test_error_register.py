@@ -16,6 +16,7 @@ ASSERTIONS = {"refused": 2, "refused_produce": 2, "failed_entry": 1}
 # Numbers that no request of these routes can bring about on its own, each with where it is shown.
 ELSEWHERE = {
     50000: "a defect: shown below by its mapping, and nothing else may give it",
+    50011: "the outcome of an operation that went on after its request: shown in test_backup.py",
     40908: "needs an open transaction, which only an adopted directory can hold",
 }
 

@@ -1,0 +1,75 @@
+"""``kafkalog backup DIR``: a consistent copy of a running daemon's log directories."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import click
+
+from kafkalog.cli.connection import Connection, RequestFailed, output_option, segment, url_option
+
+_POLL_SECONDS_MIN = 0.05
+_POLL_SECONDS_MAX = 1.0
+
+
+@click.command()
+@click.argument("directory")
+@click.option("--topic", "topics", multiple=True, help="Only this topic. Repeatable; default: all.")
+@click.option("--copy", "is_copied", is_flag=True, help="Copy every file, make no hard links.")
+@url_option
+@output_option
+def backup(directory: str, topics: tuple[str, ...], is_copied: bool, url: str, output: str) -> None:
+    """Back up all topics, or some, into DIRECTORY, an absolute path on the daemon's machine.
+
+    The daemon serves on meanwhile. DIRECTORY must be empty or not exist. On the file system of the
+    logs, closed segments become hard links: quick and without room of their own, but no protection
+    from a dying disk; elsewhere, and with --copy, they are copied. The backup is complete when this
+    command says so and ends with status 0; interrupting it does not stop the daemon's work.
+
+    Example: kafkalog backup /backup/2026-11-21
+    """
+    connection = Connection(url)
+    body = {"directory": directory, "topics": list(topics), "link": not is_copied}
+    operation = connection.json("POST", "/v1/backups", body)
+    path, wait_seconds = f"/v1/operations/{segment(operation['id'])}", _POLL_SECONDS_MIN
+    while operation["state"] == "running":
+        time.sleep(wait_seconds)
+        wait_seconds = min(wait_seconds * 2, _POLL_SECONDS_MAX)
+        operation = connection.json("GET", path)
+        _show(operation["progress"])
+    if sys.stderr.isatty():
+        click.echo("", err=True)
+    if output == "json":
+        click.echo(json.dumps(operation))
+    if operation["state"] != "succeeded":
+        error = operation["error"] or {"message": "the daemon's log has the reason"}
+        raise RequestFailed(f"The backup is not complete: {error['message']}")
+    if output == "text":
+        _print(operation)
+
+
+def _show(progress: dict[str, int]) -> None:
+    """One line that is written over, on a terminal."""
+    if sys.stderr.isatty() and progress:
+        done, count = progress["partitions_done"], progress["partitions"]
+        click.echo(f"\r{done} of {count} partitions, {_bytes(progress)}", nl=False, err=True)
+
+
+def _print(operation: dict[str, Any]) -> None:
+    progress, result = operation["progress"], operation["result"]
+    for log_dir in result["log_dirs"]:
+        how = "closed segments are hard links" if log_dir["is_linked"] else "all files are copies"
+        click.echo(
+            f"{log_dir['source']} -> {result['directory']}/{log_dir['name']}: "
+            f"{log_dir['partitions']} partitions, {how}"
+        )
+    for topic in result["deleted_topics"]:
+        click.echo(f"{topic} was deleted meanwhile and is not in the backup")
+    click.echo(f"Backup complete: {result['directory']}, {_bytes(progress)}")
+
+
+def _bytes(progress: dict[str, int]) -> str:
+    return f"{progress['linked_bytes']} bytes linked, {progress['copied_bytes']} copied"

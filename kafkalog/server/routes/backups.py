@@ -1,0 +1,60 @@
+"""Backups over HTTP, and the operations that outlast a request: begin one, look how far it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog.server.api import api_of
+from kafkalog.server.error_map import ApiError, error_body
+from kafkalog.server.in_flight import Body
+from kafkalog.server.replies import json_reply
+from kafkalog.server.schemas import BackupRequest, parse_body
+
+if TYPE_CHECKING:
+    from kafkalog.manager.background_operations import BackgroundOperation
+
+ROUTES = web.RouteTableDef()
+
+
+@ROUTES.post("/v1/backups")
+async def begin(request: web.Request) -> web.Response:
+    """Begin a backup into a directory of the daemon's machine: 202 with the operation.
+
+    Refused before anything is written: a directory that is not empty, relative, or in a log
+    directory (400), a backup that runs already (409), too little room (507).
+    """
+    api = api_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(BackupRequest, data)
+    operation = await api.blocking(
+        api.operations.begin_backup, wanted.directory, wanted.topics, may_link=wanted.link
+    )
+    location = f"/v1/operations/{operation.operation_id}"
+    return json_reply(_operation_json(operation), status=202, headers={"Location": location})
+
+
+@ROUTES.get("/v1/operations/{operation_id}")
+async def describe(request: web.Request) -> web.Response:
+    """State, progress, and what came of it. Forgotten when the daemon restarts."""
+    operation_id = request.match_info["operation_id"]
+    operation = api_of(request).operations.background_operation(operation_id)
+    if operation is None:
+        raise ApiError(404, "No such operation: it is forgotten, or the daemon was restarted.")
+    return json_reply(_operation_json(operation))
+
+
+def _operation_json(operation: BackgroundOperation) -> dict[str, object]:
+    state, error = operation.state, operation.error  # the state is written last
+    return {
+        "id": operation.operation_id,
+        "kind": operation.kind,
+        "details": operation.details,
+        "state": state.value,
+        "started_ms": operation.started_ms,
+        "ended_ms": None if operation.ended_ms < 0 else operation.ended_ms,
+        "progress": operation.progress,
+        "result": operation.result or None,
+        "error": None if error is None else error_body(error)[1],
+    }

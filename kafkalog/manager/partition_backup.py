@@ -121,13 +121,15 @@ class PartitionBackup:
         self._count = count
         # owned by the thread that works
         self._taken: dict[LogSegment, tuple[BackupFile, ...]] = {}
+        self._growing: LogSegment | None = None  # was active when it was taken
 
     def take(self, captured: CapturedPartition) -> BackupPartition:
         """Link and copy, durable on return; SourceGone: call again with a new capture."""
         self._files.make_dir(self._name)
-        active = captured.segments[-1]
-        self._throw_away([each for each in self._taken if each not in captured.segments])
-        self._throw_away([active])  # it may have grown
+        current = set(captured.segments)
+        gone = [each for each in self._taken if each not in current or each is self._growing]
+        self._throw_away(gone)
+        self._growing = captured.segments[-1]
         log, state = captured.log, captured.state
         sources, sizes = self._sources(captured)
         plan = plan_partition(state, sizes, is_linked=self._is_linked)

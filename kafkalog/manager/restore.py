@@ -41,7 +41,7 @@ from kafkalog.manager.log_dir import (
 from kafkalog.manager.topic_registry import REGISTRY_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from kafkalog.env.clock import Clock
     from kafkalog.env.filesystem import DirLock, Filesystem
@@ -114,8 +114,6 @@ class Restore:
         random: Random,
         directory: str,
         targets: Sequence[str],
-        *,
-        note_bytes: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Paths are absolute; ``targets`` is not empty. Nothing is touched yet."""
         # constant after construction
@@ -123,9 +121,7 @@ class Restore:
         self._clock = clock
         self._random = random
         self._directory = directory.rstrip("/")
-        self._targets = [
-            BackupFiles(filesystem, target, note_bytes=note_bytes) for target in targets
-        ]
+        self._targets = [BackupFiles(filesystem, target) for target in targets]
         # owned by the running thread
         self._left_out: list[str] = []
 

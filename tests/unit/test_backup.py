@@ -513,6 +513,24 @@ def test_what_retention_takes_at_the_last_moment_is_not_there(suffix: str) -> No
     assert batches == [each for each in before[2] if each[0] >= 3]
 
 
+def test_the_active_segment_of_a_first_try_is_whole_in_the_second() -> None:
+    """It was copied as far as it was; when it has been rolled since, that is not all of it."""
+    disk = calling_disk()
+    sim = with_data(disk)
+
+    def roll_and_vanish() -> None:
+        fill(sim, "orders", 0, 4, first=10)
+        raise FileNotFoundError(errno.ENOENT, "no such file")
+
+    disk.file, disk.call = f"{FIRST}.log", roll_and_vanish
+    assert back_up(sim).state is SUCCEEDED
+    after = snapshot(sim)["orders-0"]
+    left = sim.kill()
+    restore(left)
+    check_restored(left)
+    assert snapshot(started(left, NEW_DIRS))["orders-0"] == after
+
+
 def test_a_topic_that_is_deleted_at_the_last_moment_leaves() -> None:
     """With its files and its entry in the registry; one made anew under its name does not come."""
     disk = calling_disk()

@@ -137,3 +137,17 @@ class Readiness(Body):
     full_log_dirs: int
     log_dir_faults: list[LogDirFault]
     loading: Loading | None = None
+
+
+class OperationAnswer(Body):
+    """Work that outlasts its request. Moments are ms since 1970."""
+
+    id: str
+    kind: Literal["backup"]
+    details: dict[str, str]
+    state: Literal["running", "succeeded", "failed"]
+    started_ms: int
+    ended_ms: int | None
+    progress: dict[str, int]
+    result: dict[str, object] | None
+    error: EntryError | None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.format.backup_manifest import MANIFEST_FILE, BackupManifest, decode_manifest
+from kafkalog.server.answers import OperationAnswer
 from tests.integration.daemon import ROOT, Daemon
 from tests.integration.http_world import end_offset, refused
 from tests.integration.test_cli_over_http import done, run
@@ -198,6 +199,8 @@ def test_an_operation_is_looked_at_while_it_runs(held: HeldDaemon) -> None:
     assert ended["result"]["deleted_topics"] == []
     assert ended["progress"]["linked_files"] > 0
     assert manifest_of(held.backup).is_complete
+    for body in (operation, running, ended):
+        OperationAnswer.model_validate(body)
     refused(held.request("GET", "/v1/operations/nope"), 404, 404)
 
 

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from kafkalog.server.answers import OperationAnswer
 from kafkalog.server.api import api_of
+from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError, error_body
 from kafkalog.server.in_flight import Body
+from kafkalog.server.media_types import JSON
 from kafkalog.server.replies import json_reply
 from kafkalog.server.schemas import BackupRequest, parse_body
 
@@ -16,9 +19,18 @@ if TYPE_CHECKING:
     from kafkalog.manager.background_operations import BackgroundOperation
 
 ROUTES = web.RouteTableDef()
+_ACCESS = Access(Action.CLUSTER, Resource.CLUSTER)
 
 
 @ROUTES.post("/v1/backups")
+@endpoint(
+    "beginBackup",
+    "operation",
+    _ACCESS,
+    {202: Answer("It has begun; see Location.", {JSON: OperationAnswer}, headers=("Location",))},
+    body={JSON: BackupRequest},
+    errors=(40002, 40401, 40909, 50010, 50011, 50302, 50303, 50701),
+)
 async def begin(request: web.Request) -> web.Response:
     """Begin a backup into a directory of the daemon's machine: 202 with the operation.
 
@@ -36,6 +48,13 @@ async def begin(request: web.Request) -> web.Response:
 
 
 @ROUTES.get("/v1/operations/{operation_id}")
+@endpoint(
+    "describeOperation",
+    "operation",
+    _ACCESS,
+    {200: Answer("As far as it has come.", {JSON: OperationAnswer})},
+    errors=(404,),
+)
 async def describe(request: web.Request) -> web.Response:
     """State, progress, and what came of it. Forgotten when the daemon restarts."""
     operation_id = request.match_info["operation_id"]

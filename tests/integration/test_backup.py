@@ -20,6 +20,7 @@ from kafkalog.server.answers import OperationAnswer
 from tests.integration.daemon import ROOT, Daemon
 from tests.integration.http_world import end_offset, refused
 from tests.integration.test_cli_over_http import done, run
+from tests.integration.test_disk_faults import tmpfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -284,7 +285,7 @@ def test_what_is_refused(held: HeldDaemon, tmp_path: Path) -> None:
 
 
 def test_the_words_of_the_commands(held: HeldDaemon, tmp_path: Path) -> None:
-    """Text and JSON of both; some topics alone; a partition that fills a small file system."""
+    """Text and JSON of both; some topics alone; what restore refuses."""
     held.gate.unlink()
     said = done(run(held, "backup", str(held.backup), "--topic", "held")).decode().splitlines()
     assert len(said) == 3
@@ -307,6 +308,16 @@ def test_the_words_of_the_commands(held: HeldDaemon, tmp_path: Path) -> None:
     assert f"{target} is not empty" in again.stderr
     assert restore(held.backup, "--to", ",").returncode == 2
     assert restore(tmp_path / "nowhere", "--to", target).returncode == 2
+
+
+def test_a_file_system_without_room(held: HeldDaemon, tmp_path: Path) -> None:
+    """Refused with 507, nothing is left behind, and the next one elsewhere works."""
+    held.gate.unlink()
+    small = tmp_path / "small"
+    with tmpfs(small, "1m"):
+        refused(held.begin(small / "backup"), 507, 50701)
+        assert list((small / "backup").iterdir()) == []
+    done(run(held, "backup", str(held.backup)))
 
 
 def test_another_file_system(held: HeldDaemon) -> None:

@@ -36,9 +36,10 @@ from kafkalog.manager.log_dir import (
     LOG_START_OFFSETS,
     META_PROPERTIES,
     RECOVERY_POINTS,
+    REGISTRY_FILE,
 )
 from kafkalog.manager.partition_backup import CaptureCommand, CapturedPartition, PartitionBackup
-from kafkalog.manager.topic_registry import REGISTRY_FILE, encode_registry
+from kafkalog.manager.topic_registry import encode_registry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

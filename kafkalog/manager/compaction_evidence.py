@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from kafkalog.format.checkpoint_text import decode_offsets
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.topic_partition import parse_directory_name
-from kafkalog.manager.log_dir import CLEANER_OFFSETS
-from kafkalog.manager.topic_registry import REGISTRY_FILE, decode_registry
+from kafkalog.manager.log_dir import CLEANER_OFFSETS, REGISTRY_FILE
+from kafkalog.manager.topic_registry import decode_registry
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import Filesystem

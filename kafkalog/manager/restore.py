@@ -37,8 +37,8 @@ from kafkalog.manager.log_dir import (
     LOG_START_OFFSETS,
     META_PROPERTIES,
     RECOVERY_POINTS,
+    REGISTRY_FILE,
 )
-from kafkalog.manager.topic_registry import REGISTRY_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -28,8 +28,8 @@ from kafkalog.log.segment_swap import SegmentSwap
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.manager.background_operations import OperationState
 from kafkalog.manager.backup import Backup
-from kafkalog.manager.log_dir import CLEAN_SHUTDOWN_MARKER
-from kafkalog.manager.topic_registry import REGISTRY_FILE, decode_registry
+from kafkalog.manager.log_dir import CLEAN_SHUTDOWN_MARKER, REGISTRY_FILE
+from kafkalog.manager.topic_registry import decode_registry
 from kafkalog.manager.values import Acks
 from tests.backup_world import (
     BACKUP,

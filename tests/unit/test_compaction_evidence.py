@@ -13,8 +13,7 @@ from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.log.directory_check import verify_directory
 from kafkalog.log.log_config import LogConfig
 from kafkalog.manager.compaction_evidence import is_known_compacted
-from kafkalog.manager.log_dir import CLEANER_OFFSETS
-from kafkalog.manager.topic_registry import REGISTRY_FILE
+from kafkalog.manager.log_dir import CLEANER_OFFSETS, REGISTRY_FILE
 from tests.partition_world import batch
 from tests.sim.sim_manager import SimManager
 

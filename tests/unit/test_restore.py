@@ -18,9 +18,8 @@ from kafkalog.format.backup_manifest import (
     BackupPartition,
 )
 from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.manager.log_dir import LOG_START_OFFSETS, META_PROPERTIES
+from kafkalog.manager.log_dir import LOG_START_OFFSETS, META_PROPERTIES, REGISTRY_FILE
 from kafkalog.manager.restore import place_partitions
-from kafkalog.manager.topic_registry import REGISTRY_FILE
 from tests.backup_world import (
     BACKUP,
     NEW_DIRS,

@@ -31,8 +31,8 @@ from kafkalog.format.topic_id import encode_id, new_id
 from kafkalog.format.topic_partition import DirectoryState, TopicPartition
 from kafkalog.manager.background_operations import BackgroundOperations
 from kafkalog.manager.checkpoints import Checkpoints
-from kafkalog.manager.directory_loading import (
-    DirectoryLoading,
+from kafkalog.manager.directory_loading import DirectoryLoading
+from kafkalog.manager.directory_scan import (
     find_partitions,
     is_unused,
     refuse_duplicates,

@@ -22,7 +22,7 @@ from kafkalog.errors import InvalidTopicConfig, KafkalogError, NotReady, Storage
 from kafkalog.format.topic_id import new_id
 from kafkalog.format.topic_partition import DirectoryState, TopicPartition, directory_name
 from kafkalog.manager.commands import EachCommand
-from kafkalog.manager.directory_loading import is_unused, read_topic_id
+from kafkalog.manager.directory_scan import is_unused, read_topic_id
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.placement import place
 from kafkalog.manager.topic_registry import RegisteredTopic

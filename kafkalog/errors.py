@@ -3,7 +3,8 @@
 KafkalogError
 ├── InvalidRequest              the client asked for something wrong; nothing was changed
 │   ├── InvalidTopicName, TopicExists, TopicCollision, InvalidPartitions, InvalidTopicConfig
-│   ├── UnknownTopic, UnknownPartition
+│   ├── UnknownTopic, UnknownPartition, UnknownMove
+│   ├── LogDirNotFound, InvalidReplicaAssignment
 │   ├── OffsetBelowLogStart, OffsetAboveLogEnd, OffsetAboveHighWatermark
 │   ├── RecordBatchTooLarge, RecordSetTooLarge, DecompressedTooLarge
 │   ├── BadBatchCrc, InvalidRecord, InvalidTimestamp, NullKey, UnsupportedCompression
@@ -15,7 +16,7 @@ KafkalogError
 ├── StorageFault                the disk failed us
 │   ├── LogDirOffline, DiskFull, DescriptorsShort, AppendOutcomeUnknown, BackupFailed
 ├── Unavailable                 nothing was done; try again later
-│   ├── NotReady, Overloaded, QuotaExceeded
+│   ├── NotReady (PartitionMoving), Overloaded, QuotaExceeded
 └── InvalidConfig               the operator's configuration is wrong; refuse to start
 
 A bug of ours is an ``AssertionError``, never one of these.
@@ -86,6 +87,24 @@ class UnknownPartition(InvalidRequest):
     """The topic exists, the partition does not."""
 
     kafka_error = "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+class UnknownMove(InvalidRequest):
+    """The partition is not on its way to another log directory."""
+
+    kafka_error = "NO_REASSIGNMENT_IN_PROGRESS"
+
+
+class LogDirNotFound(InvalidRequest):
+    """The path is no entry of ``log.dirs``."""
+
+    kafka_error = "LOG_DIR_NOT_FOUND"
+
+
+class InvalidReplicaAssignment(InvalidRequest):
+    """A partition may not be moved to a cordoned log directory."""
+
+    kafka_error = "INVALID_REPLICA_ASSIGNMENT"
 
 
 class OffsetBelowLogStart(InvalidRequest):
@@ -281,6 +300,12 @@ class LoadStopped(NotReady):
 
     Never an answer: a partition that is not loaded when the daemon stops has none.
     """
+
+
+class PartitionMoving(NotReady):
+    """The partition changes its log directory at this very moment."""
+
+    kafka_error = "NOT_LEADER_OR_FOLLOWER"
 
 
 class Overloaded(Unavailable):

@@ -103,7 +103,7 @@ def directory_name(
         assert unique_id is None
         return str(topic_partition)
     assert unique_id is not None
-    assert _UNIQUE_ID.fullmatch(unique_id)
+    assert is_unique_id(unique_id)
     suffix = f"-{topic_partition.partition}.{unique_id}{state.value}"
     room = DIRECTORY_NAME_LENGTH_MAX - len(suffix)
     if state is DirectoryState.FUTURE and len(topic_partition.topic) > room:
@@ -129,6 +129,11 @@ def parse_directory_name(name: str) -> PartitionDirectory:
     if not topic or not _PARTITION.fullmatch(number) or int(number) > PARTITION_MAX:
         raise _not_a_partition(name)
     return PartitionDirectory(TopicPartition(topic, int(number)), state, unique_id)
+
+
+def is_unique_id(text: str | None) -> bool:
+    """Whether Kafka could have put it before a suffix: 32 hex digits."""
+    return text is not None and _UNIQUE_ID.fullmatch(text) is not None
 
 
 def _not_a_partition(name: str) -> FormatError:

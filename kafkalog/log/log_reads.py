@@ -53,6 +53,7 @@ def read(
             offset, max_bytes, max_offset=limit, min_one_batch=min_one_batch, may_block=may_block
         )
     except FileNotFoundError:
+        _refuse_when_gone(log)
         _check_bounds(log, offset)  # retention was faster
         raise
     if found is None:
@@ -61,6 +62,12 @@ def read(
     if isolation is Isolation.LAST_STABLE and found.data:
         aborted = log.local.collect_aborted(offset, found.next_offset, may_block=may_block)
     return _answer(log, found.data, found.base_offset, found.next_offset, aborted)
+
+
+def _refuse_when_gone(log: UnifiedLog) -> None:
+    """The whole log went while it was read: its topic was deleted, or its partition moved."""
+    if log.refusal is not None:
+        raise log.refusal()
 
 
 def _check_bounds(log: UnifiedLog, offset: int) -> None:
@@ -114,6 +121,7 @@ def offset_for_timestamp(
         else:
             found = _first_at_or_after(log, timestamp_ms, may_block=may_block)
     except FileNotFoundError:
+        _refuse_when_gone(log)
         return None  # retention was faster: what was looked at is gone
     return found if found is not None and found.offset < limit else None
 

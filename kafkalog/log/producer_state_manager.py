@@ -185,6 +185,17 @@ class ProducerStateManager:
         """The snapshots of a manager of the same directory that were not synced are this one's."""
         self._unsynced = [*predecessor._unsynced]
 
+    def take_over(self, current: ProducerStateManager) -> None:
+        """Know all that the manager of another copy of the log knows, at the same end offset.
+
+        A snapshot that lies there already was written without it: the next one replaces it.
+        """
+        assert self.end_offset == current.end_offset, "the copy has not caught up"
+        self.entries = dict(current.entries)
+        self._ongoing = dict(current._ongoing)
+        self._unreplicated = dict(current._unreplicated)
+        self.last_snapshot_offset = min(self.last_snapshot_offset, self.end_offset - 1)
+
     def note_synced(self, paths: Collection[str]) -> None:
         """A flush made these files durable."""
         self._unsynced = [each for each in self._unsynced if self.snapshot_path(each) not in paths]

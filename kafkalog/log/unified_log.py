@@ -34,6 +34,9 @@ from kafkalog.log import append_plan, log_reads, producer_rebuild
 from kafkalog.log.flush_plan import FlushPlan
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.errors import KafkalogError
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.append_group import AppendGroup
     from kafkalog.log.append_plan import ProducerChanges
@@ -84,7 +87,8 @@ class UnifiedLog:
         self.producers = producers
         self._unsynced: deque[int] = deque()  # base offsets of synced appends before their flush
         self._broken: str | None = None
-        self.is_retired = False  # its topic is deleted: nothing is appended any more
+        # Why nothing is changed any more: its topic is deleted, or its partition moves.
+        self.refusal: Callable[[], KafkalogError] | None = None
         if producers.unsynced_paths:
             local.note_name_change()  # the load wrote them
         # published to readers
@@ -285,6 +289,11 @@ class UnifiedLog:
         """Write a snapshot at the log end unless there is one; synced by the next flush."""
         if self.producers.take_snapshot(sync=False) is not None:
             self.local.note_name_change()
+
+    def take_over_producers(self, producers: ProducerStateManager) -> None:
+        """Know the producers of another copy of this log, which ends here; no snapshot yet."""
+        self.producers.take_over(producers)
+        self._first_unstable_offset = self.producers.first_unstable_offset
 
     def plan_flush(self, *, include_active: bool = True) -> FlushPlan | None:
         """What to sync so that all (or all but the active segment) is durable; None: nothing."""

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, cast
 
 import structlog
 
-from kafkalog.errors import BackupFailed, DiskFull, NotReady, UnknownPartition, UnknownTopic
+from kafkalog.errors import (
+    BackupFailed,
+    DiskFull,
+    NotReady,
+    PartitionMoving,
+    UnknownPartition,
+    UnknownTopic,
+)
 from kafkalog.format.backup_manifest import (
     MANIFEST_FILE,
     BackupLogDir,
@@ -224,8 +231,12 @@ class Backup:
                 if taker is not None:
                     taker.discard()  # the partition has moved
                 taker = self._taker(topic_partition, target)
-            captured = cast("CapturedPartition", target.unit.writer.run(CaptureCommand(log)))
-            assert log.high_watermark >= captured.state.end_offset or log.is_retired
+            try:
+                captured = cast("CapturedPartition", target.unit.writer.run(CaptureCommand(log)))
+            except PartitionMoving:
+                with manager.topics.lock:
+                    continue  # the swap held it: from now on the partition is elsewhere
+            assert log.high_watermark >= captured.state.end_offset or log.refusal is not None
             try:
                 target.partitions.append(taker.take(captured))
             except SourceGone:

@@ -2,7 +2,7 @@
 
 Owns the collecting; LogDir owns the files. Reads only what logs publish, so any thread may write
 (tasks, the flusher, the shutdown). A partition that is not served keeps the entries it was found
-with.
+with. A copy on its way into a directory (``-future``) has its entries there, as in Kafka.
 Source: Kafka's LogManager.checkpoint*, ReplicaManager.checkpointHighWatermarks; log-format.md 10.
 """
 
@@ -30,6 +30,8 @@ class Checkpoints:
         # filled while loading
         self._found: dict[tuple[str, str], dict[TopicPartition, int]] = {}
         self._expected: dict[str, set[TopicPartition]] = {}
+        # changed by the start, then under the topics lock; replaced as a whole
+        self._awaited: dict[str, frozenset[TopicPartition]] = {}
         # changed under the topics lock
         self._stale: set[str] = set()
 
@@ -57,6 +59,20 @@ class Checkpoints:
         """Whether every partition of the directory is settled."""
         return self.were_read(log_dir) and not self._expected[log_dir.path]
 
+    def await_future(self, log_dir: LogDir, partition: TopicPartition) -> None:
+        """The directory has a ``-future`` copy that will be loaded: until then as found."""
+        awaited = self._awaited.get(log_dir.path, frozenset())
+        self._awaited[log_dir.path] = awaited | {partition}
+
+    def settle_future(self, log_dir: LogDir, partition: TopicPartition) -> None:
+        """The copy was loaded, or is given up."""
+        awaited = self._awaited.get(log_dir.path, frozenset())
+        self._awaited[log_dir.path] = awaited - {partition}
+
+    def awaits_futures(self, log_dir: LogDir) -> bool:
+        """Whether a copy was not loaded, and so not recovered, since the start."""
+        return bool(self._awaited.get(log_dir.path))
+
     def drop_stale(self, log_dir: LogDir) -> None:
         """Rewrite the files that name partitions which are not here any more; guarded.
 
@@ -65,6 +81,7 @@ class Checkpoints:
         """
         here = {log.topic_partition for log in self._table.logs_in(log_dir.path)}
         here |= {TopicPartition(*key) for key in self._table.faults()}
+        here |= self._awaited.get(log_dir.path, frozenset())
         for name, write in (
             (RECOVERY_POINTS, self.write_recovery_points),
             (LOG_START_OFFSETS, self.write_start_offsets),
@@ -119,8 +136,9 @@ class Checkpoints:
             found = self.found(log_dir, name)
             unserved = {TopicPartition(*key) for key in self._table.faults()}
             unserved |= self._expected.get(log_dir.path, set())
+            unserved |= self._awaited.get(log_dir.path, frozenset())
             offsets = {partition: found[partition] for partition in unserved if partition in found}
-            for log in self._table.logs_in(log_dir.path):
+            for log in self._table.held_in(log_dir.path):
                 offset = offset_of(log)
                 if offset is not None:
                     offsets[log.topic_partition] = offset

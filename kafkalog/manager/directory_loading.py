@@ -19,6 +19,7 @@ from kafkalog.errors import (
     CorruptCheckpoint,
     KafkalogError,
     LoadStopped,
+    LogDirOffline,
     StorageFault,
 )
 from kafkalog.format.file_names import PARTITION_METADATA
@@ -27,6 +28,7 @@ from kafkalog.format.partition_metadata import encode_partition_metadata
 from kafkalog.format.topic_id import encode_id
 from kafkalog.format.topic_partition import DirectoryState, directory_name
 from kafkalog.log import segment_handles
+from kafkalog.log.future_log import start_of_copy, take_epochs
 from kafkalog.log.log_loader import load_log
 from kafkalog.manager.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from kafkalog.manager.storage_fault import is_passing, remedy_of
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from kafkalog.env.threads import Threads
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.recovery_policy import Corruption
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.broker_config import BrokerConfig
     from kafkalog.manager.checkpoints import Checkpoints
@@ -222,6 +225,21 @@ class DirectoryLoading:
             "not, move the directory away (the partition is then made anew, empty). Then start.",
         )
 
+    def refuse_orphan(self, partition: FoundPartition) -> None:
+        """Out of service: of the partition there is only what a move has named, perhaps not all."""
+        self.put_out_of_service(
+            partition.topic_partition,
+            LogDirOffline(
+                f"No log directory serves partition {partition.topic_partition}; {partition.path} "
+                "holds records of it, left by a move between log directories",
+                log_dir=partition.log_dir,
+            ),
+            partition.path,
+            "Stop the daemon and bring back the log directory that served the partition. If it is "
+            f"lost, rename this directory to {partition.topic_partition} to serve what it holds "
+            "(newer records may be missing), or move it away to begin with an empty partition.",
+        )
+
     def create(
         self, unit: LogDirUnit, topic_partition: TopicPartition, topic: RegisteredTopic
     ) -> UnifiedLog:
@@ -233,13 +251,53 @@ class DirectoryLoading:
         path = f"{unit.log_dir.path}/{topic_partition}"
         if self._filesystem.exists(path):
             self._set_aside(unit, path, topic_partition)
-        self._filesystem.make_dir(path)
-        self._ensure_metadata(path, topic)
-        log = self._open(unit, path, topic, 0, 0, was_clean=False)
+        log = self._make(unit, path, topic)
         log.epochs.assign(0, log.log_end_offset)  # as Kafka's leader does before the first append
         log.epochs.flush()
         self._filesystem.sync_dir(unit.log_dir.path)
         return log
+
+    def create_future(
+        self, unit: LogDirUnit, name: str, topic: RegisteredTopic, current: UnifiedLog
+    ) -> UnifiedLog:
+        """Make the empty copy of a log that is to move into the directory; as ``create``."""
+        log = self._make(unit, f"{unit.log_dir.path}/{name}", topic)
+        start = start_of_copy(current)
+        if start:
+            log.truncate_fully_and_start_at(start)
+        take_epochs(log, current)
+        log.epochs.flush()
+        self._filesystem.sync_dir(unit.log_dir.path)
+        return log
+
+    def load_future(
+        self, unit: LogDirUnit, topic_partition: TopicPartition, topic: RegisteredTopic, path: str
+    ) -> UnifiedLog:
+        """Load a copy that the start found; guarded. May take as long as a recovery.
+
+        Cut at the first bad batch whatever is configured: what is cut is copied again. Never taken
+        for clean: the last run may have ended before it loaded the copy. CorruptData.
+        """
+        recovery_points = self._checkpoints.found(unit.log_dir, RECOVERY_POINTS)
+        with unit.log_dir.guard():
+            try:
+                return self._open(
+                    unit,
+                    path,
+                    topic,
+                    0,
+                    recovery_points.get(topic_partition, 0),
+                    was_clean=False,
+                    corruption="kafka",
+                )
+            except FormatError as error:
+                raise CorruptCheckpoint(str(error), file=path, position=0) from error
+
+    def _make(self, unit: LogDirUnit, path: str, topic: RegisteredTopic) -> UnifiedLog:
+        """A new directory with an empty log; its name is not durable yet."""
+        self._filesystem.make_dir(path)
+        self._ensure_metadata(path, topic)
+        return self._open(unit, path, topic, 0, 0, was_clean=False)
 
     def _set_aside(self, unit: LogDirUnit, path: str, topic_partition: TopicPartition) -> None:
         """Rename what a creation that failed left behind: its metadata names a dead topic."""
@@ -269,6 +327,7 @@ class DirectoryLoading:
         recovery_point: int,
         *,
         was_clean: bool,
+        corruption: Corruption | None = None,
     ) -> UnifiedLog:
         """The log of a directory; sole replica: the high watermark is the log end.
 
@@ -276,6 +335,7 @@ class DirectoryLoading:
         cache of a process that was killed only, and from here on it is readable.
         """
         config = self._config
+        configured: Corruption = "kafka" if config.log_recovery_corruption == "kafka" else "keep"
         log = load_log(
             path,
             self._topic_config(topic),
@@ -283,7 +343,7 @@ class DirectoryLoading:
             clean=was_clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
-            corruption="kafka" if config.log_recovery_corruption == "kafka" else "keep",
+            corruption=corruption or configured,
             topic_id=encode_id(topic.topic_id),
             producer_expiration_ms=config.producer_id_expiration_ms,
         )

@@ -92,7 +92,7 @@ def find_partitions(
             if parsed.topic_partition.topic == CLUSTER_METADATA_TOPIC:
                 continue
             topic_id = None
-            if parsed.state is DirectoryState.LIVE:
+            if parsed.state is not DirectoryState.STRAY:
                 topic_id = read_topic_id(filesystem, f"{log_dir.path}/{entry.name}")
             partition = FoundPartition(
                 log_dir.path,
@@ -101,8 +101,12 @@ def find_partitions(
                 parsed.state,
                 topic_id,
                 was_compacted=parsed.topic_partition in compacted,
+                unique_id=parsed.unique_id,
             )
-            if contradicted_topic(registry, partition) is not None:
+            if (
+                parsed.state is DirectoryState.LIVE
+                and contradicted_topic(registry, partition) is not None
+            ):
                 partition = replace(
                     partition, has_records=not is_unused(filesystem, partition.path)
                 )
@@ -172,3 +176,15 @@ def rename_with_suffix(
         filesystem.rename(partition.path, path)
         filesystem.sync_dir(partition.log_dir)
     return path
+
+
+def rename_to_live(
+    unit: LogDirUnit, filesystem: Filesystem, future: FoundPartition
+) -> FoundPartition:
+    """Give a complete copy its partition's name, durable on return; guarded."""
+    live = replace(future, name=str(future.topic_partition), state=DirectoryState.LIVE)
+    with unit.log_dir.guard():
+        filesystem.rename(future.path, live.path)
+        filesystem.sync_dir(future.log_dir)
+    _log.warning("move_completed", directory=live.path, was=future.name)
+    return live

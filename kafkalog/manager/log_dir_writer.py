@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
@@ -75,6 +76,10 @@ class _SyncDone(Command):
 
 
 _START_OFFSETS = "log-start-offsets"
+
+
+def _deleted(topic: str) -> UnknownTopic:
+    return UnknownTopic(f"Topic {topic} was deleted", topic=topic)
 
 
 class LogDirWriter:
@@ -181,13 +186,12 @@ class LogDirWriter:
     def retire(self, logs: Sequence[UnifiedLog]) -> None:
         """The logs' topic is deleted: commands that were queued behind that are refused."""
         for log in logs:
-            log.is_retired = True
+            log.refusal = partial(_deleted, log.topic_partition.topic)
 
     def refuse_retired(self, log: UnifiedLog) -> None:
-        """UnknownTopic when the log was retired."""
-        if log.is_retired:
-            name = log.topic_partition.topic
-            raise UnknownTopic(f"Topic {name} was deleted", topic=name)
+        """UnknownTopic when the log was retired, PartitionMoving when its partition moves."""
+        if log.refusal is not None:
+            raise log.refusal()
 
     def admit(self, log: UnifiedLog, size_bytes: int) -> None:
         """Before an append: UnknownTopic, DiskFull or QuotaExceeded when it may not be written."""

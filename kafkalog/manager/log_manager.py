@@ -36,6 +36,7 @@ from kafkalog.manager.directory_scan import (
     find_partitions,
     is_unused,
     refuse_duplicates,
+    rename_to_live,
     rename_with_suffix,
 )
 from kafkalog.manager.identity import agreed_cluster_id
@@ -44,6 +45,7 @@ from kafkalog.manager.log_deletion import LogDeletion
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_dir_unit import LogDirUnit, make_unit
 from kafkalog.manager.manager_tasks import ManagerTasks
+from kafkalog.manager.partition_moves import PartitionMoves
 from kafkalog.manager.partition_reload import PartitionReload
 from kafkalog.manager.partition_table import PartitionTable, log_dir_of
 from kafkalog.manager.queue_budget import QueueBudget
@@ -128,6 +130,7 @@ class LogManager:
         self.reload = PartitionReload(self, self._loading)
         self.retention = Retention(self)
         self.topics = TopicChanges(self, self._loading, seams.threads.mutex())
+        self.moves = PartitionMoves(self, self._loading)
         self._tasks = ManagerTasks(self)
         self.background = BackgroundOperations(seams)
         # single dictionary operations by any thread
@@ -177,6 +180,10 @@ class LogManager:
     def online_units(self) -> list[LogDirUnit]:
         """Directories that serve."""
         return [unit for unit in self._units.values() if unit.log_dir.is_online]
+
+    def find_unit(self, path: str) -> LogDirUnit | None:
+        """The directory that an operator means by ``path``; None: it is no entry of log.dirs."""
+        return self._units.get(self._absolute(path)) if path.startswith("/") else None
 
     def unit_at(self, path: str) -> LogDirUnit:
         """The directory at a path, as the units name it."""
@@ -284,7 +291,8 @@ class LogManager:
         self._load(plan)
         is_whole = not self._loading.is_stopped
         if is_whole:
-            self._complete_topics()
+            self._complete_topics(plan)
+            self.moves.expect(plan.moving)
         if not self.online_units:
             raise LogDirOffline("Shutdown broker because none of the log dirs can be used")
         for unit in self.online_units:
@@ -292,6 +300,7 @@ class LogManager:
         if is_whole:
             self._tasks.start()
             self.is_loaded = True
+            self.moves.resume()
 
     def _check_broker_configs(self) -> None:
         """What the registry holds must still be valid: InvalidConfig."""
@@ -364,8 +373,8 @@ class LogManager:
             new_topic_id=lambda: new_id(self.seams.random.uuid_bytes),
         )
         refuse_duplicates([partition for partition, _ in plan.load])
-        left_alone = [partition.path for partition in plan.left_alone]
-        if left_alone:  # -future: a move between directories that Kafka began and may finish
+        left_alone = [partition.path for partition in plan.left_alone + plan.orphans]
+        if left_alone:
             _log.warning("directories_left_alone", directories=left_alone)
         return plan
 
@@ -385,6 +394,7 @@ class LogManager:
     def _set_aside(self, plan: StartupPlan) -> None:
         """Finish deletions, rename strays."""
         seams = self.seams
+        self._finish_moves(plan)
         for partition in plan.remove:
             self.deletion.add(self._units[partition.log_dir].log_dir, partition.path)
         for state, partitions in (
@@ -409,9 +419,22 @@ class LogManager:
                 if state is DirectoryState.DELETE:
                     self.deletion.add(unit.log_dir, path)
 
+    def _finish_moves(self, plan: StartupPlan) -> None:
+        """Give the copies that a crash left complete their partition's name."""
+        for move in plan.committed:
+            unit = self._units[move.future.log_dir]
+            try:
+                live = rename_to_live(unit, self.seams.filesystem, move.future)
+            except StorageFault as fault:
+                unit.log_dir.take_offline(fault.message)
+                continue
+            plan.load.append((live, move.topic))
+            plan.remove.append(move.doomed)
+
     def _load(self, plan: StartupPlan) -> None:
         for partition, topic in plan.contradicted:
             self._loading.refuse(partition, topic)
+        self.moves.announce(plan.moving)
         self._loading.load_all(
             [
                 (unit, [job for job in plan.load if job[0].log_dir == unit.log_dir.path])
@@ -419,10 +442,12 @@ class LogManager:
             ]
         )
 
-    def _complete_topics(self) -> None:
+    def _complete_topics(self, plan: StartupPlan) -> None:
         """Create partitions that no directory holds; not while one is offline: it may hold them."""
         if len(self.online_units) < len(self._units):
             return
+        for orphan in plan.orphans:
+            self._loading.refuse_orphan(orphan)
         faults = self.table.faults()
         for topic in self.registry.topics.values():
             for number in range(topic.partition_count):
@@ -457,7 +482,7 @@ class LogManager:
 
     def _drop_logs(self, log_dir: LogDir) -> None:
         """Writer thread, once: let go of the handles without a flush."""
-        for log in self.table.logs_in(log_dir.path):
+        for log in self.table.held_in(log_dir.path):
             log.close_handles()
 
     def shutdown(self) -> None:
@@ -465,6 +490,7 @@ class LogManager:
         self.is_loaded = False
         self.background.stop()
         self._tasks.stop()
+        self.moves.stop()
         with self.topics.lock:
             pass  # a partition that is being loaded again is closed with the others
         unclean = close_units(self.units, self.table, self.checkpoints, self.seams.threads)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         RetentionSimulation,
         SegmentReport,
     )
-    from kafkalog.manager.values import ConfigEntry
+    from kafkalog.manager.values import ConfigEntry, MoveStatus
 
 __all__ = ["Acks", "ConfigChange", "Operations"]
 
@@ -214,6 +214,13 @@ class Operations:
             if not topics or log.topic_partition.topic in topics:
                 size = PartitionSize(log.topic_partition, log.size_bytes)
                 sizes.setdefault(log_dir_of(log), []).append(size)
+                future = self._manager.table.future_of(log.topic_partition)
+                if future is not None:
+                    lag = log.log_end_offset - future.log_end_offset
+                    size = PartitionSize(
+                        log.topic_partition, future.size_bytes, max(lag, 0), is_future=True
+                    )
+                    sizes.setdefault(log_dir_of(future), []).append(size)
         described = []
         for unit in self._manager.units:
             log_dir = unit.log_dir
@@ -281,6 +288,23 @@ class Operations:
     def background_operation(self, operation_id: str) -> BackgroundOperation | None:
         """What was begun in the background; None when its id is not known (any more)."""
         return self._manager.background.find(operation_id)
+
+    # ---- moves between log directories, blocking
+
+    def move_partition(self, topic: str, partition: int, path: str) -> MoveStatus:
+        """Begin to move a partition into another log directory; errors: ``PartitionMoves.start``.
+
+        Goes on in the background, also after a restart.
+        """
+        return self._manager.moves.start(topic, partition, path)
+
+    def cancel_move(self, topic: str, partition: int) -> MoveStatus:
+        """Give a move up; the partition stays where it is. UnknownMove."""
+        return self._manager.moves.cancel(topic, partition)
+
+    def moves(self) -> list[MoveStatus]:
+        """Moves under way, and those that ended since the start; of a partition the last one."""
+        return self._manager.moves.statuses()
 
     # ---- retention, blocking
 

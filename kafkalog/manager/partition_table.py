@@ -1,4 +1,4 @@
-"""PartitionTable: which log serves a partition, and which partitions are not served and why.
+"""PartitionTable: which log serves a partition, which ones are not served and why, which ones move.
 
 Owns the map; never the logs' state. Look-ups take no lock and are for any thread; changes are
 single dictionary operations by the threads that start, create and delete.
@@ -35,6 +35,7 @@ class PartitionTable:
     def __init__(self) -> None:
         # published
         self._logs: dict[tuple[str, int], UnifiedLog] = {}
+        self._futures: dict[tuple[str, int], UnifiedLog] = {}
         self._faults: dict[tuple[str, int], OutOfService] = {}
 
     def __len__(self) -> int:
@@ -55,6 +56,10 @@ class PartitionTable:
                 raise _without_frames(unserved.fault)
         return log
 
+    def find(self, topic_partition: TopicPartition) -> UnifiedLog | None:
+        """The log; None when there is none, whatever the reason."""
+        return self._logs.get(_key(topic_partition))
+
     def logs(self) -> list[UnifiedLog]:
         """All logs at this moment."""
         return list(self._logs.values())
@@ -70,6 +75,19 @@ class PartitionTable:
     def size_bytes_of(self, topic: str) -> int:
         """Bytes of all ``.log`` files of the topic's served logs; looks at every segment."""
         return sum(log.size_bytes for log in self.logs_of(topic))
+
+    def future_of(self, topic_partition: TopicPartition) -> UnifiedLog | None:
+        """The copy of a partition on its way to another log directory."""
+        return self._futures.get(_key(topic_partition))
+
+    def futures(self) -> list[UnifiedLog]:
+        """All such copies at this moment; none of them is served."""
+        return list(self._futures.values())
+
+    def held_in(self, log_dir: str) -> list[UnifiedLog]:
+        """The logs below one log directory, served or future."""
+        futures = [log for log in self.futures() if log_dir_of(log) == log_dir]
+        return self.logs_in(log_dir) + futures
 
     def faults(self) -> dict[tuple[str, int], KafkalogError]:
         """Partitions that are not served, with the reason."""
@@ -88,6 +106,20 @@ class PartitionTable:
         key = _key(log.topic_partition)
         self._logs[key] = log  # first: nobody may find the partition neither served nor at fault
         self._faults.pop(key, None)
+
+    def add_future(self, log: UnifiedLog) -> None:
+        """A copy is being filled."""
+        self._futures[_key(log.topic_partition)] = log
+
+    def remove_future(self, topic_partition: TopicPartition) -> None:
+        """The copy is given up."""
+        self._futures.pop(_key(topic_partition), None)
+
+    def serve_future(self, topic_partition: TopicPartition) -> None:
+        """The copy takes the place of the log."""
+        key = _key(topic_partition)
+        self._logs[key] = self._futures[key]
+        del self._futures[key]
 
     def add_fault(
         self, topic_partition: TopicPartition, fault: KafkalogError, directory: str

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import structlog
 
-from kafkalog.errors import DiskFull, KafkalogError, UnknownTopic
+from kafkalog.errors import DiskFull, KafkalogError, PartitionMoving, UnknownTopic
 from kafkalog.log import retention_pass
 from kafkalog.log.retention_forecast import Schedule
 from kafkalog.log.retention_plan import Rule
@@ -240,8 +240,8 @@ class Retention:
                 continue
             try:
                 count += len(self.retain(log))
-            except UnknownTopic:
-                continue  # deleted since the list was taken
+            except (UnknownTopic, PartitionMoving):
+                continue  # deleted since the list was taken, or elsewhere by now
             except KafkalogError as error:
                 faults.append(error)
                 if not unit.log_dir.is_online:

@@ -58,7 +58,7 @@ def close_unit(unit: LogDirUnit, table: PartitionTable, checkpoints: Checkpoints
     A directory that the start had not begun to change stays as it was found.
     """
     log_dir = unit.log_dir
-    logs = table.logs_in(log_dir.path)
+    logs = table.held_in(log_dir.path)
     if not log_dir.is_online or not checkpoints.were_read(log_dir):
         unit.stop()
         return log_dir.is_online
@@ -77,7 +77,8 @@ def close_unit(unit: LogDirUnit, table: PartitionTable, checkpoints: Checkpoints
             with log_dir.guard():
                 log.sync_closed()
         checkpoints.write_all(log_dir)
-        has_all = log_dir.is_loaded or log_dir.was_clean
+        is_loaded = log_dir.is_loaded and not checkpoints.awaits_futures(log_dir)
+        has_all = is_loaded or log_dir.was_clean
         is_clean = is_whole and has_all and not table.out_of_service(log_dir.path)
         if is_clean and not any(log.is_broken for log in logs):
             log_dir.write_clean_shutdown_marker()

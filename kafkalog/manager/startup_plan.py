@@ -14,7 +14,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kafkalog.format.topic_id import encode_id, is_reserved
-from kafkalog.format.topic_partition import DirectoryState, TopicPartition, topic_name_fault
+from kafkalog.format.topic_partition import (
+    DirectoryState,
+    TopicPartition,
+    is_unique_id,
+    topic_name_fault,
+)
 from kafkalog.manager.topic_registry import RegisteredTopic
 
 if TYPE_CHECKING:
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
 # What Kafka's brokers set on the topics that hold their own state. The overrides of an adopted
 # topic are lost with Kafka's metadata; without these, retention would eat committed offsets.
 _COMPACTED = MappingProxyType({"cleanup.policy": "compact", "segment.bytes": "104857600"})
+_OF_MOVES = (DirectoryState.FUTURE, DirectoryState.DELETE)
 COMPACTED_OVERRIDES: Mapping[str, str] = MappingProxyType({"cleanup.policy": "compact"})
 # Of any other topic nobody knows what it was told to keep: nothing goes until somebody says so.
 KEPT_OVERRIDES: Mapping[str, str] = MappingProxyType(
@@ -48,7 +54,7 @@ class FoundPartition:
 
     ``was_compacted``: Kafka's cleaner has left an offset in the directory's checkpoint.
     ``has_records``: it may hold some, or held some; looked at only where the registry contradicts
-    the id.
+    the id. ``unique_id``: what stands before the suffix, None when LIVE.
     """
 
     log_dir: str
@@ -58,11 +64,21 @@ class FoundPartition:
     topic_id: UUID | None
     was_compacted: bool = False
     has_records: bool = False
+    unique_id: str | None = None
 
     @property
     def path(self) -> str:
         """Absolute."""
         return f"{self.log_dir}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedMove:
+    """A move that a crash stopped between its two renamings: the copy is whole and durable."""
+
+    future: FoundPartition  # gets the partition's name
+    doomed: FoundPartition  # goes once that is durable
+    topic: RegisteredTopic
 
 
 @dataclass(slots=True)
@@ -76,6 +92,10 @@ class StartupPlan:
     stray: list[FoundPartition] = field(default_factory=list)  # rename to -stray
     left_alone: list[FoundPartition] = field(default_factory=list)  # -future and -stray
     adopted: list[RegisteredTopic] = field(default_factory=list)
+    committed: list[CommittedMove] = field(default_factory=list)
+    moving: list[FoundPartition] = field(default_factory=list)  # -future of a partition that loads
+    # -future and -delete of a living topic's partition that no directory serves; left alone too
+    orphans: list[FoundPartition] = field(default_factory=list)
     # in the place of a topic's partition, but with another id: not served, not touched
     contradicted: list[tuple[FoundPartition, RegisteredTopic]] = field(default_factory=list)
 
@@ -128,9 +148,9 @@ def plan_startup(
     }
     loaded = _loaded_from(registry, found)
     for partition in found:
-        if partition.state is DirectoryState.DELETE:
-            plan.remove.append(partition)
-        elif partition.state is not DirectoryState.LIVE:
+        if partition.state in _OF_MOVES:
+            continue
+        if partition.state is DirectoryState.STRAY:
             plan.left_alone.append(partition)
         elif partition.topic_id in registry.deleted or partition.path in left_over:
             plan.delete.append(partition)
@@ -148,11 +168,57 @@ def plan_startup(
             plan.contradicted.append((partition, topic))
         else:
             unknown.append(partition)
+    _plan_moves(plan, [each for each in found if each.state in _OF_MOVES], loaded)
     if adopt:
         _adopt(plan, unknown, new_topic_id)
     else:
         plan.stray.extend(unknown)
     return plan
+
+
+def _plan_moves(
+    plan: StartupPlan, found: Sequence[FoundPartition], loaded: Collection[TopicPartition]
+) -> None:
+    """Directories that a move, or a deletion, has named; loaded: partitions that are LIVE.
+
+    A move renames the served directory ``-delete`` first and then its ``-future``, both with the
+    move's own id. So a pair of one id with nothing LIVE tells that the copy was complete. A copy
+    without its pair tells nothing, and neither does a ``-delete``: the directory that served may be
+    offline. Nothing of a partition is removed while nothing of it is served.
+    """
+    doomed = {
+        (each.topic_partition, each.unique_id): each
+        for each in found
+        if each.state is DirectoryState.DELETE
+    }
+    served = set(loaded)
+    moving: set[TopicPartition] = set()
+    for future in found:
+        if future.state is not DirectoryState.FUTURE:
+            continue
+        own, topic = future.topic_partition, _topic_of(plan.registry, future)
+        pair = doomed.get((own, future.unique_id))
+        if future.topic_id in plan.registry.deleted:
+            plan.delete.append(future)
+        elif topic is None or not is_unique_id(future.unique_id):
+            plan.left_alone.append(future)
+        elif pair is not None and own not in served:
+            plan.committed.append(CommittedMove(future, pair, topic))
+            served.add(own)
+            del doomed[own, future.unique_id]
+        elif own not in served:
+            plan.orphans.append(future)
+        elif own in moving:
+            plan.delete.append(future)
+        else:
+            plan.moving.append(future)
+            moving.add(own)
+    for each in doomed.values():
+        is_served = each.topic_partition in served
+        if each.topic_id is None or is_served or _topic_of(plan.registry, each) is None:
+            plan.remove.append(each)
+        else:
+            plan.orphans.append(each)
 
 
 def _left_over(
@@ -201,6 +267,8 @@ def reason_of(registry: RegistryState, partition: FoundPartition) -> str:
     topic = registry.topics.get(partition.topic_partition.topic)
     if partition.topic_id in registry.deleted:
         return "its topic was deleted"
+    if partition.state is DirectoryState.FUTURE:
+        return "another directory holds a copy on its way already"
     if topic is None:
         return "the registry knows no such topic"
     if partition.topic_partition.partition >= topic.partition_count:

@@ -92,6 +92,7 @@ class TopicChanges:
         manager = self._manager
         topic = self._registry.topics[name]
         self._registry.change(self._registry.state.without_topic(name), self._log_dirs())
+        manager.moves.cancel_topic(name)
         doomed: list[UnifiedLog] = []
         faults = self._table.faults()
         for number in range(topic.partition_count):
@@ -175,7 +176,7 @@ class TopicChanges:
         if altered == topic:
             return topic
         self._change_topic(altered)
-        self._apply_configs(self._table.logs_of(name))
+        self._apply_configs(log for log in self._all_logs() if log.topic_partition.topic == name)
         return altered
 
     def alter_broker_configs(self, configs: Mapping[str, str]) -> None:
@@ -187,7 +188,7 @@ class TopicChanges:
         if configs == state.broker_configs:
             return
         self._registry.change(state.with_broker_configs(configs), self._log_dirs())
-        self._apply_configs(self._table.logs())
+        self._apply_configs(self._all_logs())
 
     def validate_broker_configs(self, configs: Mapping[str, str]) -> None:
         """InvalidRequest; InvalidTopicConfig when a topic's own configs do not go with them."""
@@ -223,7 +224,7 @@ class TopicChanges:
     def place(self, count: int, failed: Collection[str] = ()) -> list[str]:
         """Directory of each new partition; LogDirOffline when none is left."""
         log_dirs = [log_dir for log_dir in self._log_dirs() if log_dir.path not in failed]
-        return place(log_dirs, Counter(map(log_dir_of, self._table.logs())), count)
+        return place(log_dirs, Counter(map(log_dir_of, self._all_logs())), count)
 
     def _try_without_failed_dirs(
         self, name: str, attempt: Callable[[set[str]], RegisteredTopic]
@@ -317,6 +318,10 @@ class TopicChanges:
 
     def _change_topic(self, topic: RegisteredTopic) -> None:
         self._registry.change(self._registry.state.with_topics([topic]), self._log_dirs())
+
+    def _all_logs(self) -> list[UnifiedLog]:
+        """Those that serve and those on their way to another directory."""
+        return self._table.logs() + self._table.futures()
 
     def _log_dirs(self) -> list[LogDir]:
         return [unit.log_dir for unit in self._manager.online_units]

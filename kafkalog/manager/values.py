@@ -107,10 +107,16 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSize:
-    """A served partition and the bytes of its ``.log`` files."""
+    """A partition and the bytes of its ``.log`` files.
+
+    ``is_future``: a copy on its way into the directory, ``offset_lag`` offsets behind the served
+    one.
+    """
 
     topic_partition: TopicPartition
     size_bytes: int
+    offset_lag: int = 0
+    is_future: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,31 @@ class LogDirDescription:
     total_bytes: int
     usable_bytes: int
     partitions: Sequence[PartitionSize]
+
+
+class MoveState(enum.Enum):
+    """How far the move of a partition to another log directory is."""
+
+    COPYING = "copying"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    FAILED = "failed"  # the current log serves on where it was, if its directory does
+
+
+@dataclass(frozen=True, slots=True)
+class MoveStatus:
+    """One move, also for some time after its end; ``reason`` of a failed or cancelled one."""
+
+    topic_partition: TopicPartition
+    source: str  # paths of log directories
+    target: str
+    state: MoveState
+    reason: str | None
+    size_bytes: int  # of the current log, which may grow
+    copied_bytes: int
+    offset_lag: int
+    started_ms: int  # wall clock
+    ended_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)

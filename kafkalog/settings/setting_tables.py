@@ -194,6 +194,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _broker("log.flush.start.offset.checkpoint.interval.ms", _I, 60_000, "ms", _NEVER_NEGATIVE, "Period of writing log-start-offset-checkpoint."),
     _broker("log.initial.task.delay.ms", _L, 30_000, "ms", _NEVER_NEGATIVE, "Delay of the first run of the periodic tasks."),
     _broker("replica.high.watermark.checkpoint.interval.ms", _L, 5_000, "ms", _POSITIVE, "Period of writing replication-offset-checkpoint."),
+    _broker("replica.alter.log.dirs.io.max.bytes.per.second", _L, INT64_MAX, "bytes/s", _POSITIVE, "Limit of what all moves of partitions between log directories copy together. Kafka takes it at run time only.", dynamic=True),
     _broker("producer.id.expiration.ms", _I, 86_400_000, "ms", _POSITIVE, "Idle time after which an idempotent producer's state is forgotten.", dynamic=True),
     _broker("producer.id.expiration.check.interval.ms", _I, 600_000, "ms", _POSITIVE, "Period of looking for expired producers."),
     _broker("num.io.threads.per.data.dir", _I, 2, "threads", _POSITIVE, "Threads per directory that read what is not in the page cache.", own=True),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from kafkalog.format.topic_partition import DirectoryState, TopicPartition
-from kafkalog.manager.startup_plan import FoundPartition, plan_startup, suspects
+from kafkalog.manager.startup_plan import FoundPartition, StartupPlan, plan_startup, suspects
 from kafkalog.manager.topic_registry import RegisteredTopic, RegistryState
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
@@ -138,3 +138,56 @@ def test_a_topic_that_died_while_its_directory_was_away() -> None:
     assert not disk.exists(f"{away}/t-1")
     again.clock.advance_ms(200_000)
     assert not [name for path in DIRS for name in disk.list_dir(path) if name.startswith("t-")]
+
+
+X, Y = "0" * 31 + "1", "0" * 31 + "2"
+
+
+def moved(state: DirectoryState, unique_id: str, topic_id: UUID | None = ALIVE) -> FoundPartition:
+    """A directory of t-0 that a move, or a deletion, has named."""
+    return replace(found("t", 0, topic_id, state), unique_id=unique_id)
+
+
+def test_a_pair_of_one_move_tells_that_its_copy_is_complete() -> None:
+    """Goal: between its two renamings a move has left a -delete and a -future of one id.
+    Method: the pair alone, with another id, and beside a live directory.
+    """
+    doomed, future = moved(DirectoryState.DELETE, X), moved(DirectoryState.FUTURE, X)
+    plan = plan_startup(registry(), [doomed, future], adopt=False, new_topic_id=lambda: OTHER)
+    (move,) = plan.committed
+    assert (move.future, move.doomed, move.topic.name) == (future, doomed, "t")
+    assert (plan.remove, plan.orphans, plan.moving) == ([], [], [])
+
+    other = moved(DirectoryState.DELETE, Y)
+    plan = plan_startup(registry(), [other, future], adopt=False, new_topic_id=lambda: OTHER)
+    assert (plan.committed, plan.orphans, plan.remove) == ([], [future, other], [])
+
+    live = found("t", 0, ALIVE)
+    plan = plan_startup(registry(), [live, doomed, future], adopt=False, new_topic_id=lambda: OTHER)
+    assert (plan.committed, plan.moving, plan.remove) == ([], [future], [doomed])
+
+
+def test_what_a_move_has_named_without_its_pair() -> None:
+    """Goal: a copy is filled on where its partition is live; nothing goes where nothing is live.
+    Method: each finding alone and beside a live directory.
+    """
+    future, doomed = moved(DirectoryState.FUTURE, X), moved(DirectoryState.DELETE, X)
+    dead = moved(DirectoryState.FUTURE, Y, DEAD)
+    foreign = moved(DirectoryState.FUTURE, Y, OTHER)
+    nameless = moved(DirectoryState.FUTURE, "no-id")
+    unnamed = moved(DirectoryState.DELETE, Y, None)
+    second = moved(DirectoryState.FUTURE, Y)
+
+    def plan_of(*parts: FoundPartition) -> StartupPlan:
+        return plan_startup(registry(), parts, adopt=False, new_topic_id=lambda: OTHER)
+
+    assert plan_of(future).orphans == [future]
+    assert plan_of(doomed).orphans == [doomed]
+    assert plan_of(dead).delete == [dead]
+    assert plan_of(foreign).left_alone == [foreign]
+    assert plan_of(nameless).left_alone == [nameless]
+    assert plan_of(unnamed).remove == [unnamed]
+    live = found("t", 0, ALIVE)
+    assert plan_of(live, future, doomed, second).moving == [future]
+    assert plan_of(live, future, doomed, second).delete == [second]
+    assert plan_of(live, doomed).remove == [doomed]

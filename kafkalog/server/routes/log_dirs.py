@@ -23,12 +23,12 @@ _OFFLINE = "org.apache.kafka.common.errors.KafkaStorageException"
 
 
 def _partition_json(partition: PartitionSize) -> dict[str, object]:
-    """The one replica lags behind nobody, and no partition is on its way to another directory."""
+    """A copy on its way lags behind the one replica, and that behind nobody."""
     return {
         "partition": str(partition.topic_partition),
         "size": partition.size_bytes,
-        "offsetLag": 0,
-        "isFuture": False,
+        "offsetLag": partition.offset_lag,
+        "isFuture": partition.is_future,
     }
 
 

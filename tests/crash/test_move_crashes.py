@@ -1,0 +1,163 @@
+"""Goal: a crash anywhere in a move leaves one serving copy that holds all that was acknowledged.
+Method: cut the power at every disk call of a move under load, restart, let the move go on, cut
+again and restart again; a directory that fails instead leaves the other one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.errors import KafkalogError
+from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
+from kafkalog.log.invariants import check_invariants
+from kafkalog.log.values import Isolation
+from kafkalog.manager.values import MoveState
+from tests.partition_world import records_of
+from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
+from tests.sim.sim_crash import CrashMode
+from tests.sim.sim_manager import DIRS, SimManager, batch_of
+
+if TYPE_CHECKING:
+    from tests.sim.sim_filesystem import SimFilesystem
+
+A, B = DIRS
+
+
+@dataclass
+class Acknowledged:
+    """Offsets of values whose produce was answered, and the log start that was."""
+
+    values: dict[int, str] = field(default_factory=dict)
+    log_start_offset: int = 0
+
+
+def produce(sim: SimManager, value: str, acknowledged: Acknowledged) -> bool:
+    """Append one record; an answer without error is a promise. 503 while the names change."""
+    try:
+        command = sim.produce("t", batch_of(value))
+    except KafkalogError:
+        return False
+    if command.error is not None:
+        return False
+    acknowledged.values[command.result.first_offset] = value  # type: ignore[attr-defined]
+    return True
+
+
+def disk_with_records() -> SimFilesystem:
+    sim = SimManager().start()
+    sim.operations.topics.create("t", 1, {"internal.segment.bytes": "250"})
+    for number in range(4):
+        sim.produce("t", batch_of(f"before {number}"))
+    disk = sim.stop()
+    disk.sync_all()
+    return disk
+
+
+def work(disk: SimFilesystem, acknowledged: Acknowledged) -> None:
+    """Move the partition, append and delete records meanwhile, append behind it."""
+    acknowledged.values = {number: f"before {number}" for number in range(4)}
+    sim = SimManager(disk, seed=1)
+    try:
+        sim.start()
+        sim.operations.move_partition("t", 0, B)
+        for number in range(3):
+            produce(sim, f"while {number}", acknowledged)
+        if sim.delete_records("t", 2).error is None:
+            acknowledged.log_start_offset = 2
+        sim.threads.run_until(lambda: sim.operations.moves()[0].state is not MoveState.COPYING)
+        produce(sim, "behind", acknowledged)
+        sim.threads.run_until_idle()
+    finally:
+        sim.threads.kill_all()
+
+
+def values_of(sim: SimManager) -> dict[int, str]:
+    """Offset -> value of everything live."""
+    log = sim.manager.log_of("t", 0)
+    values, offset = dict[int, str](), log.log_start_offset
+    while data := log.read(offset, 1 << 20, Isolation.HIGH_WATERMARK).data:
+        for record in records_of(data):
+            values[record.offset] = (record.value or b"").decode()
+        offset = max(values) + 1
+    return values
+
+
+def live(sim: SimManager) -> list[str]:
+    """Log directories with a directory of the partition's own name."""
+    return [
+        path
+        for path in DIRS
+        for entry in sim.disk.list_dir_stats(path)
+        if entry.is_dir and parse_directory_name(entry.name).state is DirectoryState.LIVE
+    ]
+
+
+def check(disk: SimFilesystem, acknowledged: Acknowledged, point: CrashPoint) -> None:
+    acknowledged = replace(acknowledged, values=dict(acknowledged.values))  # one for all modes
+    first = SimManager(disk, seed=2).start()
+    holds_all(first, acknowledged)
+    first.threads.run_until(
+        lambda: all(each.state is not MoveState.COPYING for each in first.operations.moves())
+    )
+    assert [each.state for each in first.operations.moves()] in ([], [MoveState.DONE])
+    holds_all(first, acknowledged)
+    assert produce(first, "second life", acknowledged)
+    first.threads.kill_all()
+    again = SimManager(first.disk.crash(CrashMode.DROP_ALL, 0), seed=3).start()
+    holds_all(again, acknowledged)
+    again.threads.kill_all()
+
+
+def holds_all(sim: SimManager, acknowledged: Acknowledged) -> None:
+    log = sim.manager.log_of("t", 0)
+    check_invariants(log)
+    assert len(live(sim)) == 1
+    assert log.log_start_offset >= acknowledged.log_start_offset
+    found = values_of(sim)
+    for offset, value in acknowledged.values.items():
+        if offset >= log.log_start_offset:
+            assert found.get(offset) == value, f"offset {offset}"
+
+
+def calls_of_a_start() -> int:
+    disk = disk_with_records()
+    before = len(disk.operations)
+    SimManager(disk, seed=1).start().threads.kill_all()
+    return len(disk.operations) - before
+
+
+@pytest.mark.parametrize("stride", [7])
+def test_a_crash_in_a_move_loses_nothing(stride: int) -> None:
+    """Goal: as the file's, at every seventh disk call.
+    Method: as the file's, in every mode of a power cut and after a kill.
+    """
+    checked = enumerate_crashes(
+        Acknowledged,
+        work,
+        check,
+        new_disk=disk_with_records,
+        seeds=1,
+        stride=stride,
+        first=calls_of_a_start(),
+    )
+    assert checked > 40
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_crash_anywhere_in_a_move_loses_nothing() -> None:
+    """Goal: as the file's, at every disk call.
+    Method: as the file's.
+    """
+    checked = enumerate_crashes(
+        Acknowledged,
+        work,
+        check,
+        new_disk=disk_with_records,
+        seeds=2,
+        first=calls_of_a_start(),
+    )
+    assert checked > 400

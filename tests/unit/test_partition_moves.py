@@ -1,0 +1,468 @@
+"""Goal: a partition moves to another log directory while it serves, and nothing of it is lost.
+Method: a whole manager on the simulated disk and clock; what moves is compared with what was there.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.errors import (
+    InvalidReplicaAssignment,
+    InvalidTopicName,
+    LogDirNotFound,
+    LogDirOffline,
+    PartitionMoving,
+    StorageFault,
+    UnknownMove,
+    UnknownPartition,
+    UnknownTopic,
+)
+from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.topic_partition import DirectoryState, TopicPartition, parse_directory_name
+from kafkalog.log.invariants import check_invariants
+from kafkalog.log.values import Isolation, LogAppendInfo
+from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.commands import AppendCommand, FlushCommand
+from kafkalog.manager.partition_move import HoldCommand
+from kafkalog.manager.partition_table import log_dir_of
+from kafkalog.manager.values import Acks, ConfigChange, MoveState
+from tests.sim.sim_crash import CrashMode
+from tests.sim.sim_faults import Fault
+from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
+
+if TYPE_CHECKING:
+    from kafkalog.manager.values import MoveStatus
+
+A, B = DIRS
+T0 = TopicPartition("t", 0)
+
+
+SLOW = BrokerConfig(log_dirs=DIRS, replica_alter_log_dirs_io_max_bytes_per_second=1_000)
+
+
+def world(
+    count: int = 5, config: BrokerConfig | None = None, segment_bytes: int = 400
+) -> SimManager:
+    """Topic t in /data/a, with segments of a few batches and two records a batch."""
+    sim = SimManager(config=config).start()
+    sim.operations.topics.create("t", 1, {"internal.segment.bytes": str(segment_bytes)})
+    for number in range(count):
+        assert sim.produce("t", batch_of(f"v{number}", "x" * 20)).error is None
+    return sim
+
+
+def contents(sim: SimManager) -> bytes:
+    """All batches of the partition, as a reader gets them."""
+    log = sim.manager.log_of("t", 0)
+    data, offset = b"", log.log_start_offset
+    while True:
+        found = log.read(offset, 1 << 20, Isolation.HIGH_WATERMARK)
+        if not found.data:
+            return data
+        data += bytes(found.data)
+        offset = found.next_offset
+
+
+def states(sim: SimManager) -> dict[str, list[DirectoryState]]:
+    """What the names of the partition directories in each log directory say."""
+    return {
+        path: sorted(
+            (
+                parse_directory_name(entry.name).state
+                for entry in sim.disk.list_dir_stats(path)
+                if entry.is_dir
+            ),
+            key=lambda state: state.value,
+        )
+        for path in DIRS
+    }
+
+
+def move(sim: SimManager, path: str = B) -> MoveStatus:
+    """Begin it and wait for its end."""
+    sim.operations.move_partition("t", 0, path)
+    return ended(sim)
+
+
+def ended(sim: SimManager) -> MoveStatus:
+    sim.threads.run_until(lambda: sim.operations.moves()[0].state is not MoveState.COPYING)
+    return sim.operations.moves()[0]
+
+
+def place(sim: SimManager) -> str:
+    return log_dir_of(sim.manager.log_of("t", 0))
+
+
+def test_a_partition_moves_with_all_it_holds() -> None:
+    """Goal: records, offsets, epochs and watermarks are the same at the other place.
+    Method: compare before and after, append behind, restart.
+    """
+    sim = world()
+    log = sim.manager.log_of("t", 0)
+    before, end, epochs = contents(sim), log.log_end_offset, log.epochs.entries
+    assert place(sim) == A
+    status = move(sim)
+    assert (status.state, status.source, status.target) == (MoveState.DONE, A, B)
+    assert (status.offset_lag, status.copied_bytes) == (0, status.size_bytes)
+    moved = sim.manager.log_of("t", 0)
+    assert place(sim) == B
+    assert contents(sim) == before
+    assert moved.log_end_offset == moved.high_watermark == moved.recovery_point == end
+    assert moved.epochs.entries == epochs
+    check_invariants(moved)
+    assert sim.produce("t", batch_of("behind")).error is None
+    assert states(sim) == {A: [DirectoryState.DELETE], B: [DirectoryState.LIVE]}
+    assert not sim.manager.table.futures()
+    after = contents(sim)
+    again = SimManager(sim.stop()).start()
+    assert place(again) == B
+    assert contents(again) == after
+    again.clock.advance_ms(120_000)
+    assert states(again) == {A: [], B: [DirectoryState.LIVE]}
+
+
+def begun(count: int = 5) -> SimManager:
+    """A move whose first slice is copied; the next one waits for the throttle."""
+    sim = world(count, SLOW)
+    assert sim.operations.move_partition("t", 0, B).state is MoveState.COPYING
+    sim.threads.run_until_idle()
+    (status,) = sim.operations.moves()
+    assert status.state is MoveState.COPYING
+    assert 0 < status.copied_bytes < status.size_bytes
+    assert status.offset_lag > 0
+    assert states(sim) == {A: [DirectoryState.LIVE], B: [DirectoryState.FUTURE]}
+    return sim
+
+
+def test_the_partition_serves_while_it_is_copied() -> None:
+    """Goal: appends and fetches go on beside the copy, which takes what came meanwhile.
+    Method: append after the first slice; compare at the other place.
+    """
+    sim = begun()
+    assert sim.produce("t", batch_of("meanwhile")).error is None
+    before = contents(sim)
+    assert place(sim) == A
+    assert ended(sim).state is MoveState.DONE
+    assert (place(sim), contents(sim)) == (B, before)
+
+
+def test_log_dirs_shows_the_copy() -> None:
+    """Goal: the copy is in its directory with isFuture and its lag, as kafka-log-dirs has it.
+    Method: the description in the middle of a move and after it.
+    """
+    sim = begun()
+    here, there = sim.operations.log_dirs()
+    assert [(each.is_future, each.offset_lag) for each in here.partitions] == [(False, 0)]
+    (future,) = there.partitions
+    (status,) = sim.operations.moves()
+    assert (future.topic_partition, future.is_future) == (T0, True)
+    assert (future.offset_lag, future.size_bytes) == (status.offset_lag, status.copied_bytes)
+    ended(sim)
+    here, there = sim.operations.log_dirs()
+    assert here.partitions == []
+    assert [(each.is_future, each.offset_lag) for each in there.partitions] == [(False, 0)]
+
+
+def test_deleted_records_stay_deleted() -> None:
+    """Goal: the log start moves with the partition, inside a segment and beyond what was copied.
+    Method: delete records in the middle of a move; restart.
+    """
+    sim = begun()
+    assert sim.delete_records("t", 7).error is None
+    before = contents(sim)
+    assert ended(sim).state is MoveState.DONE
+    assert sim.manager.log_of("t", 0).log_start_offset == 7
+    assert contents(sim) == before
+    again = SimManager(sim.kill()).start()
+    assert place(again) == B
+    assert again.manager.log_of("t", 0).log_start_offset == 7
+    assert contents(again) == before
+
+
+def test_a_partition_without_records_moves() -> None:
+    """Goal: nothing to copy is no reason to fail: offsets go on where they were.
+    Method: delete all records, move, append.
+    """
+    sim = world()
+    assert sim.delete_records("t", -1).error is None
+    end = sim.manager.log_of("t", 0).log_end_offset
+    epochs = sim.manager.log_of("t", 0).epochs.entries
+    assert move(sim).state is MoveState.DONE
+    log = sim.manager.log_of("t", 0)
+    assert (log.log_start_offset, log.log_end_offset) == (end, end)
+    assert log.epochs.entries == epochs
+    assert sim.produce("t", batch_of("next")).error is None
+    assert log.log_end_offset == end + 1
+    again = SimManager(sim.stop()).start()
+    assert again.manager.log_of("t", 0).log_end_offset == end + 1
+    assert again.manager.log_of("t", 0).log_start_offset == end
+
+
+def test_a_new_partition_moves() -> None:
+    """Goal: an empty partition keeps epoch 0 at offset 0.
+    Method: move it before anything is appended.
+    """
+    sim = world(0)
+    assert move(sim).state is MoveState.DONE
+    assert [tuple(each) for each in sim.manager.log_of("t", 0).epochs.entries] == [(0, 0)]
+    assert sim.produce("t", batch_of("first")).error is None
+
+
+def test_a_gap_at_the_end_is_no_new_offset() -> None:
+    """Goal: an offset that compaction or a roll left out is not given again.
+    Method: roll the current log at a higher offset than its end, then move it.
+    """
+    sim = world()
+    writer = sim.manager.unit_at(A).writer
+    log = sim.manager.log_of("t", 0)
+    writer.call(lambda: log.roll(40))
+    assert move(sim).state is MoveState.DONE
+    assert sim.manager.log_of("t", 0).log_end_offset == 40
+
+
+def test_producers_whose_records_are_gone_are_known() -> None:
+    """Goal: a retry of a producer whose batches were deleted is still a duplicate after the move.
+    Method: produce with an id, delete the records, move, send again; the same after a kill, once a
+    checkpoint behind the move is written: recovery believes no snapshot above it.
+    """
+    sim = world(1)
+    batch = build_batch(
+        RecordColumns.of([None], ["once"], 1_700_000_000_000),
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    first = sim.produce("t", batch).result
+    assert sim.delete_records("t", -1).error is None
+    sim.produce("t", batch_of("later"))
+    assert move(sim).state is MoveState.DONE
+    assert isinstance(first, LogAppendInfo)
+    for _ in range(2):
+        assert place(sim) == B
+        second = sim.produce("t", batch).result
+        assert isinstance(second, LogAppendInfo)
+        assert (second.duplicate, second.first_offset) == (True, first.first_offset)
+        sim.produce("t", batch_of("behind"))
+        sim.manager.checkpoints.write_recovery_points(sim.manager.unit_at(B).log_dir)
+        sim = SimManager(sim.kill()).start()
+
+
+def test_configs_reach_the_copy() -> None:
+    """Goal: a config that changes in the middle of a move is in force at the other place.
+    Method: alter it after the first slice.
+    """
+    sim = begun()
+    sim.operations.topics.alter_configs("t", [ConfigChange("retention.ms", "5")])
+    ended(sim)
+    assert sim.manager.log_of("t", 0).config.retention_ms == 5
+
+
+def test_a_deleted_topic_takes_its_copy_along() -> None:
+    """Goal: KAFKA-13403: nothing of a topic is left when it is deleted in the middle of a move.
+    Method: delete it after the first slice; both directories vanish, also the remembered move.
+    """
+    sim = begun()
+    sim.operations.topics.delete("t")
+    assert sim.operations.moves() == []
+    assert states(sim) == {A: [DirectoryState.DELETE], B: [DirectoryState.DELETE]}
+    sim.threads.run_until_idle()
+    sim.clock.advance_ms(120_000)
+    assert states(sim) == {A: [], B: []}
+    assert all(unit.log_dir.is_online for unit in sim.manager.units)
+    sim.operations.topics.create("t", 1)
+    assert sim.manager.log_of("t", 0).log_end_offset == 0
+
+
+def test_a_cancelled_move_leaves_the_partition() -> None:
+    """Goal: cancel removes the copy; so does moving the partition to where it is.
+    Method: both, after the first slice; then a whole move works.
+    """
+    for how in ("cancel", "same"):
+        sim = begun()
+        before = contents(sim)
+        if how == "cancel":
+            assert sim.operations.cancel_move("t", 0).state is MoveState.CANCELLED
+        else:
+            assert sim.operations.move_partition("t", 0, A).state is MoveState.DONE
+        assert states(sim) == {A: [DirectoryState.LIVE], B: [DirectoryState.DELETE]}
+        with pytest.raises(UnknownMove):
+            sim.operations.cancel_move("t", 0)
+        assert contents(sim) == before
+        assert move(sim).state is MoveState.DONE
+        assert contents(sim) == before
+
+
+def test_refusals() -> None:
+    """Goal: what cannot be moved is refused before anything is made.
+    Method: each reason in turn.
+    """
+    config = BrokerConfig(log_dirs=DIRS, cordoned_log_dirs=(B,))
+    sim = world(config=config)
+    for topic, partition, path, kind in (
+        ("none", 0, B, UnknownTopic),
+        ("t", 1, B, UnknownPartition),
+        ("t", 0, "/data/c", LogDirNotFound),
+        ("t", 0, "data/b", LogDirNotFound),
+        ("t", 0, B, InvalidReplicaAssignment),
+    ):
+        with pytest.raises(kind):
+            sim.operations.move_partition(topic, partition, path)
+    assert sim.operations.move_partition("t", 0, A + "/").state is MoveState.DONE
+    assert sim.operations.moves() == []
+    sim.manager.unit_at(B).log_dir.is_cordoned = False
+    long_name = "n" * 249
+    sim.operations.topics.create(long_name, 1)
+    with pytest.raises(InvalidTopicName, match="too long"):
+        sim.operations.move_partition(long_name, 0, A)
+    sim.manager.unit_at(B).log_dir.take_offline("pulled out")
+    with pytest.raises(LogDirOffline, match="pulled out"):
+        sim.operations.move_partition("t", 0, B)
+
+
+def test_a_move_goes_on_after_a_stop_and_after_a_kill() -> None:
+    """Goal: the copy is not begun anew by a restart, and ends as if there had been none.
+    Method: stop after the first slice; watch which bytes are written to the copy.
+    """
+    for how in ("stop", "kill"):
+        sim = begun()
+        (before,) = sim.operations.moves()
+        expected = contents(sim)
+        disk = sim.stop() if how == "stop" else sim.kill()
+        again = SimManager(disk, config=SLOW).start()
+        again.threads.run_until_idle()
+        (status,) = again.operations.moves()
+        assert status.copied_bytes >= before.copied_bytes
+        assert ended(again).state is MoveState.DONE
+        assert (place(again), contents(again)) == (B, expected)
+
+
+def test_a_copy_that_parted_from_its_log_is_begun_anew() -> None:
+    """Goal: records that a power cut took from the current log do not come back by its copy.
+    Method: the copy is durable, the records it was made of are not; other ones follow.
+    """
+    sim = world(2, SLOW, segment_bytes=100_000)
+    for number in range(4):
+        sim.produce("t", batch_of(f"lost {number}", "x" * 20), Acks.LEADER)
+    sim.operations.move_partition("t", 0, B)
+    future = sim.manager.table.future_of
+    sim.threads.run_until(lambda: (log := future(T0)) is not None and log.log_end_offset > 6)
+    copy = future(T0)
+    assert copy is not None
+    sim.manager.unit_at(B).writer.run(FlushCommand(copy))
+    disk = sim.disk.crash(CrashMode.DROP_ALL, 0)
+    sim.threads.kill_all()
+    again = SimManager(disk, config=SLOW).start()
+    assert again.manager.log_of("t", 0).log_end_offset == 4
+    for number in range(4):
+        again.produce("t", batch_of(f"new {number}", "x" * 20))
+    expected = contents(again)
+    assert ended(again).state is MoveState.DONE
+    assert (place(again), contents(again)) == (B, expected)
+
+
+def test_a_target_that_fails_leaves_the_partition_where_it_is() -> None:
+    """Goal: at every disk call of a move that fails in the target, the current log serves on.
+    Method: EIO and ENOSPC at the nth call in the target directory, until none is left.
+    """
+    for error in (errno.EIO, errno.ENOSPC):
+        nth = 0
+        is_struck = True
+        while is_struck:
+            nth += 1
+            sim = world(3)
+            fault = sim.disk.faults.add(Fault(error=error, path_contains=B, nth=nth))
+            try:
+                state = move(sim).state
+            except StorageFault:  # the copy could not be made
+                assert sim.operations.moves() == []
+                state = MoveState.FAILED
+            is_struck = fault.seen >= nth
+            log = sim.manager.log_of("t", 0)
+            if state is MoveState.FAILED:
+                assert place(sim) == A
+                assert not sim.manager.table.futures()
+                assert sim.manager.unit_at(A).log_dir.is_online
+                assert states(sim)[A] == [DirectoryState.LIVE]
+                assert sim.produce("t", batch_of("goes on")).error is None
+                assert log.log_end_offset == 7
+        assert nth > 20
+
+
+def test_a_source_that_fails_keeps_the_copy() -> None:
+    """Goal: a directory that fails takes its partition along; when it is back, the move goes on.
+    Method: EIO at every disk call in the source after the move began, then a restart without it.
+    """
+    for nth in range(1, 8):
+        sim = world(3, SLOW)
+        sim.operations.move_partition("t", 0, B)
+        sim.threads.run_until_idle()
+        expected = contents(sim)
+        sim.disk.faults.add(Fault(path_contains=A, nth=nth))
+        ended(sim)
+        again = SimManager(sim.kill()).start()
+        if again.operations.moves():
+            assert ended(again).state is MoveState.DONE
+        assert contents(again) == expected
+        assert place(again) == B
+
+
+def test_appends_at_the_very_moment_are_refused_and_nothing_is_appended() -> None:
+    """Goal: an append that meets the change of names is told to come again (503).
+    Method: hold the log as the swap does, append, and look at both logs.
+    """
+    sim = world(1)
+    log = sim.manager.log_of("t", 0)
+    writer = sim.manager.unit_at(A).writer
+    writer.run(HoldCommand(log))
+    end = log.log_end_offset
+    refused = sim.produce("t", batch_of("too early"))
+    assert isinstance(refused.error, PartitionMoving)
+    assert isinstance(sim.delete_records("t", 1).error, PartitionMoving)
+    assert log.log_end_offset == end
+
+
+def test_who_holds_the_old_log_is_not_given_a_fault_of_the_disk() -> None:
+    """Goal: KAFKA-19571: a reader of the old log whose files are gone takes no directory offline.
+    Method: remember the log, move it, let its directory be removed, read it.
+    """
+    sim = world()
+    old = sim.manager.log_of("t", 0)
+    assert move(sim).state is MoveState.DONE
+    sim.clock.advance_ms(120_000)
+    assert states(sim)[A] == []
+    assert old.read(0, 1000, Isolation.HIGH_WATERMARK).data == b""
+    append = AppendCommand(old, records_of(batch_of("x"), old), Acks.ALL, None, None)
+    with pytest.raises(PartitionMoving):
+        sim.manager.unit_at(A).writer.run(append)
+    assert all(unit.log_dir.is_online for unit in sim.manager.units)
+
+
+def test_there_and_back_again() -> None:
+    """Goal: a partition can move back while its old directory waits for its deletion.
+    Method: a to b to a, then the deletion, then a restart.
+    """
+    sim = world()
+    expected = contents(sim)
+    assert move(sim, B).state is MoveState.DONE
+    assert move(sim, A).state is MoveState.DONE
+    assert (place(sim), contents(sim)) == (A, expected)
+    sim.clock.advance_ms(120_000)
+    assert states(sim) == {A: [DirectoryState.LIVE], B: []}
+    again = SimManager(sim.stop()).start()
+    assert (place(again), contents(again)) == (A, expected)
+
+
+def test_what_only_a_move_has_named_is_not_replaced_by_an_empty_partition() -> None:
+    """Goal: when the directory that served is lost, its copy is neither served nor removed.
+    Method: take the live directory away between two lives.
+    """
+    sim = begun()
+    disk = sim.kill()
+    disk.remove_tree(f"{A}/t-0")
+    again = SimManager(disk).start()
+    with pytest.raises(LogDirOffline, match="left by a move"):
+        again.manager.log_of("t", 0)
+    assert states(again) == {A: [], B: [DirectoryState.FUTURE]}

@@ -1,4 +1,4 @@
-"""``kafkalog dirs describe``: the log directories of a running daemon. Text is kafka-log-dirs'."""
+"""``kafkalog dirs``: the log directories of a running daemon. Text is kafka-log-dirs'."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from urllib.parse import quote
 import click
 
 from kafkalog.cli.connection import Connection, output_option, url_option
+from kafkalog.cli.dir_moves import cancel_move, move, moves
 
 
 @click.group()
 def dirs() -> None:
-    """Look at the log directories."""
+    """Look at the log directories, and move partitions between them."""
+
+
+dirs.add_command(move)
+dirs.add_command(moves)
+dirs.add_command(cancel_move)
 
 
 @dirs.command()

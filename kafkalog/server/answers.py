@@ -46,6 +46,38 @@ class OffsetList(Body):
     partitions: list[OffsetAnswer | FailedOffset]
 
 
+class PartitionMoveAnswer(Body):
+    """A move to another log directory; bytes are those of ``.log`` files, moments ms since 1970.
+
+    ``reason`` of a failed or cancelled one; ``ended_ms`` is null while it is copying.
+    """
+
+    topic: str
+    partition: int
+    source: str
+    target: str
+    state: Literal["copying", "done", "cancelled", "failed"]
+    reason: str | None
+    size_bytes: int
+    copied_bytes: int
+    offset_lag: int
+    started_ms: int
+    ended_ms: int | None
+
+
+class FailedMove(EntryError):
+    """A move that was refused."""
+
+    topic: str
+    partition: int
+
+
+class PartitionMoveList(Body):
+    """Of the moves asked for, in their order; or all that are known, by partition."""
+
+    moves: list[PartitionMoveAnswer | FailedMove]
+
+
 class AppendAnswer(Body):
     """Where raw batches were appended; log_append_time is -1 with CreateTime."""
 

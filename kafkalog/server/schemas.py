@@ -111,6 +111,20 @@ class PartitionName(Schema):
     partition: int
 
 
+class PartitionMoveEntry(Schema):
+    """One partition and the entry of ``log.dirs`` that it is to go to."""
+
+    topic: str
+    partition: int
+    log_dir: str
+
+
+class PartitionMovesRequest(Schema):
+    """``POST /v1/partition-moves``."""
+
+    moves: list[PartitionMoveEntry]
+
+
 class RetainRequest(Schema):
     """``POST .../log:retain``."""
 

@@ -1,0 +1,208 @@
+"""Goal: a partition moves under load over HTTP, and every acknowledged record is there once.
+Method: a real daemon over two directories; producers and a reader while partitions move to and fro,
+also past a SIGKILL; routes and command line.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.daemon import Daemon
+from tests.integration.http_world import (
+    append,
+    batch_of,
+    read_batches,
+    records_of,
+    refused,
+)
+from tests.integration.test_cli_over_http import done, run
+from tests.integration.test_http_log_dirs import described
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PATIENCE_SECONDS = 60
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon over two directories."""
+    with Daemon(tmp_path, log_dirs=2) as daemon:
+        yield daemon
+
+
+def move(daemon: Daemon, number: int, topic: str = "t", partition: int = 0) -> dict[str, Any]:
+    """Ask for a move into the numbered directory; its entry."""
+    wanted = {"topic": topic, "partition": partition, "log_dir": str(daemon.log_dirs[number])}
+    answer = daemon.request("POST", "/v1/partition-moves", {"moves": [wanted]})
+    assert answer.status == 200, answer.body
+    (entry,) = answer.json["moves"]
+    return dict(entry)
+
+
+def ended(daemon: Daemon) -> dict[str, Any]:
+    """The only move once it is over."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        (entry,) = daemon.request("GET", "/v1/partition-moves").json["moves"]
+        if entry["state"] != "copying":
+            return dict(entry)
+        time.sleep(0.02)  # another process copies
+    raise AssertionError("the move did not end")
+
+
+class Producer(threading.Thread):
+    """Appends numbered values until it is stopped; a 503 is tried again."""
+
+    def __init__(self, daemon: Daemon, name: str) -> None:
+        super().__init__()
+        self.daemon_process = daemon
+        self.prefix = name
+        self.acknowledged: dict[int, bytes] = {}
+        self.unavailable = 0
+        self.is_stopped = threading.Event()
+
+    def run(self) -> None:
+        """One request after the other."""
+        number = 0
+        while not self.is_stopped.is_set():
+            value = f"{self.prefix} {number} ".encode() + b"x" * 2000
+            answer = append(self.daemon_process, "t", batch_of(value))
+            if answer.status == 503:
+                self.unavailable += 1
+                continue
+            assert answer.status == 200, answer.body
+            self.acknowledged[answer.json["base_offset"]] = value
+            number += 1
+
+
+def everything(daemon: Daemon) -> dict[int, bytes]:
+    """Offset -> value, read from the start."""
+    values: dict[int, bytes] = {}
+    offset = 0
+    while True:
+        answer = read_batches(daemon, "t", offset)
+        if answer.status == 204:
+            return values
+        assert answer.status == 200, answer.body
+        records = records_of(answer.body)
+        values.update({record.offset: record.value or b"" for record in records})
+        offset = records[-1].offset + 1
+
+
+def test_moves_under_load(two: Daemon) -> None:
+    """Goal: to and fro under load: each acknowledged record is there once, also after a SIGKILL.
+    Method: two producers and a reader; four moves; kill, restart, read all.
+    """
+    two.create_topic("t", 1, segment_bytes="1048576")
+    for _ in range(30):
+        assert append(two, "t", batch_of(b"y" * 100_000)).status == 200
+    producers = [Producer(two, name) for name in ("first", "second")]
+    for producer in producers:
+        producer.start()
+    try:
+        for turn in range(4):
+            assert move(two, (turn + 1) % 2)["state"] in ("copying", "done")
+            read = everything(two)
+            entry = ended(two)
+            assert (entry["state"], entry["offset_lag"]) == ("done", 0), entry
+            assert len(read) >= 30
+    finally:
+        for producer in producers:
+            producer.is_stopped.set()
+            producer.join()
+    acknowledged = {**producers[0].acknowledged, **producers[1].acknowledged}
+    assert len(acknowledged) == sum(len(each.acknowledged) for each in producers) > 20
+    expected = everything(two)
+    for offset, value in acknowledged.items():
+        assert expected[offset] == value
+    assert sorted(expected) == list(range(30 + len(acknowledged)))
+    two.kill()
+    two.start()
+    assert everything(two) == expected
+
+
+def test_a_move_goes_on_after_a_kill(tmp_path: Path) -> None:
+    """Goal: a daemon that was killed in the middle of a move ends it in its next life.
+    Method: a throttle that leaves the copy unfinished; kill; restart without the throttle.
+    """
+    daemon = Daemon(tmp_path, log_dirs=2, replica_alter_log_dirs_io_max_bytes_per_second="1000")
+    with daemon:
+        daemon.create_topic("t", 1, segment_bytes="1048576")
+        for _ in range(20):
+            assert append(daemon, "t", batch_of(b"y" * 100_000)).status == 200
+        expected = everything(daemon)
+        assert move(daemon, 1)["state"] == "copying"
+        here, there = described(daemon)
+        assert [each["isFuture"] for each in here["partitions"]] == [False]
+        assert [each["isFuture"] for each in there["partitions"]] == [True]
+        daemon.kill()
+        daemon.overrides = {}
+        daemon.start()
+        assert ended(daemon)["state"] == "done"
+        assert everything(daemon) == expected
+        here, there = described(daemon)
+        assert here["partitions"] == []
+        (moved,) = there["partitions"]
+        assert (moved["partition"], moved["isFuture"], moved["offsetLag"]) == ("t-0", False, 0)
+
+
+def test_refusals_and_cancel(tmp_path: Path) -> None:
+    """Goal: what cannot be moved is an error entry; a move can be given up.
+    Method: each in turn against a daemon that copies slowly.
+    """
+    with Daemon(
+        tmp_path, log_dirs=2, replica_alter_log_dirs_io_max_bytes_per_second="1000"
+    ) as daemon:
+        daemon.create_topic("t", 1, segment_bytes="1048576")
+        for _ in range(20):
+            assert append(daemon, "t", batch_of(b"y" * 100_000)).status == 200
+        wanted = [
+            {"topic": "none", "partition": 0, "log_dir": str(daemon.log_dirs[1])},
+            {"topic": "t", "partition": 9, "log_dir": str(daemon.log_dirs[1])},
+            {"topic": "t", "partition": 0, "log_dir": "/nowhere"},
+        ]
+        entries = daemon.request("POST", "/v1/partition-moves", {"moves": wanted}).json["moves"]
+        assert [(each["error_code"], each["kafka_error"]) for each in entries] == [
+            (40401, "UNKNOWN_TOPIC_OR_PARTITION"),
+            (40402, "UNKNOWN_TOPIC_OR_PARTITION"),
+            (40002, "LOG_DIR_NOT_FOUND"),
+        ]
+        refused(daemon.request("POST", "/v1/partition-moves", {"moves": []}), 400, 40002)
+        refused(
+            daemon.request("POST", "/v1/partition-moves", {"moves": wanted[:1] * 2}), 400, 40002
+        )
+        refused(daemon.request("DELETE", "/v1/partition-moves/t/0"), 404, 40410)
+        assert move(daemon, 1)["state"] == "copying"
+        answer = daemon.request("DELETE", "/v1/partition-moves/t/0")
+        assert (answer.status, answer.json["state"]) == (200, "cancelled")
+        assert [each["partitions"] for each in described(daemon)][1] == []
+
+
+def test_the_command_line(two: Daemon) -> None:
+    """Goal: dirs move, moves and cancel-move say what the daemon says.
+    Method: the real command in its own process.
+    """
+    two.create_topic("t", 2)
+    there = str(two.log_dirs[1])
+    (here,) = (each["partition"] for each in described(two)[0]["partitions"])
+    lines = done(run(two, "dirs", "move", here, "--to", there, "--wait")).decode().splitlines()
+    assert lines[0].split()[:2] == ["partition", "state"]
+    assert lines[1].split()[:2] == [here, "done"]
+    (entry,) = json.loads(done(run(two, "dirs", "moves", "--output", "json")))
+    assert (entry["target"], entry["state"]) == (there, "done")
+    both = done(run(two, "dirs", "move", here, "t-1", "--to", there, "--wait"))
+    assert [line.split()[1] for line in both.splitlines()[1:]] == [b"done", b"done"]
+    result = run(two, "dirs", "move", here, "none-0", "--to", there)
+    assert result.returncode == 3
+    assert b"refused" in result.stdout
+    result = run(two, "dirs", "cancel-move", here)
+    assert result.returncode == 1
+    assert b"not being moved" in result.stderr
+    assert run(two, "dirs", "move", "nonumber", "--to", there).returncode == 2

@@ -222,7 +222,8 @@ class PartitionMove:
         with self.target.log_dir.guard(), self.source.log_dir.guard():
             is_usable = future_log.is_beginning_of(future, current, found_at_end)
         with self._manager.topics.lock:
-            if self.is_over:
+            if self.is_over:  # cancelled meanwhile: ``clean_up`` removes the files
+                future.close_handles()
                 return
             self._take(future)
             if is_usable:
@@ -233,12 +234,15 @@ class PartitionMove:
             self.discard_copy()
 
     def _copy(self, current: UnifiedLog, future: UnifiedLog) -> int:
-        """One slice; its bytes."""
-        with self.source.log_dir.guard():
-            try:
+        """One slice; its bytes. What was deleted faster than copied leaves the copy empty."""
+        try:
+            with self.source.log_dir.guard():
+                if future.log_end_offset < current.log_start_offset:
+                    start = future_log.start_of_copy(current)
+                    self.target.writer.call(partial(future.truncate_fully_and_start_at, start))
                 piece = future_log.read_slice(current, future.log_end_offset, SLICE_BYTES)
-            except OffsetBelowLogStart:
-                return 0  # deleted this moment: the next turn goes on behind
+        except OffsetBelowLogStart:
+            return 0  # deleted this moment: the next turn begins behind
         self.target.writer.run(FillCommand(future, piece))
         size_bytes = 0 if piece.records is None else piece.records.size_bytes
         self._unflushed_bytes += size_bytes
@@ -365,7 +369,7 @@ class PartitionMove:
         return directory_name(self.topic_partition, DirectoryState.DELETE, unique_id)
 
     def clean_up(self) -> None:
-        """After the end, where no step runs: the copy that no log owns goes too.
+        """After the end, where no step runs, under the topics lock: what no log owns goes too.
 
         It was found at the start and never loaded, or making it failed half way. Kept where the
         directory of the current log is offline: the next start may go on with it.

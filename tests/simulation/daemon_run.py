@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import InvalidRequest, StorageFault
+from kafkalog.errors import InvalidRequest, PartitionMoving, StorageFault
 from kafkalog.format.batch_builder import RecordColumns, build_batch
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.record_batch import read_header
@@ -171,6 +171,13 @@ class DaemonRun:
             if log.topic_partition.topic == name:
                 assert log.config.flush_messages == flush_messages
 
+    def move_partition(self, topic: str, partition: int, path: str) -> None:
+        """Begin it; it goes on while threads run, and in the next life."""
+        try:
+            self.life.operations.move_partition(topic, partition, path)
+        except StorageFault:
+            return
+
     def delete_topic(self, name: str) -> None:
         """Certain when it returns."""
         promises = self.topics[name]
@@ -239,7 +246,7 @@ class DaemonRun:
         self, promises: PartitionPromises, attempt: Attempt, acks: Acks, command: Command
     ) -> None:
         if command.error is not None:
-            if isinstance(command.error, InvalidRequest):
+            if isinstance(command.error, InvalidRequest | PartitionMoving):
                 promises.note_refused(attempt)
             elif not isinstance(command.error, StorageFault):
                 raise command.error
@@ -424,7 +431,7 @@ class DaemonRun:
                     log = self.life.manager.log_of(partition.topic, partition.partition)
                     assert log.directory == where, "a partition in two places"
                 else:  # stray: half made when its disk died, before it got its id
-                    assert parsed.state.name in ("DELETE", "STRAY"), where
+                    assert parsed.state.name in ("DELETE", "STRAY", "FUTURE"), where
 
     def _check_partition(self, name: str, number: int, *, is_kill: bool) -> None:
         promises = self.topics[name].partition(number)

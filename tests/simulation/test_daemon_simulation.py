@@ -64,6 +64,7 @@ class Simulation:
             (2, self.delete_topic),
             (3, self.grow_topic),
             (3, self.alter_topic),
+            (6, self.move_partition),
             (6, self.pass_time),
             (6, self.plan_stop),
             (4, self.plan_fault),
@@ -194,6 +195,11 @@ class Simulation:
         where = self._partition()
         if where is not None:
             self.world.alter_topic(where[0], self.chance.randrange(1, 9))
+
+    def move_partition(self) -> None:
+        where = self._partition()
+        if where is not None:
+            self.world.move_partition(*where, self.chance.choice(self.world.config.log_dirs))
 
     def produce(self) -> None:
         where = self._partition()

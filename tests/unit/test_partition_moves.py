@@ -168,18 +168,36 @@ def test_log_dirs_shows_the_copy() -> None:
 
 def test_deleted_records_stay_deleted() -> None:
     """Goal: the log start moves with the partition, inside a segment and beyond what was copied.
-    Method: delete records in the middle of a move; restart.
+    Method: delete records in the middle of a move; no gap is left in front; restart.
     """
     sim = begun()
     assert sim.delete_records("t", 7).error is None
     before = contents(sim)
     assert ended(sim).state is MoveState.DONE
-    assert sim.manager.log_of("t", 0).log_start_offset == 7
+    moved = sim.manager.log_of("t", 0)
+    assert moved.log_start_offset == 7
     assert contents(sim) == before
+    check_invariants(moved)
     again = SimManager(sim.kill()).start()
     assert place(again) == B
     assert again.manager.log_of("t", 0).log_start_offset == 7
     assert contents(again) == before
+
+
+def test_records_that_are_deleted_faster_than_copied_leave_no_gap() -> None:
+    """Goal: a copy that ends below the log start begins anew behind it, as Kafka's does.
+    Method: append and delete while the copy waits for the throttle, all in one segment.
+    """
+    sim = world(1, SLOW, segment_bytes=100_000)
+    sim.operations.move_partition("t", 0, B)
+    sim.threads.run_until_idle()
+    for number in range(3):
+        sim.produce("t", batch_of(f"later {number}", "x"))
+    assert sim.delete_records("t", 5).error is None
+    before = contents(sim)
+    assert ended(sim).state is MoveState.DONE
+    assert contents(sim) == before
+    check_invariants(sim.manager.log_of("t", 0))
 
 
 def test_a_partition_without_records_moves() -> None:

@@ -273,7 +273,8 @@ class PartitionMoves:
     def _advance(self, move: PartitionMove, target: _Target) -> None:
         """One step, and what its failure means."""
         if move.is_over:
-            move.clean_up()
+            with self._manager.topics.lock:
+                move.clean_up()
             return
         try:
             copied_bytes = move.step()

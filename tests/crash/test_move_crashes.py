@@ -129,9 +129,9 @@ def calls_of_a_start() -> int:
     return len(disk.operations) - before
 
 
-@pytest.mark.parametrize("stride", [7])
+@pytest.mark.parametrize("stride", [11])
 def test_a_crash_in_a_move_loses_nothing(stride: int) -> None:
-    """Goal: as the file's, at every seventh disk call.
+    """Goal: as the file's, at every eleventh disk call.
     Method: as the file's, in every mode of a power cut and after a kill.
     """
     checked = enumerate_crashes(

@@ -20,6 +20,7 @@ from kafkalog.errors import (
     InvalidReplicaAssignment,
     InvalidTopicName,
     KafkalogError,
+    LoadStopped,
     LogDirNotFound,
     StorageFault,
     UnknownMove,
@@ -234,6 +235,7 @@ class PartitionMoves:
     def stop(self) -> None:
         """No further steps; returns when none runs. What was copied stays."""
         self._is_stopping = True
+        self._loading.is_stopped = True  # also the load of a copy that the start found
         with self._mutex:
             targets = list(self._targets.values())
         for target in targets:
@@ -278,6 +280,8 @@ class PartitionMoves:
             return
         try:
             copied_bytes = move.step()
+        except LoadStopped:
+            self._is_stopping = True  # the daemon does: the next start goes on with the move
         except KafkalogError as error:
             self._fail(move, error)
         else:

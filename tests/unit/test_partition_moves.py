@@ -357,6 +357,22 @@ def test_a_move_goes_on_after_a_stop_and_after_a_kill() -> None:
         assert (place(again), contents(again)) == (B, expected)
 
 
+def test_a_stop_ends_the_load_of_a_copy() -> None:
+    """Goal: a stop does not wait for the recovery of a copy, and the copy is not given up.
+    Method: stop before the copy that the start found is loaded; the next life ends the move.
+    """
+    sim = begun()
+    expected = contents(sim)
+    again = SimManager(sim.kill(), config=SLOW).start()
+    again.manager.stop_loading()
+    again.threads.run_until_idle()
+    assert again.manager.table.future_of(T0) is None
+    assert states(again) == {A: [DirectoryState.LIVE], B: [DirectoryState.FUTURE]}
+    third = SimManager(again.stop()).start()
+    assert ended(third).state is MoveState.DONE
+    assert (place(third), contents(third)) == (B, expected)
+
+
 def test_a_copy_that_parted_from_its_log_is_begun_anew() -> None:
     """Goal: records that a power cut took from the current log do not come back by its copy.
     Method: the copy is durable, the records it was made of are not; other ones follow.

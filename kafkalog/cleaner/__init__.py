@@ -1,0 +1,1 @@
+"""Compaction: which records survive, the clean of one log, which log is cleaned when."""

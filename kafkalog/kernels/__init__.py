@@ -5,8 +5,9 @@ module. A kernel is compiled when its module is imported, or loaded from the cac
 `cache.py` chooses. Nothing here touches a log directory, a clock or a thread.
 
 Rules for kernel modules
-- every kernel is declared with `compile.kernel(signature)`, helpers of one file with
-  `compile.inlined`; kernels that call one another stay in one file;
+- every kernel is declared with `compile.kernel(signature)`, helpers with `compile.inlined`;
+  kernels that call one another stay in one file, helpers of several files in a module of their
+  own that is infrastructure;
 - input is hostile: every read is checked against the buffer, no exception is raised inside;
 - every module of this directory but the infrastructure is compiled by `warm_up`.
 """
@@ -29,6 +30,8 @@ _INFRASTRUCTURE = {
     "json_fault",
     "json_page_cells",
     "loads",
+    "md5",
+    "record_fields",
 }
 
 KERNEL_MODULES = tuple(

@@ -121,10 +121,11 @@ def kernel(
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """Declare a small function that kernels of the same file call; inlined into each of them.
+    """Declare a small function that kernels call; inlined into each of them.
 
-    Not for use from another file: numba freezes what it called when it compiled. Not callable
-    from Python on a hot path: it would be compiled at the first call.
+    numba freezes what it called when it compiled: the file must be the kernel's own or one that
+    its file imports, which the digest of the cache then covers. Not callable from Python on a hot
+    path: it would be compiled at the first call.
     """
     if JIT_DISABLED:
         return function

@@ -9,9 +9,7 @@ Source: Kafka 4.1 `DefaultRecord.writeTo`.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, cast
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from kafkalog.kernels.compile import (
     BYTES,
@@ -24,12 +22,10 @@ from kafkalog.kernels.compile import (
     inlined,
     kernel,
 )
-from kafkalog.kernels.loads import load_u64le, store_u64le
+from kafkalog.kernels.record_fields import as_int, copy_bytes, size_of_zigzag, write_zigzag
 
 if TYPE_CHECKING:
     from kafkalog.kernels.compile import Bytes, Int64s, Int64Table
-
-as_int = cast("type[int]", np.int64)  # an uint8 would stay unsigned under int()
 
 
 class BuildColumn(enum.IntEnum):
@@ -72,52 +68,12 @@ _NULL_KEYS = int(BuildFact.NULL_KEYS)
 
 
 @inlined
-def _zigzag_size(value: int) -> int:
-    """Bytes of a varint or varlong."""
-    raw = (value << 1) ^ (value >> 63)
-    if raw < 0:  # an uint64 of 2^63 and above
-        return 10
-    size = 1
-    while raw > 127:
-        raw >>= 7
-        size += 1
-    return size
-
-
-@inlined
-def _write_zigzag(out: Bytes, position: int, value: int) -> int:
-    """Write a varint or varlong; position behind it."""
-    raw = (value << 1) ^ (value >> 63)
-    while raw > 127 or raw < 0:
-        out[position] = (raw & 127) | 128
-        raw = (raw >> 7) & 0x1FFFFFFFFFFFFFF
-        position += 1
-    out[position] = raw
-    return position + 1
-
-
-@inlined
-def _copy(source: Bytes, start: int, length: int, out: Bytes, position: int) -> int:
-    """Copy bytes, eight at a time; position behind them."""
-    end = position + length
-    while end - position >= 8:
-        store_u64le(out, position, load_u64le(source, start))
-        position += 8
-        start += 8
-    while position < end:
-        out[position] = source[start]
-        position += 1
-        start += 1
-    return end
-
-
-@inlined
 def _body_size(row: Int64s, timestamp_delta: int, offset_delta: int) -> int:
     """Bytes of one record behind its size varint."""
-    size: int = 1 + _zigzag_size(timestamp_delta) + _zigzag_size(offset_delta)
-    size += _zigzag_size(row[_KEY_LENGTH]) + max(row[_KEY_LENGTH], 0)
-    size += _zigzag_size(row[_VALUE_LENGTH]) + max(row[_VALUE_LENGTH], 0)
-    size += _zigzag_size(row[_HEADERS_COUNT]) + row[_HEADERS_LENGTH]
+    size: int = 1 + size_of_zigzag(timestamp_delta) + size_of_zigzag(offset_delta)
+    size += size_of_zigzag(row[_KEY_LENGTH]) + max(row[_KEY_LENGTH], 0)
+    size += size_of_zigzag(row[_VALUE_LENGTH]) + max(row[_VALUE_LENGTH], 0)
+    size += size_of_zigzag(row[_HEADERS_COUNT]) + row[_HEADERS_LENGTH]
     return size
 
 
@@ -156,7 +112,7 @@ def measure_records(table: Int64Table, selection: Int64s, facts: Int64s) -> int:
         least = min(least, row[_TIMESTAMP])
         null_keys += 1 if row[_KEY_LENGTH] < 0 else 0
         size = _body_size(row, row[_TIMESTAMP] - base, as_int(index))
-        total += size + _zigzag_size(size)
+        total += size + size_of_zigzag(size)
     facts[_BASE_TIMESTAMP] = base
     facts[_MAX_TIMESTAMP] = largest
     facts[_MIN_TIMESTAMP] = least
@@ -188,21 +144,21 @@ def build_records(
         row = table[selection[index]]
         delta = row[_TIMESTAMP] - base
         offset_delta = as_int(index)
-        position = _write_zigzag(out, position, _body_size(row, delta, offset_delta))
+        position = write_zigzag(out, position, _body_size(row, delta, offset_delta))
         out[position] = 0
-        position = _write_zigzag(out, position + 1, delta)
-        position = _write_zigzag(out, position, offset_delta)
+        position = write_zigzag(out, position + 1, delta)
+        position = write_zigzag(out, position, offset_delta)
         length = row[_KEY_LENGTH]
-        position = _write_zigzag(out, position, length)
+        position = write_zigzag(out, position, length)
         position = (
-            _copy(keys, row[_KEY_POSITION], length, out, position) if length > 0 else position
+            copy_bytes(keys, row[_KEY_POSITION], length, out, position) if length > 0 else position
         )
         length = row[_VALUE_LENGTH]
-        position = _write_zigzag(out, position, length)
+        position = write_zigzag(out, position, length)
         if length > 0:
-            position = _copy(values, row[_VALUE_POSITION], length, out, position)
-        position = _write_zigzag(out, position, row[_HEADERS_COUNT])
-        position = _copy(headers, row[_HEADERS_POSITION], row[_HEADERS_LENGTH], out, position)
+            position = copy_bytes(values, row[_VALUE_POSITION], length, out, position)
+        position = write_zigzag(out, position, row[_HEADERS_COUNT])
+        position = copy_bytes(headers, row[_HEADERS_POSITION], row[_HEADERS_LENGTH], out, position)
     return position
 
 
@@ -232,13 +188,13 @@ def encode_headers(
         start = position
         for _ in range(counts[index]):
             length = name_lengths[header]
-            position = _write_zigzag(out, position, length)
-            position = _copy(names, name_position, length, out, position)
+            position = write_zigzag(out, position, length)
+            position = copy_bytes(names, name_position, length, out, position)
             name_position += length
             length = value_lengths[header]
-            position = _write_zigzag(out, position, length)
+            position = write_zigzag(out, position, length)
             if length > 0:
-                position = _copy(values, value_position, length, out, position)
+                position = copy_bytes(values, value_position, length, out, position)
                 value_position += length
             header += 1
         lengths[index] = position - start

@@ -11,16 +11,13 @@ of a longest varint are dropped. Source: Kafka 4.1 `DefaultRecord.readFrom`, `By
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, cast
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from kafkalog.kernels.compile import BYTES, I64, I64_TABLE_OUT, I64S_OUT, inlined, kernel
+from kafkalog.kernels.record_fields import read_varint, read_varlong, skip_headers
 
 if TYPE_CHECKING:
     from kafkalog.kernels.compile import Bytes, Int64s, Int64Table
-
-as_int = cast("type[int]", np.int64)  # an uint8 would stay unsigned under int()
 
 
 class RecordColumn(enum.IntEnum):
@@ -114,97 +111,44 @@ _BAD_COUNT = int(RecordFault.BAD_COUNT)
 
 
 @inlined
-def _read_varint(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """(value, next position) of a zigzag varint; next position -1 when it is none."""
-    if position < end and buffer[position] < 128:  # one byte: nearly always
-        raw = as_int(buffer[position])
-        return (raw >> 1) ^ -(raw & 1), position + 1
-    raw = as_int(0)
-    shift = 0
-    while position < end and shift < 35:
-        byte = as_int(buffer[position])
-        position += 1
-        raw |= (byte & 127) << shift
-        if byte < 128:
-            raw &= 0xFFFFFFFF
-            return (raw >> 1) ^ -(raw & 1), position
-        shift += 7
-    return as_int(0), -1
-
-
-@inlined
-def _read_varlong(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """As `_read_varint` with up to ten bytes and 64 bits."""
-    if position < end and buffer[position] < 128:
-        raw = as_int(buffer[position])
-        return (raw >> 1) ^ -(raw & 1), position + 1
-    raw = as_int(0)
-    shift = 0
-    while position < end and shift < 70:
-        byte = as_int(buffer[position])
-        position += 1
-        raw |= (byte & 127) << as_int(shift)
-        if byte < 128:
-            # an int64 shifts its sign in: the mask makes the shift unsigned
-            return ((raw >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(raw & 1), position
-        shift += 7
-    return as_int(0), -1
-
-
-@inlined
-def _skip_headers(buffer: Bytes, position: int, end: int, count: int) -> int:
-    """Position behind the headers, or minus the fault."""
-    for _ in range(count):
-        length, position = _read_varint(buffer, position, end)
-        if position < 0 or length < 0 or length > end - position:
-            return -_BAD_HEADER
-        length, position = _read_varint(buffer, position + length, end)
-        if position < 0 or length > end - position:
-            return -_BAD_HEADER
-        if length > 0:
-            position += length
-    return position
-
-
-@inlined
 def _read_record(buffer: Bytes, start: int, row: Int64s) -> int:
     """Fill one row of the span table; 0, or minus the fault."""
     limit = len(buffer)
-    size, position = _read_varint(buffer, start, limit)
+    size, position = read_varint(buffer, start, limit)
     if position < 0 or size < 0 or size > limit - position:
         return -_BAD_SIZE
     end = position + size
     if size < 1:
         return -_BAD_VARINT
     position += 1  # attributes: never used, never checked (Kafka)
-    timestamp_delta, position = _read_varlong(buffer, position, end)
+    timestamp_delta, position = read_varlong(buffer, position, end)
     if position < 0:
         return -_BAD_VARINT
-    offset_delta, position = _read_varint(buffer, position, end)
+    offset_delta, position = read_varint(buffer, position, end)
     if position < 0:
         return -_BAD_VARINT
-    key_length, position = _read_varint(buffer, position, end)
+    key_length, position = read_varint(buffer, position, end)
     if position < 0 or key_length > end - position:
         return -_BAD_KEY
     row[_KEY_POSITION] = position
     row[_KEY_LENGTH] = max(key_length, -1)
     if key_length > 0:
         position += key_length
-    value_length, position = _read_varint(buffer, position, end)
+    value_length, position = read_varint(buffer, position, end)
     if position < 0 or value_length > end - position:
         return -_BAD_VALUE
     row[_VALUE_POSITION] = position
     row[_VALUE_LENGTH] = max(value_length, -1)
     if value_length > 0:
         position += value_length
-    header_count, position = _read_varint(buffer, position, end)
+    header_count, position = read_varint(buffer, position, end)
     if position < 0 or header_count < 0 or header_count > end - position:
         return -_BAD_HEADER_COUNT
     row[_HEADERS_POSITION] = position
     row[_HEADERS_COUNT] = header_count
-    position = _skip_headers(buffer, position, end, header_count)
+    position = skip_headers(buffer, position, end, header_count)
     if position < 0:
-        return position
+        return -_BAD_HEADER
     if position != end:
         return -_LEFTOVER_IN_RECORD
     row[_OFFSET_DELTA] = offset_delta

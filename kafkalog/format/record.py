@@ -53,6 +53,7 @@ _REASONS = {
     RecordFault.LEFTOVER_IN_RECORD: "bytes are left over in the record",
     RecordFault.LEFTOVER_IN_BATCH: "bytes are left over behind the last record",
     RecordFault.BAD_COUNT: "the batch cannot hold that many records",
+    RecordFault.MISNUMBERED: "its offset does not rise, or lies beyond the batch",
 }
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _INFRASTRUCTURE = {
     "__init__",
     "__main__",
+    "batch_output",
     "cache",
     "compile",
     "json_fault",

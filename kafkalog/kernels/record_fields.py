@@ -1,13 +1,17 @@
-"""Numbers, headers and bytes of a record: what several kernel files read and write alike.
+"""The fields of one record: reading, the numbers in them, writing. For several kernel files.
 
-Inlined into the kernels of other files. `cache.py` counts this file into the digest of each module
-that imports it, so a cached kernel never holds an older version of it. Readers check every byte
-against the end that they are given; writers write into room that their caller has measured.
-Source: log-format.md 1.2.
+Owns the structural rules of a record (log-format.md 1.2): lengths inside the body, the body inside
+the batch. As in Kafka a key, value or header value length below -1 reads as null (-1), and the
+surplus bits of a longest varint are dropped. Readers check every byte against the end that they are
+given; writers write into room that their caller has measured.
+
+`cache.py` counts this file into the digest of each module that imports it, so a cached kernel never
+holds an older version of it. Source: Kafka 4.1 `DefaultRecord.readFrom`, `ByteUtils`.
 """
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -16,9 +20,72 @@ from kafkalog.kernels.compile import inlined
 from kafkalog.kernels.loads import load_u64le, store_u64le
 
 if TYPE_CHECKING:
-    from kafkalog.kernels.compile import Bytes
+    from kafkalog.kernels.compile import Bytes, Int64s
 
 as_int = cast("type[int]", np.int64)  # an uint8 would stay unsigned under int()
+
+
+class RecordColumn(enum.IntEnum):
+    """Columns of a span table. Positions count from the start of the records' bytes."""
+
+    OFFSET_DELTA = 0
+    TIMESTAMP_DELTA = 1
+    KEY_POSITION = 2
+    KEY_LENGTH = 3  # -1: null
+    VALUE_POSITION = 4
+    VALUE_LENGTH = 5  # -1: null, a tombstone
+    HEADERS_POSITION = 6  # behind the count
+    HEADERS_COUNT = 7
+    RECORD_END = 8  # behind the last header; the next record begins here
+    RECORD_START = 9  # of the size varint
+    TAIL_POSITION = 10  # of the offset delta: from here on nothing depends on timestamps
+
+
+RECORD_COLUMN_COUNT = len(RecordColumn)
+
+
+class RecordFault(enum.IntEnum):
+    """Why a walk stopped. A negative result is `-(16 * index + fault)`: see `fault_of`."""
+
+    BAD_SIZE = 1  # body size negative or beyond the buffer, or no varint
+    BAD_VARINT = 2  # runs past the body, or is longer than five or ten bytes
+    BAD_KEY = 3  # key reaches beyond the body
+    BAD_VALUE = 4
+    BAD_HEADER_COUNT = 5  # negative, or more headers than bytes left
+    BAD_HEADER = 6  # negative name length, or name or value beyond the body
+    LEFTOVER_IN_RECORD = 7  # fields end before the body does
+    LEFTOVER_IN_BATCH = 8  # bytes behind the last counted record
+    BAD_COUNT = 9  # the record count is negative or larger than the bytes could hold
+    MISNUMBERED = 10  # offsets do not rise, or lie beyond the batch: looked at where it matters
+
+
+def fault_of(status: int) -> tuple[RecordFault, int]:
+    """(fault, record index) of a negative status."""
+    return RecordFault(-status & 15), -status >> 4
+
+
+MINIMUM_RECORD_BYTES = 7
+"""Size, attributes, two deltas, two null lengths, header count."""
+
+_OFFSET_DELTA = int(RecordColumn.OFFSET_DELTA)
+_TIMESTAMP_DELTA = int(RecordColumn.TIMESTAMP_DELTA)
+_KEY_POSITION = int(RecordColumn.KEY_POSITION)
+_KEY_LENGTH = int(RecordColumn.KEY_LENGTH)
+_VALUE_POSITION = int(RecordColumn.VALUE_POSITION)
+_VALUE_LENGTH = int(RecordColumn.VALUE_LENGTH)
+_HEADERS_POSITION = int(RecordColumn.HEADERS_POSITION)
+_HEADERS_COUNT = int(RecordColumn.HEADERS_COUNT)
+_RECORD_END = int(RecordColumn.RECORD_END)
+_RECORD_START = int(RecordColumn.RECORD_START)
+_TAIL_POSITION = int(RecordColumn.TAIL_POSITION)
+
+_BAD_SIZE = int(RecordFault.BAD_SIZE)
+_BAD_VARINT = int(RecordFault.BAD_VARINT)
+_BAD_KEY = int(RecordFault.BAD_KEY)
+_BAD_VALUE = int(RecordFault.BAD_VALUE)
+_BAD_HEADER_COUNT = int(RecordFault.BAD_HEADER_COUNT)
+_BAD_HEADER = int(RecordFault.BAD_HEADER)
+_LEFTOVER_IN_RECORD = int(RecordFault.LEFTOVER_IN_RECORD)
 
 
 @inlined
@@ -72,6 +139,54 @@ def skip_headers(buffer: Bytes, position: int, end: int, count: int) -> int:
         if length > 0:
             position += length
     return position
+
+
+@inlined
+def read_record(buffer: Bytes, start: int, limit: int, row: Int64s) -> int:
+    """Fill one row of the span table from the record at start; 0, or minus the fault."""
+    size, position = read_varint(buffer, start, limit)
+    if position < 0 or size < 0 or size > limit - position:
+        return -_BAD_SIZE
+    end = position + size
+    if size < 1:
+        return -_BAD_VARINT
+    position += 1  # attributes: never used, never checked (Kafka)
+    timestamp_delta, position = read_varlong(buffer, position, end)
+    if position < 0:
+        return -_BAD_VARINT
+    row[_TAIL_POSITION] = position
+    offset_delta, position = read_varint(buffer, position, end)
+    if position < 0:
+        return -_BAD_VARINT
+    key_length, position = read_varint(buffer, position, end)
+    if position < 0 or key_length > end - position:
+        return -_BAD_KEY
+    row[_KEY_POSITION] = position
+    row[_KEY_LENGTH] = max(key_length, -1)
+    if key_length > 0:
+        position += key_length
+    value_length, position = read_varint(buffer, position, end)
+    if position < 0 or value_length > end - position:
+        return -_BAD_VALUE
+    row[_VALUE_POSITION] = position
+    row[_VALUE_LENGTH] = max(value_length, -1)
+    if value_length > 0:
+        position += value_length
+    header_count, position = read_varint(buffer, position, end)
+    if position < 0 or header_count < 0 or header_count > end - position:
+        return -_BAD_HEADER_COUNT
+    row[_HEADERS_POSITION] = position
+    row[_HEADERS_COUNT] = header_count
+    position = skip_headers(buffer, position, end, header_count)
+    if position < 0:
+        return -_BAD_HEADER
+    if position != end:
+        return -_LEFTOVER_IN_RECORD
+    row[_OFFSET_DELTA] = offset_delta
+    row[_TIMESTAMP_DELTA] = timestamp_delta
+    row[_RECORD_END] = end
+    row[_RECORD_START] = start
+    return 0
 
 
 @inlined

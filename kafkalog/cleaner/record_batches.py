@@ -1,0 +1,133 @@
+"""RecordBatches: the batches of one chunk of a segment, as both passes of a cleaning take them.
+
+Owns the way from a chunk to rows, the inflation of one batch at a time, and the errors of a batch
+with file and position. Never reads a file. One thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalog.errors import CorruptBatch, DecompressedTooLarge, UnsupportedCompression
+from kafkalog.format.batch_scan import BatchColumn, BatchRows, ScanStop, scan
+from kafkalog.format.compression import decompress
+from kafkalog.format.record import MalformedRecord
+from kafkalog.format.record_batch import ATTRIBUTES_AT, HEADER_BYTES, is_crc_valid
+from kafkalog.kernels.record_scan import fault_of
+
+if TYPE_CHECKING:
+    from kafkalog.kernels.compile import Bytes, Int64Table
+
+Buffer = bytes | bytearray | memoryview
+Flags = npt.NDArray[np.bool_]
+
+_POSITION, _SIZE = int(BatchColumn.POSITION), int(BatchColumn.SIZE)
+_ATTRIBUTES = int(BatchColumn.ATTRIBUTES)
+_BASE_OFFSET, _LAST_OFFSET = int(BatchColumn.BASE_OFFSET), int(BatchColumn.LAST_OFFSET)
+_CODEC_MASK = 0x07
+_INCOMPLETE = (ScanStop.END, ScanStop.PARTIAL)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InflatedBatch:
+    """A compressed batch as it would lie uncompressed: a table of one row, and its bytes."""
+
+    table: Int64Table
+    data: Bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordBatches:
+    """Whole batches in order; what follows the last one in the chunk is the reader's to read again.
+
+    file, position          where the chunk begins, for errors
+    max_decompressed_bytes  bound of one inflated batch
+    """
+
+    chunk: Buffer
+    file: str
+    position: int
+    rows: BatchRows
+    max_decompressed_bytes: int
+
+    @classmethod
+    def of(
+        cls,
+        chunk: Buffer,
+        *,
+        file: str,
+        position: int,
+        max_decompressed_bytes: int,
+        previous_last_offset: int = -1,
+    ) -> RecordBatches:
+        """The batches at the beginning of the chunk; `rows.consumed_bytes` tells how far they go.
+
+        Raises CorruptBatch for bytes that are no batch and for offsets that do not rise above
+        previous_last_offset. CRCs are checked by the passes, where it matters.
+        """
+        rows = scan(chunk, check_crc=False)
+        batches = cls(chunk, file, position, rows, max_decompressed_bytes)
+        disorder = rows.first_disorder(previous_last_offset)
+        if disorder is not None:
+            raise batches.corrupt(disorder, "its offsets do not follow those before it")
+        if rows.stop not in _INCOMPLETE:
+            raise CorruptBatch(
+                f"no batch: {rows.stop.name.lower().replace('_', ' ')}",
+                file=file,
+                position=position + rows.stop_position,
+            )
+        return batches
+
+    @property
+    def data(self) -> Bytes:
+        """The chunk for kernels."""
+        return np.frombuffer(self.chunk, np.uint8)
+
+    def batch(self, row: int) -> memoryview:
+        """The bytes of one batch."""
+        start = int(self.rows.table[row, _POSITION])
+        return memoryview(self.chunk)[start : start + int(self.rows.table[row, _SIZE])]
+
+    def verify(self, row: int) -> None:
+        """Raises CorruptBatch when the CRC is not that of the bytes."""
+        if not is_crc_valid(self.batch(row)):
+            raise self.corrupt(row, "its CRC does not match")
+
+    def inflate(self, row: int) -> InflatedBatch:
+        """One compressed batch, inflated. Does not look at its CRC.
+
+        Raises CorruptBatch when it does not inflate, or to more than max_decompressed_bytes.
+        """
+        batch = self.batch(row)
+        codec = int(self.rows.table[row, _ATTRIBUTES]) & _CODEC_MASK
+        try:
+            records = decompress(codec, batch[HEADER_BYTES:], max_bytes=self.max_decompressed_bytes)
+        except (DecompressedTooLarge, UnsupportedCompression) as error:
+            raise self.corrupt(row, error.message) from error
+        inflated = bytearray(batch[:HEADER_BYTES]) + records
+        inflated[ATTRIBUTES_AT + 1] &= ~_CODEC_MASK & 0xFF
+        table = self.rows.table[row : row + 1].copy()
+        table[0, _POSITION] = 0
+        table[0, _SIZE] = len(inflated)
+        table[0, _ATTRIBUTES] &= ~_CODEC_MASK
+        return InflatedBatch(table, np.frombuffer(inflated, np.uint8))
+
+    def malformed(self, row: int, status: int) -> CorruptBatch:
+        """The error of a kernel's negative status in this batch."""
+        return self.corrupt(row, str(MalformedRecord(*fault_of(status))))
+
+    def corrupt(self, row: int, reason: str) -> CorruptBatch:
+        """The error that this batch is damaged."""
+        values = self.rows.table[row]
+        base_offset, last_offset = int(values[_BASE_OFFSET]), int(values[_LAST_OFFSET])
+        return CorruptBatch(
+            f"batch of offsets {base_offset} to {last_offset} is damaged: {reason}",
+            file=self.file,
+            position=self.position + int(values[_POSITION]),
+            base_offset=base_offset,
+            last_offset=last_offset,
+        )

@@ -1,0 +1,338 @@
+"""RecordFilter: pass 2 of a cleaning, one chunk in, the batches that stay out.
+
+Owns the order of the steps: look up the keys that the bit rows of the map do not cover, let the
+kernel decide and write, inflate and compress again only what is compressed and changes, check the
+CRC of every batch that loses something, and seal what was rebuilt. A batch that stays whole keeps
+its bytes, and its damage if it has any. Never reads or writes a file. One thread.
+
+Source: Kafka 4.1 `MemoryRecords.filterTo`, `Cleaner.cleanInto`; log-lifecycle.md 12.6.
+Differs from Kafka: a batch with a wrong CRC is never rewritten, and one that loses all its records
+to the map must be sound as well (Kafka checks neither and would put a right CRC over the damage);
+header names that are no UTF-8 keep their bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kafkalog.format.batch_scan import BatchColumn
+from kafkalog.format.compression import compress
+from kafkalog.format.record_batch import (
+    ATTRIBUTES_AT,
+    CRC_AT,
+    HEADER_BYTES,
+    LEADER_EPOCH_AT,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    codec_of,
+    compute_crc,
+)
+from kafkalog.kernels.batch_output import RECORD_GROWTH_MAX, OutCell
+from kafkalog.kernels.record_fields import MINIMUM_RECORD_BYTES, RECORD_COLUMN_COUNT
+from kafkalog.kernels.record_filter import (
+    FILTER_CELL_COUNT,
+    ORDER_COLUMN_COUNT,
+    BatchOutcome,
+    FilterCell,
+    FilterStatus,
+    OrderColumn,
+    Retention,
+    TombstoneRule,
+    filter_batches,
+)
+
+if TYPE_CHECKING:
+    from kafkalog.cleaner.record_batches import Buffer, Flags, RecordBatches
+    from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
+    from kafkalog.errors import CorruptBatch
+    from kafkalog.kernels.compile import Bytes, Int64s, Int64Table
+
+__all__ = ["FilterStatistics", "FilteredChunk", "RecordFilter", "Retention", "TombstoneRule"]
+
+_POSITION, _SIZE = int(BatchColumn.POSITION), int(BatchColumn.SIZE)
+_ATTRIBUTES, _RECORD_COUNT = int(BatchColumn.ATTRIBUTES), int(BatchColumn.RECORD_COUNT)
+_OUT_POSITION, _OUT_ROWS = int(OutCell.OUT_POSITION), int(OutCell.OUT_ROWS)
+_ROW = int(FilterCell.ROW)
+_RETENTION, _DISCARDS = int(OrderColumn.RETENTION), int(OrderColumn.DISCARDS)
+_FLAGS_START = int(OrderColumn.FLAGS_START)
+_CODEC_MASK, _CONTROL_BIT = 0x07, 0x20
+
+
+class FilterStatistics(NamedTuple):
+    """Of one chunk. Records of batches that were dropped unread count as dropped, not as read."""
+
+    batches_read: int
+    bytes_read: int
+    records_read: int
+    batches_kept: int
+    bytes_kept: int
+    records_kept: int
+    null_keys: int
+    superseded: int
+    expired_tombstones: int
+    aborted: int
+    control: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FilteredChunk:
+    """What stays of a chunk.
+
+    data        batches back to back; a view of the filter's buffer, valid until its next call
+    table       a row per batch as `BatchRows.table`, positions in data
+    """
+
+    data: memoryview
+    table: Int64Table
+    statistics: FilterStatistics
+
+
+class RecordFilter:
+    """Filters chunk after chunk with one map; its buffers are kept and grow with the chunks."""
+
+    def __init__(self, offset_map: SkimpyOffsetMap) -> None:
+        self._map = offset_map
+        self._buffers = _Buffers()
+
+    def filter(
+        self,
+        batches: RecordBatches,
+        retention: Int64s,
+        discard_records: Flags,
+        marks_empty_transaction: Flags,
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        tombstone_rule: TombstoneRule = TombstoneRule.PER_BATCH,
+    ) -> FilteredChunk:
+        """Decide and write.
+
+        retention                a `Retention` per batch
+        discard_records          all records of the batch go: aborted data, a marker that may go
+        marks_empty_transaction  a marker without data left: gets a delete horizon
+        Raises CorruptBatch for a batch that would have to change and is damaged.
+        """
+        orders = np.empty((batches.rows.count, ORDER_COLUMN_COUNT), np.int64)
+        orders[:, _RETENTION] = retention
+        orders[:, _DISCARDS] = discard_records
+        orders[:, OrderColumn.MARKS_EMPTY_TRANSACTION] = marks_empty_transaction
+        orders[:, _FLAGS_START] = -1
+        cells = np.zeros(FILTER_CELL_COUNT, np.int64)
+        cells[FilterCell.LATEST_OFFSET] = self._map.latest_offset
+        cells[FilterCell.BITS_FIRST] = self._map.bits_first
+        cells[FilterCell.BITS_END] = self._map.bits_end
+        cells[FilterCell.NOW_MS] = now_ms
+        cells[FilterCell.NEW_HORIZON_MS] = now_ms + delete_retention_ms
+        cells[FilterCell.TOMBSTONE_RULE] = tombstone_rule
+        return _ChunkPass(batches, orders, cells, self._map, self._buffers).run()
+
+
+class _Buffers:
+    """Working memory of a filter. `out` is what a FilteredChunk shows."""
+
+    def __init__(self) -> None:
+        self.out: Bytes = np.empty(0, np.uint8)
+        self.inflated_out: Bytes = np.empty(0, np.uint8)
+        self.flags: Bytes = np.empty(0, np.uint8)
+        self.kept: Int64Table = np.empty((0, RECORD_COLUMN_COUNT), np.int64)
+
+    def reserve(self, used: int, wanted: int) -> None:
+        """At least wanted bytes behind the first `used` of out, which stay."""
+        if len(self.out) - used < wanted:
+            grown = np.empty(used + wanted + (used + wanted) // 4, np.uint8)
+            grown[:used] = self.out[:used]
+            self.out = grown
+
+    def reserve_kept(self, count: int) -> None:
+        """Rows for the records of one batch."""
+        if len(self.kept) < count:
+            self.kept = np.empty((count, RECORD_COLUMN_COUNT), np.int64)
+
+
+class _ChunkPass:
+    """The state of filtering one chunk."""
+
+    def __init__(
+        self,
+        batches: RecordBatches,
+        orders: Int64Table,
+        cells: Int64s,
+        offset_map: SkimpyOffsetMap,
+        buffers: _Buffers,
+    ) -> None:
+        self._batches, self._map, self._buffers = batches, offset_map, buffers
+        self._table = batches.rows.table
+        self._orders, self._cells = orders, cells
+        self._out_table = np.empty(self._table.shape, np.int64)
+        self._outcomes = np.zeros(len(self._table), np.int64)
+
+    def run(self) -> FilteredChunk:
+        """All steps."""
+        table, data, buffers = self._table, self._batches.data, self._buffers
+        self._needs_look_up = self._unknown_to_bits()
+        is_plain = table[:, _ATTRIBUTES] & _CODEC_MASK == 0
+        self._look_up(data, table, self._orders, self._needs_look_up & is_plain, 0)
+        buffers.reserve_kept(int(_possible_counts(table).max(initial=0)))
+        room = _room_for(table)
+        buffers.reserve(0, room)
+        row = 0
+        while row < len(table):
+            status = self._filter(data, table, self._orders, self._outcomes, row)
+            row = int(self._cells[_ROW])
+            if status == FilterStatus.COMPRESSED:
+                self._filter_compressed(row, room)
+                row += 1
+            elif status < 0:
+                raise self._damaged(row, status)
+        self._seal()
+        return self._result()
+
+    def _unknown_to_bits(self) -> Flags:
+        """Rows whose records are matched with the map and are not all known to its bit rows."""
+        rows, orders = self._batches.rows, self._orders
+        base, last = rows.column(BatchColumn.BASE_OFFSET), rows.column(BatchColumn.LAST_OFFSET)
+        is_known = (base >= self._map.bits_first) & (last < self._map.bits_end)
+        is_matched = (
+            (orders[:, _RETENTION] != Retention.DELETE)
+            & (orders[:, _DISCARDS] == 0)
+            & (rows.column(BatchColumn.ATTRIBUTES) & _CONTROL_BIT == 0)
+            & (base <= self._map.latest_offset)
+        )
+        unknown: Flags = is_matched & ~is_known
+        return unknown
+
+    def _look_up(
+        self, data: Bytes, table: Int64Table, orders: Int64Table, wanted: Flags, first_row: int
+    ) -> None:
+        """Flag the superseded records of the wanted rows and say in their orders where.
+
+        first_row  the row of the chunk that the first one of `table` is
+        """
+        if not wanted.any():
+            return
+        counts = np.where(wanted, _possible_counts(table), 0)
+        ends = np.cumsum(counts)
+        total = int(ends[-1])
+        if len(self._buffers.flags) < total:
+            self._buffers.flags = np.empty(total, np.uint8)
+        starts = np.where(wanted, ends - counts, -1)
+        orders[:, _FLAGS_START] = starts
+        status = self._map.look_up(data, table, starts, self._buffers.flags[:total])
+        if status < 0:
+            raise self._damaged(first_row + self._map.fault_row, status)
+
+    def _filter(
+        self, data: Bytes, table: Int64Table, orders: Int64Table, outcomes: Int64s, row: int
+    ) -> int:
+        """The kernel into `out`; OUT_FULL cannot be, as the room is reserved before."""
+        buffers = self._buffers
+        status = filter_batches(
+            data,
+            table,
+            orders,
+            row,
+            buffers.flags,
+            self._map.bits,
+            buffers.kept,
+            buffers.out,
+            self._out_table,
+            outcomes,
+            self._cells,
+        )
+        assert status != FilterStatus.OUT_FULL, "the room was reserved"
+        return status
+
+    def _filter_compressed(self, row: int, room: int) -> None:
+        """One batch that may change: inflate, filter behind what is written, compress in place.
+
+        room  what all the batches of the chunk may need without being inflated
+        """
+        inflated = self._batches.inflate(row)
+        orders = self._orders[row : row + 1]
+        wanted = self._needs_look_up[row : row + 1]
+        self._look_up(inflated.data, inflated.table, orders, wanted, row)
+        start = int(self._cells[_OUT_POSITION])
+        buffers = self._buffers
+        buffers.reserve_kept(int(_possible_counts(inflated.table)[0]))
+        buffers.reserve(start, _room_for(inflated.table) + room)
+        outcomes = self._outcomes[row : row + 1]
+        status = self._filter(inflated.data, inflated.table, orders, outcomes, 0)
+        if status < 0:
+            raise self._damaged(row, status)
+        end = int(self._cells[_OUT_POSITION])
+        if outcomes[0] == BatchOutcome.COPIED:
+            self._replace_last(row, start, self._batches.batch(row))
+        elif outcomes[0] == BatchOutcome.REBUILT:
+            written = buffers.out.data[start:end]
+            codec = codec_of(int(self._table[row, _ATTRIBUTES]))
+            stream = compress(codec, written[HEADER_BYTES:])
+            header = bytearray(written[:HEADER_BYTES])
+            header[ATTRIBUTES_AT + 1] |= codec
+            size = HEADER_BYTES + len(stream)
+            header[LENGTH_AT:LEADER_EPOCH_AT] = (size - LOG_OVERHEAD).to_bytes(4, "big")
+            buffers.reserve(start, size + room)
+            self._replace_last(row, start, header + stream)
+
+    def _replace_last(self, row: int, start: int, batch: Buffer) -> None:
+        """Put the batch in the place of the last one written, which began at start."""
+        end = start + len(batch)
+        self._buffers.out[start:end] = np.frombuffer(batch, np.uint8)
+        self._cells[_OUT_POSITION] = end
+        last = self._out_table[int(self._cells[_OUT_ROWS]) - 1]
+        last[_SIZE] = len(batch)
+        last[_ATTRIBUTES] |= self._table[row, _ATTRIBUTES] & _CODEC_MASK
+
+    def _seal(self) -> None:
+        """Check the sources of all that changed or went, then give CRCs to what was rebuilt.
+
+        Not those that went by the bits alone: they were checked when the map was built.
+        """
+        outcomes = self._outcomes
+        is_changed = (outcomes != BatchOutcome.COPIED) & (outcomes != BatchOutcome.GONE_UNREAD)
+        for row in np.flatnonzero(is_changed).tolist():
+            self._batches.verify(row)
+        is_written = (outcomes != BatchOutcome.GONE) & (outcomes != BatchOutcome.GONE_UNREAD)
+        out = self._buffers.out.data
+        for out_row in np.flatnonzero(is_changed[is_written]).tolist():
+            start = int(self._out_table[out_row, _POSITION])
+            batch = out[start : start + int(self._out_table[out_row, _SIZE])]
+            batch[CRC_AT:ATTRIBUTES_AT] = compute_crc(batch).to_bytes(4, "big")
+
+    def _result(self) -> FilteredChunk:
+        cells, out_rows = self._cells.tolist(), int(self._cells[_OUT_ROWS])
+        size = cells[_OUT_POSITION]
+        statistics = FilterStatistics(
+            batches_read=len(self._table),
+            bytes_read=self._batches.rows.consumed_bytes,
+            records_read=cells[FilterCell.RECORDS_READ],
+            batches_kept=out_rows,
+            bytes_kept=size,
+            records_kept=cells[OutCell.RECORDS_KEPT],
+            null_keys=cells[FilterCell.NULL_KEYS],
+            superseded=cells[FilterCell.SUPERSEDED],
+            expired_tombstones=cells[FilterCell.EXPIRED_TOMBSTONES],
+            aborted=cells[FilterCell.ABORTED],
+            control=cells[FilterCell.CONTROL],
+        )
+        data = self._buffers.out.data[:size]
+        return FilteredChunk(data, self._out_table[:out_rows], statistics)
+
+    def _damaged(self, row: int, status: int) -> CorruptBatch:
+        """The error of a kernel's fault: a wrong CRC explains more than what it led to."""
+        self._batches.verify(row)
+        return self._batches.malformed(row, status)
+
+
+def _possible_counts(table: Int64Table) -> Int64s:
+    """Record counts, limited to what the bytes of an uncompressed batch can hold."""
+    held = (table[:, _SIZE] - HEADER_BYTES) // MINIMUM_RECORD_BYTES
+    return np.clip(table[:, _RECORD_COUNT], 0, held)
+
+
+def _room_for(table: Int64Table) -> int:
+    """Bytes that the batches may take when none of them is inflated."""
+    counts = np.where(table[:, _ATTRIBUTES] & _CODEC_MASK == 0, _possible_counts(table), 0)
+    return int(table[:, _SIZE].sum() + RECORD_GROWTH_MAX * counts.sum())

@@ -1,0 +1,131 @@
+"""MD5 of eight blocks side by side: one LLVM vector lane a key.
+
+Owns the 64 steps of RFC 1321 and nothing else; padding and block order are the caller's. A scratch
+array holds, for each lane, one 64-byte block and the state of four words, word by word:
+
+    word w of lane l is the 32-bit little-endian number at position + 4 * (LANES * w + l)
+
+One key alone cannot fill the processor: each step waits for the one before. Eight lanes take hardly
+longer than one (two vectors of 128 bits on a generic processor).
+
+With NUMBA_DISABLE_JIT=1 the steps run lane by lane in plain Python with the same results.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from kafkalog.kernels.compile import JIT_DISABLED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.kernels.compile import Bytes
+
+Untyped = Any
+"""Values of numba's and llvmlite's builders, which have no types of their own."""
+
+LANES = 8
+ROW_BYTES = 4 * LANES
+"""One word of every lane."""
+BLOCK_BYTES = 16 * ROW_BYTES
+STATE_BYTES = 4 * ROW_BYTES
+
+INITIAL_STATE = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476)
+
+_MASK = 0xFFFFFFFF
+_ROTATIONS = ((7, 12, 17, 22), (5, 9, 14, 20), (4, 11, 16, 23), (6, 10, 15, 21))
+_WORD_OF_STEP = ((1, 0), (5, 1), (3, 5), (7, 0))  # factor and start of each round
+_STEPS = tuple(
+    (
+        step // 16,
+        (_WORD_OF_STEP[step // 16][0] * step + _WORD_OF_STEP[step // 16][1]) % 16,
+        _ROTATIONS[step // 16][step % 4],
+        int(abs(math.sin(step + 1)) * 2**32) & _MASK,
+    )
+    for step in range(64)
+)
+"""Round, word of the block, rotation, and constant of each step."""
+
+
+def _plain_lanes(scratch: Bytes, block: int, state: int) -> None:
+    """The steps in Python integers."""
+    for lane in range(LANES):
+        words = [_plain_word(scratch, block, word, lane) for word in range(16)]
+        before = [_plain_word(scratch, state, word, lane) for word in range(4)]
+        a, b, c, d = before
+        for kind, word, rotation, constant in _STEPS:
+            mixed = (d ^ (b & (c ^ d)), c ^ (d & (b ^ c)), b ^ c ^ d, c ^ (b | ~d & _MASK))[kind]
+            total = (a + mixed + words[word] + constant) & _MASK
+            turned = (total << rotation | total >> (32 - rotation)) & _MASK
+            a, b, c, d = d, (b + turned) & _MASK, b, c
+        for word, (old, new) in enumerate(zip(before, (a, b, c, d), strict=True)):
+            position = state + ROW_BYTES * word + 4 * lane
+            total = (old + new) & _MASK
+            for index in range(4):
+                scratch[position + index] = total >> 8 * index & 0xFF
+
+
+def _plain_word(scratch: Bytes, start: int, word: int, lane: int) -> int:
+    position = start + ROW_BYTES * word + 4 * lane
+    return int.from_bytes(bytes(scratch[position : position + 4]), "little")
+
+
+def _vector_lanes() -> Callable[[Bytes, int, int], None]:
+    """Build the intrinsic."""
+    vector = ir.VectorType(ir.IntType(32), LANES)
+
+    def splat(value: int) -> Untyped:
+        return ir.Constant(vector, [value] * LANES)
+
+    def mix(builder: Untyped, kind: int, b: Untyped, c: Untyped, d: Untyped) -> Untyped:
+        """The function of a round."""
+        if kind == 0:
+            return builder.xor(d, builder.and_(b, builder.xor(c, d)))
+        if kind == 1:
+            return builder.xor(c, builder.and_(d, builder.xor(b, c)))
+        if kind == 2:
+            return builder.xor(builder.xor(b, c), d)
+        return builder.xor(c, builder.or_(b, builder.xor(d, splat(_MASK))))
+
+    def md5_lanes(typingctx: object, scratch: Untyped, block: Untyped, state: Untyped) -> Untyped:
+        if not isinstance(scratch, types.Array) or scratch.dtype != types.uint8:
+            return None
+
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
+            array, block, state = arguments
+            data = context.make_array(signature.args[0])(context, builder, array).data
+
+            def address(start: Untyped, word: int) -> Untyped:
+                offset = builder.add(start, ir.Constant(ir.IntType(64), ROW_BYTES * word))
+                byte = builder.gep(data, [offset], inbounds=True)
+                return builder.bitcast(byte, vector.as_pointer())
+
+            words = [builder.load(address(block, word), align=1) for word in range(16)]
+            before = [builder.load(address(state, word), align=1) for word in range(4)]
+            a, b, c, d = before
+            for kind, word, rotation, constant in _STEPS:
+                total = builder.add(builder.add(a, splat(constant)), words[word])
+                total = builder.add(total, mix(builder, kind, b, c, d))
+                turned = builder.or_(
+                    builder.shl(total, splat(rotation)), builder.lshr(total, splat(32 - rotation))
+                )
+                a, b, c, d = d, builder.add(b, turned), b, c
+            for word, (old, new) in enumerate(zip(before, (a, b, c, d), strict=True)):
+                builder.store(builder.add(old, new), address(state, word), align=1)
+            return context.get_dummy_value()
+
+        return types.none(scratch, types.int64, types.int64), generate
+
+    return cast("Callable[[Bytes, int, int], None]", intrinsic(md5_lanes))
+
+
+md5_lanes = _plain_lanes if JIT_DISABLED else _vector_lanes()
+"""`md5_lanes(scratch, block, state)` advances the states at `state` by the blocks at `block`."""

@@ -1,0 +1,424 @@
+"""The cleaner's hash map of keys: put the records of batches, look records up, hash keys.
+
+Owns the slots of `cleaner/skimpy_offset_map.py` and the two bit rows beside them. Kafka's MD5 and
+Kafka's size of a slot (24 bytes), but not its probing: an entry lies where the upper half of
+`hash * slots` says, or in the next free slot behind it. Two keys with the same MD5 count as one.
+
+Keys are taken from the batches, PENDING_MAX at a time, hashed side by side (`md5.py`) and only then
+looked for, so that the processor works on many slots at once instead of waiting for each.
+
+Source: Kafka 4.1 `SkimpyOffsetMap`, `Cleaner.buildOffsetMapForSegment`; log-lifecycle.md 12.3 and
+12.4.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from kafkalog.kernels.batch_scan import BatchColumn
+from kafkalog.kernels.compile import (
+    BYTES,
+    BYTES_OUT,
+    I64,
+    I64_TABLE,
+    I64_TABLE_OUT,
+    I64S,
+    I64S_OUT,
+    Bytes,
+    Int64s,
+    Int64Table,
+    inlined,
+    kernel,
+)
+from kafkalog.kernels.loads import load_i32le, load_u32le, store_u32le
+from kafkalog.kernels.md5 import (
+    BLOCK_BYTES,
+    INITIAL_STATE,
+    LANES,
+    ROW_BYTES,
+    STATE_BYTES,
+    md5_lanes,
+)
+from kafkalog.kernels.record_fields import (
+    MINIMUM_RECORD_BYTES,
+    RECORD_COLUMN_COUNT,
+    RecordColumn,
+    RecordFault,
+    as_int,
+    read_record,
+)
+
+PENDING_MAX = 256
+SCRATCH_BYTES = BLOCK_BYTES + STATE_BYTES
+SLOT_WORDS = 3
+"""First half of the hash, second half, offset + 1 (0: free)."""
+
+
+class PendingColumn(IntEnum):
+    """Keys that wait to be hashed and looked for."""
+
+    KEY_POSITION = 0
+    KEY_LENGTH = 1
+    OFFSET = 2
+    ROW = 3
+    RECORD = 4
+    """Records read by the call before this one; of `look_up_batches` the flag's place."""
+    HASH_LOW = 5
+    HASH_HIGH = 6
+
+
+PENDING_COLUMN_COUNT = len(PendingColumn)
+
+
+class MapCell(IntEnum):
+    """The state of a map that its kernels read and write."""
+
+    SIZE = 0
+    CAPACITY = 1
+    LATEST_OFFSET = 2
+    BITS_FIRST = 3
+    """Offset of the first bit of each bit row."""
+    BITS_COUNT = 4
+    RECORDS_READ = 5
+    """Adds up: records that pass 1 read, those of skipped batches as well."""
+    ROW = 6
+    """Out: the row at which the call stopped."""
+
+
+MAP_CELL_COUNT = len(MapCell) + RECORD_COLUMN_COUNT
+"""The cells of MapCell and behind them the fields of the record at hand."""
+
+
+class MapStatus(IntEnum):
+    """Results of the kernels that are no fault."""
+
+    DONE = 0
+    FULL = 1
+    COMPRESSED = 2
+    """The row is a compressed batch: its records have to be inflated first."""
+
+
+_POSITION, _SIZE = int(BatchColumn.POSITION), int(BatchColumn.SIZE)
+_BASE_OFFSET, _LAST_OFFSET = int(BatchColumn.BASE_OFFSET), int(BatchColumn.LAST_OFFSET)
+_ATTRIBUTES, _RECORD_COUNT = int(BatchColumn.ATTRIBUTES), int(BatchColumn.RECORD_COUNT)
+_KEY_POSITION, _KEY_LENGTH, _OFFSET, _ROW, _RECORD, _HASH_LOW, _HASH_HIGH = 0, 1, 2, 3, 4, 5, 6
+_MAP_SIZE, _CAPACITY, _LATEST, _BITS_FIRST, _BITS_COUNT = 0, 1, 2, 3, 4
+_RECORDS_READ, _STOP_ROW = 5, 6
+_FIELDS = len(MapCell)
+_DONE, _FULL, _COMPRESSED = 0, 1, 2
+_FIELD_OFFSET_DELTA = int(RecordColumn.OFFSET_DELTA)
+_FIELD_KEY_POSITION = int(RecordColumn.KEY_POSITION)
+_FIELD_KEY_LENGTH = int(RecordColumn.KEY_LENGTH)
+_FIELD_VALUE_LENGTH = int(RecordColumn.VALUE_LENGTH)
+_FIELD_END = int(RecordColumn.RECORD_END)
+_LEFTOVER_IN_BATCH = int(RecordFault.LEFTOVER_IN_BATCH)
+_BAD_COUNT, _MISNUMBERED = int(RecordFault.BAD_COUNT), int(RecordFault.MISNUMBERED)
+_HEADER = 61
+_CODEC_MASK = 7
+_A, _B, _C, _D = INITIAL_STATE
+
+
+@inlined
+def _fill_block(
+    source: Bytes, key: int, length: int, block: int, lane: int, scratch: Bytes
+) -> None:
+    """Words of one padded block of a key into its lane."""
+    start = 64 * block
+    whole = min(max((length - start) // 4, 0), 16)
+    position = key + start
+    target = 4 * lane
+    for _ in range(whole):
+        store_u32le(scratch, target, load_u32le(source, position))
+        position += 4
+        target += ROW_BYTES
+    if whole == 16:
+        return
+    word = whole
+    rest = length - start - 4 * whole
+    if 0 <= rest < 4:  # the byte behind the key lies in this block
+        last = as_int(0x80) << (8 * rest)
+        for index in range(rest):
+            last |= as_int(source[position + index]) << (8 * index)
+        store_u32le(scratch, target, last)
+        word += 1
+        target += ROW_BYTES
+    while word < 16:
+        store_u32le(scratch, target, 0)
+        word += 1
+        target += ROW_BYTES
+    if length - start <= 55:
+        store_u32le(scratch, 4 * lane + 14 * ROW_BYTES, length << 3)
+        store_u32le(scratch, 4 * lane + 15 * ROW_BYTES, length >> 29)
+
+
+@kernel(I64(BYTES, I64_TABLE_OUT, I64, BYTES_OUT))
+def hash_keys(source: Bytes, pending: Int64Table, count: int, scratch: Bytes) -> int:
+    """Fill HASH_LOW and HASH_HIGH of pending[:count] from the spans of their keys; return count.
+
+    source   uint8[n]              holds every span
+    pending  int64[m, 7]           `PendingColumn`
+    scratch  uint8[SCRATCH_BYTES]  working memory
+    """
+    for first in range(0, count, LANES):
+        lanes = min(LANES, count - first)
+        blocks = as_int(0)
+        for lane in range(LANES):
+            store_u32le(scratch, BLOCK_BYTES + 4 * lane, _A)
+            store_u32le(scratch, BLOCK_BYTES + ROW_BYTES + 4 * lane, _B)
+            store_u32le(scratch, BLOCK_BYTES + 2 * ROW_BYTES + 4 * lane, _C)
+            store_u32le(scratch, BLOCK_BYTES + 3 * ROW_BYTES + 4 * lane, _D)
+        for lane in range(lanes):
+            blocks = max(blocks, (pending[first + lane, _KEY_LENGTH] + 8) // 64 + 1)
+        for block in range(blocks):
+            for lane in range(lanes):
+                length = pending[first + lane, _KEY_LENGTH]
+                key = pending[first + lane, _KEY_POSITION]
+                _fill_block(source, key, length, block, lane, scratch)
+            md5_lanes(scratch, 0, BLOCK_BYTES)
+            for lane in range(lanes):
+                if (pending[first + lane, _KEY_LENGTH] + 8) // 64 == block:  # its last one
+                    state = BLOCK_BYTES + 4 * lane
+                    pending[first + lane, _HASH_LOW] = load_i32le(
+                        scratch, state + ROW_BYTES
+                    ) << 32 | load_u32le(scratch, state)
+                    pending[first + lane, _HASH_HIGH] = load_i32le(
+                        scratch, state + 3 * ROW_BYTES
+                    ) << 32 | load_u32le(scratch, state + 2 * ROW_BYTES)
+    return count
+
+
+@inlined
+def _find(slots: Int64s, low: int, high: int) -> int:
+    """First word of the slot that holds this hash, or of the free slot where it belongs.
+
+    -1: another key is in every slot, which cannot be while the map is below its capacity.
+    """
+    count = len(slots) // SLOT_WORDS
+    slot = (low & 0xFFFFFFFF) * count >> 32
+    for _ in range(count):
+        word = slot * SLOT_WORDS
+        if slots[word + 2] == 0 or (slots[word] == low and slots[word + 1] == high):
+            return word
+        slot += 1
+        if slot == count:
+            slot = as_int(0)
+    return as_int(-1)
+
+
+@inlined
+def _set_bit(bits: Bytes, bit_row: int, offset: int, cells: Int64s) -> None:
+    """Mark an offset in one of the two bit rows, if it lies in their range."""
+    bit = offset - cells[_BITS_FIRST]
+    if 0 <= bit < cells[_BITS_COUNT]:
+        bits[(bit >> 3) + bit_row * (len(bits) >> 1)] |= as_int(1) << (bit & 7)
+
+
+@inlined
+def _put_pending(
+    table: Int64Table,
+    start_offset: int,
+    pending: Int64Table,
+    count: int,
+    slots: Int64s,
+    bits: Bytes,
+    cells: Int64s,
+) -> int:
+    """Put hashed keys until the map is full; how many were put.
+
+    When it becomes full, LATEST_OFFSET, RECORDS_READ and ROW are those of the stop.
+    """
+    for index in range(count):
+        offset = pending[index, _OFFSET]
+        if cells[_MAP_SIZE] >= cells[_CAPACITY]:
+            row = pending[index, _ROW]
+            cells[_STOP_ROW] = row
+            cells[_RECORDS_READ] += pending[index, _RECORD]
+            if row > 0 and table[row - 1, _LAST_OFFSET] >= start_offset:
+                cells[_LATEST] = max(cells[_LATEST], table[row - 1, _LAST_OFFSET])
+            return index
+        low, high = pending[index, _HASH_LOW], pending[index, _HASH_HIGH]
+        word = _find(slots, low, high)
+        before = slots[word + 2]
+        if before == 0:
+            slots[word] = low
+            slots[word + 1] = high
+            cells[_MAP_SIZE] += 1
+        elif before - 1 != offset:
+            _set_bit(bits, 0, before - 1, cells)
+        slots[word + 2] = offset + 1
+        cells[_LATEST] = max(cells[_LATEST], offset)
+    return count
+
+
+@kernel(
+    I64(BYTES, I64_TABLE, BYTES, I64, I64, I64S_OUT, BYTES_OUT, I64_TABLE_OUT, BYTES_OUT, I64S_OUT)
+)
+def index_batches(
+    source: Bytes,
+    table: Int64Table,
+    skip: Bytes,
+    first_row: int,
+    start_offset: int,
+    slots: Int64s,
+    bits: Bytes,
+    pending: Int64Table,
+    scratch: Bytes,
+    cells: Int64s,
+) -> int:
+    """Put every keyed record with an offset >= start_offset; a MapStatus or a fault.
+
+    source   uint8[n]              the batches
+    table    int64[r, 14]          their rows, from first_row on; see `BatchColumn`
+    skip     uint8[r]              1: the batch is counted as read, its records are not put
+    slots    int64[3 s]            SLOT_WORDS a slot
+    bits     uint8[2 b]            superseded offsets, then offsets without key or value; b may be 0
+    pending  int64[256, 7]         working memory
+    scratch  uint8[SCRATCH_BYTES]  working memory
+    cells    int64[MAP_CELL_COUNT] `MapCell`
+    A fault is -(16 * record index + fault) as in `record_scan`, in the batch of cells[ROW]. What
+    lies in front of it has been put. FULL: the next keyed record found the map at its capacity.
+    """
+    fields = cells[_FIELDS:]
+    waiting = 0
+    records = as_int(0)
+    status = as_int(_DONE)
+    row = first_row
+    while row < table.shape[0]:
+        cells[_STOP_ROW] = row
+        count = table[row, _RECORD_COUNT]
+        if skip[row] != 0:
+            records += count
+            row += 1
+            continue
+        if table[row, _LAST_OFFSET] >= start_offset and table[row, _ATTRIBUTES] & _CODEC_MASK:
+            status = as_int(_COMPRESSED)
+            break
+        if table[row, _LAST_OFFSET] < start_offset:
+            records += max(count, 0)
+            row += 1
+            continue
+        base_offset = table[row, _BASE_OFFSET]
+        end = table[row, _POSITION] + table[row, _SIZE]
+        position = table[row, _POSITION] + _HEADER
+        if count < 0 or count > (end - position) // MINIMUM_RECORD_BYTES:
+            status = as_int(-_BAD_COUNT)
+            break
+        previous_delta = as_int(-1)
+        for index in range(count):
+            fault = read_record(source, position, end, fields)
+            if fault < 0:
+                status = -16 * index + fault
+                break
+            position = fields[_FIELD_END]
+            delta = fields[_FIELD_OFFSET_DELTA]
+            if delta <= previous_delta or delta > table[row, _LAST_OFFSET] - base_offset:
+                status = as_int(-16 * index - _MISNUMBERED)
+                break
+            previous_delta = delta
+            offset = base_offset + delta
+            if offset >= start_offset:
+                has_key = fields[_FIELD_KEY_LENGTH] >= 0
+                if not has_key or fields[_FIELD_VALUE_LENGTH] < 0:
+                    _set_bit(bits, 1, offset, cells)
+                if has_key:
+                    pending[waiting, _KEY_POSITION] = fields[_FIELD_KEY_POSITION]
+                    pending[waiting, _KEY_LENGTH] = fields[_FIELD_KEY_LENGTH]
+                    pending[waiting, _OFFSET] = offset
+                    pending[waiting, _ROW] = row
+                    pending[waiting, _RECORD] = records
+                    waiting += 1
+            records += 1
+            if waiting == PENDING_MAX:
+                hash_keys(source, pending, waiting, scratch)
+                done = _put_pending(table, start_offset, pending, waiting, slots, bits, cells)
+                if done < waiting:
+                    return _FULL
+                waiting = 0
+        if status < 0:
+            break
+        if position != end:
+            status = -16 * count - _LEFTOVER_IN_BATCH
+            break
+        row += 1
+    hash_keys(source, pending, waiting, scratch)
+    if _put_pending(table, start_offset, pending, waiting, slots, bits, cells) < waiting:
+        return _FULL
+    cells[_RECORDS_READ] += records
+    cells[_STOP_ROW] = row
+    if row > first_row and table[row - 1, _LAST_OFFSET] >= start_offset:
+        cells[_LATEST] = max(cells[_LATEST], table[row - 1, _LAST_OFFSET])
+    return status
+
+
+@inlined
+def _flag_pending(pending: Int64Table, count: int, slots: Int64s, flags: Bytes) -> None:
+    """Flag the keys whose mapped offset is above their own."""
+    for index in range(count):
+        word = _find(slots, pending[index, _HASH_LOW], pending[index, _HASH_HIGH])
+        is_superseded = word >= 0 and pending[index, _OFFSET] < slots[word + 2] - 1
+        flags[pending[index, _RECORD]] = 1 if is_superseded else 0
+
+
+@kernel(I64(BYTES, I64_TABLE, I64S, I64S_OUT, BYTES_OUT, I64_TABLE_OUT, BYTES_OUT, I64S_OUT))
+def look_up_batches(
+    source: Bytes,
+    table: Int64Table,
+    flag_starts: Int64s,
+    slots: Int64s,
+    flags: Bytes,
+    pending: Int64Table,
+    scratch: Bytes,
+    cells: Int64s,
+) -> int:
+    """Flag the records whose key has a higher offset in the map; 0 or a fault.
+
+    source       uint8[n]       the batches
+    table        int64[r, 14]   their rows; those to look up are not compressed
+    flag_starts  int64[r]       place in `flags` of the batch's first record; -1: not looked up
+    flags        uint8[m]       out: 1 superseded, 0 not (without a key always 0)
+    slots, pending, scratch, cells   as `index_batches`; of the cells only ROW is written
+    """
+    fields = cells[_FIELDS:]
+    waiting = 0
+    for row in range(table.shape[0]):
+        if flag_starts[row] < 0:
+            continue
+        cells[_STOP_ROW] = row
+        base_offset = table[row, _BASE_OFFSET]
+        end = table[row, _POSITION] + table[row, _SIZE]
+        position = table[row, _POSITION] + _HEADER
+        count = table[row, _RECORD_COUNT]
+        if count < 0 or count > (end - position) // MINIMUM_RECORD_BYTES:
+            return -_BAD_COUNT
+        flag = flag_starts[row]
+        if count > len(flags) - flag:
+            return -_BAD_COUNT
+        for index in range(count):
+            fault = read_record(source, position, end, fields)
+            if fault < 0:
+                return -16 * index + fault
+            position = fields[_FIELD_END]
+            if fields[_FIELD_KEY_LENGTH] >= 0:
+                pending[waiting, _KEY_POSITION] = fields[_FIELD_KEY_POSITION]
+                pending[waiting, _KEY_LENGTH] = fields[_FIELD_KEY_LENGTH]
+                pending[waiting, _OFFSET] = base_offset + fields[_FIELD_OFFSET_DELTA]
+                pending[waiting, _RECORD] = flag + index
+                waiting += 1
+            else:
+                flags[flag + index] = 0
+            if waiting == PENDING_MAX:
+                hash_keys(source, pending, waiting, scratch)
+                _flag_pending(pending, waiting, slots, flags)
+                waiting = 0
+        if position != end:
+            return int(-16 * count - _LEFTOVER_IN_BATCH)
+    hash_keys(source, pending, waiting, scratch)
+    _flag_pending(pending, waiting, slots, flags)
+    return _DONE
+
+
+@kernel(I64(I64_TABLE, I64S))
+def find_offset(pending: Int64Table, slots: Int64s) -> int:
+    """The mapped offset of the hash in the first row of `pending`; -1 when there is none."""
+    word = _find(slots, pending[0, _HASH_LOW], pending[0, _HASH_HIGH])
+    return as_int(-1) if word < 0 else as_int(slots[word + 2] - 1)

@@ -1,0 +1,365 @@
+"""Write the batches that a cleaning keeps: whole ones as they are, others rebuilt.
+
+Owns which records of a batch stay once it is known which keys are superseded. Never hashes,
+inflates or compresses: a compressed batch that has to be looked into ends the call, and its caller
+passes it again with inflated records. The layout of a rebuilt batch: `batch_output.py`.
+
+A batch whose offsets lie in the range of the bit rows (see `offset_map.py`) is not even parsed when
+the bits say that all or none of its records stay and none lacks a key or a value.
+
+Source: Kafka 4.1 `MemoryRecords.filterTo`, `MemoryRecordsBuilder`, `Cleaner.shouldRetainRecord`;
+log-lifecycle.md 12.6.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from kafkalog.kernels.batch_output import OutCell, copy_batch, empty_batch, rebuild_batch
+from kafkalog.kernels.batch_scan import BatchColumn
+from kafkalog.kernels.compile import (
+    BYTES,
+    BYTES_OUT,
+    I64,
+    I64_TABLE,
+    I64_TABLE_OUT,
+    I64S_OUT,
+    Bytes,
+    Int64s,
+    Int64Table,
+    inlined,
+    kernel,
+)
+from kafkalog.kernels.record_fields import (
+    MINIMUM_RECORD_BYTES,
+    RecordColumn,
+    RecordFault,
+    as_int,
+    read_record,
+)
+
+
+class OrderColumn(IntEnum):
+    """What is to be done with each batch."""
+
+    RETENTION = 0
+    """`Retention`."""
+    DISCARDS = 1
+    """1: all of its records go (aborted data, a marker that may go)."""
+    MARKS_EMPTY_TRANSACTION = 2
+    """1: a marker whose transaction has no data left: it needs a delete horizon."""
+    FLAGS_START = 3
+    """Place of its first record's flag in `flags`; -1: its keys were not looked up."""
+
+
+ORDER_COLUMN_COUNT = len(OrderColumn)
+
+
+class Retention(IntEnum):
+    """Kafka's BatchRetention."""
+
+    DELETE = 0
+    """The batch goes, unread."""
+    DELETE_EMPTY = 1
+    """It goes when no record stays."""
+    RETAIN_EMPTY = 2
+    """Without records its header stays."""
+
+
+class TombstoneRule(IntEnum):
+    """What becomes of records without value."""
+
+    PER_BATCH = 0
+    """They stay until the delete horizon of their batch, which the first cleaning sets."""
+    KEEP = 1
+    """They stay; horizons are neither set nor read (`log.cleaner.tombstone.horizon=segment`)."""
+    DROP = 2
+    """They go; horizons are neither set nor read."""
+
+
+class FilterCell(IntEnum):
+    """What `filter_batches` is told and reports, behind the cells of `OutCell`; counts add up."""
+
+    LATEST_OFFSET = 3
+    """In: records above it stay."""
+    BITS_FIRST = 4
+    """In: first offset of the bit rows."""
+    BITS_END = 5
+    """In: behind the last offset that the bit rows know; BITS_FIRST when there are none."""
+    NOW_MS = 6
+    NEW_HORIZON_MS = 7
+    TOMBSTONE_RULE = 8
+    ROW = 9
+    """Out: the row at which the call stopped."""
+    RECORDS_READ = 10
+    NULL_KEYS = 11
+    """Dropped because they have no key."""
+    SUPERSEDED = 12
+    EXPIRED_TOMBSTONES = 13
+    """Dropped though no later record has their key."""
+    ABORTED = 14
+    """Dropped with a discarded batch of data."""
+    CONTROL = 15
+    """Dropped with a discarded control batch."""
+
+
+FILTER_CELL_COUNT = len(OutCell) + len(FilterCell)
+
+
+class FilterStatus(IntEnum):
+    """Results that are no fault."""
+
+    DONE = 0
+    COMPRESSED = 1
+    """The row's records have to be inflated first."""
+    OUT_FULL = 2
+    """`out` is too short."""
+
+
+class BatchOutcome(IntEnum):
+    """What became of a batch."""
+
+    GONE_UNREAD = 0
+    """All its records are superseded, as the bits say."""
+    GONE = 1
+    COPIED = 2
+    REBUILT = 3
+    EMPTIED = 4
+
+
+_POSITION, _SIZE = int(BatchColumn.POSITION), int(BatchColumn.SIZE)
+_BASE_OFFSET, _LAST_OFFSET = int(BatchColumn.BASE_OFFSET), int(BatchColumn.LAST_OFFSET)
+_ATTRIBUTES, _RECORD_COUNT = int(BatchColumn.ATTRIBUTES), int(BatchColumn.RECORD_COUNT)
+_BASE_TIMESTAMP = int(BatchColumn.BASE_TIMESTAMP)
+_MAX_TIMESTAMP = int(BatchColumn.MAX_TIMESTAMP)
+_TIMESTAMP = int(RecordColumn.TIMESTAMP_DELTA)
+_OFFSET_DELTA, _END = int(RecordColumn.OFFSET_DELTA), int(RecordColumn.RECORD_END)
+_KEY_LENGTH, _VALUE_LENGTH = int(RecordColumn.KEY_LENGTH), int(RecordColumn.VALUE_LENGTH)
+_LEFTOVER_IN_BATCH = int(RecordFault.LEFTOVER_IN_BATCH)
+_BAD_COUNT, _MISNUMBERED = int(RecordFault.BAD_COUNT), int(RecordFault.MISNUMBERED)
+_RETENTION, _DISCARDS, _MARKS_EMPTY, _FLAGS_START = 0, 1, 2, 3
+_DELETE, _DELETE_EMPTY, _RETAIN_EMPTY = 0, 1, 2
+_PER_BATCH, _DROP = 0, 2
+_LATEST, _BITS_FIRST, _BITS_END, _NOW, _NEW_HORIZON, _RULE = 3, 4, 5, 6, 7, 8
+_STOP_ROW, _READ, _NULL_KEYS, _SUPERSEDED, _EXPIRED, _ABORTED, _CONTROL = 9, 10, 11, 12, 13, 14, 15
+_DONE, _COMPRESSED, _OUT_FULL = 0, 1, 2
+_GONE_UNREAD, _GONE, _COPIED, _REBUILT, _EMPTIED = 0, 1, 2, 3, 4
+_HEADER = 61
+_CODEC_MASK, _LOG_APPEND_TIME_BIT, _CONTROL_BIT, _HORIZON_BIT = 0x07, 0x08, 0x20, 0x40
+_NO_HORIZON = -1
+
+
+@inlined
+def _is_set(bits: Bytes, bit_row: int, bit: int) -> bool:
+    return bool(bits[(bit >> 3) + bit_row * (len(bits) >> 1)] >> (bit & 7) & 1)
+
+
+@inlined
+def _count_bits(bits: Bytes, bit_row: int, first: int, end: int) -> int:
+    """How many of the bits from first on, before end, are set."""
+    count = as_int(0)
+    for bit in range(first, end):
+        if _is_set(bits, bit_row, bit):
+            count += 1
+    return count
+
+
+@inlined
+def _select_records(
+    source: Bytes,
+    table: Int64Table,
+    row: int,
+    flags_start: int,
+    flags: Bytes,
+    bits: Bytes,
+    kept: Int64Table,
+    cells: Int64s,
+) -> tuple[int, bool]:
+    """Rows of `kept` for the records that stay: (their number, or the fault; any without value).
+
+    What a row holds as TIMESTAMP_DELTA is then the timestamp itself.
+    """
+    attributes, base_offset = table[row, _ATTRIBUTES], table[row, _BASE_OFFSET]
+    is_control = attributes & _CONTROL_BIT != 0
+    base_timestamp = table[row, _BASE_TIMESTAMP]
+    rule = cells[_RULE]
+    drops_tombstones = rule == _DROP or (
+        rule == _PER_BATCH and attributes & _HORIZON_BIT != 0 and cells[_NOW] >= base_timestamp
+    )
+    is_covered = _is_covered(table, row, cells)
+    position, end = table[row, _POSITION] + _HEADER, table[row, _POSITION] + table[row, _SIZE]
+    count = table[row, _RECORD_COUNT]
+    if count < 0 or count > (end - position) // MINIMUM_RECORD_BYTES or count > len(kept):
+        return as_int(-_BAD_COUNT), False
+    null_keys = superseded = expired = as_int(0)
+    used = as_int(0)
+    has_tombstone = False
+    previous_delta = as_int(-1)
+    for index in range(count):
+        fields = kept[used]
+        fault = read_record(source, position, end, fields)
+        if fault < 0:
+            return -16 * index + fault, False
+        position, delta = fields[_END], fields[_OFFSET_DELTA]
+        has_value = fields[_VALUE_LENGTH] >= 0
+        if delta <= previous_delta or delta > table[row, _LAST_OFFSET] - base_offset:
+            return as_int(-16 * index - _MISNUMBERED), False
+        previous_delta = delta
+        offset = base_offset + delta
+        if not is_control and offset <= cells[_LATEST]:
+            if fields[_KEY_LENGTH] < 0:
+                null_keys += 1
+                continue
+            is_superseded = False
+            if is_covered:
+                is_superseded = _is_set(bits, 0, offset - cells[_BITS_FIRST])
+            elif flags_start >= 0:
+                is_superseded = flags[flags_start + index] != 0
+            if is_superseded:
+                superseded += 1
+                continue
+            if not has_value and drops_tombstones:
+                expired += 1
+                continue
+        if attributes & _LOG_APPEND_TIME_BIT:
+            fields[_TIMESTAMP] = table[row, _MAX_TIMESTAMP]
+        else:
+            fields[_TIMESTAMP] += base_timestamp
+        has_tombstone = has_tombstone or not has_value
+        used += 1
+    if position != end:
+        return -16 * count - _LEFTOVER_IN_BATCH, False
+    cells[_NULL_KEYS] += null_keys
+    cells[_SUPERSEDED] += superseded
+    cells[_EXPIRED] += expired
+    return used, has_tombstone
+
+
+@inlined
+def _is_covered(table: Int64Table, row: int, cells: Int64s) -> bool:
+    """Whether the bit rows know every record of the batch."""
+    return bool(
+        table[row, _BASE_OFFSET] >= cells[_BITS_FIRST]
+        and table[row, _LAST_OFFSET] < cells[_BITS_END]
+    )
+
+
+@inlined
+def _outcome_by_bits(table: Int64Table, row: int, bits: Bytes, cells: Int64s) -> int:
+    """COPIED or GONE_UNREAD when the bits alone tell, else -1."""
+    first = table[row, _BASE_OFFSET] - cells[_BITS_FIRST]
+    end = table[row, _LAST_OFFSET] - cells[_BITS_FIRST] + 1
+    if table[row, _RECORD_COUNT] == 0 or _count_bits(bits, 1, first, end) > 0:
+        return -1
+    superseded = _count_bits(bits, 0, first, end)
+    if superseded == 0:
+        return _COPIED
+    return _GONE_UNREAD if superseded == table[row, _RECORD_COUNT] else -1
+
+
+@kernel(
+    I64(
+        BYTES,
+        I64_TABLE,
+        I64_TABLE,
+        I64,
+        BYTES,
+        BYTES,
+        I64_TABLE_OUT,
+        BYTES_OUT,
+        I64_TABLE_OUT,
+        I64S_OUT,
+        I64S_OUT,
+    )
+)
+def filter_batches(
+    source: Bytes,
+    table: Int64Table,
+    orders: Int64Table,
+    first_row: int,
+    flags: Bytes,
+    bits: Bytes,
+    kept: Int64Table,
+    out: Bytes,
+    out_table: Int64Table,
+    outcomes: Int64s,
+    cells: Int64s,
+) -> int:
+    """Filter the batches from first_row on into `out`; a FilterStatus or a fault.
+
+    source     uint8[n]      the batches
+    table      int64[r, 14]  their rows; see `BatchColumn`
+    orders     int64[r, 4]   `OrderColumn`
+    flags      uint8[f]      records that `look_up_batches` found superseded
+    bits       uint8[2 b]    the bit rows of the map; b may be 0
+    kept       int64[k, 11]  working memory; k: the largest record count
+    out        uint8[m]      kept batches from OUT_POSITION on
+    out_table  int64[q, 14]  a row per kept batch; q >= OUT_ROWS + r
+    outcomes   int64[r]      `BatchOutcome`
+    cells      int64[16]     `FilterCell`
+    A fault is -(16 * record index + fault) as in `record_scan` and `offset_map`, in the batch of
+    cells[ROW]; it and what follows is not written.
+    """
+    for row in range(first_row, table.shape[0]):
+        cells[_STOP_ROW] = row
+        retention, attributes = orders[row, _RETENTION], table[row, _ATTRIBUTES]
+        count = table[row, _RECORD_COUNT]
+        is_control = attributes & _CONTROL_BIT != 0
+        discards = orders[row, _DISCARDS] != 0
+        outcomes[row] = _GONE
+        if retention == _DELETE or discards:
+            cells[_CONTROL if is_control else _ABORTED] += count
+            if retention == _DELETE:
+                continue
+        used = as_int(0)
+        has_tombstone = False
+        if not discards:
+            if not is_control and _is_covered(table, row, cells):
+                outcome = _outcome_by_bits(table, row, bits, cells)
+                if outcome == _COPIED:
+                    if not copy_batch(source, table, row, out, out_table, cells):
+                        return _OUT_FULL
+                    outcomes[row] = _COPIED
+                    cells[_READ] += count
+                    continue
+                if outcome == _GONE_UNREAD and retention == _DELETE_EMPTY:
+                    outcomes[row] = _GONE_UNREAD
+                    cells[_READ] += count
+                    cells[_SUPERSEDED] += count
+                    continue
+            if attributes & _CODEC_MASK:
+                return _COMPRESSED
+            used, has_tombstone = _select_records(
+                source, table, row, orders[row, _FLAGS_START], flags, bits, kept, cells
+            )
+            if used < 0:
+                return used
+        if used > 0:
+            has_horizon = attributes & _HORIZON_BIT != 0
+            needs_horizon = (
+                cells[_RULE] == _PER_BATCH
+                and not has_horizon
+                and (has_tombstone or orders[row, _MARKS_EMPTY] != 0)
+            )
+            if used == count and not needs_horizon:
+                is_written = copy_batch(source, table, row, out, out_table, cells)
+                outcomes[row] = _COPIED
+            else:
+                horizon = as_int(_NO_HORIZON)
+                if needs_horizon:
+                    horizon = cells[_NEW_HORIZON]
+                elif has_horizon:
+                    horizon = table[row, _BASE_TIMESTAMP]
+                is_written = rebuild_batch(
+                    source, table, row, kept, used, horizon, out, out_table, cells
+                )
+                outcomes[row] = _REBUILT
+            if not is_written:
+                return _OUT_FULL
+        elif retention == _RETAIN_EMPTY:
+            if not empty_batch(table, row, out, out_table, cells):
+                return _OUT_FULL
+            outcomes[row] = _EMPTIED
+        cells[_READ] += count
+    cells[_STOP_ROW] = table.shape[0]
+    return _DONE

@@ -5,9 +5,9 @@ module. A kernel is compiled when its module is imported, or loaded from the cac
 `cache.py` chooses. Nothing here touches a log directory, a clock or a thread.
 
 Rules for kernel modules
-- every kernel is declared with `compile.kernel(signature)`, helpers with `compile.inlined`;
-  kernels that call one another stay in one file, helpers of several files in a module of their
-  own that is infrastructure;
+- every kernel is declared with `compile.kernel(signature)`, helpers with `compile.inlined`; what
+  kernels of several files call lies in a module that they import, as the cache's digest of a
+  module counts what it imports;
 - input is hostile: every read is checked against the buffer, no exception is raised inside;
 - every module of this directory but the infrastructure is compiled by `warm_up`.
 """
@@ -32,6 +32,7 @@ _INFRASTRUCTURE = {
     "json_page_cells",
     "loads",
     "md5",
+    "processor",
     "record_fields",
 }
 

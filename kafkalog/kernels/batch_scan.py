@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-import numpy as np
-
 from kafkalog.kernels.compile import (
     BOOL,
     BYTES,
@@ -24,7 +22,8 @@ from kafkalog.kernels.compile import (
     inlined,
     kernel,
 )
-from kafkalog.kernels.loads import load_i16be, load_i32be, load_i64be, load_u32be, load_u64le
+from kafkalog.kernels.crc32c import crc32c_generic
+from kafkalog.kernels.loads import load_i16be, load_i32be, load_i64be, load_u32be
 
 INLINE_CRC_MAX = 2048
 """Batches below this size are checked by the table here, larger ones by the caller."""
@@ -130,53 +129,6 @@ _CRC_FROM = 21
 _HEADER = 61
 
 
-def _crc_tables() -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
-    """Eight tables of the reflected Castagnoli polynomial: table k advances a byte by k more."""
-    values = np.arange(256, dtype=np.uint64)
-    for _ in range(8):
-        values = np.where(values & 1, values >> 1 ^ 0x82F63B78, values >> 1).astype(np.uint64)
-    tables = [values]
-    for _ in range(7):
-        previous = tables[-1]
-        tables.append(values[(previous & 0xFF).astype(np.int64)] ^ previous >> np.uint64(8))
-    return np.concatenate(tables)
-
-
-_CRC_TABLES = _crc_tables().astype(np.uint32)
-
-
-@inlined
-def _crc32c(buffer: Bytes, start: int, end: int) -> int:
-    """CRC-32C of buffer[start:end], eight bytes a step, then byte by byte."""
-    crc = np.uint64(0xFFFFFFFF)
-    low = np.uint64(0xFF)
-    position = start
-    while position <= end - 8:
-        word = np.uint64(load_u64le(buffer, position)) ^ crc
-        crc = np.uint64(
-            _CRC_TABLES[np.intp(1792 + np.intp(word & low))]
-            ^ _CRC_TABLES[np.intp(1536 + np.intp(word >> np.uint64(8) & low))]
-            ^ _CRC_TABLES[np.intp(1280 + np.intp(word >> np.uint64(16) & low))]
-            ^ _CRC_TABLES[np.intp(1024 + np.intp(word >> np.uint64(24) & low))]
-            ^ _CRC_TABLES[np.intp(768 + np.intp(word >> np.uint64(32) & low))]
-            ^ _CRC_TABLES[np.intp(512 + np.intp(word >> np.uint64(40) & low))]
-            ^ _CRC_TABLES[np.intp(256 + np.intp(word >> np.uint64(48) & low))]
-            ^ _CRC_TABLES[np.intp(word >> np.uint64(56))]
-        )
-        position += 8
-    while position < end:
-        entry = np.intp((crc ^ np.uint64(buffer[position])) & low)
-        crc = np.uint64(_CRC_TABLES[entry]) ^ crc >> np.uint64(8)
-        position += 1
-    return int(crc ^ np.uint64(0xFFFFFFFF))
-
-
-@kernel(I64(BYTES, I64, I64))
-def crc32c_of(buffer: Bytes, start: int, end: int) -> int:
-    """CRC-32C of buffer[start:end], which must lie inside the buffer."""
-    return _crc32c(buffer, start, end)
-
-
 @inlined
 def _judge(chunk: Bytes, position: int, end: int) -> int:
     """Size of the whole batch at position, or minus 1 minus the ScanStop."""
@@ -232,7 +184,7 @@ def scan_batches(
         crc_state = 0
         if check_crc and size < INLINE_CRC_MAX:
             declared = load_u32be(chunk, position + 17)
-            if _crc32c(chunk, position + _CRC_FROM, position + size) != declared:
+            if crc32c_generic(chunk, position + _CRC_FROM, position + size) != declared:
                 reason = _BAD_CRC
                 break
             crc_state = 1
@@ -305,7 +257,9 @@ def _has_header(chunk: Bytes, position: int, end: int) -> bool:
 
 @inlined
 def _has_right_crc(chunk: Bytes, position: int, size: int) -> bool:
-    return _crc32c(chunk, position + _CRC_FROM, position + size) == load_u32be(chunk, position + 17)
+    return crc32c_generic(chunk, position + _CRC_FROM, position + size) == load_u32be(
+        chunk, position + 17
+    )
 
 
 @inlined

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from kafkalog.format.batch_scan import BatchColumn, CrcState, ScanStop, scan
 from kafkalog.format.record_batch import BatchHeader, compute_crc, encode_header
-from kafkalog.kernels.batch_scan import INLINE_CRC_MAX, crc32c_of
+from kafkalog.kernels.batch_scan import INLINE_CRC_MAX
+from kafkalog.kernels.crc32c import LANE_BYTES, crc32c_of
 from kafkalog.kernels.index_build import EMPTY_STATE, IndexState, index_entries
+from kafkalog.kernels.processor import LEVEL, ProcessorLevel
 from tests.naive.batch_walk import walk
 
 COLUMNS_AS_WALKED = (
@@ -143,7 +145,20 @@ def test_table_crc_is_crc32c(data: bytes, start: int, end: int) -> None:
     """Every alignment and tail length."""
     start, end = min(start, len(data)), min(end, len(data))
     array = np.frombuffer(data, dtype=np.uint8)
-    assert crc32c_of(array, start, end) == crc32c(data[start:end])
+    for level in {ProcessorLevel.GENERIC, LEVEL}:
+        assert crc32c_of(array, start, end, level) == crc32c(data[start:end])
+
+
+@pytest.mark.parametrize("level", sorted({ProcessorLevel.GENERIC, LEVEL}))
+def test_crc_of_long_spans(level: int) -> None:
+    """Goal: lanes joined by tables give the CRC of the whole. Method: lengths around the lanes'."""
+    data = np.random.default_rng(3).bytes(10 * LANE_BYTES)
+    array = np.frombuffer(data, dtype=np.uint8)
+    for lanes in (1, 2, 3, 4, 6, 9):
+        for length in range(lanes * LANE_BYTES - 9, lanes * LANE_BYTES + 10):
+            for start in (0, 3):
+                end = start + length
+                assert crc32c_of(array, start, end, level) == crc32c(data[start:end])
 
 
 def plain_cadence(

@@ -1,0 +1,131 @@
+"""Code for more than a generic processor, chosen while the program runs.
+
+Kernels are compiled for a generic processor so that one cache serves every machine (`compile.py`).
+A function that begins with `needs_sse42()` or its like is compiled with those instructions as well;
+it lies in the cache of every machine and may be called only where `LEVEL` says that the processor
+has them. It is never inlined.
+
+On other architectures than x86-64, and with NUMBA_DISABLE_JIT=1, the level is GENERIC.
+"""
+
+from __future__ import annotations
+
+import os
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, cast
+
+from llvmlite import binding, ir
+from numba import types
+from numba.extending import intrinsic
+
+from kafkalog.kernels.compile import JIT_DISABLED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.kernels.compile import Int64s
+
+Untyped = Any
+"""Values of numba's and llvmlite's builders, which have no types of their own."""
+
+IS_X86 = os.uname().machine == "x86_64" and not JIT_DISABLED
+
+
+class ProcessorLevel(IntEnum):
+    """Each has what those below have. Kernels take it as a number."""
+
+    GENERIC = 0
+    AVX2 = 1
+    """And SSE 4.2, which has an instruction for CRC-32C."""
+    AVX512VL = 2
+
+
+def _detect() -> ProcessorLevel:
+    """What this machine's processor and operating system have."""
+    if not IS_X86:
+        return ProcessorLevel.GENERIC
+    features = binding.get_host_cpu_features()
+    if not (features.get("sse4.2") and features.get("avx2")):
+        return ProcessorLevel.GENERIC
+    return ProcessorLevel.AVX512VL if features.get("avx512vl") else ProcessorLevel.AVX2
+
+
+LEVEL = _detect()
+
+
+def _needs(features: str) -> Callable[[], None]:
+    """An intrinsic that gives the function around it these instructions."""
+    if not IS_X86:
+        return _nothing
+
+    def mark(typingctx: object) -> Untyped:
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
+            # llvmlite takes only attributes without a value that it knows; LLVM takes any string.
+            set.add(builder.function.attributes, f'"target-features"="{features}"')
+            builder.function.attributes.add("noinline")
+            return context.get_dummy_value()
+
+        return types.none(), generate
+
+    return cast("Callable[[], None]", intrinsic(mark))
+
+
+def _nothing() -> None:
+    """Where nothing is compiled for this level."""
+
+
+needs_sse42 = _needs("+sse4.2,+crc32")
+needs_avx2 = _needs("+avx2")
+needs_avx512vl = _needs("+avx512f,+avx512vl")
+
+
+def _crc32_step() -> Callable[[int, int], int]:
+    """The processor's CRC-32C of eight bytes more."""
+
+    def crc32_u64(typingctx: object, crc: Untyped, word: Untyped) -> Untyped:
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
+            integer = ir.IntType(64)
+            kind = ir.FunctionType(integer, [integer, integer])
+            name = "llvm.x86.sse42.crc32.64.64"
+            return builder.call(builder.module.declare_intrinsic(name, fnty=kind), arguments)
+
+        return types.uint64(types.uint64, types.uint64), generate
+
+    return cast("Callable[[int, int], int]", intrinsic(crc32_u64))
+
+
+def _prefetcher() -> Callable[[Int64s, int], None]:
+    """Ask for the cache line of one element, to be written soon."""
+
+    def prefetch(typingctx: object, array: Untyped, index: Untyped) -> Untyped:
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
+            array, index = arguments
+            data = context.make_array(signature.args[0])(context, builder, array).data
+            byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+            function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+            address = builder.bitcast(builder.gep(data, [index], inbounds=True), byte)
+            builder.call(function, [address, number(1), number(3), number(1)])
+            return context.get_dummy_value()
+
+        return types.none(array, types.int64), generate
+
+    return cast("Callable[[Int64s, int], None]", intrinsic(prefetch))
+
+
+def _plain_prefetch(array: Int64s, index: int) -> None:
+    """Nothing to gain in plain Python."""
+
+
+def _plain_crc32_u64(crc: int, word: int) -> int:
+    raise AssertionError("no processor of the level GENERIC calls this")
+
+
+crc32_u64 = _crc32_step() if IS_X86 else _plain_crc32_u64
+prefetch = _plain_prefetch if JIT_DISABLED else _prefetcher()

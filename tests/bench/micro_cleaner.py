@@ -1,0 +1,134 @@
+"""CPU time of the two passes of a cleaning: `python -m tests.bench.micro_cleaner [options]`.
+
+Log bytes in memory, chunk by chunk through map and filter as a cleaner thread does it, but without
+a disk. Prints MB/s of log bytes, best and median of the rounds, for each pass and for both, on one
+thread. CPU time of this process, so that a busy machine disturbs little. For people: no assertions.
+
+    --records 8000000 --keys 1000000 --value 80 --key 16     the data set of the design
+    --per-batch 145                                          records a batch (1: one-record batches)
+    --codec none                                             or gzip, snappy, lz4, zstd
+    --look-ups                                               without the bit rows, as for a range
+                                                             that is too long for them
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kafkalog.cleaner.record_batches import RecordBatches
+from kafkalog.cleaner.record_filter import RecordFilter, Retention
+from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
+from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.record_batch import Codec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHUNK_BYTES = 1 << 20
+MAP_BYTES = 134217728
+LOAD_FACTOR = 0.9
+NOW_MS = 1_700_000_000_000
+INFLATED_MAX = 1 << 26
+WORDS = [b"alpha", b"bravo", b"charlie", b"delta", b"echo", b"foxtrot", b"golf", b"hotel"]
+
+
+def make_log(options: argparse.Namespace) -> bytes:
+    """Batches of random keys, values half random, half words."""
+    chance = np.random.default_rng(options.seed)
+    numbers = chance.integers(0, options.keys, options.records)
+    noise = chance.bytes(1 << 20)
+    words = b" ".join(WORDS[index] for index in chance.integers(0, len(WORDS), 1 << 17))
+    half = options.value // 2
+    digits = max(options.key - 4, 1)
+    parts, codec = [], Codec[options.codec.upper()]
+    for start in range(0, options.records, options.per_batch):
+        some = numbers[start : start + options.per_batch].tolist()
+        keys = [b"key-%0*d" % (digits, number) for number in some]
+        spots = [(start + index) * 37 % ((1 << 20) - half) for index in range(len(some))]
+        rest = options.value - half
+        values = [noise[at : at + half] + words[at // 2 : at // 2 + rest] for at in spots]
+        stamps = np.arange(start, start + len(some)) // 50 + NOW_MS
+        columns = RecordColumns.of(keys, values, stamps)
+        parts.append(build_batch(columns, base_offset=start, codec=codec))
+    return b"".join(parts)
+
+
+def chunks(log: bytes) -> Iterator[RecordBatches]:
+    """Whole batches of about a MiB."""
+    view, position, last = memoryview(log), 0, -1
+    while position < len(view):
+        batches = RecordBatches.of(
+            view[position : position + CHUNK_BYTES],
+            file="bench.log",
+            position=position,
+            max_decompressed_bytes=INFLATED_MAX,
+            previous_last_offset=last,
+        )
+        position += batches.rows.consumed_bytes
+        yield batches
+
+
+def clean(log: bytes, options: argparse.Namespace, offset_map: SkimpyOffsetMap) -> list[float]:
+    """CPU seconds of pass 1 and pass 2, and of the scans alone that both contain; kept bytes."""
+    begun = time.process_time()
+    for _ in chunks(log):
+        pass
+    scanned = time.process_time()
+    offset_map.clear(0, 0 if options.look_ups else options.records)
+    mapped_from = time.process_time()
+    for batches in chunks(log):
+        assert not offset_map.index(batches, np.zeros(batches.rows.count, np.bool_), 0)
+    mapped = time.process_time()
+    record_filter, kept_bytes = RecordFilter(offset_map), 0
+    for batches in chunks(log):
+        count = batches.rows.count
+        none = np.zeros(count, np.bool_)
+        retention = np.full(count, int(Retention.DELETE_EMPTY), np.int64)
+        filtered = record_filter.filter(
+            batches, retention, none, none, now_ms=NOW_MS, delete_retention_ms=0
+        )
+        kept_bytes += len(filtered.data)
+    done = time.process_time()
+    return [mapped - mapped_from, done - mapped, scanned - begun, kept_bytes]
+
+
+def main() -> None:
+    """Measure one kind of log."""
+    parser = argparse.ArgumentParser()
+    for name, value in (("records", 1_000_000), ("keys", 125_000), ("value", 84), ("key", 16)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--per-batch", type=int, default=145)
+    parser.add_argument("--codec", default="none")
+    parser.add_argument("--look-ups", action="store_true")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    log = make_log(options)
+    offset_map = SkimpyOffsetMap(MAP_BYTES, LOAD_FACTOR)
+    rounds = np.array([clean(log, options, offset_map) for _ in range(options.rounds)])
+    sys.stdout.write(
+        f"{len(log) / 1e6:.0f} MB, {options.records} records, {options.keys} keys, "
+        f"{options.per_batch} a batch, {options.codec}; keeps {rounds[0, 3] / 1e6:.0f} MB\n"
+    )
+    columns = {
+        "pass 1": rounds[:, 0],
+        "pass 2": rounds[:, 1],
+        "both": rounds[:, 0] + rounds[:, 1],
+        "scan alone": rounds[:, 2],
+    }
+    for name, seconds in columns.items():
+        best, median = len(log) / 1e6 / seconds.min(), len(log) / 1e6 / statistics.median(seconds)
+        each = seconds.min() / options.records * 1e9
+        sys.stdout.write(
+            f"  {name:12s} best {best:7.0f} MB/s  median {median:7.0f} MB/s  {each:6.1f} ns/record\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog.errors import CorruptBatch, DecompressedTooLarge, UnsupportedCompression
-from kafkalog.format.batch_scan import BatchColumn, BatchRows, ScanStop, scan
+from kafkalog.format.batch_scan import BatchColumn, BatchRows, CrcState, ScanStop, scan
 from kafkalog.format.compression import decompress
 from kafkalog.format.record import MalformedRecord
 from kafkalog.format.record_batch import ATTRIBUTES_AT, HEADER_BYTES, is_crc_valid
@@ -95,10 +95,10 @@ class RecordBatches:
     def verify(self, row: int) -> None:
         """Raises CorruptBatch when the CRC is not that of the bytes."""
         if not is_crc_valid(self.batch(row)):
-            raise self.corrupt(row, "its CRC does not match")
+            raise self.wrong_crc(row)
 
     def inflate(self, row: int) -> InflatedBatch:
-        """One compressed batch, inflated. Does not look at its CRC.
+        """One compressed batch, inflated, for kernels not to look at its CRC.
 
         Raises CorruptBatch when it does not inflate, or to more than max_decompressed_bytes.
         """
@@ -114,7 +114,12 @@ class RecordBatches:
         table[0, _POSITION] = 0
         table[0, _SIZE] = len(inflated)
         table[0, _ATTRIBUTES] &= ~_CODEC_MASK
+        table[0, BatchColumn.CRC_STATE] = CrcState.VALID
         return InflatedBatch(table, np.frombuffer(inflated, np.uint8))
+
+    def wrong_crc(self, row: int) -> CorruptBatch:
+        """The error of a batch whose CRC was found not to be that of its bytes."""
+        return self.corrupt(row, "its CRC does not match")
 
     def malformed(self, row: int, status: int) -> CorruptBatch:
         """The error of a kernel's negative status in this batch."""

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kafkalog.format.batch_scan import BatchColumn
+from kafkalog.format.batch_scan import BatchColumn, CrcState
 from kafkalog.format.compression import compress
 from kafkalog.format.record_batch import (
     ATTRIBUTES_AT,
     CRC_AT,
     HEADER_BYTES,
+    LAST_OFFSET_DELTA_AT,
     LEADER_EPOCH_AT,
     LENGTH_AT,
     LOG_OVERHEAD,
@@ -31,6 +32,7 @@ from kafkalog.format.record_batch import (
     compute_crc,
 )
 from kafkalog.kernels.batch_output import RECORD_GROWTH_MAX, OutCell
+from kafkalog.kernels.processor import LEVEL
 from kafkalog.kernels.record_fields import MINIMUM_RECORD_BYTES, RECORD_COLUMN_COUNT
 from kafkalog.kernels.record_filter import (
     FILTER_CELL_COUNT,
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["FilterStatistics", "FilteredChunk", "RecordFilter", "Retention", "TombstoneRule"]
 
 _POSITION, _SIZE = int(BatchColumn.POSITION), int(BatchColumn.SIZE)
+_CRC_STATE = int(BatchColumn.CRC_STATE)
 _ATTRIBUTES, _RECORD_COUNT = int(BatchColumn.ATTRIBUTES), int(BatchColumn.RECORD_COUNT)
 _OUT_POSITION, _OUT_ROWS = int(OutCell.OUT_POSITION), int(OutCell.OUT_ROWS)
 _ROW = int(FilterCell.ROW)
@@ -127,6 +130,7 @@ class RecordFilter:
         cells[FilterCell.NOW_MS] = now_ms
         cells[FilterCell.NEW_HORIZON_MS] = now_ms + delete_retention_ms
         cells[FilterCell.TOMBSTONE_RULE] = tombstone_rule
+        cells[FilterCell.PROCESSOR_LEVEL] = LEVEL
         return _ChunkPass(batches, orders, cells, self._map, self._buffers).run()
 
 
@@ -185,9 +189,10 @@ class _ChunkPass:
             if status == FilterStatus.COMPRESSED:
                 self._filter_compressed(row, room)
                 row += 1
+            elif status == FilterStatus.BAD_CRC:
+                raise self._batches.wrong_crc(row)
             elif status < 0:
                 raise self._damaged(row, status)
-        self._seal()
         return self._result()
 
     def _unknown_to_bits(self) -> Flags:
@@ -262,19 +267,28 @@ class _ChunkPass:
         status = self._filter(inflated.data, inflated.table, orders, outcomes, 0)
         if status < 0:
             raise self._damaged(row, status)
-        end = int(self._cells[_OUT_POSITION])
-        if outcomes[0] == BatchOutcome.COPIED:
+        outcome = int(outcomes[0])
+        if outcome == BatchOutcome.COPIED:
             self._replace_last(row, start, self._batches.batch(row))
-        elif outcomes[0] == BatchOutcome.REBUILT:
-            written = buffers.out.data[start:end]
-            codec = codec_of(int(self._table[row, _ATTRIBUTES]))
-            stream = compress(codec, written[HEADER_BYTES:])
-            header = bytearray(written[:HEADER_BYTES])
-            header[ATTRIBUTES_AT + 1] |= codec
-            size = HEADER_BYTES + len(stream)
-            header[LENGTH_AT:LEADER_EPOCH_AT] = (size - LOG_OVERHEAD).to_bytes(4, "big")
-            buffers.reserve(start, size + room)
-            self._replace_last(row, start, header + stream)
+            return
+        self._batches.verify(row)
+        if outcome != BatchOutcome.GONE:
+            batch = bytearray(buffers.out[start : int(self._cells[_OUT_POSITION])])
+            if outcome == BatchOutcome.REBUILT:
+                batch = self._compressed(batch, row)
+            batch[CRC_AT:ATTRIBUTES_AT] = compute_crc(batch).to_bytes(4, "big")
+            buffers.reserve(start, len(batch) + room)
+            self._replace_last(row, start, batch)
+
+    def _compressed(self, batch: bytearray, row: int) -> bytearray:
+        """The batch with its records compressed by its source's codec; without a CRC yet."""
+        codec = codec_of(int(self._table[row, _ATTRIBUTES]))
+        stream = compress(codec, memoryview(batch)[HEADER_BYTES:])
+        header = batch[:HEADER_BYTES]
+        header[ATTRIBUTES_AT + 1] |= codec
+        length = HEADER_BYTES + len(stream) - LOG_OVERHEAD
+        header[LENGTH_AT:LEADER_EPOCH_AT] = length.to_bytes(4, "big")
+        return header + stream
 
     def _replace_last(self, row: int, start: int, batch: Buffer) -> None:
         """Put the batch in the place of the last one written, which began at start."""
@@ -283,23 +297,10 @@ class _ChunkPass:
         self._cells[_OUT_POSITION] = end
         last = self._out_table[int(self._cells[_OUT_ROWS]) - 1]
         last[_SIZE] = len(batch)
-        last[_ATTRIBUTES] |= self._table[row, _ATTRIBUTES] & _CODEC_MASK
-
-    def _seal(self) -> None:
-        """Check the sources of all that changed or went, then give CRCs to what was rebuilt.
-
-        Not those that went by the bits alone: they were checked when the map was built.
-        """
-        outcomes = self._outcomes
-        is_changed = (outcomes != BatchOutcome.COPIED) & (outcomes != BatchOutcome.GONE_UNREAD)
-        for row in np.flatnonzero(is_changed).tolist():
-            self._batches.verify(row)
-        is_written = (outcomes != BatchOutcome.GONE) & (outcomes != BatchOutcome.GONE_UNREAD)
-        out = self._buffers.out.data
-        for out_row in np.flatnonzero(is_changed[is_written]).tolist():
-            start = int(self._out_table[out_row, _POSITION])
-            batch = out[start : start + int(self._out_table[out_row, _SIZE])]
-            batch[CRC_AT:ATTRIBUTES_AT] = compute_crc(batch).to_bytes(4, "big")
+        last[_CRC_STATE] = CrcState.UNCHECKED
+        last[_ATTRIBUTES] = int.from_bytes(
+            batch[ATTRIBUTES_AT:LAST_OFFSET_DELTA_AT], "big", signed=True
+        )
 
     def _result(self) -> FilteredChunk:
         cells, out_rows = self._cells.tolist(), int(self._cells[_OUT_ROWS])

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafkalog.errors import InvalidConfig
-from kafkalog.format.batch_scan import BatchColumn
 from kafkalog.kernels.offset_map import (
     MAP_CELL_COUNT,
     PENDING_COLUMN_COUNT,
@@ -32,6 +31,7 @@ from kafkalog.kernels.offset_map import (
     index_batches,
     look_up_batches,
 )
+from kafkalog.kernels.processor import LEVEL
 
 if TYPE_CHECKING:
     from kafkalog.cleaner.record_batches import Flags, RecordBatches
@@ -114,6 +114,7 @@ class SkimpyOffsetMap:
         row_bytes = (count + 63) // 64 * 8
         self._cells[:] = 0
         self._cells[MapCell.CAPACITY] = self.capacity
+        self._cells[MapCell.PROCESSOR_LEVEL] = LEVEL
         self._cells[_LATEST] = -1
         self._cells[_BITS_FIRST] = first_offset
         if not count or 8 * row_bytes > self._bits_max:
@@ -142,9 +143,6 @@ class SkimpyOffsetMap:
             self._slots = np.zeros(self.slots * SLOT_WORDS, np.int64)
         table = batches.rows.table
         skipped = skip.view(np.uint8)
-        last_offsets = batches.rows.column(BatchColumn.LAST_OFFSET)
-        for row in np.flatnonzero(~skip & (last_offsets >= start_offset)).tolist():
-            batches.verify(row)
         data = batches.data
         row = 0
         while True:
@@ -157,6 +155,8 @@ class SkimpyOffsetMap:
                 if status == MapStatus.DONE:
                     row += 1
                     continue
+            if status == MapStatus.BAD_CRC:
+                raise batches.wrong_crc(row)
             if status < 0:
                 raise batches.malformed(row, status)
             return status == MapStatus.FULL
@@ -207,5 +207,5 @@ class SkimpyOffsetMap:
             return -1
         self._pending[0, PendingColumn.KEY_POSITION] = 0
         self._pending[0, PendingColumn.KEY_LENGTH] = len(key)
-        hash_keys(np.frombuffer(key, np.uint8), self._pending, 1, self._scratch)
+        hash_keys(np.frombuffer(key, np.uint8), self._pending, 1, self._scratch, LEVEL)
         return find_offset(self._pending, self._slots)

@@ -1,8 +1,9 @@
 """Write one batch of a cleaned segment: as it is, with fewer records, or its header alone.
 
 Owns the layout of a rebuilt batch. Offsets, sequence, producer and leader epoch are those of its
-source, and so is the rest of each record behind its timestamp. The CRC of what is not copied is 0
-and for the caller to fill in. Inlined into `record_filter.py`.
+source, and so is the rest of each record behind its timestamp. What is written for a source whose
+CRC_STATE is VALID is the caller's to compress, and gets its CRC then. Inlined into
+`record_filter.py`.
 Source: Kafka 4.1 `MemoryRecordsBuilder`, `DefaultRecordBatch.writeEmptyHeader`; log-format.md 1.4.
 """
 
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.kernels.batch_scan import BatchColumn
 from kafkalog.kernels.compile import inlined
+from kafkalog.kernels.crc32c import crc32c_of
 from kafkalog.kernels.loads import store_i16be, store_i32be, store_i64be
 from kafkalog.kernels.record_fields import (
     RecordColumn,
@@ -70,7 +72,7 @@ def _write_header(
     max_timestamp: int,
     count: int,
 ) -> None:
-    """61 bytes; offsets, producer fields and leader epoch are the source's, the CRC is 0."""
+    """61 bytes; offsets, producer fields and leader epoch are the source's, the CRC is 0 yet."""
     store_i64be(out, at, table[row, _BASE_OFFSET])
     store_i32be(out, at + 8, size - 12)
     store_i32be(out, at + 12, table[row, _LEADER_EPOCH])
@@ -84,6 +86,13 @@ def _write_header(
     store_i16be(out, at + 51, table[row, _PRODUCER_EPOCH])
     store_i32be(out, at + 53, table[row, _BASE_SEQUENCE])
     store_i32be(out, at + 57, count)
+
+
+@inlined
+def _seal(out: Bytes, table: Int64Table, row: int, start: int, size: int, level: int) -> None:
+    """The CRC of the batch written for the source in this row."""
+    if table[row, _CRC_STATE] == 0:
+        store_i32be(out, start + 17, crc32c_of(out, start + 21, start + size, level))
 
 
 @inlined
@@ -144,7 +153,7 @@ def copy_batch(
 
 @inlined
 def empty_batch(
-    table: Int64Table, row: int, out: Bytes, out_table: Int64Table, cells: Int64s
+    table: Int64Table, row: int, out: Bytes, out_table: Int64Table, cells: Int64s, level: int
 ) -> bool:
     """Write the header alone; False: no room."""
     position = cells[_OUT_POSITION]
@@ -153,6 +162,7 @@ def empty_batch(
     attributes = table[row, _ATTRIBUTES] & _EMPTY_ATTRIBUTES
     largest = table[row, _MAX_TIMESTAMP]
     _write_header(out, position, table, row, _HEADER, attributes, _NO_TIMESTAMP, largest, 0)
+    _seal(out, table, row, position, _HEADER, level)
     _note_batch(
         table, row, _HEADER, attributes, as_int(_NO_TIMESTAMP), largest, as_int(0), out_table, cells
     )
@@ -177,6 +187,7 @@ def rebuild_batch(
     out: Bytes,
     out_table: Int64Table,
     cells: Int64s,
+    level: int,
 ) -> bool:
     """Write the first `count` rows of `kept` (at least one) as a batch; False: no room.
 
@@ -208,6 +219,7 @@ def rebuild_batch(
         position = write_zigzag(out, position + 1, kept[index, _TIMESTAMP] - base_timestamp)
         tail = kept[index, _TAIL]
         position = copy_bytes(source, tail, kept[index, _END] - tail, out, position)
+    _seal(out, table, row, start, size, level)
     _note_batch(
         table, row, size, attributes, base_timestamp, largest, as_int(count), out_table, cells
     )

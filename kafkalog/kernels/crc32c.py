@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafkalog.kernels.compile import BYTES, I64, Bytes, inlined, kernel
-from kafkalog.kernels.loads import load_u64le
+from kafkalog.kernels.loads import load_u32be, load_u64le
 from kafkalog.kernels.processor import crc32_u64, needs_sse42
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ _LANE_TABLES = _lane_tables()
 
 
 @inlined
-def _over_lanes(crc: int, first: int) -> int:
+def _over_lanes(crc: np.uint64, first: int) -> np.uint64:
     """Move a CRC over one lane (first: 0) or two (1024) by the tables."""
     low = np.uint64(0xFF)
     return np.uint64(
@@ -116,13 +116,13 @@ def crc32c_sse42(buffer: Bytes, start: int, end: int) -> int:
     while end - position >= 3 * LANE_BYTES:
         second, third = np.uint64(0), np.uint64(0)
         for at in range(position, position + LANE_BYTES, 8):
-            crc = crc32_u64(crc, load_u64le(buffer, at))
-            second = crc32_u64(second, load_u64le(buffer, at + LANE_BYTES))
-            third = crc32_u64(third, load_u64le(buffer, at + 2 * LANE_BYTES))
+            crc = crc32_u64(crc, np.uint64(load_u64le(buffer, at)))
+            second = crc32_u64(second, np.uint64(load_u64le(buffer, at + LANE_BYTES)))
+            third = crc32_u64(third, np.uint64(load_u64le(buffer, at + 2 * LANE_BYTES)))
         crc = _over_lanes(crc, 1024) ^ _over_lanes(second, 0) ^ third
         position += 3 * LANE_BYTES
     while end - position >= 8:
-        crc = crc32_u64(crc, load_u64le(buffer, position))
+        crc = crc32_u64(crc, np.uint64(load_u64le(buffer, position)))
         position += 8
     while position < end:
         entry = np.intp((crc ^ np.uint64(buffer[position])) & np.uint64(0xFF))
@@ -140,3 +140,9 @@ def crc32c_of(buffer: Bytes, start: int, end: int, level: int) -> int:
     if level > 0:
         return crc32c_sse42(buffer, start, end)
     return crc32c_generic(buffer, start, end)
+
+
+@inlined
+def has_right_crc(buffer: Bytes, start: int, end: int, level: int) -> bool:
+    """Whether the batch in buffer[start:end] has the CRC that its header declares."""
+    return bool(crc32c_of(buffer, start + 21, end, level) == load_u32be(buffer, start + 17))

@@ -1,12 +1,12 @@
-"""MD5 of eight blocks side by side: one LLVM vector lane a key.
+"""MD5 of many blocks side by side: one vector lane a key.
 
 Owns the 64 steps of RFC 1321 and nothing else; padding and block order are the caller's. A scratch
 array holds, for each lane, one 64-byte block and the state of four words, word by word:
 
     word w of lane l is the 32-bit little-endian number at position + 4 * (LANES * w + l)
 
-One key alone cannot fill the processor: each step waits for the one before. Eight lanes take hardly
-longer than one (two vectors of 128 bits on a generic processor).
+One key alone cannot fill a processor, as each step waits for the one before; nor can one vector.
+A call takes two vectors of the processor's width and advances so many lanes.
 
 With NUMBA_DISABLE_JIT=1 the steps run lane by lane in plain Python with the same results.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Untyped = Any
 """Values of numba's and llvmlite's builders, which have no types of their own."""
 
-LANES = 8
+LANES = 32
 ROW_BYTES = 4 * LANES
 """One word of every lane."""
 BLOCK_BYTES = 16 * ROW_BYTES
@@ -53,35 +53,44 @@ _STEPS = tuple(
 """Round, word of the block, rotation, and constant of each step."""
 
 
-def _plain_lanes(scratch: Bytes, block: int, state: int) -> None:
+def _plain_lanes(width: int) -> Callable[[Bytes, int, int], None]:
     """The steps in Python integers."""
-    for lane in range(LANES):
-        words = [_plain_word(scratch, block, word, lane) for word in range(16)]
-        before = [_plain_word(scratch, state, word, lane) for word in range(4)]
-        a, b, c, d = before
-        for kind, word, rotation, constant in _STEPS:
-            mixed = (d ^ (b & (c ^ d)), c ^ (d & (b ^ c)), b ^ c ^ d, c ^ (b | ~d & _MASK))[kind]
-            total = (a + mixed + words[word] + constant) & _MASK
-            turned = (total << rotation | total >> (32 - rotation)) & _MASK
-            a, b, c, d = d, (b + turned) & _MASK, b, c
-        for word, (old, new) in enumerate(zip(before, (a, b, c, d), strict=True)):
-            position = state + ROW_BYTES * word + 4 * lane
-            total = (old + new) & _MASK
-            for index in range(4):
-                scratch[position + index] = total >> 8 * index & 0xFF
+
+    def advance(scratch: Bytes, block: int, state: int) -> None:
+        for lane in range(width):
+            _plain_lane(scratch, block + 4 * lane, state + 4 * lane)
+
+    return advance
 
 
-def _plain_word(scratch: Bytes, start: int, word: int, lane: int) -> int:
-    position = start + ROW_BYTES * word + 4 * lane
+def _plain_lane(scratch: Bytes, block: int, state: int) -> None:
+    """All steps of one lane."""
+    words = [_plain_word(scratch, block, word) for word in range(16)]
+    before = [_plain_word(scratch, state, word) for word in range(4)]
+    a, b, c, d = before
+    for kind, word, rotation, constant in _STEPS:
+        mixed = (d ^ (b & (c ^ d)), c ^ (d & (b ^ c)), b ^ c ^ d, c ^ (b | ~d & _MASK))[kind]
+        total = (a + mixed + words[word] + constant) & _MASK
+        turned = (total << rotation | total >> (32 - rotation)) & _MASK
+        a, b, c, d = d, (b + turned) & _MASK, b, c
+    for word, (old, new) in enumerate(zip(before, (a, b, c, d), strict=True)):
+        position = state + ROW_BYTES * word
+        total = (old + new) & _MASK
+        for index in range(4):
+            scratch[position + index] = total >> 8 * index & 0xFF
+
+
+def _plain_word(scratch: Bytes, start: int, word: int) -> int:
+    position = start + ROW_BYTES * word
     return int.from_bytes(bytes(scratch[position : position + 4]), "little")
 
 
-def _vector_lanes() -> Callable[[Bytes, int, int], None]:
+def _vector_lanes(width: int) -> Callable[[Bytes, int, int], None]:
     """Build the intrinsic."""
-    vector = ir.VectorType(ir.IntType(32), LANES)
+    vector = ir.VectorType(ir.IntType(32), width)
 
     def splat(value: int) -> Untyped:
-        return ir.Constant(vector, [value] * LANES)
+        return ir.Constant(vector, [value] * width)
 
     def mix(builder: Untyped, kind: int, b: Untyped, c: Untyped, d: Untyped) -> Untyped:
         """The function of a round."""
@@ -127,5 +136,7 @@ def _vector_lanes() -> Callable[[Bytes, int, int], None]:
     return cast("Callable[[Bytes, int, int], None]", intrinsic(md5_lanes))
 
 
-md5_lanes = _plain_lanes if JIT_DISABLED else _vector_lanes()
-"""`md5_lanes(scratch, block, state)` advances the states at `state` by the blocks at `block`."""
+_lanes = _plain_lanes if JIT_DISABLED else _vector_lanes
+md5_8_lanes, md5_16_lanes, md5_32_lanes = _lanes(8), _lanes(16), _lanes(32)
+"""`md5_n_lanes(scratch, block, state)` advances the n states from `state` on by the n blocks from
+`block` on: twice the vectors of 128, 256 or 512 bits."""

@@ -30,6 +30,7 @@ from kafkalog.kernels.compile import (
     inlined,
     kernel,
 )
+from kafkalog.kernels.crc32c import has_right_crc
 from kafkalog.kernels.loads import load_i32le, load_u32le, store_u32le
 from kafkalog.kernels.md5 import (
     BLOCK_BYTES,
@@ -37,8 +38,11 @@ from kafkalog.kernels.md5 import (
     LANES,
     ROW_BYTES,
     STATE_BYTES,
-    md5_lanes,
+    md5_8_lanes,
+    md5_16_lanes,
+    md5_32_lanes,
 )
+from kafkalog.kernels.processor import needs_avx2, needs_avx512vl, prefetch
 from kafkalog.kernels.record_fields import (
     MINIMUM_RECORD_BYTES,
     RECORD_COLUMN_COUNT,
@@ -83,6 +87,8 @@ class MapCell(IntEnum):
     """Adds up: records that pass 1 read, those of skipped batches as well."""
     ROW = 6
     """Out: the row at which the call stopped."""
+    PROCESSOR_LEVEL = 7
+    """In: `processor.LEVEL`, or a lower one."""
 
 
 MAP_CELL_COUNT = len(MapCell) + RECORD_COLUMN_COUNT
@@ -95,17 +101,20 @@ class MapStatus(IntEnum):
     DONE = 0
     FULL = 1
     COMPRESSED = 2
-    """The row is a compressed batch: its records have to be inflated first."""
+    """The row is a compressed batch with a right CRC: its records have to be inflated first."""
+    BAD_CRC = 3
+    """The batch of the row is damaged."""
 
 
 _POSITION, _SIZE = int(BatchColumn.POSITION), int(BatchColumn.SIZE)
 _BASE_OFFSET, _LAST_OFFSET = int(BatchColumn.BASE_OFFSET), int(BatchColumn.LAST_OFFSET)
+_CRC_STATE = int(BatchColumn.CRC_STATE)
 _ATTRIBUTES, _RECORD_COUNT = int(BatchColumn.ATTRIBUTES), int(BatchColumn.RECORD_COUNT)
 _KEY_POSITION, _KEY_LENGTH, _OFFSET, _ROW, _RECORD, _HASH_LOW, _HASH_HIGH = 0, 1, 2, 3, 4, 5, 6
 _MAP_SIZE, _CAPACITY, _LATEST, _BITS_FIRST, _BITS_COUNT = 0, 1, 2, 3, 4
-_RECORDS_READ, _STOP_ROW = 5, 6
+_RECORDS_READ, _STOP_ROW, _LEVEL = 5, 6, 7
 _FIELDS = len(MapCell)
-_DONE, _FULL, _COMPRESSED = 0, 1, 2
+_DONE, _FULL, _COMPRESSED, _BAD_CRC = 0, 1, 2, 3
 _FIELD_OFFSET_DELTA = int(RecordColumn.OFFSET_DELTA)
 _FIELD_KEY_POSITION = int(RecordColumn.KEY_POSITION)
 _FIELD_KEY_LENGTH = int(RecordColumn.KEY_LENGTH)
@@ -122,69 +131,115 @@ _A, _B, _C, _D = INITIAL_STATE
 def _fill_block(
     source: Bytes, key: int, length: int, block: int, lane: int, scratch: Bytes
 ) -> None:
-    """Words of one padded block of a key into its lane."""
+    """Words of one padded block of a key into its lane, which holds zeros."""
     start = 64 * block
-    whole = min(max((length - start) // 4, 0), 16)
-    position = key + start
-    target = 4 * lane
-    for _ in range(whole):
+    rest = length - start
+    position, target = key + start, 4 * lane
+    for _ in range(min(rest // 4, 16)):
         store_u32le(scratch, target, load_u32le(source, position))
         position += 4
         target += ROW_BYTES
-    if whole == 16:
-        return
-    word = whole
-    rest = length - start - 4 * whole
-    if 0 <= rest < 4:  # the byte behind the key lies in this block
-        last = as_int(0x80) << (8 * rest)
-        for index in range(rest):
+    if 0 <= rest < 64:  # the byte behind the key lies in this block
+        last = as_int(0x80) << (8 * (rest & 3))
+        for index in range(rest & 3):
             last |= as_int(source[position + index]) << (8 * index)
         store_u32le(scratch, target, last)
-        word += 1
-        target += ROW_BYTES
-    while word < 16:
-        store_u32le(scratch, target, 0)
-        word += 1
-        target += ROW_BYTES
-    if length - start <= 55:
+    if rest < 56:
         store_u32le(scratch, 4 * lane + 14 * ROW_BYTES, length << 3)
         store_u32le(scratch, 4 * lane + 15 * ROW_BYTES, length >> 29)
 
 
-@kernel(I64(BYTES, I64_TABLE_OUT, I64, BYTES_OUT))
-def hash_keys(source: Bytes, pending: Int64Table, count: int, scratch: Bytes) -> int:
+@inlined
+def _start_states(scratch: Bytes) -> None:
+    """The state before the first block, in every lane."""
+    for lane in range(0, ROW_BYTES, 4):
+        store_u32le(scratch, BLOCK_BYTES + lane, _A)
+        store_u32le(scratch, BLOCK_BYTES + ROW_BYTES + lane, _B)
+        store_u32le(scratch, BLOCK_BYTES + 2 * ROW_BYTES + lane, _C)
+        store_u32le(scratch, BLOCK_BYTES + 3 * ROW_BYTES + lane, _D)
+
+
+@inlined
+def _take_hash(scratch: Bytes, lane: int, pending: Int64Table, row: int) -> None:
+    """A lane's state as the two halves of a hash."""
+    state = BLOCK_BYTES + 4 * lane
+    low, high = load_u32le(scratch, state), load_i32le(scratch, state + ROW_BYTES)
+    pending[row, _HASH_LOW] = high << 32 | low
+    state += 2 * ROW_BYTES
+    low, high = load_u32le(scratch, state), load_i32le(scratch, state + ROW_BYTES)
+    pending[row, _HASH_HIGH] = high << 32 | low
+
+
+@kernel(I64(BYTES_OUT))
+def _advance_generic(scratch: Bytes) -> int:
+    """Advance all lanes of the scratch by its block."""
+    for lane in range(0, 4 * LANES, 32):
+        md5_8_lanes(scratch, lane, BLOCK_BYTES + lane)
+    return 0
+
+
+@kernel(I64(BYTES_OUT))
+def _advance_avx2(scratch: Bytes) -> int:
+    """The same for processors of this level."""
+    needs_avx2()
+    for lane in range(0, 4 * LANES, 64):
+        md5_16_lanes(scratch, lane, BLOCK_BYTES + lane)
+    return 0
+
+
+@kernel(I64(BYTES_OUT))
+def _advance_avx512(scratch: Bytes) -> int:
+    """The same for processors of this level."""
+    needs_avx512vl()
+    md5_32_lanes(scratch, 0, BLOCK_BYTES)
+    return 0
+
+
+@kernel(I64(BYTES, I64_TABLE_OUT, I64, BYTES_OUT, I64))
+def hash_keys(source: Bytes, pending: Int64Table, count: int, scratch: Bytes, level: int) -> int:
     """Fill HASH_LOW and HASH_HIGH of pending[:count] from the spans of their keys; return count.
 
     source   uint8[n]              holds every span
     pending  int64[m, 7]           `PendingColumn`
     scratch  uint8[SCRATCH_BYTES]  working memory
+    level                          `processor.LEVEL`, or a lower one
     """
     for first in range(0, count, LANES):
-        lanes = min(LANES, count - first)
-        blocks = as_int(0)
-        for lane in range(LANES):
-            store_u32le(scratch, BLOCK_BYTES + 4 * lane, _A)
-            store_u32le(scratch, BLOCK_BYTES + ROW_BYTES + 4 * lane, _B)
-            store_u32le(scratch, BLOCK_BYTES + 2 * ROW_BYTES + 4 * lane, _C)
-            store_u32le(scratch, BLOCK_BYTES + 3 * ROW_BYTES + 4 * lane, _D)
-        for lane in range(lanes):
-            blocks = max(blocks, (pending[first + lane, _KEY_LENGTH] + 8) // 64 + 1)
-        for block in range(blocks):
-            for lane in range(lanes):
-                length = pending[first + lane, _KEY_LENGTH]
-                key = pending[first + lane, _KEY_POSITION]
-                _fill_block(source, key, length, block, lane, scratch)
-            md5_lanes(scratch, 0, BLOCK_BYTES)
-            for lane in range(lanes):
-                if (pending[first + lane, _KEY_LENGTH] + 8) // 64 == block:  # its last one
-                    state = BLOCK_BYTES + 4 * lane
-                    pending[first + lane, _HASH_LOW] = load_i32le(
-                        scratch, state + ROW_BYTES
-                    ) << 32 | load_u32le(scratch, state)
-                    pending[first + lane, _HASH_HIGH] = load_i32le(
-                        scratch, state + 3 * ROW_BYTES
-                    ) << 32 | load_u32le(scratch, state + 2 * ROW_BYTES)
+        end = min(first + LANES, count)
+        _start_states(scratch)
+        longest = as_int(0)
+        for row in range(first, end):
+            longest = max(longest, pending[row, _KEY_LENGTH])
+        for block in range((longest + 8) // 64 + 1):
+            scratch[:BLOCK_BYTES] = 0
+            for row in range(first, end):
+                length, key = pending[row, _KEY_LENGTH], pending[row, _KEY_POSITION]
+                _fill_block(source, key, length, block, row - first, scratch)
+            if level >= 2:
+                _advance_avx512(scratch)
+            elif level == 1:
+                _advance_avx2(scratch)
+            else:
+                _advance_generic(scratch)
+            for row in range(first, end):
+                if (pending[row, _KEY_LENGTH] + 8) // 64 == block:  # its last one
+                    _take_hash(scratch, row - first, pending, row)
     return count
+
+
+@inlined
+def _first_slot(low: int, count: int) -> int:
+    """Where the search for a hash begins among this many slots."""
+    return (low & 0xFFFFFFFF) * count >> 32
+
+
+@inlined
+def _prefetch_slots(pending: Int64Table, count: int, slots: Int64s) -> None:
+    """Have the memory fetch all slots at once instead of one after the other."""
+    for index in range(count):
+        slot = _first_slot(pending[index, _HASH_LOW], len(slots) // SLOT_WORDS)
+        prefetch(slots, slot * SLOT_WORDS)
+        prefetch(slots, slot * SLOT_WORDS + 2)
 
 
 @inlined
@@ -194,7 +249,7 @@ def _find(slots: Int64s, low: int, high: int) -> int:
     -1: another key is in every slot, which cannot be while the map is below its capacity.
     """
     count = len(slots) // SLOT_WORDS
-    slot = (low & 0xFFFFFFFF) * count >> 32
+    slot = _first_slot(low, count)
     for _ in range(count):
         word = slot * SLOT_WORDS
         if slots[word + 2] == 0 or (slots[word] == low and slots[word + 1] == high):
@@ -227,6 +282,7 @@ def _put_pending(
 
     When it becomes full, LATEST_OFFSET, RECORDS_READ and ROW are those of the stop.
     """
+    _prefetch_slots(pending, count, slots)
     for index in range(count):
         offset = pending[index, _OFFSET]
         if cells[_MAP_SIZE] >= cells[_CAPACITY]:
@@ -278,7 +334,7 @@ def index_batches(
     A fault is -(16 * record index + fault) as in `record_scan`, in the batch of cells[ROW]. What
     lies in front of it has been put. FULL: the next keyed record found the map at its capacity.
     """
-    fields = cells[_FIELDS:]
+    fields, level = cells[_FIELDS:], cells[_LEVEL]
     waiting = 0
     records = as_int(0)
     status = as_int(_DONE)
@@ -290,16 +346,20 @@ def index_batches(
             records += count
             row += 1
             continue
-        if table[row, _LAST_OFFSET] >= start_offset and table[row, _ATTRIBUTES] & _CODEC_MASK:
-            status = as_int(_COMPRESSED)
-            break
         if table[row, _LAST_OFFSET] < start_offset:
             records += max(count, 0)
             row += 1
             continue
         base_offset = table[row, _BASE_OFFSET]
-        end = table[row, _POSITION] + table[row, _SIZE]
-        position = table[row, _POSITION] + _HEADER
+        position = table[row, _POSITION]
+        end = position + table[row, _SIZE]
+        if table[row, _CRC_STATE] == 0 and not has_right_crc(source, position, end, level):
+            status = as_int(_BAD_CRC)
+            break
+        if table[row, _ATTRIBUTES] & _CODEC_MASK:
+            status = as_int(_COMPRESSED)
+            break
+        position += _HEADER
         if count < 0 or count > (end - position) // MINIMUM_RECORD_BYTES:
             status = as_int(-_BAD_COUNT)
             break
@@ -329,7 +389,7 @@ def index_batches(
                     waiting += 1
             records += 1
             if waiting == PENDING_MAX:
-                hash_keys(source, pending, waiting, scratch)
+                hash_keys(source, pending, waiting, scratch, level)
                 done = _put_pending(table, start_offset, pending, waiting, slots, bits, cells)
                 if done < waiting:
                     return _FULL
@@ -340,7 +400,7 @@ def index_batches(
             status = -16 * count - _LEFTOVER_IN_BATCH
             break
         row += 1
-    hash_keys(source, pending, waiting, scratch)
+    hash_keys(source, pending, waiting, scratch, level)
     if _put_pending(table, start_offset, pending, waiting, slots, bits, cells) < waiting:
         return _FULL
     cells[_RECORDS_READ] += records
@@ -353,6 +413,7 @@ def index_batches(
 @inlined
 def _flag_pending(pending: Int64Table, count: int, slots: Int64s, flags: Bytes) -> None:
     """Flag the keys whose mapped offset is above their own."""
+    _prefetch_slots(pending, count, slots)
     for index in range(count):
         word = _find(slots, pending[index, _HASH_LOW], pending[index, _HASH_HIGH])
         is_superseded = word >= 0 and pending[index, _OFFSET] < slots[word + 2] - 1
@@ -378,7 +439,7 @@ def look_up_batches(
     flags        uint8[m]       out: 1 superseded, 0 not (without a key always 0)
     slots, pending, scratch, cells   as `index_batches`; of the cells only ROW is written
     """
-    fields = cells[_FIELDS:]
+    fields, level = cells[_FIELDS:], cells[_LEVEL]
     waiting = 0
     for row in range(table.shape[0]):
         if flag_starts[row] < 0:
@@ -407,12 +468,12 @@ def look_up_batches(
             else:
                 flags[flag + index] = 0
             if waiting == PENDING_MAX:
-                hash_keys(source, pending, waiting, scratch)
+                hash_keys(source, pending, waiting, scratch, level)
                 _flag_pending(pending, waiting, slots, flags)
                 waiting = 0
         if position != end:
             return int(-16 * count - _LEFTOVER_IN_BATCH)
-    hash_keys(source, pending, waiting, scratch)
+    hash_keys(source, pending, waiting, scratch, level)
     _flag_pending(pending, waiting, slots, flags)
     return _DONE
 

@@ -18,10 +18,12 @@ from llvmlite import binding, ir
 from numba import types
 from numba.extending import intrinsic
 
-from kafkalog.kernels.compile import JIT_DISABLED
+from kafkalog.kernels.compile import JIT_DISABLED, inlined
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import numpy as np
 
     from kafkalog.kernels.compile import Int64s
 
@@ -29,6 +31,17 @@ Untyped = Any
 """Values of numba's and llvmlite's builders, which have no types of their own."""
 
 IS_X86 = os.uname().machine == "x86_64" and not JIT_DISABLED
+
+
+@inlined
+def _nothing() -> None:
+    """Where nothing is compiled for more than a generic processor."""
+
+
+@inlined
+def _same_crc(crc: np.uint64, word: np.uint64) -> np.uint64:
+    """Compiled where no level calls it."""
+    return crc
 
 
 class ProcessorLevel(IntEnum):
@@ -72,16 +85,12 @@ def _needs(features: str) -> Callable[[], None]:
     return cast("Callable[[], None]", intrinsic(mark))
 
 
-def _nothing() -> None:
-    """Where nothing is compiled for this level."""
-
-
 needs_sse42 = _needs("+sse4.2,+crc32")
 needs_avx2 = _needs("+avx2")
 needs_avx512vl = _needs("+avx512f,+avx512vl")
 
 
-def _crc32_step() -> Callable[[int, int], int]:
+def _crc32_step() -> Callable[[np.uint64, np.uint64], np.uint64]:
     """The processor's CRC-32C of eight bytes more."""
 
     def crc32_u64(typingctx: object, crc: Untyped, word: Untyped) -> Untyped:
@@ -95,7 +104,7 @@ def _crc32_step() -> Callable[[int, int], int]:
 
         return types.uint64(types.uint64, types.uint64), generate
 
-    return cast("Callable[[int, int], int]", intrinsic(crc32_u64))
+    return cast("Callable[[np.uint64, np.uint64], np.uint64]", intrinsic(crc32_u64))
 
 
 def _prefetcher() -> Callable[[Int64s, int], None]:
@@ -123,9 +132,5 @@ def _plain_prefetch(array: Int64s, index: int) -> None:
     """Nothing to gain in plain Python."""
 
 
-def _plain_crc32_u64(crc: int, word: int) -> int:
-    raise AssertionError("no processor of the level GENERIC calls this")
-
-
-crc32_u64 = _crc32_step() if IS_X86 else _plain_crc32_u64
+crc32_u64 = _crc32_step() if IS_X86 else _same_crc
 prefetch = _plain_prefetch if JIT_DISABLED else _prefetcher()

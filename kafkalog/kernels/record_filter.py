@@ -30,6 +30,7 @@ from kafkalog.kernels.compile import (
     inlined,
     kernel,
 )
+from kafkalog.kernels.crc32c import has_right_crc
 from kafkalog.kernels.record_fields import (
     MINIMUM_RECORD_BYTES,
     RecordColumn,
@@ -101,6 +102,8 @@ class FilterCell(IntEnum):
     """Dropped with a discarded batch of data."""
     CONTROL = 15
     """Dropped with a discarded control batch."""
+    PROCESSOR_LEVEL = 16
+    """In: `processor.LEVEL`, or a lower one."""
 
 
 FILTER_CELL_COUNT = len(OutCell) + len(FilterCell)
@@ -114,6 +117,8 @@ class FilterStatus(IntEnum):
     """The row's records have to be inflated first."""
     OUT_FULL = 2
     """`out` is too short."""
+    BAD_CRC = 3
+    """The row's batch would change or go, and is damaged."""
 
 
 class BatchOutcome(IntEnum):
@@ -130,6 +135,7 @@ class BatchOutcome(IntEnum):
 _POSITION, _SIZE = int(BatchColumn.POSITION), int(BatchColumn.SIZE)
 _BASE_OFFSET, _LAST_OFFSET = int(BatchColumn.BASE_OFFSET), int(BatchColumn.LAST_OFFSET)
 _ATTRIBUTES, _RECORD_COUNT = int(BatchColumn.ATTRIBUTES), int(BatchColumn.RECORD_COUNT)
+_CRC_STATE = int(BatchColumn.CRC_STATE)
 _BASE_TIMESTAMP = int(BatchColumn.BASE_TIMESTAMP)
 _MAX_TIMESTAMP = int(BatchColumn.MAX_TIMESTAMP)
 _TIMESTAMP = int(RecordColumn.TIMESTAMP_DELTA)
@@ -141,8 +147,9 @@ _RETENTION, _DISCARDS, _MARKS_EMPTY, _FLAGS_START = 0, 1, 2, 3
 _DELETE, _DELETE_EMPTY, _RETAIN_EMPTY = 0, 1, 2
 _PER_BATCH, _DROP = 0, 2
 _LATEST, _BITS_FIRST, _BITS_END, _NOW, _NEW_HORIZON, _RULE = 3, 4, 5, 6, 7, 8
-_STOP_ROW, _READ, _NULL_KEYS, _SUPERSEDED, _EXPIRED, _ABORTED, _CONTROL = 9, 10, 11, 12, 13, 14, 15
-_DONE, _COMPRESSED, _OUT_FULL = 0, 1, 2
+_STOP_ROW, _READ, _NULL_KEYS, _SUPERSEDED, _EXPIRED = 9, 10, 11, 12, 13
+_ABORTED, _CONTROL, _LEVEL = 14, 15, 16
+_DONE, _COMPRESSED, _OUT_FULL, _BAD_CRC = 0, 1, 2, 3
 _GONE_UNREAD, _GONE, _COPIED, _REBUILT, _EMPTIED = 0, 1, 2, 3, 4
 _HEADER = 61
 _CODEC_MASK, _LOG_APPEND_TIME_BIT, _CONTROL_BIT, _HORIZON_BIT = 0x07, 0x08, 0x20, 0x40
@@ -245,16 +252,34 @@ def _is_covered(table: Int64Table, row: int, cells: Int64s) -> bool:
 
 
 @inlined
-def _outcome_by_bits(table: Int64Table, row: int, bits: Bytes, cells: Int64s) -> int:
-    """COPIED or GONE_UNREAD when the bits alone tell, else -1."""
+def _outcome_by_bits(
+    table: Int64Table, row: int, retention: int, bits: Bytes, cells: Int64s
+) -> int:
+    """COPIED or GONE_UNREAD when the bits alone tell, else GONE: its records must be read."""
     first = table[row, _BASE_OFFSET] - cells[_BITS_FIRST]
     end = table[row, _LAST_OFFSET] - cells[_BITS_FIRST] + 1
-    if table[row, _RECORD_COUNT] == 0 or _count_bits(bits, 1, first, end) > 0:
-        return -1
+    count = table[row, _RECORD_COUNT]
+    if count == 0 or _count_bits(bits, 1, first, end) > 0:
+        return as_int(_GONE)
     superseded = _count_bits(bits, 0, first, end)
     if superseded == 0:
-        return _COPIED
-    return _GONE_UNREAD if superseded == table[row, _RECORD_COUNT] else -1
+        return as_int(_COPIED)
+    is_gone = superseded == count and retention == _DELETE_EMPTY
+    return as_int(_GONE_UNREAD if is_gone else _GONE)
+
+
+@inlined
+def _count_gone(
+    table: Int64Table, row: int, orders: Int64Table, outcome: int, cells: Int64s
+) -> None:
+    """Add up what the records themselves did not tell."""
+    count = table[row, _RECORD_COUNT]
+    if orders[row, _RETENTION] != _DELETE:
+        cells[_READ] += count
+    if orders[row, _RETENTION] == _DELETE or orders[row, _DISCARDS] != 0:
+        cells[_CONTROL if table[row, _ATTRIBUTES] & _CONTROL_BIT else _ABORTED] += count
+    elif outcome == _GONE_UNREAD:
+        cells[_SUPERSEDED] += count
 
 
 @kernel(
@@ -296,70 +321,54 @@ def filter_batches(
     out        uint8[m]      kept batches from OUT_POSITION on
     out_table  int64[q, 14]  a row per kept batch; q >= OUT_ROWS + r
     outcomes   int64[r]      `BatchOutcome`
-    cells      int64[16]     `FilterCell`
+    cells      int64[17]     `FilterCell`
     A fault is -(16 * record index + fault) as in `record_scan` and `offset_map`, in the batch of
     cells[ROW]; it and what follows is not written.
     """
+    level = cells[_LEVEL]
     for row in range(first_row, table.shape[0]):
         cells[_STOP_ROW] = row
-        retention, attributes = orders[row, _RETENTION], table[row, _ATTRIBUTES]
-        count = table[row, _RECORD_COUNT]
-        is_control = attributes & _CONTROL_BIT != 0
-        discards = orders[row, _DISCARDS] != 0
-        outcomes[row] = _GONE
-        if retention == _DELETE or discards:
-            cells[_CONTROL if is_control else _ABORTED] += count
-            if retention == _DELETE:
-                continue
+        attributes = table[row, _ATTRIBUTES]
         used = as_int(0)
         has_tombstone = False
-        if not discards:
-            if not is_control and _is_covered(table, row, cells):
-                outcome = _outcome_by_bits(table, row, bits, cells)
-                if outcome == _COPIED:
-                    if not copy_batch(source, table, row, out, out_table, cells):
-                        return _OUT_FULL
-                    outcomes[row] = _COPIED
-                    cells[_READ] += count
-                    continue
-                if outcome == _GONE_UNREAD and retention == _DELETE_EMPTY:
-                    outcomes[row] = _GONE_UNREAD
-                    cells[_READ] += count
-                    cells[_SUPERSEDED] += count
-                    continue
-            if attributes & _CODEC_MASK:
-                return _COMPRESSED
-            used, has_tombstone = _select_records(
-                source, table, row, orders[row, _FLAGS_START], flags, bits, kept, cells
-            )
-            if used < 0:
-                return used
-        if used > 0:
-            has_horizon = attributes & _HORIZON_BIT != 0
-            needs_horizon = (
-                cells[_RULE] == _PER_BATCH
-                and not has_horizon
-                and (has_tombstone or orders[row, _MARKS_EMPTY] != 0)
-            )
-            if used == count and not needs_horizon:
-                is_written = copy_batch(source, table, row, out, out_table, cells)
-                outcomes[row] = _COPIED
-            else:
-                horizon = as_int(_NO_HORIZON)
-                if needs_horizon:
-                    horizon = cells[_NEW_HORIZON]
-                elif has_horizon:
-                    horizon = table[row, _BASE_TIMESTAMP]
-                is_written = rebuild_batch(
-                    source, table, row, kept, used, horizon, out, out_table, cells
+        outcome = as_int(_GONE)
+        if orders[row, _RETENTION] != _DELETE and orders[row, _DISCARDS] == 0:
+            if attributes & _CONTROL_BIT == 0 and _is_covered(table, row, cells):
+                outcome = _outcome_by_bits(table, row, orders[row, _RETENTION], bits, cells)
+            if outcome == _GONE:
+                if attributes & _CODEC_MASK:
+                    return _COMPRESSED
+                used, has_tombstone = _select_records(
+                    source, table, row, orders[row, _FLAGS_START], flags, bits, kept, cells
                 )
-                outcomes[row] = _REBUILT
-            if not is_written:
-                return _OUT_FULL
-        elif retention == _RETAIN_EMPTY:
-            if not empty_batch(table, row, out, out_table, cells):
-                return _OUT_FULL
-            outcomes[row] = _EMPTIED
-        cells[_READ] += count
+                if used < 0:
+                    return used
+        horizon = table[row, _BASE_TIMESTAMP] if attributes & _HORIZON_BIT else as_int(_NO_HORIZON)
+        if used > 0:
+            outcome = as_int(_COPIED if used == table[row, _RECORD_COUNT] else _REBUILT)
+            if attributes & _HORIZON_BIT == 0 and cells[_RULE] == _PER_BATCH:
+                if has_tombstone or orders[row, _MARKS_EMPTY] != 0:
+                    horizon = cells[_NEW_HORIZON]
+                    outcome = as_int(_REBUILT)
+        elif outcome == _GONE and orders[row, _RETENTION] == _RETAIN_EMPTY:
+            outcome = as_int(_EMPTIED)
+        start = table[row, _POSITION]
+        is_copied_or_known = outcome == _COPIED or outcome == _GONE_UNREAD
+        if not is_copied_or_known and table[row, _CRC_STATE] == 0:
+            if not has_right_crc(source, start, start + table[row, _SIZE], level):
+                return _BAD_CRC
+        is_written = True
+        if outcome == _COPIED:
+            is_written = copy_batch(source, table, row, out, out_table, cells)
+        elif outcome == _REBUILT:
+            is_written = rebuild_batch(
+                source, table, row, kept, used, horizon, out, out_table, cells, level
+            )
+        elif outcome == _EMPTIED:
+            is_written = empty_batch(table, row, out, out_table, cells, level)
+        if not is_written:
+            return _OUT_FULL
+        outcomes[row] = outcome
+        _count_gone(table, row, orders, outcome, cells)
     cells[_STOP_ROW] = table.shape[0]
     return _DONE

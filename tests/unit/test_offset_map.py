@@ -19,12 +19,13 @@ from kafkalog.kernels.offset_map import (
     PendingColumn,
     hash_keys,
 )
+from kafkalog.kernels.processor import LEVEL, ProcessorLevel
 from tests.naive.record_filter import KeyedBatch, KeyedRecord
 
 MAX_BYTES = 1 << 20
 
 
-def hashes_of(keys: list[bytes]) -> list[bytes]:
+def hashes_of(keys: list[bytes], level: int) -> list[bytes]:
     """What the kernel makes of keys that lie back to back, with no byte behind the last."""
     source = np.frombuffer(b"".join(keys), np.uint8)
     pending = np.zeros((PENDING_MAX, PENDING_COLUMN_COUNT), np.int64)
@@ -33,19 +34,20 @@ def hashes_of(keys: list[bytes]) -> list[bytes]:
         pending[row, PendingColumn.KEY_POSITION] = position
         pending[row, PendingColumn.KEY_LENGTH] = len(key)
         position += len(key)
-    hash_keys(source, pending, len(keys), np.zeros(SCRATCH_BYTES, np.uint8))
+    hash_keys(source, pending, len(keys), np.zeros(SCRATCH_BYTES, np.uint8), level)
     halves = pending[: len(keys), PendingColumn.HASH_LOW : PendingColumn.HASH_HIGH + 1]
     return [row.astype("<i8").tobytes() for row in halves]
 
 
-def test_hashes_are_md5() -> None:
-    """Goal: MD5 of every length around a block's limits. Method: hashlib; 1 to 9 keys a call."""
+@pytest.mark.parametrize("level", [level for level in ProcessorLevel if level <= LEVEL])
+def test_hashes_are_md5(level: ProcessorLevel) -> None:
+    """Goal: MD5 of every length around a block's limits. Method: hashlib; 1 to all keys a call."""
     chance = np.random.default_rng(5)
     keys = [chance.bytes(length) for length in [*range(200), 1000, 5, 70000, 0]]
-    for count in (1, 7, 8, 9, len(keys)):
+    for count in (1, 31, 32, 33, len(keys)):
         for start in range(0, len(keys) - count + 1, count):
             some = keys[start : start + count]
-            assert hashes_of(some) == [hashlib.md5(key).digest() for key in some]
+            assert hashes_of(some, level) == [hashlib.md5(key).digest() for key in some]
 
 
 def batch_of(base_offset: int, keys: list[bytes | None], *, codec: int = 0) -> KeyedBatch:

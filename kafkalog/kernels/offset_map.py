@@ -343,7 +343,7 @@ def index_batches(
         cells[_STOP_ROW] = row
         count = table[row, _RECORD_COUNT]
         if skip[row] != 0:
-            records += count
+            records += max(count, 0)
             row += 1
             continue
         if table[row, _LAST_OFFSET] < start_offset:

@@ -126,7 +126,8 @@ def main() -> None:
         best, median = len(log) / 1e6 / seconds.min(), len(log) / 1e6 / statistics.median(seconds)
         each = seconds.min() / options.records * 1e9
         sys.stdout.write(
-            f"  {name:12s} best {best:7.0f} MB/s  median {median:7.0f} MB/s  {each:6.1f} ns/record\n"
+            f"  {name:12s} best {best:7.0f} MB/s  median {median:7.0f} MB/s"
+            f"  {each:6.1f} ns/record\n"
         )
 
 

@@ -32,6 +32,7 @@ from kafkalog.format.record_batch import (
     compute_crc,
 )
 from kafkalog.kernels.batch_output import RECORD_GROWTH_MAX, OutCell
+from kafkalog.kernels.offset_map import LOOK_UP_COLUMN_COUNT, LookUpColumn
 from kafkalog.kernels.processor import LEVEL
 from kafkalog.kernels.record_fields import MINIMUM_RECORD_BYTES, RECORD_COLUMN_COUNT
 from kafkalog.kernels.record_filter import (
@@ -60,7 +61,7 @@ _ATTRIBUTES, _RECORD_COUNT = int(BatchColumn.ATTRIBUTES), int(BatchColumn.RECORD
 _OUT_POSITION, _OUT_ROWS = int(OutCell.OUT_POSITION), int(OutCell.OUT_ROWS)
 _ROW = int(FilterCell.ROW)
 _RETENTION, _DISCARDS = int(OrderColumn.RETENTION), int(OrderColumn.DISCARDS)
-_FLAGS_START = int(OrderColumn.FLAGS_START)
+_LOOKED_UP = slice(int(OrderColumn.FLAGS_START), int(OrderColumn.SUPERSEDED) + 1)
 _CODEC_MASK, _CONTROL_BIT = 0x07, 0x20
 
 
@@ -122,7 +123,7 @@ class RecordFilter:
         orders[:, _RETENTION] = retention
         orders[:, _DISCARDS] = discard_records
         orders[:, OrderColumn.MARKS_EMPTY_TRANSACTION] = marks_empty_transaction
-        orders[:, _FLAGS_START] = -1
+        orders[:, _LOOKED_UP] = -1
         cells = np.zeros(FILTER_CELL_COUNT, np.int64)
         cells[FilterCell.LATEST_OFFSET] = self._map.latest_offset
         cells[FilterCell.BITS_FIRST] = self._map.bits_first
@@ -223,9 +224,10 @@ class _ChunkPass:
         total = int(ends[-1])
         if len(self._buffers.flags) < total:
             self._buffers.flags = np.empty(total, np.uint8)
-        starts = np.where(wanted, ends - counts, -1)
-        orders[:, _FLAGS_START] = starts
-        status = self._map.look_up(data, table, starts, self._buffers.flags[:total])
+        looked_up = np.full((len(table), LOOK_UP_COLUMN_COUNT), -1, np.int64)
+        looked_up[wanted, LookUpColumn.FLAGS_START] = (ends - counts)[wanted]
+        status = self._map.look_up(data, table, looked_up, self._buffers.flags[:total])
+        orders[:, _LOOKED_UP] = looked_up
         if status < 0:
             raise self._damaged(first_row + self._map.fault_row, status)
 

@@ -177,10 +177,10 @@ class SkimpyOffsetMap:
             self._cells,
         )
 
-    def look_up(self, data: Bytes, table: Int64Table, flag_starts: Int64s, flags: Bytes) -> int:
+    def look_up(self, data: Bytes, table: Int64Table, batches: Int64Table, flags: Bytes) -> int:
         """Flag superseded records: `look_up_batches`; the row of a fault is `fault_row`.
 
-        An empty map supersedes nothing.
+        An empty map supersedes nothing, and its batches count as not looked up.
         """
         if not self.size:
             flags[:] = 0
@@ -188,7 +188,7 @@ class SkimpyOffsetMap:
         return look_up_batches(
             data,
             table,
-            flag_starts,
+            batches,
             self._slots,
             flags,
             self._pending,

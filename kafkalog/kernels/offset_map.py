@@ -66,7 +66,7 @@ class PendingColumn(IntEnum):
     OFFSET = 2
     ROW = 3
     RECORD = 4
-    """Records read by the call before this one; of `look_up_batches` the flag's place."""
+    """Records read by the call before this one; for `look_up_batches` the flag's place."""
     HASH_LOW = 5
     HASH_HIGH = 6
 
@@ -91,6 +91,16 @@ class MapCell(IntEnum):
     """In: `processor.LEVEL`, or a lower one."""
 
 
+class LookUpColumn(IntEnum):
+    """What `look_up_batches` is told and reports of a batch."""
+
+    FLAGS_START = 0
+    """In: place in `flags` of its first record; -1: it is not looked up."""
+    SUPERSEDED = 1
+    """Out: how many of its records are; -1 when one has no key or no value."""
+
+
+LOOK_UP_COLUMN_COUNT = len(LookUpColumn)
 MAP_CELL_COUNT = len(MapCell) + RECORD_COLUMN_COUNT
 """The cells of MapCell and behind them the fields of the record at hand."""
 
@@ -114,6 +124,7 @@ _KEY_POSITION, _KEY_LENGTH, _OFFSET, _ROW, _RECORD, _HASH_LOW, _HASH_HIGH = 0, 1
 _MAP_SIZE, _CAPACITY, _LATEST, _BITS_FIRST, _BITS_COUNT = 0, 1, 2, 3, 4
 _RECORDS_READ, _STOP_ROW, _LEVEL = 5, 6, 7
 _FIELDS = len(MapCell)
+_FLAGS_START, _SUPERSEDED = 0, 1
 _DONE, _FULL, _COMPRESSED, _BAD_CRC = 0, 1, 2, 3
 _FIELD_OFFSET_DELTA = int(RecordColumn.OFFSET_DELTA)
 _FIELD_KEY_POSITION = int(RecordColumn.KEY_POSITION)
@@ -411,20 +422,27 @@ def index_batches(
 
 
 @inlined
-def _flag_pending(pending: Int64Table, count: int, slots: Int64s, flags: Bytes) -> None:
-    """Flag the keys whose mapped offset is above their own."""
+def _flag_pending(
+    pending: Int64Table, count: int, slots: Int64s, flags: Bytes, batches: Int64Table
+) -> None:
+    """Flag the keys whose mapped offset is above their own, and count them for their batch."""
     _prefetch_slots(pending, count, slots)
     for index in range(count):
         word = _find(slots, pending[index, _HASH_LOW], pending[index, _HASH_HIGH])
         is_superseded = word >= 0 and pending[index, _OFFSET] < slots[word + 2] - 1
         flags[pending[index, _RECORD]] = 1 if is_superseded else 0
+        row = pending[index, _ROW]
+        if is_superseded and batches[row, _SUPERSEDED] >= 0:
+            batches[row, _SUPERSEDED] += 1
 
 
-@kernel(I64(BYTES, I64_TABLE, I64S, I64S_OUT, BYTES_OUT, I64_TABLE_OUT, BYTES_OUT, I64S_OUT))
+@kernel(
+    I64(BYTES, I64_TABLE, I64_TABLE_OUT, I64S_OUT, BYTES_OUT, I64_TABLE_OUT, BYTES_OUT, I64S_OUT)
+)
 def look_up_batches(
     source: Bytes,
     table: Int64Table,
-    flag_starts: Int64s,
+    batches: Int64Table,
     slots: Int64s,
     flags: Bytes,
     pending: Int64Table,
@@ -433,25 +451,26 @@ def look_up_batches(
 ) -> int:
     """Flag the records whose key has a higher offset in the map; 0 or a fault.
 
-    source       uint8[n]       the batches
-    table        int64[r, 14]   their rows; those to look up are not compressed
-    flag_starts  int64[r]       place in `flags` of the batch's first record; -1: not looked up
-    flags        uint8[m]       out: 1 superseded, 0 not (without a key always 0)
+    source   uint8[n]      the batches
+    table    int64[r, 14]  their rows; those to look up are not compressed
+    batches  int64[r, 2]   `LookUpColumn`
+    flags    uint8[m]      out: 1 superseded, 0 not (without a key always 0)
     slots, pending, scratch, cells   as `index_batches`; of the cells only ROW is written
     """
     fields, level = cells[_FIELDS:], cells[_LEVEL]
     waiting = 0
     for row in range(table.shape[0]):
-        if flag_starts[row] < 0:
+        flag = batches[row, _FLAGS_START]
+        if flag < 0:
             continue
         cells[_STOP_ROW] = row
+        batches[row, _SUPERSEDED] = 0
         base_offset = table[row, _BASE_OFFSET]
         end = table[row, _POSITION] + table[row, _SIZE]
         position = table[row, _POSITION] + _HEADER
         count = table[row, _RECORD_COUNT]
         if count < 0 or count > (end - position) // MINIMUM_RECORD_BYTES:
             return -_BAD_COUNT
-        flag = flag_starts[row]
         if count > len(flags) - flag:
             return -_BAD_COUNT
         for index in range(count):
@@ -459,22 +478,25 @@ def look_up_batches(
             if fault < 0:
                 return -16 * index + fault
             position = fields[_FIELD_END]
-            if fields[_FIELD_KEY_LENGTH] >= 0:
-                pending[waiting, _KEY_POSITION] = fields[_FIELD_KEY_POSITION]
-                pending[waiting, _KEY_LENGTH] = fields[_FIELD_KEY_LENGTH]
-                pending[waiting, _OFFSET] = base_offset + fields[_FIELD_OFFSET_DELTA]
-                pending[waiting, _RECORD] = flag + index
-                waiting += 1
-            else:
+            if fields[_FIELD_KEY_LENGTH] < 0 or fields[_FIELD_VALUE_LENGTH] < 0:
+                batches[row, _SUPERSEDED] = -1
+            if fields[_FIELD_KEY_LENGTH] < 0:
                 flags[flag + index] = 0
+                continue
+            pending[waiting, _KEY_POSITION] = fields[_FIELD_KEY_POSITION]
+            pending[waiting, _KEY_LENGTH] = fields[_FIELD_KEY_LENGTH]
+            pending[waiting, _OFFSET] = base_offset + fields[_FIELD_OFFSET_DELTA]
+            pending[waiting, _ROW] = row
+            pending[waiting, _RECORD] = flag + index
+            waiting += 1
             if waiting == PENDING_MAX:
                 hash_keys(source, pending, waiting, scratch, level)
-                _flag_pending(pending, waiting, slots, flags)
+                _flag_pending(pending, waiting, slots, flags, batches)
                 waiting = 0
         if position != end:
             return int(-16 * count - _LEFTOVER_IN_BATCH)
     hash_keys(source, pending, waiting, scratch, level)
-    _flag_pending(pending, waiting, slots, flags)
+    _flag_pending(pending, waiting, slots, flags, batches)
     return _DONE
 
 

@@ -128,9 +128,30 @@ def _prefetcher() -> Callable[[Int64s, int], None]:
     return cast("Callable[[Int64s, int], None]", intrinsic(prefetch))
 
 
+def _ones_counter() -> Callable[[np.uint64], int]:
+    """How many bits of a 64-bit number are set."""
+
+    def count_ones(typingctx: object, number: Untyped) -> Untyped:
+        def generate(
+            context: Untyped, builder: Untyped, signature: Untyped, arguments: Untyped
+        ) -> Untyped:
+            integer = ir.IntType(64)
+            function = builder.module.declare_intrinsic("llvm.ctpop", [integer])
+            return builder.call(function, arguments)
+
+        return types.int64(types.uint64), generate
+
+    return cast("Callable[[np.uint64], int]", intrinsic(count_ones))
+
+
+def _plain_count_ones(number: np.uint64) -> int:
+    return int(number).bit_count()
+
+
 def _plain_prefetch(array: Int64s, index: int) -> None:
     """Nothing to gain in plain Python."""
 
 
 crc32_u64 = _crc32_step() if IS_X86 else _same_crc
 prefetch = _plain_prefetch if JIT_DISABLED else _prefetcher()
+count_ones = _plain_count_ones if JIT_DISABLED else _ones_counter()

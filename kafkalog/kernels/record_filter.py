@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+import numpy as np
+
 from kafkalog.kernels.batch_output import OutCell, copy_batch, empty_batch, rebuild_batch
 from kafkalog.kernels.batch_scan import BatchColumn
 from kafkalog.kernels.compile import (
@@ -31,12 +33,16 @@ from kafkalog.kernels.compile import (
     kernel,
 )
 from kafkalog.kernels.crc32c import has_right_crc
+from kafkalog.kernels.loads import load_u64le
+from kafkalog.kernels.processor import count_ones
 from kafkalog.kernels.record_fields import (
     MINIMUM_RECORD_BYTES,
     RecordColumn,
     RecordFault,
     as_int,
     read_record,
+    read_varint,
+    read_varlong,
 )
 
 
@@ -50,7 +56,9 @@ class OrderColumn(IntEnum):
     MARKS_EMPTY_TRANSACTION = 2
     """1: a marker whose transaction has no data left: it needs a delete horizon."""
     FLAGS_START = 3
-    """Place of its first record's flag in `flags`; -1: its keys were not looked up."""
+    """`LookUpColumn.FLAGS_START`."""
+    SUPERSEDED = 4
+    """`LookUpColumn.SUPERSEDED`; -1 also when its keys were not looked up."""
 
 
 ORDER_COLUMN_COUNT = len(OrderColumn)
@@ -125,7 +133,7 @@ class BatchOutcome(IntEnum):
     """What became of a batch."""
 
     GONE_UNREAD = 0
-    """All its records are superseded, as the bits say."""
+    """All its records are superseded, as bits or look-ups say."""
     GONE = 1
     COPIED = 2
     REBUILT = 3
@@ -139,11 +147,13 @@ _CRC_STATE = int(BatchColumn.CRC_STATE)
 _BASE_TIMESTAMP = int(BatchColumn.BASE_TIMESTAMP)
 _MAX_TIMESTAMP = int(BatchColumn.MAX_TIMESTAMP)
 _TIMESTAMP = int(RecordColumn.TIMESTAMP_DELTA)
+_TAIL = int(RecordColumn.TAIL_POSITION)
 _OFFSET_DELTA, _END = int(RecordColumn.OFFSET_DELTA), int(RecordColumn.RECORD_END)
 _KEY_LENGTH, _VALUE_LENGTH = int(RecordColumn.KEY_LENGTH), int(RecordColumn.VALUE_LENGTH)
+_BAD_SIZE, _BAD_VARINT = int(RecordFault.BAD_SIZE), int(RecordFault.BAD_VARINT)
 _LEFTOVER_IN_BATCH = int(RecordFault.LEFTOVER_IN_BATCH)
 _BAD_COUNT, _MISNUMBERED = int(RecordFault.BAD_COUNT), int(RecordFault.MISNUMBERED)
-_RETENTION, _DISCARDS, _MARKS_EMPTY, _FLAGS_START = 0, 1, 2, 3
+_RETENTION, _DISCARDS, _MARKS_EMPTY, _FLAGS_START, _BY_LOOK_UP = 0, 1, 2, 3, 4
 _DELETE, _DELETE_EMPTY, _RETAIN_EMPTY = 0, 1, 2
 _PER_BATCH, _DROP = 0, 2
 _LATEST, _BITS_FIRST, _BITS_END, _NOW, _NEW_HORIZON, _RULE = 3, 4, 5, 6, 7, 8
@@ -163,11 +173,17 @@ def _is_set(bits: Bytes, bit_row: int, bit: int) -> bool:
 
 @inlined
 def _count_bits(bits: Bytes, bit_row: int, first: int, end: int) -> int:
-    """How many of the bits from first on, before end, are set."""
+    """How many of the bits from first on, before end, are set; a row is whole words of 64 bits."""
+    start = bit_row * (len(bits) >> 1)
     count = as_int(0)
-    for bit in range(first, end):
-        if _is_set(bits, bit_row, bit):
-            count += 1
+    for word in range(first >> 6, (end + 63) >> 6):
+        number = np.uint64(load_u64le(bits, start + 8 * word))
+        low, high = first - 64 * word, end - 64 * word
+        if low > 0:
+            number = number >> np.uint64(low) << np.uint64(low)
+        if high < 64:
+            number = number << np.uint64(64 - high)
+        count += count_ones(number)
     return count
 
 
@@ -252,20 +268,71 @@ def _is_covered(table: Int64Table, row: int, cells: Int64s) -> bool:
 
 
 @inlined
-def _outcome_by_bits(
-    table: Int64Table, row: int, retention: int, bits: Bytes, cells: Int64s
+def _known_outcome(
+    table: Int64Table, row: int, orders: Int64Table, bits: Bytes, cells: Int64s
 ) -> int:
-    """COPIED or GONE_UNREAD when the bits alone tell, else GONE: its records must be read."""
-    first = table[row, _BASE_OFFSET] - cells[_BITS_FIRST]
-    end = table[row, _LAST_OFFSET] - cells[_BITS_FIRST] + 1
+    """COPIED or GONE_UNREAD when bits or look-ups alone tell, else GONE: it must be read."""
     count = table[row, _RECORD_COUNT]
-    if count == 0 or _count_bits(bits, 1, first, end) > 0:
+    if table[row, _ATTRIBUTES] & _CONTROL_BIT or count == 0:
         return as_int(_GONE)
-    superseded = _count_bits(bits, 0, first, end)
+    superseded = orders[row, _BY_LOOK_UP]
+    if _is_covered(table, row, cells):
+        first = table[row, _BASE_OFFSET] - cells[_BITS_FIRST]
+        end = table[row, _LAST_OFFSET] - cells[_BITS_FIRST] + 1
+        if _count_bits(bits, 1, first, end) > 0:
+            return as_int(_GONE)
+        superseded = _count_bits(bits, 0, first, end)
     if superseded == 0:
         return as_int(_COPIED)
-    is_gone = superseded == count and retention == _DELETE_EMPTY
+    is_gone = superseded == count and orders[row, _RETENTION] == _DELETE_EMPTY
     return as_int(_GONE_UNREAD if is_gone else _GONE)
+
+
+@inlined
+def _select_known(
+    source: Bytes, table: Int64Table, row: int, bits: Bytes, kept: Int64Table, cells: Int64s
+) -> int:
+    """As `_select_records` for a batch whose every offset has a record with key and value.
+
+    The bits know that, as pass 1 has read these records: those that go are stepped over by their
+    size, and of those that stay only the timestamp is read.
+    """
+    stamp, base_timestamp = table[row, _MAX_TIMESTAMP], table[row, _BASE_TIMESTAMP]
+    has_own_stamp = table[row, _ATTRIBUTES] & _LOG_APPEND_TIME_BIT == 0
+    first = table[row, _BASE_OFFSET] - cells[_BITS_FIRST]
+    position, end = table[row, _POSITION] + _HEADER, table[row, _POSITION] + table[row, _SIZE]
+    count, used = table[row, _RECORD_COUNT], as_int(0)
+    for index in range(count):
+        size, body = read_varint(source, position, end)
+        if body < 0 or size < 1 or size > end - body:
+            return -16 * index - _BAD_SIZE
+        position = body + size
+        if _is_set(bits, 0, first + index):
+            continue
+        delta, tail = read_varlong(source, body + 1, position)
+        if tail < 0:
+            return -16 * index - _BAD_VARINT
+        kept[used, _TIMESTAMP] = base_timestamp + delta if has_own_stamp else stamp
+        kept[used, _TAIL] = tail
+        kept[used, _END] = position
+        used += 1
+    if position != end:
+        return int(-16 * count - _LEFTOVER_IN_BATCH)
+    cells[_SUPERSEDED] += count - used
+    return used
+
+
+@inlined
+def _is_known(table: Int64Table, row: int, bits: Bytes, cells: Int64s, room: int) -> bool:
+    """Whether `_select_known` may take the batch."""
+    base_offset, end_offset = table[row, _BASE_OFFSET], table[row, _LAST_OFFSET] + 1
+    count = table[row, _RECORD_COUNT]
+    if table[row, _ATTRIBUTES] & _CONTROL_BIT or not _is_covered(table, row, cells):
+        return False
+    if count != end_offset - base_offset or count > room:
+        return False
+    first = cells[_BITS_FIRST]
+    return _count_bits(bits, 1, base_offset - first, end_offset - first) == 0
 
 
 @inlined
@@ -314,7 +381,7 @@ def filter_batches(
 
     source     uint8[n]      the batches
     table      int64[r, 14]  their rows; see `BatchColumn`
-    orders     int64[r, 4]   `OrderColumn`
+    orders     int64[r, 5]   `OrderColumn`
     flags      uint8[f]      records that `look_up_batches` found superseded
     bits       uint8[2 b]    the bit rows of the map; b may be 0
     kept       int64[k, 11]  working memory; k: the largest record count
@@ -333,14 +400,16 @@ def filter_batches(
         has_tombstone = False
         outcome = as_int(_GONE)
         if orders[row, _RETENTION] != _DELETE and orders[row, _DISCARDS] == 0:
-            if attributes & _CONTROL_BIT == 0 and _is_covered(table, row, cells):
-                outcome = _outcome_by_bits(table, row, orders[row, _RETENTION], bits, cells)
+            outcome = _known_outcome(table, row, orders, bits, cells)
             if outcome == _GONE:
                 if attributes & _CODEC_MASK:
                     return _COMPRESSED
-                used, has_tombstone = _select_records(
-                    source, table, row, orders[row, _FLAGS_START], flags, bits, kept, cells
-                )
+                if _is_known(table, row, bits, cells, len(kept)):
+                    used = _select_known(source, table, row, bits, kept, cells)
+                else:
+                    used, has_tombstone = _select_records(
+                        source, table, row, orders[row, _FLAGS_START], flags, bits, kept, cells
+                    )
                 if used < 0:
                     return used
         horizon = table[row, _BASE_TIMESTAMP] if attributes & _HORIZON_BIT else as_int(_NO_HORIZON)
@@ -353,8 +422,8 @@ def filter_batches(
         elif outcome == _GONE and orders[row, _RETENTION] == _RETAIN_EMPTY:
             outcome = as_int(_EMPTIED)
         start = table[row, _POSITION]
-        is_copied_or_known = outcome == _COPIED or outcome == _GONE_UNREAD
-        if not is_copied_or_known and table[row, _CRC_STATE] == 0:
+        was_checked = outcome == _GONE_UNREAD and orders[row, _BY_LOOK_UP] < 0
+        if outcome != _COPIED and not was_checked and table[row, _CRC_STATE] == 0:
             if not has_right_crc(source, start, start + table[row, _SIZE], level):
                 return _BAD_CRC
         is_written = True

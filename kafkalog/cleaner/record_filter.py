@@ -62,6 +62,7 @@ _OUT_POSITION, _OUT_ROWS = int(OutCell.OUT_POSITION), int(OutCell.OUT_ROWS)
 _ROW = int(FilterCell.ROW)
 _RETENTION, _DISCARDS = int(OrderColumn.RETENTION), int(OrderColumn.DISCARDS)
 _LOOKED_UP = slice(int(OrderColumn.FLAGS_START), int(OrderColumn.SUPERSEDED) + 1)
+_ONE_ROW = np.ones(1, np.bool_)
 _CODEC_MASK, _CONTROL_BIT = 0x07, 0x20
 
 
@@ -259,12 +260,17 @@ class _ChunkPass:
         """
         inflated = self._batches.inflate(row)
         orders = self._orders[row : row + 1]
-        wanted = self._needs_look_up[row : row + 1]
-        self._look_up(inflated.data, inflated.table, orders, wanted, row)
+        if self._needs_look_up[row]:
+            self._look_up(inflated.data, inflated.table, orders, _ONE_ROW, row)
         start = int(self._cells[_OUT_POSITION])
+        size = len(inflated.data)
+        count = min(
+            max(int(self._table[row, _RECORD_COUNT]), 0),
+            (size - HEADER_BYTES) // MINIMUM_RECORD_BYTES,
+        )
         buffers = self._buffers
-        buffers.reserve_kept(int(_possible_counts(inflated.table)[0]))
-        buffers.reserve(start, _room_for(inflated.table) + room)
+        buffers.reserve_kept(count)
+        buffers.reserve(start, size + count * RECORD_GROWTH_MAX + room)
         outcomes = self._outcomes[row : row + 1]
         status = self._filter(inflated.data, inflated.table, orders, outcomes, 0)
         if status < 0:

@@ -43,6 +43,7 @@ _SIZE, _LATEST = int(MapCell.SIZE), int(MapCell.LATEST_OFFSET)
 _BITS_FIRST, _BITS_COUNT = int(MapCell.BITS_FIRST), int(MapCell.BITS_COUNT)
 _RECORDS_READ, _ROW = int(MapCell.RECORDS_READ), int(MapCell.ROW)
 _NO_BITS = np.empty(0, np.uint8)
+_NOT_SKIPPED = np.zeros(1, np.uint8)
 
 
 class SkimpyOffsetMap:
@@ -150,8 +151,7 @@ class SkimpyOffsetMap:
             row = int(self._cells[_ROW])
             if status == MapStatus.COMPRESSED:
                 inflated = batches.inflate(row)
-                not_skipped = np.zeros(1, np.uint8)
-                status = self._put(inflated.data, inflated.table, not_skipped, 0, start_offset)
+                status = self._put(inflated.data, inflated.table, _NOT_SKIPPED, 0, start_offset)
                 if status == MapStatus.DONE:
                     row += 1
                     continue

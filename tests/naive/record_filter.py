@@ -201,7 +201,11 @@ def filter_batch(
     """The batch that stays, the same object when nothing changes; None: it goes."""
     if order.retention == DELETE:
         return None
-    kept = tuple(record for record in batch.records if _stays(batch, record, order, offsets, rules))
+    kept = tuple(
+        record
+        for record in batch.records
+        if reason_to_go(batch, record, order, offsets, rules) is None
+    )
     if not kept:
         if order.retention == DELETE_EMPTY:
             return None
@@ -225,17 +229,21 @@ def filter_batch(
     )
 
 
-def _stays(
+def reason_to_go(
     batch: KeyedBatch, record: KeyedRecord, order: Order, offsets: PlainOffsetMap, rules: Rules
-) -> bool:
-    if order.discards:
-        return False
+) -> str | None:
+    """The name of the statistic that counts the record; None: it stays."""
+    if order.retention == DELETE or order.discards:
+        return "control" if batch.is_control else "aborted"
     if batch.is_control or record.offset > offsets.latest_offset:
-        return True
-    if record.key is None or record.offset < offsets.offsets.get(record.key, -1):
-        return False
-    if record.value is not None:
-        return True
-    if rules.tombstones != PER_BATCH:
-        return rules.tombstones == KEEP
-    return batch.horizon is None or rules.now_ms < batch.horizon
+        return None
+    if record.key is None:
+        return "null_keys"
+    if record.offset < offsets.offsets.get(record.key, -1):
+        return "superseded"
+    if record.value is not None or rules.tombstones == KEEP:
+        return None
+    is_protected = rules.tombstones == PER_BATCH and (
+        batch.horizon is None or rules.now_ms < batch.horizon
+    )
+    return None if is_protected else "expired_tombstones"

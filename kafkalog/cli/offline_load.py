@@ -9,48 +9,32 @@ OUT shows what went. After an error OUT stays as it is, for a look at it. One th
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.partition_copy import (
+    OFFSET,
+    FixedWallClock,
+    checked_target,
+    copy_partition,
+    file_sizes,
+    log_state,
+    tool_environment,
+    topic_config,
+)
 from kafkalog.env.clock import SystemClock
-from kafkalog.env.random import SystemRandom
-from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.env.system_scheduler import SystemScheduler
-from kafkalog.env.system_threads import SystemThreads
-from kafkalog.errors import InvalidTopicConfig, KafkalogError
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
+from kafkalog.errors import KafkalogError
 from kafkalog.log import retention_pass
-from kafkalog.log.environment import LogEnvironment
-from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_loader import load_log
 from kafkalog.observe.logging import configure_logging
-from kafkalog.settings.topic_configs import parse_topic_config
 
 if TYPE_CHECKING:
     from typing import Literal
 
-    from kafkalog.log.log_segment import LogSegment
-    from kafkalog.log.unified_log import UnifiedLog
-
-_OFFSET = click.IntRange(min=0, max=INT64_MAX)
-
-
-class FixedWallClock(SystemClock):
-    """Always the same wall time: expiry of producers then gives the same result every time."""
-
-    def __init__(self, wall_ms: int) -> None:
-        self._wall_ms = wall_ms
-
-    def wall_ms(self) -> int:
-        """As given."""
-        return self._wall_ms
+    from kafkalog.log.log_config import LogConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +52,6 @@ class LoadOptions:
     corruption: Literal["kafka", "keep"] = "kafka"
 
 
-def copy_partition(source: str, target: str) -> None:
-    """Copy the regular files of source into the new directory target, with their mtimes."""
-    os.makedirs(target)
-    with os.scandir(source) as entries:
-        for entry in entries:
-            if entry.is_file():
-                shutil.copy2(entry.path, f"{target}/{entry.name}")
-
-
 def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[str, Any]:
     """Load, do what was asked for, close cleanly; the result as JSON values.
 
@@ -86,7 +61,7 @@ def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[s
     log = load_log(
         directory,
         config,
-        _environment(clock),
+        tool_environment(clock),
         clean=options.clean,
         recovery_point=options.recovery_point,
         log_start_offset=options.log_start,
@@ -118,87 +93,15 @@ def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[s
     return result
 
 
-def log_state(log: UnifiedLog) -> dict[str, Any]:
-    """Offsets, size and segments of a log."""
-    return {
-        "logStartOffset": log.log_start_offset,
-        "logEndOffset": log.log_end_offset,
-        "lastStableOffset": log.last_stable_offset,
-        "recoveryPoint": log.recovery_point,
-        "size": log.size_bytes,
-        "segments": [_segment_state(segment) for segment in log.segments],
-    }
-
-
-def file_sizes(directory: str) -> dict[str, int]:
-    """Bytes of every file by name, sorted."""
-    return {stat.name: stat.size for stat in SystemFilesystem().list_dir_stats(directory)}
-
-
-def _segment_state(segment: LogSegment) -> dict[str, int]:
-    # These two look-ups first: entries of a damaged index are found again from the .log.
-    segment.floor_position(segment.base_offset)
-    segment.floor_timestamp(INT64_MAX)
-    return {
-        "base": segment.base_offset,
-        "bytes": segment.size_bytes,
-        "largestTimestamp": segment.largest_timestamp_ms(),
-        "indexEntries": segment.offset_index.entry_count(),
-        "timeIndexEntries": segment.time_index.entry_count(),
-    }
-
-
-def _environment(clock: SystemClock) -> LogEnvironment:
-    """The machine, with a scheduler that is never started: what is scheduled does not happen."""
-    threads = SystemThreads(_never)
-    scheduler = SystemScheduler(clock, threads, 1, _never)
-    return LogEnvironment.create(SystemFilesystem(), clock, scheduler, SystemRandom(), threads)
-
-
-def _never(name: str, error: BaseException) -> None:
-    raise AssertionError(f"{name} ran although nothing was started") from error
-
-
-def _topic_config(pairs: tuple[str, ...]) -> LogConfig:
-    """Topic configs over Kafka's defaults."""
-    overrides: dict[str, str] = {}
-    for pair in pairs:
-        key, separator, value = pair.partition("=")
-        if not separator:
-            raise click.BadParameter(f"takes key=value, not '{pair}'", param_hint="--set")
-        overrides[key.strip()] = value.strip()
-    try:
-        return parse_topic_config(overrides, LogConfig())
-    except InvalidTopicConfig as error:
-        raise click.BadParameter(error.message, param_hint="--set") from error
-
-
-def _checked_target(source: str, target: str) -> str:
-    """OUT as an absolute path, if a copy may be made there."""
-    path = os.path.abspath(target)
-    if os.path.lexists(path):
-        raise click.BadParameter(f"{target} exists", param_hint="OUT")
-    try:
-        state = parse_directory_name(os.path.basename(path)).state
-    except FormatError as error:
-        raise click.BadParameter("must be named TOPIC-PARTITION", param_hint="OUT") from error
-    if state is not DirectoryState.LIVE:
-        raise click.BadParameter("must be named TOPIC-PARTITION, no more", param_hint="OUT")
-    real_source = os.path.realpath(source)
-    if os.path.commonpath((real_source, os.path.realpath(path))) == real_source:
-        raise click.BadParameter("must not lie inside SRC, which stays as it is", param_hint="OUT")
-    return path
-
-
 @click.command()
 @click.argument("source", metavar="SRC", type=click.Path(exists=True, file_okay=False))
 @click.argument("target", metavar="OUT", type=click.Path())
 @click.option("--clean", is_flag=True, help="As after a clean shutdown; else as after a crash.")
-@click.option("--recovery-point", type=_OFFSET, default=0, show_default=True, metavar="N")
-@click.option("--log-start", type=_OFFSET, default=0, show_default=True, metavar="N")
-@click.option("--hw", type=_OFFSET, metavar="N", help="High watermark. Default: the log end.")
+@click.option("--recovery-point", type=OFFSET, default=0, show_default=True, metavar="N")
+@click.option("--log-start", type=OFFSET, default=0, show_default=True, metavar="N")
+@click.option("--hw", type=OFFSET, metavar="N", help="High watermark. Default: the log end.")
 @click.option("--now", type=int, metavar="MS", help="The time. Default: the clock's.")
-@click.option("--delete-records", type=_OFFSET, metavar="N", help="Then move the log start up.")
+@click.option("--delete-records", type=OFFSET, metavar="N", help="Then move the log start up.")
 @click.option("--roll", is_flag=True, help="Then start a new segment.")
 @click.option("--retention", is_flag=True, help="Then delete what retention lets go at that time.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Topic config. Repeatable.")
@@ -230,8 +133,8 @@ def load(
 
     Example: kafkalog offline load ./data/orders-0 /tmp/check/orders-0
     """
-    config = _topic_config(sets)
-    directory = _checked_target(source, target)
+    config = topic_config(sets)
+    directory = checked_target(source, target)
     options = LoadOptions(
         clean=clean,
         recovery_point=recovery_point,

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.offline_load import LoadOptions, copy_partition, load_copy
+from kafkalog.cli.offline_load import LoadOptions, load_copy
+from kafkalog.cli.partition_copy import copy_partition
 from kafkalog.errors import KafkalogError
 from kafkalog.format.producer_snapshot import decode_snapshot
 from kafkalog.log.log_config import LogConfig

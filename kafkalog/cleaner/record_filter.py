@@ -152,6 +152,13 @@ class _Buffers:
             grown[:used] = self.out[:used]
             self.out = grown
 
+    def reserve_flags(self, used: int, wanted: int) -> None:
+        """At least wanted flags; the first `used` stay."""
+        if len(self.flags) < wanted:
+            grown = np.empty(wanted, np.uint8)
+            grown[:used] = self.flags[:used]
+            self.flags = grown
+
     def reserve_kept(self, count: int) -> None:
         """Rows for the records of one batch."""
         if len(self.kept) < count:
@@ -172,6 +179,7 @@ class _ChunkPass:
         self._batches, self._map, self._buffers = batches, offset_map, buffers
         self._table = batches.rows.table
         self._orders, self._cells = orders, cells
+        self._flags_used = 0
         self._out_table = np.empty(self._table.shape, np.int64)
         self._outcomes = np.zeros(len(self._table), np.int64)
 
@@ -221,14 +229,15 @@ class _ChunkPass:
         if not wanted.any():
             return
         counts = np.where(wanted, _possible_counts(table), 0)
-        ends = np.cumsum(counts)
+        ends = self._flags_used + np.cumsum(counts)
         total = int(ends[-1])
-        if len(self._buffers.flags) < total:
-            self._buffers.flags = np.empty(total, np.uint8)
+        self._buffers.reserve_flags(self._flags_used, total)
         looked_up = np.full((len(table), LOOK_UP_COLUMN_COUNT), -1, np.int64)
         looked_up[wanted, LookUpColumn.FLAGS_START] = (ends - counts)[wanted]
         status = self._map.look_up(data, table, looked_up, self._buffers.flags[:total])
         orders[:, _LOOKED_UP] = looked_up
+        if table is self._table:
+            self._flags_used = total  # plain batches behind an inflated one still need theirs
         if status < 0:
             raise self._damaged(first_row + self._map.fault_row, status)
 

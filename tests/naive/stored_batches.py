@@ -1,0 +1,93 @@
+"""Stored batches of any shape with ``struct``: sparse offsets, horizons, empty ones, codecs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import crc32c
+
+from kafkalog.format.compression import compress
+from kafkalog.format.record_batch import BatchHeader, Codec, encode_header
+from tests.naive.batches import varint
+
+if TYPE_CHECKING:
+    from kafkalog.format.record import Record
+
+APPEND_TIME, TRANSACTIONAL, CONTROL, HORIZON = 0x08, 0x10, 0x20, 0x40
+
+
+@dataclass(frozen=True)
+class Producer:
+    """Id, epoch, first sequence of the batch."""
+
+    id: int = -1
+    epoch: int = -1
+    sequence: int = -1
+
+
+NOBODY = Producer()
+
+
+def encode_records(records: list[Record], base_offset: int, base_timestamp: int) -> bytes:
+    """Records as they lie in a batch, before a codec."""
+    stream = b""
+    for record in records:
+        body = b"\0" + varint(record.timestamp - base_timestamp)
+        body += varint(record.offset - base_offset) + _field(record.key) + _field(record.value)
+        body += varint(len(record.headers))
+        for name, value in record.headers:
+            body += _field(name) + _field(value)
+        stream += varint(len(body)) + body
+    return stream
+
+
+def _field(data: bytes | None) -> bytes:
+    return varint(-1) if data is None else varint(len(data)) + data
+
+
+def seal(header: BatchHeader, stream: bytes) -> bytes:
+    """Header and stored records as a batch with its length and CRC."""
+    header = replace(header, length=49 + len(stream), crc=0)
+    crc = crc32c.crc32c(encode_header(header)[21:] + stream)
+    return encode_header(replace(header, crc=crc)) + stream
+
+
+def stored_batch(
+    records: list[Record],
+    *,
+    base_offset: int | None = None,
+    last_offset: int | None = None,
+    codec: Codec = Codec.NONE,
+    attributes: int = 0,
+    producer: Producer = NOBODY,
+    leader_epoch: int = 0,
+    horizon: int | None = None,
+    append_time: int | None = None,
+    max_timestamp: int | None = None,
+) -> bytes:
+    """A batch of these records; its offsets are theirs unless it covers more."""
+    base = records[0].offset if base_offset is None else base_offset
+    last = records[-1].offset if last_offset is None else last_offset
+    stamps = [record.timestamp for record in records]
+    base_timestamp = horizon if horizon is not None else (stamps or [-1])[0]
+    attributes |= codec | (0 if horizon is None else HORIZON)
+    attributes |= 0 if append_time is None else APPEND_TIME
+    greatest = max(stamps, default=-1) if max_timestamp is None else max_timestamp
+    header = BatchHeader(
+        base_offset=base,
+        length=0,
+        leader_epoch=leader_epoch,
+        magic=2,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=last - base,
+        base_timestamp=base_timestamp,
+        max_timestamp=greatest if append_time is None else append_time,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        base_sequence=producer.sequence,
+        record_count=len(records),
+    )
+    stream = encode_records(records, base, base_timestamp)
+    return seal(header, compress(codec, stream) if records else stream)

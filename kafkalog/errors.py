@@ -19,6 +19,7 @@ KafkalogError
 │   ├── NotReady (PartitionMoving), Overloaded, QuotaExceeded
 └── InvalidConfig               the operator's configuration is wrong; refuse to start
 
+LogCleaningAborted is control flow, outside the tree: a cleaning was stopped because somebody asked.
 A bug of ours is an ``AssertionError``, never one of these.
 """
 
@@ -324,3 +325,7 @@ class InvalidConfig(KafkalogError):
     """Names key, value and valid range; the daemon refuses to start."""
 
     kafka_error = "INVALID_CONFIG"
+
+
+class LogCleaningAborted(Exception):
+    """The cleaning of a log stops here, and may begin anew: Kafka's LogCleaningAbortedException."""

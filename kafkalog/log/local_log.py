@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kafkalog.log.log_segments import LogSegments
     from kafkalog.log.segment_file import MovableDirectory, SegmentFile
     from kafkalog.log.segment_read import SegmentRead
+    from kafkalog.log.segment_swap import SegmentSwap
     from kafkalog.log.values import AbortedTransaction
 
 _log = structlog.get_logger(__name__)
@@ -99,6 +100,8 @@ class LocalLog:
         self.last_flush_ms = environment.clock.wall_ms()
         self._names_version = int(has_unsynced_names)
         self._synced_names_version = 0
+        # owned by whoever cleans this log
+        self.pending_swap: SegmentSwap | None = None  # published, and its renames are not done
         # single dictionary operations by any thread
         self._deleting: dict[LogSegment, DeletingSegment] = {}
         # published to readers

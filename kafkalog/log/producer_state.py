@@ -40,6 +40,13 @@ class BatchMetadata(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
+class LastRecord(NamedTuple):
+    """Where an active producer's state can be read: Kafka's LastRecord."""
+
+    data_offset: int | None  # last offset of its newest data batch; None: only markers are known
+    producer_epoch: int
+
+
 @dataclass(slots=True)
 class ProducerStateEntry:
     """State of one producer; -1 stands for none."""

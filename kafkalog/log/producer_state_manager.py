@@ -17,7 +17,7 @@ from kafkalog.format.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, segment_
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.producer_snapshot import decode_snapshot, encode_snapshot
 from kafkalog.log.producer_append_info import ProducerAppendInfo
-from kafkalog.log.producer_state import ProducerStateEntry
+from kafkalog.log.producer_state import LastRecord, ProducerStateEntry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -120,6 +120,15 @@ class ProducerStateManager:
     def open_transactions(self) -> dict[int, int]:
         """First offset -> producer id of the open ones."""
         return dict(self._ongoing)
+
+    def last_records(self) -> dict[int, LastRecord]:
+        """By producer id: what the cleaner has to keep so that a reload finds the same state."""
+        return {
+            producer_id: LastRecord(
+                entry.last_offset if entry.last_offset >= 0 else None, entry.producer_epoch
+            )
+            for producer_id, entry in self.entries.items()
+        }
 
     def remove_expired(self, now_ms: int) -> int:
         """Forget producers that were silent too long; returns how many."""

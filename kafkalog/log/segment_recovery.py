@@ -205,7 +205,7 @@ def _walk(
         steps.next_offset,
         None if bad is None else bad.why,
         largest,
-        *_entries(segment, steps.cadence),
+        *entries_of(segment, steps.cadence),
     )
 
 
@@ -288,7 +288,7 @@ class _Steps:
         self.position = chunk_position + rows.consumed_bytes
 
 
-def _entries(segment: LogSegment, cadence: IndexCadence) -> tuple[OffsetEntries, TimeEntries]:
+def entries_of(segment: LogSegment, cadence: IndexCadence) -> tuple[OffsetEntries, TimeEntries]:
     """Stores of the entries the cadence gave, at most as many as the files hold.
 
     An index file smaller than the entries (the topic's index size was lowered) stays sparse at the

@@ -177,6 +177,11 @@ class SegmentSwap:
                 self.withdraw()
         return self.complete(on_writer)
 
+    @property
+    def is_published(self) -> bool:
+        """Whether readers see the new segments: ``complete`` is what is left to do."""
+        return self._gone is not None
+
     def complete(self, on_writer: OnWriter) -> tuple[LogSegment, ...]:
         """What follows the publication; may be run again after an OSError."""
         for turn in self._retirement:

@@ -80,7 +80,7 @@ class UnifiedLog:
         # constant after construction
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self._environment = environment
+        self.environment = environment
         self.local = local
         self.epochs = epochs
         # owned by the writer thread
@@ -250,7 +250,7 @@ class UnifiedLog:
 
     def room(self) -> SegmentRoom:
         """What the next set may measure before the log rolls."""
-        config, now_ms = self.local.config, self._environment.clock.wall_ms()
+        config, now_ms = self.local.config, self.environment.clock.wall_ms()
         return self.local.active_segment.room(
             config.max_segment_bytes, config.max_segment_ms, now_ms
         )
@@ -303,7 +303,7 @@ class UnifiedLog:
         )
         if local is None:
             return None
-        return FlushPlan(local, snapshots, self.epochs, self._environment.filesystem)
+        return FlushPlan(local, snapshots, self.epochs, self.environment.filesystem)
 
     def mark_flushed(self, plan: FlushPlan) -> None:
         """The plan ran without an error: recovery point and high watermark move."""
@@ -385,15 +385,15 @@ class UnifiedLog:
         assert following is not None, "the active segment is rolled before it goes"
         self.increment_log_start_offset(following.base_offset, reason)
         self.local.delete_segments(segments)
-        self._delete_snapshots_of(segments)
+        self.delete_snapshots_of(segments)
 
-    def _delete_snapshots_of(self, segments: tuple[LogSegment, ...]) -> None:
-        """Rename snapshots of deleted segments, remove them after the delay."""
+    def delete_snapshots_of(self, segments: tuple[LogSegment, ...]) -> None:
+        """Rename snapshots of segments that are gone, remove them after the delay."""
         marked = [self.producers.mark_snapshot_deleted(each.base_offset) for each in segments]
         paths = [path for path in marked if path is not None]
         if not paths:
             return
-        filesystem = self._environment.filesystem
+        filesystem = self.environment.filesystem
 
         def delete_files() -> None:
             for path in paths:
@@ -402,9 +402,9 @@ class UnifiedLog:
                 except FileNotFoundError:
                     _log.info("snapshot_already_gone", path=path)
 
-        self._environment.scheduler.schedule_once(
+        self.environment.scheduler.schedule_once(
             DELETE_SNAPSHOT_TASK,
-            self._environment.guarded(delete_files),
+            self.environment.guarded(delete_files),
             self.config.file_delete_delay_ms,
         )
 
@@ -422,7 +422,7 @@ class UnifiedLog:
         gone = self.local.truncate_to(offset)
         # A batch is never cut in two: the log may end before the offset asked for.
         self.local.log_end_offset = min(offset, self.local.active_segment.read_next_offset())
-        self._delete_snapshots_of(gone)
+        self.delete_snapshots_of(gone)
         self.epochs.truncate_from_end(self.log_end_offset)
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         producer_rebuild.rebuild(
@@ -430,7 +430,7 @@ class UnifiedLog:
             self.segments,
             self.log_start_offset,
             self.log_end_offset,
-            self._environment.clock.wall_ms(),
+            self.environment.clock.wall_ms(),
             is_clean=False,
         )
         self._after_truncation()
@@ -438,7 +438,7 @@ class UnifiedLog:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log is empty at offset. The recovery point as of ``truncate_to``."""
-        self._delete_snapshots_of(self.local.truncate_fully_and_start_at(offset))
+        self.delete_snapshots_of(self.local.truncate_fully_and_start_at(offset))
         self.epochs.clear()
         self.producers.truncate_fully_and_start_at(offset)
         self.log_start_offset = offset
@@ -459,7 +459,7 @@ class UnifiedLog:
 
     def remove_expired_producers(self) -> int:
         """The periodic check; returns how many went."""
-        return self.producers.remove_expired(self._environment.clock.wall_ms())
+        return self.producers.remove_expired(self.environment.clock.wall_ms())
 
     def close(self) -> None:
         """Clean close, after a flush of everything: snapshot at the log end, trimmed indexes.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from kafkalog.format.format_error import FormatError
+from kafkalog.format.record import iterate_records
 from kafkalog.format.record_batch import (
     CRC_AT,
     HEADER_BYTES,
@@ -81,6 +82,16 @@ def read_end_transaction_marker(key: Buffer | None, value: Buffer | None) -> End
     if version < 0:
         raise MalformedControlRecord(f"end of transaction value version {version}")
     return EndTransactionMarker(control_type, coordinator_epoch)
+
+
+def read_batch_control_type(batch: Buffer) -> ControlRecordType | None:
+    """Type of the first record of exactly one control batch; None: its records were removed.
+
+    Errors as of ``iterate_records`` and ``read_control_type``.
+    """
+    records = iterate_records(batch)
+    first = next(records, None)
+    return None if first is None else read_control_type(first.key)
 
 
 def encode_control_key(control_type: ControlRecordType) -> bytes:

@@ -43,6 +43,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "offline": {
         "scan": "kafkalog.cli.offline_scan:scan",
         "load": "kafkalog.cli.offline_load:load",
+        "compact": "kafkalog.cli.offline_compact:compact",
     },
 }
 _GROUP_HELP = {

@@ -107,7 +107,7 @@ def comparable(result: dict[str, Any]) -> dict[str, Any]:
 def content(path: Path) -> object:
     """What a file says: bytes, or a set where the order of entries is free."""
     data = path.read_bytes()
-    if path.name.endswith(".snapshot"):
+    if path.name.removesuffix(".deleted").endswith(".snapshot"):
         try:
             return {str(entry) for entry in decode_snapshot(data)}
         except ValueError:

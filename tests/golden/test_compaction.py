@@ -4,8 +4,11 @@ Method: the planner, the map and whole rounds on the cases that the figures were
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from kafkalog.cleaner.cleaner_config import CleanerConfig, TombstoneHorizon
 from kafkalog.cleaner.cleaning_plan import (
     CleaningFacts,
     NotCleanable,
@@ -15,6 +18,7 @@ from kafkalog.cleaner.cleaning_plan import (
     plan_cleaning,
 )
 from kafkalog.log.log_config import LogConfig
+from tests.cleaner_world import COMPACT, NOW_MS, CleanerWorld, one, segments_of
 
 GB = 1_073_741_824
 DEFAULTS = LogConfig(cleanup_policy=frozenset({"compact"}))
@@ -64,3 +68,74 @@ def test_the_dirty_ratio_is_above_a_half(dirty_bytes: int, is_picked: bool) -> N
     assert plan.cleanable_ratio == dirty_bytes / 1000
     assert plan.is_eligible == is_picked
     assert (plan.obstacle is NotCleanable.BELOW_RATIO) == (not is_picked)
+
+
+def published_log() -> CleanerWorld:
+    """k1=v1, k2=v1, k1=v2, k3=v1, k2=null, k1=v3: one record a batch, closed; new data behind."""
+    values: list[tuple[bytes, bytes | None]] = [
+        (b"k1", b"v1"),
+        (b"k2", b"v1"),
+        (b"k1", b"v2"),
+        (b"k3", b"v1"),
+        (b"k2", None),
+        (b"k1", b"v3"),
+    ]
+    batches = [one(offset, key, value) for offset, (key, value) in enumerate(values)]
+    world = CleanerWorld(segments_of(batches, [one(6, b"k4")], [one(7, b"k5")]))
+    world.log.high_watermark = 6  # the rest is not there yet
+    return world
+
+
+def stored(world: CleanerWorld) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Offset, key, value of the published log's records."""
+    return [(each.offset, each.key, each.value) for each in world.records() if each.offset < 6]
+
+
+LEFT = [(3, b"k3", b"v1"), (4, b"k2", None), (5, b"k1", b"v3")]
+RETENTION_MS = COMPACT.delete_retention_ms
+
+
+@pytest.mark.parametrize(("late_ms", "is_gone"), [(RETENTION_MS - 1, False), (RETENTION_MS, True)])
+def test_the_published_round(late_ms: int, is_gone: bool) -> None:
+    """Goal: what is left, where, and the tombstone's horizon. Method: rounds around it.
+
+    The later round needs new dirty data to become eligible.
+    """
+    world = published_log()
+    result = world.round()
+    assert stored(world) == LEFT
+    assert result.end_offset == 6
+    horizons = {each.header.base_offset: each.horizon for each in world.batches()}
+    assert horizons[4] == NOW_MS + RETENTION_MS
+    assert horizons[3] is horizons[5] is None
+    assert not world.look(6, NOW_MS + late_ms).is_eligible
+    world.log.high_watermark = 7
+    assert world.look(6, NOW_MS + late_ms).cleanable_bytes > 0
+    world.round(6, NOW_MS + late_ms)
+    assert stored(world) == [each for each in LEFT if each[2] is not None or not is_gone]
+
+
+@pytest.mark.parametrize(
+    ("younger_ms", "is_gone"), [(RETENTION_MS - 1, False), (RETENTION_MS, True)]
+)
+def test_the_published_older_rule(younger_ms: int, is_gone: bool) -> None:
+    """Goal: the first round keeps every tombstone, the second at the earliest drops it.
+
+    Method: horizon by segment; the last clean segment is younger than the tombstone's by less than
+    delete.retention.ms, and by just that. Each segment stays one of its own.
+    """
+    tombstone, clean, dirty = ([one(0, b"k", None)], [one(1, b"a")], [one(2, b"b")])
+    segments = segments_of(tombstone, clean, dirty)
+    segments[1].modified_ms += younger_ms
+    world = CleanerWorld(
+        segments,
+        replace(COMPACT, internal_segment_bytes=1),
+        cleaner_config=CleanerConfig(tombstone_horizon=TombstoneHorizon.SEGMENT),
+    )
+    world.log.high_watermark = 2
+    assert world.round(now_ms=NOW_MS + 10 * RETENTION_MS).end_offset == 2
+    assert [each.offset for each in world.records()] == [0, 1, 2]
+    assert all(each.horizon is None for each in world.batches())
+    world.log.high_watermark = 3
+    world.round(2)
+    assert [each.offset for each in world.records()] == ([1, 2] if is_gone else [0, 1, 2])

@@ -15,7 +15,8 @@ from tests.naive.record_filter import (
 )
 
 NOW_MS = 1_700_000_000_000
-KEYS = st.none() | st.sampled_from([b"", b"a", b"b", b"c" * 55, b"d" * 56, b"e" * 119, b"f" * 120])
+KEYS = (b"", b"a", b"b", b"c" * 55, b"d" * 56, b"e" * 119, b"f" * 120, None)
+"""Around the sizes at which MD5 takes another block."""
 VALUES = st.none() | st.binary(max_size=3) | st.just(b"v" * 200)
 HEADERS = st.lists(
     st.tuples(st.binary(max_size=2), st.none() | st.binary(max_size=2)), max_size=2
@@ -24,7 +25,9 @@ STAMPS = st.just(-1) | st.integers(NOW_MS - 100, NOW_MS + 100) | st.integers(0, 
 
 
 @st.composite
-def batches_at(draw: st.DrawFn, base_offset: int) -> KeyedBatch:
+def batches_at(
+    draw: st.DrawFn, base_offset: int, keys: st.SearchStrategy[bytes | None]
+) -> KeyedBatch:
     """A batch from base_offset on, with gaps, and with LogAppendTime, horizon, producer or not."""
     span = draw(st.integers(1, 6))
     deltas = draw(st.lists(st.integers(0, span - 1), unique=True, max_size=span).map(sorted))
@@ -35,7 +38,7 @@ def batches_at(draw: st.DrawFn, base_offset: int) -> KeyedBatch:
         KeyedRecord(
             offset=base_offset + delta,
             timestamp=largest if is_log_append_time else draw(STAMPS),
-            key=draw(KEYS),
+            key=draw(keys),
             value=draw(VALUES),
             headers=draw(HEADERS),
         )
@@ -63,13 +66,15 @@ def batches_at(draw: st.DrawFn, base_offset: int) -> KeyedBatch:
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[list[KeyedBatch]]:
-    """Chunks of batches."""
+    """Chunks of batches; few keys, so that most records are superseded."""
+    some = draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=3))
+    keys = st.sampled_from(some)
     offset = draw(st.integers(0, 3))
     chunks = []
     for _ in range(draw(st.integers(1, 3))):
         chunk = []
         for _ in range(draw(st.integers(0, 4))):
-            chunk.append(draw(batches_at(offset)))
+            chunk.append(draw(batches_at(offset, keys)))
             offset = chunk[-1].last_offset + 1 + draw(st.sampled_from([0, 0, 3]))
         chunks.append(chunk)
     return chunks

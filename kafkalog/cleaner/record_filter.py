@@ -289,7 +289,7 @@ class _ChunkPass:
             self._replace_last(row, start, self._batches.batch(row))
             return
         self._batches.verify(row)
-        if outcome != BatchOutcome.GONE:
+        if outcome in (BatchOutcome.REBUILT, BatchOutcome.EMPTIED):
             batch = bytearray(buffers.out[start : int(self._cells[_OUT_POSITION])])
             if outcome == BatchOutcome.REBUILT:
                 batch = self._compressed(batch, row)

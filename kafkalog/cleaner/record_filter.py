@@ -32,7 +32,6 @@ from kafkalog.format.record_batch import (
     compute_crc,
 )
 from kafkalog.kernels.batch_output import RECORD_GROWTH_MAX, OutCell
-from kafkalog.kernels.offset_map import LOOK_UP_COLUMN_COUNT, LookUpColumn
 from kafkalog.kernels.processor import LEVEL
 from kafkalog.kernels.record_fields import MINIMUM_RECORD_BYTES, RECORD_COLUMN_COUNT
 from kafkalog.kernels.record_filter import (
@@ -45,6 +44,7 @@ from kafkalog.kernels.record_filter import (
     Retention,
     TombstoneRule,
     filter_batches,
+    plan_batches,
 )
 
 if TYPE_CHECKING:
@@ -124,7 +124,6 @@ class RecordFilter:
         orders[:, _RETENTION] = retention
         orders[:, _DISCARDS] = discard_records
         orders[:, OrderColumn.MARKS_EMPTY_TRANSACTION] = marks_empty_transaction
-        orders[:, _LOOKED_UP] = -1
         cells = np.zeros(FILTER_CELL_COUNT, np.int64)
         cells[FilterCell.LATEST_OFFSET] = self._map.latest_offset
         cells[FilterCell.BITS_FIRST] = self._map.bits_first
@@ -152,12 +151,13 @@ class _Buffers:
             grown[:used] = self.out[:used]
             self.out = grown
 
-    def reserve_flags(self, used: int, wanted: int) -> None:
-        """At least wanted flags; the first `used` stay."""
-        if len(self.flags) < wanted:
-            grown = np.empty(wanted, np.uint8)
-            grown[:used] = self.flags[:used]
+    def reserve_flags(self, count: int) -> Bytes:
+        """So many flags; those that were set stay."""
+        if len(self.flags) < count:
+            grown = np.empty(count + count // 4, np.uint8)
+            grown[: len(self.flags)] = self.flags
             self.flags = grown
+        return self.flags[:count]
 
     def reserve_kept(self, count: int) -> None:
         """Rows for the records of one batch."""
@@ -179,25 +179,23 @@ class _ChunkPass:
         self._batches, self._map, self._buffers = batches, offset_map, buffers
         self._table = batches.rows.table
         self._orders, self._cells = orders, cells
-        self._flags_used = 0
         self._out_table = np.empty(self._table.shape, np.int64)
         self._outcomes = np.zeros(len(self._table), np.int64)
 
     def run(self) -> FilteredChunk:
         """All steps."""
-        table, data, buffers = self._table, self._batches.data, self._buffers
-        self._needs_look_up = self._unknown_to_bits()
-        is_plain = table[:, _ATTRIBUTES] & _CODEC_MASK == 0
-        self._look_up(data, table, self._orders, self._needs_look_up & is_plain, 0)
-        buffers.reserve_kept(int(_possible_counts(table).max(initial=0)))
-        room = _room_for(table)
-        buffers.reserve(0, room)
+        table, data, cells = self._table, self._batches.data, self._cells
+        plan_batches(table, self._orders, cells)
+        self._buffers.reserve_kept(int(cells[FilterCell.RECORDS_MAX]))
+        self._buffers.reserve(0, self._room)
+        if cells[FilterCell.FLAGS]:
+            self._look_up(data, table, self._orders, int(cells[FilterCell.FLAGS]), 0)
         row = 0
         while row < len(table):
             status = self._filter(data, table, self._orders, self._outcomes, row)
-            row = int(self._cells[_ROW])
+            row = int(cells[_ROW])
             if status == FilterStatus.COMPRESSED:
-                self._filter_compressed(row, room)
+                self._filter_compressed(row)
                 row += 1
             elif status == FilterStatus.BAD_CRC:
                 raise self._batches.wrong_crc(row)
@@ -205,39 +203,21 @@ class _ChunkPass:
                 raise self._damaged(row, status)
         return self._result()
 
-    def _unknown_to_bits(self) -> Flags:
-        """Rows whose records are matched with the map and are not all known to its bit rows."""
-        rows, orders = self._batches.rows, self._orders
-        base, last = rows.column(BatchColumn.BASE_OFFSET), rows.column(BatchColumn.LAST_OFFSET)
-        is_known = (base >= self._map.bits_first) & (last < self._map.bits_end)
-        is_matched = (
-            (orders[:, _RETENTION] != Retention.DELETE)
-            & (orders[:, _DISCARDS] == 0)
-            & (rows.column(BatchColumn.ATTRIBUTES) & _CONTROL_BIT == 0)
-            & (base <= self._map.latest_offset)
-        )
-        unknown: Flags = is_matched & ~is_known
-        return unknown
+    @property
+    def _room(self) -> int:
+        """What all the batches may take when none is inflated."""
+        return int(self._cells[FilterCell.ROOM])
 
     def _look_up(
-        self, data: Bytes, table: Int64Table, orders: Int64Table, wanted: Flags, first_row: int
+        self, data: Bytes, table: Int64Table, orders: Int64Table, flag_count: int, first_row: int
     ) -> None:
-        """Flag the superseded records of the wanted rows and say in their orders where.
+        """Flag the superseded records of the rows whose orders say where.
 
-        first_row  the row of the chunk that the first one of `table` is
+        flag_count  all flags given out so far: those of other rows stay
+        first_row   the row of the chunk that the first one of `table` is
         """
-        if not wanted.any():
-            return
-        counts = np.where(wanted, _possible_counts(table), 0)
-        ends = self._flags_used + np.cumsum(counts)
-        total = int(ends[-1])
-        self._buffers.reserve_flags(self._flags_used, total)
-        looked_up = np.full((len(table), LOOK_UP_COLUMN_COUNT), -1, np.int64)
-        looked_up[wanted, LookUpColumn.FLAGS_START] = (ends - counts)[wanted]
-        status = self._map.look_up(data, table, looked_up, self._buffers.flags[:total])
-        orders[:, _LOOKED_UP] = looked_up
-        if table is self._table:
-            self._flags_used = total  # plain batches behind an inflated one still need theirs
+        flags = self._buffers.reserve_flags(flag_count)
+        status = self._map.look_up(data, table, orders, flags)
         if status < 0:
             raise self._damaged(first_row + self._map.fault_row, status)
 
@@ -262,22 +242,20 @@ class _ChunkPass:
         assert status != FilterStatus.OUT_FULL, "the room was reserved"
         return status
 
-    def _filter_compressed(self, row: int, room: int) -> None:
-        """One batch that may change: inflate, filter behind what is written, compress in place.
-
-        room  what all the batches of the chunk may need without being inflated
-        """
+    def _filter_compressed(self, row: int) -> None:
+        """One batch that may change: inflate, filter behind what is written, compress in place."""
         inflated = self._batches.inflate(row)
         orders = self._orders[row : row + 1]
-        if self._needs_look_up[row]:
-            self._look_up(inflated.data, inflated.table, orders, _ONE_ROW, row)
-        start = int(self._cells[_OUT_POSITION])
         size = len(inflated.data)
-        count = min(
-            max(int(self._table[row, _RECORD_COUNT]), 0),
-            (size - HEADER_BYTES) // MINIMUM_RECORD_BYTES,
-        )
-        buffers = self._buffers
+        count = (size - HEADER_BYTES) // MINIMUM_RECORD_BYTES
+        count = min(max(int(self._table[row, _RECORD_COUNT]), 0), count)
+        if orders[0, OrderColumn.NEEDS_LOOK_UP]:
+            # plain batches behind this one still need their flags
+            first = int(self._cells[FilterCell.FLAGS])
+            orders[0, OrderColumn.FLAGS_START] = first
+            self._look_up(inflated.data, inflated.table, orders, first + count, row)
+        start = int(self._cells[_OUT_POSITION])
+        buffers, room = self._buffers, self._room
         buffers.reserve_kept(count)
         buffers.reserve(start, size + count * RECORD_GROWTH_MAX + room)
         outcomes = self._outcomes[row : row + 1]
@@ -342,15 +320,3 @@ class _ChunkPass:
         """The error of a kernel's fault: a wrong CRC explains more than what it led to."""
         self._batches.verify(row)
         return self._batches.malformed(row, status)
-
-
-def _possible_counts(table: Int64Table) -> Int64s:
-    """Record counts, limited to what the bytes of an uncompressed batch can hold."""
-    held = (table[:, _SIZE] - HEADER_BYTES) // MINIMUM_RECORD_BYTES
-    return np.clip(table[:, _RECORD_COUNT], 0, held)
-
-
-def _room_for(table: Int64Table) -> int:
-    """Bytes that the batches may take when none of them is inflated."""
-    counts = np.where(table[:, _ATTRIBUTES] & _CODEC_MASK == 0, _possible_counts(table), 0)
-    return int(table[:, _SIZE].sum() + RECORD_GROWTH_MAX * counts.sum())

@@ -17,17 +17,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafkalog.errors import InvalidConfig
-from kafkalog.kernels.offset_map import (
-    MAP_CELL_COUNT,
+from kafkalog.kernels.key_hash import (
     PENDING_COLUMN_COUNT,
     PENDING_MAX,
     SCRATCH_BYTES,
+    PendingColumn,
+    hash_keys,
+)
+from kafkalog.kernels.offset_map import (
+    MAP_CELL_COUNT,
     SLOT_WORDS,
     MapCell,
     MapStatus,
-    PendingColumn,
     find_offset,
-    hash_keys,
     index_batches,
     look_up_batches,
 )
@@ -177,7 +179,7 @@ class SkimpyOffsetMap:
             self._cells,
         )
 
-    def look_up(self, data: Bytes, table: Int64Table, batches: Int64Table, flags: Bytes) -> int:
+    def look_up(self, data: Bytes, table: Int64Table, orders: Int64Table, flags: Bytes) -> int:
         """Flag superseded records: `look_up_batches`; the row of a fault is `fault_row`.
 
         An empty map supersedes nothing, and its batches count as not looked up.
@@ -188,7 +190,7 @@ class SkimpyOffsetMap:
         return look_up_batches(
             data,
             table,
-            batches,
+            orders,
             self._slots,
             flags,
             self._pending,

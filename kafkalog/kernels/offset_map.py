@@ -1,11 +1,11 @@
-"""The cleaner's hash map of keys: put the records of batches, look records up, hash keys.
+"""The cleaner's hash map of keys: put the records of batches, look records up.
 
 Owns the slots of `cleaner/skimpy_offset_map.py` and the two bit rows beside them. Kafka's MD5 and
 Kafka's size of a slot (24 bytes), but not its probing: an entry lies where the upper half of
 `hash * slots` says, or in the next free slot behind it. Two keys with the same MD5 count as one.
 
-Keys are taken from the batches, PENDING_MAX at a time, hashed side by side (`md5.py`) and only then
-looked for, so that the processor works on many slots at once instead of waiting for each.
+Keys are taken from the batches, PENDING_MAX at a time, hashed side by side (`key_hash.py`) and only
+then looked for, so that the processor works on many slots at once instead of waiting for each.
 
 Source: Kafka 4.1 `SkimpyOffsetMap`, `Cleaner.buildOffsetMapForSegment`; log-lifecycle.md 12.3 and
 12.4.
@@ -31,18 +31,8 @@ from kafkalog.kernels.compile import (
     kernel,
 )
 from kafkalog.kernels.crc32c import has_right_crc
-from kafkalog.kernels.loads import load_i32le, load_u32le, store_u32le
-from kafkalog.kernels.md5 import (
-    BLOCK_BYTES,
-    INITIAL_STATE,
-    LANES,
-    ROW_BYTES,
-    STATE_BYTES,
-    md5_8_lanes,
-    md5_16_lanes,
-    md5_32_lanes,
-)
-from kafkalog.kernels.processor import needs_avx2, needs_avx512vl, prefetch
+from kafkalog.kernels.key_hash import PENDING_MAX, hash_keys
+from kafkalog.kernels.processor import prefetch
 from kafkalog.kernels.record_fields import (
     MINIMUM_RECORD_BYTES,
     RECORD_COLUMN_COUNT,
@@ -52,26 +42,8 @@ from kafkalog.kernels.record_fields import (
     read_record,
 )
 
-PENDING_MAX = 256
-SCRATCH_BYTES = BLOCK_BYTES + STATE_BYTES
 SLOT_WORDS = 3
 """First half of the hash, second half, offset + 1 (0: free)."""
-
-
-class PendingColumn(IntEnum):
-    """Keys that wait to be hashed and looked for."""
-
-    KEY_POSITION = 0
-    KEY_LENGTH = 1
-    OFFSET = 2
-    ROW = 3
-    RECORD = 4
-    """Records read by the call before this one; for `look_up_batches` the flag's place."""
-    HASH_LOW = 5
-    HASH_HIGH = 6
-
-
-PENDING_COLUMN_COUNT = len(PendingColumn)
 
 
 class MapCell(IntEnum):
@@ -92,15 +64,14 @@ class MapCell(IntEnum):
 
 
 class LookUpColumn(IntEnum):
-    """What `look_up_batches` is told and reports of a batch."""
+    """The columns of the orders of pass 2 (`record_filter.OrderColumn`) that a look-up uses."""
 
-    FLAGS_START = 0
-    """In: place in `flags` of its first record; -1: it is not looked up."""
-    SUPERSEDED = 1
+    FLAGS_START = 3
+    """In: place in `flags` of the batch's first record; -1: it is not looked up."""
+    SUPERSEDED = 4
     """Out: how many of its records are; -1 when one has no key or no value."""
 
 
-LOOK_UP_COLUMN_COUNT = len(LookUpColumn)
 MAP_CELL_COUNT = len(MapCell) + RECORD_COLUMN_COUNT
 """The cells of MapCell and behind them the fields of the record at hand."""
 
@@ -124,7 +95,7 @@ _KEY_POSITION, _KEY_LENGTH, _OFFSET, _ROW, _RECORD, _HASH_LOW, _HASH_HIGH = 0, 1
 _MAP_SIZE, _CAPACITY, _LATEST, _BITS_FIRST, _BITS_COUNT = 0, 1, 2, 3, 4
 _RECORDS_READ, _STOP_ROW, _LEVEL = 5, 6, 7
 _FIELDS = len(MapCell)
-_FLAGS_START, _SUPERSEDED = 0, 1
+_FLAGS_START, _SUPERSEDED = 3, 4
 _DONE, _FULL, _COMPRESSED, _BAD_CRC = 0, 1, 2, 3
 _FIELD_OFFSET_DELTA = int(RecordColumn.OFFSET_DELTA)
 _FIELD_KEY_POSITION = int(RecordColumn.KEY_POSITION)
@@ -135,107 +106,6 @@ _LEFTOVER_IN_BATCH = int(RecordFault.LEFTOVER_IN_BATCH)
 _BAD_COUNT, _MISNUMBERED = int(RecordFault.BAD_COUNT), int(RecordFault.MISNUMBERED)
 _HEADER = 61
 _CODEC_MASK = 7
-_A, _B, _C, _D = INITIAL_STATE
-
-
-@inlined
-def _fill_block(
-    source: Bytes, key: int, length: int, block: int, lane: int, scratch: Bytes
-) -> None:
-    """Words of one padded block of a key into its lane, which holds zeros."""
-    start = 64 * block
-    rest = length - start
-    position, target = key + start, 4 * lane
-    for _ in range(min(rest // 4, 16)):
-        store_u32le(scratch, target, load_u32le(source, position))
-        position += 4
-        target += ROW_BYTES
-    if 0 <= rest < 64:  # the byte behind the key lies in this block
-        last = as_int(0x80) << (8 * (rest & 3))
-        for index in range(rest & 3):
-            last |= as_int(source[position + index]) << (8 * index)
-        store_u32le(scratch, target, last)
-    if rest < 56:
-        store_u32le(scratch, 4 * lane + 14 * ROW_BYTES, length << 3)
-        store_u32le(scratch, 4 * lane + 15 * ROW_BYTES, length >> 29)
-
-
-@inlined
-def _start_states(scratch: Bytes) -> None:
-    """The state before the first block, in every lane."""
-    for lane in range(0, ROW_BYTES, 4):
-        store_u32le(scratch, BLOCK_BYTES + lane, _A)
-        store_u32le(scratch, BLOCK_BYTES + ROW_BYTES + lane, _B)
-        store_u32le(scratch, BLOCK_BYTES + 2 * ROW_BYTES + lane, _C)
-        store_u32le(scratch, BLOCK_BYTES + 3 * ROW_BYTES + lane, _D)
-
-
-@inlined
-def _take_hash(scratch: Bytes, lane: int, pending: Int64Table, row: int) -> None:
-    """A lane's state as the two halves of a hash."""
-    state = BLOCK_BYTES + 4 * lane
-    low, high = load_u32le(scratch, state), load_i32le(scratch, state + ROW_BYTES)
-    pending[row, _HASH_LOW] = high << 32 | low
-    state += 2 * ROW_BYTES
-    low, high = load_u32le(scratch, state), load_i32le(scratch, state + ROW_BYTES)
-    pending[row, _HASH_HIGH] = high << 32 | low
-
-
-@kernel(I64(BYTES_OUT))
-def _advance_generic(scratch: Bytes) -> int:
-    """Advance all lanes of the scratch by its block."""
-    for lane in range(0, 4 * LANES, 32):
-        md5_8_lanes(scratch, lane, BLOCK_BYTES + lane)
-    return 0
-
-
-@kernel(I64(BYTES_OUT))
-def _advance_avx2(scratch: Bytes) -> int:
-    """The same for processors of this level."""
-    needs_avx2()
-    for lane in range(0, 4 * LANES, 64):
-        md5_16_lanes(scratch, lane, BLOCK_BYTES + lane)
-    return 0
-
-
-@kernel(I64(BYTES_OUT))
-def _advance_avx512(scratch: Bytes) -> int:
-    """The same for processors of this level."""
-    needs_avx512vl()
-    md5_32_lanes(scratch, 0, BLOCK_BYTES)
-    return 0
-
-
-@kernel(I64(BYTES, I64_TABLE_OUT, I64, BYTES_OUT, I64))
-def hash_keys(source: Bytes, pending: Int64Table, count: int, scratch: Bytes, level: int) -> int:
-    """Fill HASH_LOW and HASH_HIGH of pending[:count] from the spans of their keys; return count.
-
-    source   uint8[n]              holds every span
-    pending  int64[m, 7]           `PendingColumn`
-    scratch  uint8[SCRATCH_BYTES]  working memory
-    level                          `processor.LEVEL`, or a lower one
-    """
-    for first in range(0, count, LANES):
-        end = min(first + LANES, count)
-        _start_states(scratch)
-        longest = as_int(0)
-        for row in range(first, end):
-            longest = max(longest, pending[row, _KEY_LENGTH])
-        for block in range((longest + 8) // 64 + 1):
-            scratch[:BLOCK_BYTES] = 0
-            for row in range(first, end):
-                length, key = pending[row, _KEY_LENGTH], pending[row, _KEY_POSITION]
-                _fill_block(source, key, length, block, row - first, scratch)
-            if level >= 2:
-                _advance_avx512(scratch)
-            elif level == 1:
-                _advance_avx2(scratch)
-            else:
-                _advance_generic(scratch)
-            for row in range(first, end):
-                if (pending[row, _KEY_LENGTH] + 8) // 64 == block:  # its last one
-                    _take_hash(scratch, row - first, pending, row)
-    return count
 
 
 @inlined
@@ -423,7 +293,7 @@ def index_batches(
 
 @inlined
 def _flag_pending(
-    pending: Int64Table, count: int, slots: Int64s, flags: Bytes, batches: Int64Table
+    pending: Int64Table, count: int, slots: Int64s, flags: Bytes, orders: Int64Table
 ) -> None:
     """Flag the keys whose mapped offset is above their own, and count them for their batch."""
     _prefetch_slots(pending, count, slots)
@@ -432,8 +302,8 @@ def _flag_pending(
         is_superseded = word >= 0 and pending[index, _OFFSET] < slots[word + 2] - 1
         flags[pending[index, _RECORD]] = 1 if is_superseded else 0
         row = pending[index, _ROW]
-        if is_superseded and batches[row, _SUPERSEDED] >= 0:
-            batches[row, _SUPERSEDED] += 1
+        if is_superseded and orders[row, _SUPERSEDED] >= 0:
+            orders[row, _SUPERSEDED] += 1
 
 
 @kernel(
@@ -442,7 +312,7 @@ def _flag_pending(
 def look_up_batches(
     source: Bytes,
     table: Int64Table,
-    batches: Int64Table,
+    orders: Int64Table,
     slots: Int64s,
     flags: Bytes,
     pending: Int64Table,
@@ -453,18 +323,18 @@ def look_up_batches(
 
     source   uint8[n]      the batches
     table    int64[r, 14]  their rows; those to look up are not compressed
-    batches  int64[r, 2]   `LookUpColumn`
+    orders   int64[r, 6]   see `LookUpColumn`
     flags    uint8[m]      out: 1 superseded, 0 not (without a key always 0)
     slots, pending, scratch, cells   as `index_batches`; of the cells only ROW is written
     """
     fields, level = cells[_FIELDS:], cells[_LEVEL]
     waiting = 0
     for row in range(table.shape[0]):
-        flag = batches[row, _FLAGS_START]
+        flag = orders[row, _FLAGS_START]
         if flag < 0:
             continue
         cells[_STOP_ROW] = row
-        batches[row, _SUPERSEDED] = 0
+        orders[row, _SUPERSEDED] = 0
         base_offset = table[row, _BASE_OFFSET]
         end = table[row, _POSITION] + table[row, _SIZE]
         position = table[row, _POSITION] + _HEADER
@@ -479,7 +349,7 @@ def look_up_batches(
                 return -16 * index + fault
             position = fields[_FIELD_END]
             if fields[_FIELD_KEY_LENGTH] < 0 or fields[_FIELD_VALUE_LENGTH] < 0:
-                batches[row, _SUPERSEDED] = -1
+                orders[row, _SUPERSEDED] = -1
             if fields[_FIELD_KEY_LENGTH] < 0:
                 flags[flag + index] = 0
                 continue
@@ -491,12 +361,12 @@ def look_up_batches(
             waiting += 1
             if waiting == PENDING_MAX:
                 hash_keys(source, pending, waiting, scratch, level)
-                _flag_pending(pending, waiting, slots, flags, batches)
+                _flag_pending(pending, waiting, slots, flags, orders)
                 waiting = 0
         if position != end:
             return int(-16 * count - _LEFTOVER_IN_BATCH)
     hash_keys(source, pending, waiting, scratch, level)
-    _flag_pending(pending, waiting, slots, flags, batches)
+    _flag_pending(pending, waiting, slots, flags, orders)
     return _DONE
 
 

@@ -17,7 +17,13 @@ from enum import IntEnum
 
 import numpy as np
 
-from kafkalog.kernels.batch_output import OutCell, copy_batch, empty_batch, rebuild_batch
+from kafkalog.kernels.batch_output import (
+    RECORD_GROWTH_MAX,
+    OutCell,
+    copy_batch,
+    empty_batch,
+    rebuild_batch,
+)
 from kafkalog.kernels.batch_scan import BatchColumn
 from kafkalog.kernels.compile import (
     BYTES,
@@ -59,6 +65,8 @@ class OrderColumn(IntEnum):
     """`LookUpColumn.FLAGS_START`."""
     SUPERSEDED = 4
     """`LookUpColumn.SUPERSEDED`; -1 also when its keys were not looked up."""
+    NEEDS_LOOK_UP = 5
+    """1: its records are matched with the map, and the bit rows do not know them all."""
 
 
 ORDER_COLUMN_COUNT = len(OrderColumn)
@@ -112,6 +120,12 @@ class FilterCell(IntEnum):
     """Dropped with a discarded control batch."""
     PROCESSOR_LEVEL = 16
     """In: `processor.LEVEL`, or a lower one."""
+    FLAGS = 17
+    """Of `plan_batches`: records of uncompressed batches to look up."""
+    RECORDS_MAX = 18
+    """Of `plan_batches`: the most records that an uncompressed batch may hold."""
+    ROOM = 19
+    """Of `plan_batches`: bytes that all batches may take when none is inflated."""
 
 
 FILTER_CELL_COUNT = len(OutCell) + len(FilterCell)
@@ -154,11 +168,12 @@ _BAD_SIZE, _BAD_VARINT = int(RecordFault.BAD_SIZE), int(RecordFault.BAD_VARINT)
 _LEFTOVER_IN_BATCH = int(RecordFault.LEFTOVER_IN_BATCH)
 _BAD_COUNT, _MISNUMBERED = int(RecordFault.BAD_COUNT), int(RecordFault.MISNUMBERED)
 _RETENTION, _DISCARDS, _MARKS_EMPTY, _FLAGS_START, _BY_LOOK_UP = 0, 1, 2, 3, 4
+_NEEDS_LOOK_UP = 5
 _DELETE, _DELETE_EMPTY, _RETAIN_EMPTY = 0, 1, 2
 _PER_BATCH, _DROP = 0, 2
 _LATEST, _BITS_FIRST, _BITS_END, _NOW, _NEW_HORIZON, _RULE = 3, 4, 5, 6, 7, 8
 _STOP_ROW, _READ, _NULL_KEYS, _SUPERSEDED, _EXPIRED = 9, 10, 11, 12, 13
-_ABORTED, _CONTROL, _LEVEL = 14, 15, 16
+_ABORTED, _CONTROL, _LEVEL, _FLAGS, _RECORDS_MAX, _ROOM = 14, 15, 16, 17, 18, 19
 _DONE, _COMPRESSED, _OUT_FULL, _BAD_CRC = 0, 1, 2, 3
 _GONE_UNREAD, _GONE, _COPIED, _REBUILT, _EMPTIED = 0, 1, 2, 3, 4
 _HEADER = 61
@@ -349,6 +364,40 @@ def _count_gone(
         cells[_SUPERSEDED] += count
 
 
+@kernel(I64(I64_TABLE, I64_TABLE_OUT, I64S_OUT), keeps_gil=True)
+def plan_batches(table: Int64Table, orders: Int64Table, cells: Int64s) -> int:
+    """Fill the last three columns of the orders, and FLAGS, RECORDS_MAX and ROOM; returns 0.
+
+    Arguments as of `filter_batches`. Flags are given out to uncompressed batches only.
+    """
+    flags = records_max = room = as_int(0)
+    for row in range(table.shape[0]):
+        orders[row, _FLAGS_START] = orders[row, _BY_LOOK_UP] = -1
+        attributes = table[row, _ATTRIBUTES]
+        needs_look_up = (
+            orders[row, _RETENTION] != _DELETE
+            and orders[row, _DISCARDS] == 0
+            and attributes & _CONTROL_BIT == 0
+            and table[row, _BASE_OFFSET] <= cells[_LATEST]
+            and not _is_covered(table, row, cells)
+        )
+        orders[row, _NEEDS_LOOK_UP] = 1 if needs_look_up else 0
+        room += table[row, _SIZE]
+        if attributes & _CODEC_MASK:
+            continue
+        count = min(
+            table[row, _RECORD_COUNT], (table[row, _SIZE] - _HEADER) // MINIMUM_RECORD_BYTES
+        )
+        count = max(count, 0)
+        records_max = max(records_max, count)
+        room += count * RECORD_GROWTH_MAX
+        if needs_look_up:
+            orders[row, _FLAGS_START] = flags
+            flags += count
+    cells[_FLAGS], cells[_RECORDS_MAX], cells[_ROOM] = flags, records_max, room
+    return 0
+
+
 @kernel(
     I64(
         BYTES,
@@ -381,14 +430,14 @@ def filter_batches(
 
     source     uint8[n]      the batches
     table      int64[r, 14]  their rows; see `BatchColumn`
-    orders     int64[r, 5]   `OrderColumn`
+    orders     int64[r, 6]   `OrderColumn`
     flags      uint8[f]      records that `look_up_batches` found superseded
     bits       uint8[2 b]    the bit rows of the map; b may be 0
     kept       int64[k, 11]  working memory; k: the largest record count
     out        uint8[m]      kept batches from OUT_POSITION on
     out_table  int64[q, 14]  a row per kept batch; q >= OUT_ROWS + r
     outcomes   int64[r]      `BatchOutcome`
-    cells      int64[17]     `FilterCell`
+    cells      int64[20]     `FilterCell`
     A fault is -(16 * record index + fault) as in `record_scan` and `offset_map`, in the batch of
     cells[ROW]; it and what follows is not written.
     """

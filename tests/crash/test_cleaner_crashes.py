@@ -124,7 +124,7 @@ def stages() -> list[Content]:
 
 
 def test_the_round_has_three_stages() -> None:
-    """Goal: the tests below look at something. Method: batches that go, change and stay."""
+    """M20. Goal: the tests below look at something. Method: batches that go, change and stay."""
     before, _, after = stages()
     assert len(stages()) == 3
     assert set(after.visible) < set(before.visible)
@@ -144,7 +144,7 @@ def checked(disk: SimFilesystem) -> CleanerWorld:
 
 @pytest.mark.slow
 def test_a_crash_anywhere_leaves_a_stage() -> None:
-    """Goal: old or new, whole, and the next round ends it (KAFKA-12520, KAFKA-7401).
+    """M20. Goal: old or new, whole, and the next round ends it (KAFKA-12520, KAFKA-7401).
 
     Method: a power cut and a kill at every file operation of the round and of the delayed
     deletion, in every mode; the log start lies inside the first group.
@@ -169,7 +169,10 @@ def test_a_crash_anywhere_leaves_a_stage() -> None:
 
 
 def test_a_request_to_stop_is_heard_at_every_question() -> None:
-    """Goal: no ``.cleaned`` file is left, and the log is at a stage. Method: stop at the n-th."""
+    """M20. Goal: no ``.cleaned`` file is left, and the log is at a stage.
+
+    Method: stop at the n-th.
+    """
     questions = 0
 
     def count() -> None:
@@ -196,7 +199,7 @@ def test_a_request_to_stop_is_heard_at_every_question() -> None:
 
 
 def test_a_writer_that_refuses_leaves_a_stage() -> None:
-    """Goal: a clean that was aborted swaps nothing; one that is published ends with the next round.
+    """M20. Goal: an aborted clean swaps nothing; a published one ends with the next round.
 
     Method: the n-th call of the writer is refused.
     """
@@ -220,7 +223,10 @@ def test_a_writer_that_refuses_leaves_a_stage() -> None:
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE])
 def test_a_full_disk_anywhere_leaves_a_stage(error: int) -> None:
-    """Goal: sources untouched, or the swap ended by the next round. Method: the n-th call fails."""
+    """M20. Goal: sources untouched, or the swap ended by the next round.
+
+    Method: the n-th call fails.
+    """
     disk = planted()
     world = world_on(disk)
     start = len(disk.operations)
@@ -257,7 +263,7 @@ def rot(world: CleanerWorld, name: str, position: int) -> None:
     "byte", [8, 16, 17, 30, 65], ids=["size", "magic", "crc", "header", "body"]
 )
 def test_rot_stops_the_round_and_changes_nothing(byte: int) -> None:
-    """Goal: no damage under a new CRC, no file touched. Method: a byte of each batch in turn.
+    """M20. Goal: no damage under a new CRC, no file touched. Method: a byte of each batch in turn.
 
     Aborted data is not looked into; where it rots it goes, as all of its transaction does.
     """
@@ -282,7 +288,7 @@ def test_rot_stops_the_round_and_changes_nothing(byte: int) -> None:
 
 
 def test_a_bomb_stops_the_round() -> None:
-    """Goal: bounded memory. Method: less than the compressed batch inflates to."""
+    """M20. Goal: bounded memory. Method: less than the compressed batch inflates to."""
     world = world_on(planted())
     world.cleaner_config = replace(SMALL_BUFFERS, max_decompressed_bytes=50)
     before = files(world)

@@ -123,7 +123,10 @@ def groups_of_seeds() -> list[range]:
 
 @pytest.mark.parametrize("seeds", groups_of_seeds(), ids=lambda seeds: f"{seeds[0]}..{seeds[-1]}")
 def test_a_clean_leaves_what_kafkas_leaves(answers: Answers, seeds: range) -> None:
-    """Goal: offsets, figures, files, modification times. Method: each round of each seed."""
+    """M17 M19 M20 M21 M22. Goal: offsets, figures, files, modification times.
+
+    Method: each round of each seed.
+    """
     for case, number, kafkas, before in rounds_of(answers, seeds):
         ours = clean_with_us(case, number, before)
         where = f"seed {case.seed}, round {number}"
@@ -202,7 +205,9 @@ def assert_due_entries(log_file: Path, case: CleaningCase, where: str) -> None:
 
 @pytest.mark.parametrize("seeds", groups_of_seeds(), ids=lambda seeds: f"{seeds[0]}..{seeds[-1]}")
 def test_the_plain_twin_cleans_like_kafka(answers: Answers, seeds: range) -> None:
-    """Goal: the judge of the property tests is right. Method: batches, indexes and figures.
+    """M17 M19 M20 M21 M22. Goal: the judge of the property tests is right.
+
+    Method: batches, indexes and figures.
 
     Not after an unclean load, whose producers the twin does not know.
     """
@@ -232,7 +237,10 @@ def figures_of(twin: PlainClean) -> dict[str, int]:
 
 
 def test_every_feature_occurs(answers: Answers, capsys: pytest.CaptureFixture[str]) -> None:
-    """Goal: the cases hold what they are to hold. Method: counted in what was made and came out."""
+    """M17 M19 M20 M21 M22. Goal: the cases hold what they are to hold.
+
+    Method: counted in what was made and came out.
+    """
     rounds = sum(map(len, answers.kafkas.values()))
     with capsys.disabled():
         print(f"\n{len(answers.cases)} directories, {rounds} rounds")

@@ -46,7 +46,10 @@ def world_of(seed: int, *, by_segment: bool = False, keys_max: int | None = None
 @given(seed=SEEDS, first=st.floats(0, 1), now_ms=st.sampled_from([NOW_MS + 10_000, LATER_MS]))
 @settings(max_examples=60, deadline=None)
 def test_a_round_is_the_twins(by_segment: bool, seed: int, first: float, now_ms: int) -> None:
-    """Goal: segments, batches, abort entries, figures. Method: the twin, from any first offset."""
+    """M20 M21 M22. Goal: segments, batches, abort entries, figures.
+
+    Method: the twin, from any first offset.
+    """
     world = world_of(seed, by_segment=by_segment)
     end = world.log.log_end_offset
     start = world.log.segments.first.base_offset
@@ -81,7 +84,7 @@ def test_a_round_is_the_twins(by_segment: bool, seed: int, first: float, now_ms:
 @given(seed=SEEDS)
 @settings(max_examples=60, deadline=None)
 def test_readers_see_every_final_value(seed: int) -> None:
-    """Goal: offsets never change, and the last value of a key stays where it was.
+    """M20 M21 M22. Goal: offsets never change, and the last value of a key stays where it was.
 
     Method: committed records before, and after as many rounds as there is something to clean;
     tombstones may go, values may not.
@@ -105,7 +108,9 @@ def test_readers_see_every_final_value(seed: int) -> None:
 @given(seed=SEEDS)
 @settings(max_examples=40, deadline=None)
 def test_a_clean_log_is_not_changed_by_another_round(seed: int) -> None:
-    """Goal: cleaning is idempotent. Method: rounds over all until they settle, at one moment.
+    """M20 M21 M22. Goal: cleaning is idempotent.
+
+    Method: rounds over all until they settle, at one moment.
 
     The second round may still set the horizons of markers that lost their data in the first.
     """
@@ -121,7 +126,10 @@ def test_a_clean_log_is_not_changed_by_another_round(seed: int) -> None:
 @given(seed=SEEDS)
 @settings(max_examples=30, deadline=None)
 def test_a_dry_run_counts_and_writes_nothing(seed: int) -> None:
-    """Goal: its figures are those of the round that follows. Method: both, on the same log."""
+    """M20 M21 M22. Goal: its figures are those of the round that follows.
+
+    Method: both, on the same log.
+    """
     world = world_of(seed)
     before, operations = world.batches(), len(world.disk.operations)
     planned = world.round(now_ms=LATER_MS, dry_run=True)

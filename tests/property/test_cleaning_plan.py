@@ -41,7 +41,7 @@ def logs(draw: st.DrawFn) -> tuple[list[PlainFacts], int, int]:
 def test_the_range_is_the_twins(
     log: tuple[list[PlainFacts], int, int], min_lag: int, max_lag: int, ratio: float
 ) -> None:
-    """Goal: bounds, bytes and delay. Method: the twin; the verdict from its figures."""
+    """M17 M20. Goal: bounds, bytes and delay. Method: the twin; the verdict from its figures."""
     segments, dirty, stable = log
     config = LogConfig(
         min_compaction_lag_ms=min_lag,
@@ -78,7 +78,7 @@ def test_the_range_is_the_twins(
 def test_a_checkpoint_outside_the_log_is_not_believed(
     log: tuple[list[PlainFacts], int, int], checkpoint: int | None, start: int, length: int
 ) -> None:
-    """Goal: both resets. Method: every relation of checkpoint, start and end."""
+    """M17 M20. Goal: both resets. Method: every relation of checkpoint, start and end."""
     dirty = first_dirty(checkpoint, start, start + length)
     assert start <= dirty.offset <= start + length
     if checkpoint is not None and start <= checkpoint <= start + length:
@@ -111,7 +111,7 @@ FAR = 2**31
 def test_groups_are_the_twins(
     sizes: list[tuple[int, int, int, int]], last: int, segment_bytes: int, index_bytes: int
 ) -> None:
-    """Goal: who joins whom. Method: the twin, which adds every group up anew."""
+    """M17 M20. Goal: who joins whom. Method: the twin, which adds every group up anew."""
     rows, base = [], 0
     for step, log, offsets, times in sizes:
         rows.append((base, log, offsets, times))

@@ -66,7 +66,10 @@ def batch_at(world: CleanerWorld, base_offset: int) -> PlainBatch:
 
 
 def test_kafka_8764_a_hole_at_the_end_of_a_segment_is_covered() -> None:
-    """Goal: the log is not picked for ever. Method: offsets 2 to 9 are missing before the next."""
+    """M17 M20 M22. Goal: the log is not picked for ever.
+
+    Method: offsets 2 to 9 are missing before the next.
+    """
     world = CleanerWorld(segments_of([one(0, b"a"), one(1, b"a")], [one(10, b"b")], bases=[0, 10]))
     result = world.round()
     assert result.end_offset == 11
@@ -78,7 +81,10 @@ def test_kafka_8764_a_hole_at_the_end_of_a_segment_is_covered() -> None:
 
 
 def test_kafka_9826_a_first_dirty_offset_in_the_active_segment_is_no_work() -> None:
-    """Goal: nothing is picked, nothing loops. Method: the checkpoint lies in the active segment."""
+    """M17 M20 M22. Goal: nothing is picked, nothing loops.
+
+    Method: the checkpoint lies in the active segment.
+    """
     active = MadeSegment(2, NOW_MS, [one(2, b"c"), one(3, b"c")])
     world = CleanerWorld([MadeSegment(0, NOW_MS, [one(0, b"a"), one(1, b"b")]), active])
     to_clean = world.look(3)
@@ -90,7 +96,10 @@ def test_kafka_9826_a_first_dirty_offset_in_the_active_segment_is_no_work() -> N
 
 
 def test_kafka_9133_a_log_start_above_the_active_base_is_no_bad_range() -> None:
-    """Goal: the plan holds. Method: records are deleted up to the middle of the active segment."""
+    """M17 M20 M22. Goal: the plan holds.
+
+    Method: records are deleted up to the middle of the active segment.
+    """
     active = MadeSegment(2, NOW_MS, [one(2, b"c"), one(3, b"c"), one(4, b"c")])
     world = CleanerWorld(
         [MadeSegment(0, NOW_MS, [one(0, b"a"), one(1, b"b")]), active], log_start=4
@@ -102,7 +111,7 @@ def test_kafka_9133_a_log_start_above_the_active_base_is_no_bad_range() -> None:
 
 
 def test_kafka_8724_a_checkpoint_beyond_the_end_begins_anew() -> None:
-    """Goal: no crash, all is dirty again. Method: the log has lost its tail."""
+    """M17 M20 M22. Goal: no crash, all is dirty again. Method: the log has lost its tail."""
     world = CleanerWorld(segments_of([one(0, b"a"), one(1, b"a")]))
     to_clean = world.look(50)
     assert to_clean.checkpoint_fault is CheckpointFault.ABOVE_LOG_END
@@ -112,7 +121,7 @@ def test_kafka_8724_a_checkpoint_beyond_the_end_begins_anew() -> None:
 
 
 def test_kafka_6266_a_checkpoint_below_the_log_start_is_told_once() -> None:
-    """Goal: whoever writes the answer back is not told again. Method: both looks."""
+    """M17 M20 M22. Goal: whoever writes the answer back is not told again. Method: both looks."""
     world = CleanerWorld(segments_of([one(0, b"a"), one(1, b"a"), one(2, b"b")]), log_start=2)
     to_clean = world.look(0)
     assert to_clean.checkpoint_fault is CheckpointFault.BELOW_LOG_START
@@ -120,7 +129,7 @@ def test_kafka_6266_a_checkpoint_below_the_log_start_is_told_once() -> None:
 
 
 def test_kafka_13194_nothing_above_the_high_watermark_is_cleaned() -> None:
-    """Goal: the watermark bounds the round. Method: it lies in a closed segment."""
+    """M17 M20 M22. Goal: the watermark bounds the round. Method: it lies in a closed segment."""
     world = CleanerWorld(segments_of([one(0, b"a"), one(1, b"a")], [one(2, b"a"), one(3, b"a")]))
     world.log.high_watermark = 3
     assert world.look().first_uncleanable_offset == 2
@@ -129,7 +138,9 @@ def test_kafka_13194_nothing_above_the_high_watermark_is_cleaned() -> None:
 
 
 def test_kafka_17076_the_last_batch_of_the_range_keeps_the_log_end() -> None:
-    """Goal: no restart takes the log end back. Method: the last batch loses its only record.
+    """M17 M20 M22. Goal: no restart takes the log end back.
+
+    Method: the last batch loses its only record.
 
     It is aborted; its emptied batch and nothing behind it is the end of the range.
     """
@@ -153,7 +164,10 @@ def test_kafka_17076_the_last_batch_of_the_range_keeps_the_log_end() -> None:
 
 
 def test_kafka_20452_an_emptied_batch_goes_when_it_ends_no_range() -> None:
-    """Goal: needless headers do not pile up. Method: the next round reaches further."""
+    """M17 M20 M22. Goal: needless headers do not pile up.
+
+    Method: the next round reaches further.
+    """
     world = CleanerWorld(segments_of([stored_batch([record(0, None, b"no key")])], [one(1, b"a")]))
     world.log.high_watermark = 1
     assert world.round().end_offset == 1
@@ -164,7 +178,10 @@ def test_kafka_20452_an_emptied_batch_goes_when_it_ends_no_range() -> None:
 
 
 def test_kafka_8522_a_tombstone_of_a_quiet_topic_goes() -> None:
-    """Goal: the horizon is the batch's, set by the first round. Method: rounds around it."""
+    """M17 M20 M22. Goal: the horizon is the batch's, set by the first round.
+
+    Method: rounds around it.
+    """
     retention_ms = 1_000
     world = CleanerWorld(segments_of([one(0, b"a"), one(1, b"a", None), one(2, b"b")]))
     world.round(now_ms=NOW_MS)
@@ -177,7 +194,10 @@ def test_kafka_8522_a_tombstone_of_a_quiet_topic_goes() -> None:
 
 
 def test_kafka_14055_a_key_like_a_markers_removes_no_marker() -> None:
-    """Goal: control records are never matched. Method: user keys of a marker's bytes, later."""
+    """M17 M20 M22. Goal: control records are never matched.
+
+    Method: user keys of a marker's bytes, later.
+    """
     kinds = (ControlRecordType.COMMIT, ControlRecordType.ABORT)
     keys = [encode_control_key(kind) for kind in kinds]
     world = CleanerWorld(
@@ -192,7 +212,9 @@ def test_kafka_14055_a_key_like_a_markers_removes_no_marker() -> None:
 
 
 def test_kafka_13727_a_full_map_shows_no_aborted_data() -> None:
-    """Goal: the abort's entry stays as long as its data. Method: the map is full amid a segment.
+    """M17 M20 M22. Goal: the abort's entry stays as long as its data.
+
+    Method: the map is full amid a segment.
 
     Aborted data behind the place where the map ends is still there, and still hidden.
     """
@@ -214,7 +236,10 @@ def test_kafka_13727_a_full_map_shows_no_aborted_data() -> None:
 
 
 def test_kafka_8351_a_transaction_over_groups_keeps_its_marker() -> None:
-    """Goal: data in one group, marker in another. Method: every segment is its own group."""
+    """M17 M20 M22. Goal: data in one group, marker in another.
+
+    Method: every segment is its own group.
+    """
     world = CleanerWorld(
         segments_of(
             [sent(0, b"a"), one(1, b"z")],
@@ -232,7 +257,9 @@ def test_kafka_8351_a_transaction_over_groups_keeps_its_marker() -> None:
 
 
 def test_kafka_8335_a_producers_last_batch_stays_if_only_empty() -> None:
-    """Goal: sequence and epoch survive (KAFKA-5490, KAFKA-7385). Method: all its records go.
+    """M17 M20 M22. Goal: sequence and epoch survive (KAFKA-5490, KAFKA-7385).
+
+    Method: all its records go.
 
     A segment of nothing but emptied batches is no reason to fail either.
     """
@@ -257,7 +284,10 @@ def test_kafka_8335_a_producers_last_batch_stays_if_only_empty() -> None:
 
 
 def test_kafka_6264_offsets_of_a_group_stay_within_an_index() -> None:
-    """Goal: no group spans more than 2^31 - 1 (KAFKA-4451). Method: segments 2^30 apart."""
+    """M17 M20 M22. Goal: no group spans more than 2^31 - 1 (KAFKA-4451).
+
+    Method: segments 2^30 apart.
+    """
     world = CleanerWorld(
         segments_of(*[[one(number * HALF, b"k%d" % number)] for number in range(5)])
     )
@@ -267,7 +297,10 @@ def test_kafka_6264_offsets_of_a_group_stay_within_an_index() -> None:
 
 
 def test_kafka_5413_a_segment_whose_offsets_do_not_fit_is_split_first() -> None:
-    """Goal: the round gives up, the next one goes on. Method: such a segment in a running log."""
+    """M17 M20 M22. Goal: the round gives up, the next one goes on.
+
+    Method: such a segment in a running log.
+    """
     far = [0, 1, 2 * HALF + 1, 2 * HALF + 2]
     world = CleanerWorld([MadeSegment(0, NOW_MS, [one(0, b"a")]), MadeSegment(far[-1] + 1, NOW_MS)])
     segment = world.log.segments.first
@@ -285,7 +318,10 @@ def test_kafka_5413_a_segment_whose_offsets_do_not_fit_is_split_first() -> None:
 
 
 def test_kafka_12889_emptied_segments_join_whatever_their_offsets() -> None:
-    """Goal: none stays behind every 2^31 offsets. Method: empty ones far apart, and two rounds."""
+    """M17 M20 M22. Goal: none stays behind every 2^31 offsets.
+
+    Method: empty ones far apart, and two rounds.
+    """
     world = CleanerWorld(
         [
             MadeSegment(0, NOW_MS, [one(0, b"a")]),
@@ -302,7 +338,10 @@ def test_kafka_12889_emptied_segments_join_whatever_their_offsets() -> None:
 def test_kafka_20036_output_that_outgrows_a_segment_becomes_several(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Goal: larger output is no reason to give up. Method: a segment takes 200 bytes here."""
+    """M17 M20 M22. Goal: larger output is no reason to give up.
+
+    Method: a segment takes 200 bytes here.
+    """
     sources = [[one(2 * number, b"k%d" % number, b"x" * 60)] for number in range(4)]
     world = CleanerWorld(segments_of(*sources))
     before = [each.data for each in world.batches()]
@@ -315,7 +354,9 @@ def test_kafka_20036_output_that_outgrows_a_segment_becomes_several(
 
 @pytest.mark.parametrize("calls", range(2, 6))
 def test_kafka_12520_a_kill_amid_a_swap_above_the_log_start(calls: int) -> None:
-    """Goal: the load ends the swap (KAFKA-7401). Method: the log start lies in the swapped range.
+    """M17 M20 M22. Goal: the load ends the swap (KAFKA-7401).
+
+    Method: the log start lies in the swapped range.
 
     The process ends at each call of the writer that follows the publication.
     """
@@ -339,7 +380,10 @@ def test_kafka_12520_a_kill_amid_a_swap_above_the_log_start(calls: int) -> None:
 def test_kafka_3894_a_segment_with_more_keys_than_the_map_is_cleaned_in_rounds(
     codec: Codec,
 ) -> None:
-    """Goal: every round gets on (KAFKA-3587). Method: 40 keys in one segment, a map of three."""
+    """M17 M20 M22. Goal: every round gets on (KAFKA-3587).
+
+    Method: 40 keys in one segment, a map of three.
+    """
     batches = [
         stored_batch(
             [record(start + place, b"k%d" % ((start + place) % 40), b"v") for place in range(5)],

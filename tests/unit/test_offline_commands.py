@@ -129,6 +129,81 @@ def test_what_cannot_be_loaded(source: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "t-0" / LOG).exists()
 
 
+def compacted(*words: str | Path) -> Any:
+    result = run("offline", "compact", *words)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_compact_reports_and_leaves_the_source_alone(source: Path, tmp_path: Path) -> None:
+    """M20: the kit's JSON; the active segment is closed by --roll alone."""
+    before = contents(source)
+    out = tmp_path / "out" / "t-0"
+    idle = compacted(source, tmp_path / "idle" / "t-0", "--now", "1700000000000")
+    assert idle["nothingToClean"] is True
+    assert (idle["cleanableBytes"], idle["cleanableRatio"]) == (0, "NaN")
+    result = compacted(source, out, "--roll", "--now", "1700000000000")
+    assert contents(source) == before
+    assert result["now"] == 1700000000000
+    assert result["endOffset"] == result["firstUncleanableOffset"] == 18
+    assert result["bytesRead"] == result["cleanableBytes"] == result["before"]["size"]
+    assert result["bytesWritten"] == result["after"]["segments"][0]["bytes"] > 0
+    assert result["messagesWritten"] < result["messagesRead"]
+    assert result["files"] == {path.name: path.stat().st_size for path in out.iterdir()}
+    assert (out / LOG).stat().st_mtime_ns // 10**6 == (source / LOG).stat().st_mtime_ns // 10**6
+
+
+def test_compact_options(source: Path, tmp_path: Path) -> None:
+    """M19 M20: where the round begins, how much fits the map, and how much is read at a time."""
+    common = ("--roll", "--now", "1700000000000")
+    late = compacted(source, tmp_path / "a" / "t-0", *common, "--first-dirty", "5")
+    assert (late["firstDirtyOffset"], late["cleanBytes"]) == (5, late["cleanableBytes"])
+    small = compacted(
+        *(source, tmp_path / "b" / "t-0", *common),
+        *("--map-bytes", "48", "--load-factor", "0.5", "--io-buffer", "100", "--unclean"),
+    )
+    assert (small["mapSlots"], small["mapSize"]) == (2, 1)
+    assert small["endOffset"] < 18
+    bounded = compacted(source, tmp_path / "c" / "t-0", *common, "--hw", "3", "--log-start", "2")
+    assert bounded["nothingToClean"] is True
+    kept = compacted(
+        *(source, tmp_path / "d" / "t-0", *common, "--set", "min.compaction.lag.ms=1000000000")
+    )
+    assert kept["nothingToClean"] is True
+    older = compacted(source, tmp_path / "e" / "t-0", *common, "--tombstone-horizon", "segment")
+    assert older["endOffset"] == 18
+
+
+@pytest.mark.parametrize(
+    ("extra", "status", "complaint"),
+    [
+        (["--map-bytes", "24", "--load-factor", "0.5"], 1, "log.cleaner.dedupe.buffer.size"),
+        (["--map-bytes", "0"], 2, "range"),
+        (["--load-factor", "1.1"], 2, "range"),
+        (["--tombstone-horizon", "never"], 2, "batch"),
+        (["--set", "cleanup.policy=compress"], 2, "compact"),
+    ],
+)
+def test_wrong_usage_of_compact(
+    source: Path, tmp_path: Path, extra: list[str], status: int, complaint: str
+) -> None:
+    """M19 M20: a status and a reason; SRC stays as it is."""
+    before = contents(source)
+    result = run("offline", "compact", source, tmp_path / "out" / "t-0", "--roll", *extra)
+    assert result.exit_code == status
+    assert complaint in result.stderr
+    assert contents(source) == before
+
+
+def test_compact_refuses_damage(source: Path, tmp_path: Path) -> None:
+    """M20: a rotten batch is named with file and place, and nothing is written over it."""
+    flip(source / LOG, 61 + 12)
+    result = run("offline", "compact", source, tmp_path / "out" / "t-0", "--roll")
+    assert result.exit_code == 1
+    assert LOG in result.stderr
+    assert result.stdout == ""
+
+
 def test_scan(source: Path) -> None:
     """M02: lines from an offset on; a damaged batch ends it with status 1 behind those before."""
     whole = run("offline", "scan", source)

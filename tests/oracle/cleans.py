@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).with_name("CompactMany.java")
 NAME = "made-0"
 DAY = 86_400_000
+OTHER_CODECS = (Codec.SNAPPY, Codec.ZSTD)  # whose libraries write other bytes than Java's
 NO_OFFSET, WHERE_THE_LAST_ENDED = -1, -2
 
 
@@ -249,10 +250,10 @@ RESIZED_SUFFIXES = (".log", ".index", ".timeindex")
 
 
 def meaning(data: bytes) -> list[object]:
-    """Batches of a .log: bytes, of compressed ones the header and the inflated records."""
+    """Batches of a .log: bytes, of those of OTHER_CODECS the header and the inflated records."""
     found: list[object] = []
     for batch in split_batches(data):
-        if batch.header.attributes & 7 == Codec.NONE or not batch.header.record_count:
+        if batch.header.attributes & 7 not in OTHER_CODECS or not batch.header.record_count:
             found.append(batch.data)
             continue
         header = read_header(batch.data)

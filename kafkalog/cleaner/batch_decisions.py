@@ -43,7 +43,8 @@ def control_flags(batches: RecordBatches) -> Flags:
 def needless_batches(batches: RecordBatches, transactions: CleanedTransactionMetadata) -> Flags:
     """Batches that nothing needs for the sake of transactions: aborted data, dataless markers.
 
-    CorruptBatch for a control batch whose record cannot be read.
+    What is said of a batch here lets it go unread, so its CRC has to hold: CorruptBatch for a
+    control batch or aborted data that is damaged.
     """
     rows = batches.rows
     needless: Flags = np.zeros(rows.count, np.bool_)
@@ -56,6 +57,8 @@ def needless_batches(batches: RecordBatches, transactions: CleanedTransactionMet
             needless[row] = transactions.on_control_batch(producer_id, last_offset, control_type)
         else:
             needless[row] = transactions.on_batch(producer_id, last_offset)
+            if needless[row]:
+                batches.verify(row)
     return needless
 
 
@@ -67,6 +70,7 @@ _TRANSACTION_COLUMNS = [
 
 
 def _control_type(batches: RecordBatches, row: int) -> ControlRecordType | None:
+    batches.verify(row)
     try:
         return read_batch_control_type(batches.batch(row))
     except (FormatError, DecompressedTooLarge, UnsupportedCompression) as error:

@@ -127,7 +127,7 @@ class Cleaner:
             to_clean, now_ms, on_writer, check_done, dry_run, _legacy_horizon_ms(to_clean)
         )
         stats = round_.stats
-        stats.started_ns = clock.monotonic_ns()
+        stats.started_ns = stats.mapped_ns = clock.monotonic_ns()
         with log.environment.io_guard():
             if not dry_run:
                 end_pending_swap(
@@ -277,19 +277,22 @@ def _groups(to_clean: LogToClean, end_offset: int) -> list[list[LogSegment]]:
     """The sources of each cleaned segment: all that begin below end_offset."""
     log = to_clean.log
     sources = log.segments.values_between(0, end_offset)
-    sizes = [
-        SegmentSizes(
-            each.base_offset,
-            each.size_bytes,
-            each.offset_index.size_in_bytes(),
-            each.time_index.size_in_bytes(),
-        )
-        for each in sources
-    ]
     groups = group_segments(
-        sizes,
+        [_sizes_of(each) for each in sources],
         log.config.max_segment_bytes,
         log.config.segment_index_bytes,
         to_clean.first_uncleanable_offset,
     )
     return [[sources[place] for place in group] for group in groups]
+
+
+def _sizes_of(segment: LogSegment) -> SegmentSizes:
+    """What it weighs in a group. Raises CorruptIndex as LogSegment.floor_entry."""
+    segment.floor_entry(segment.base_offset)  # these look-ups find entries of a damaged index again
+    segment.floor_timestamp(0)
+    return SegmentSizes(
+        segment.base_offset,
+        segment.size_bytes,
+        segment.offset_index.size_in_bytes(),
+        segment.time_index.size_in_bytes(),
+    )

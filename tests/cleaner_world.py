@@ -147,7 +147,7 @@ class CleanerWorld:
     def rounds(self, now_ms: int = NOW_MS) -> int:
         """Rounds until nothing is left to clean; how many."""
         checkpoint: int | None = None
-        for count in range(1, 100):
+        for count in range(1, 1_000):
             result = self.round(checkpoint, now_ms)
             if checkpoint == result.end_offset:
                 return count

@@ -32,9 +32,7 @@ from kafkalog.format.record_batch import (
     compute_crc,
 )
 from kafkalog.kernels.batch_output import RECORD_GROWTH_MAX, OutCell
-from kafkalog.kernels.processor import LEVEL
-from kafkalog.kernels.record_fields import MINIMUM_RECORD_BYTES, RECORD_COLUMN_COUNT
-from kafkalog.kernels.record_filter import (
+from kafkalog.kernels.filter_orders import (
     FILTER_CELL_COUNT,
     ORDER_COLUMN_COUNT,
     BatchOutcome,
@@ -43,9 +41,10 @@ from kafkalog.kernels.record_filter import (
     OrderColumn,
     Retention,
     TombstoneRule,
-    filter_batches,
-    plan_batches,
 )
+from kafkalog.kernels.processor import LEVEL
+from kafkalog.kernels.record_fields import MINIMUM_RECORD_BYTES, RECORD_COLUMN_COUNT
+from kafkalog.kernels.record_filter import filter_batches, plan_batches
 
 if TYPE_CHECKING:
     from kafkalog.cleaner.record_batches import Buffer, Flags, RecordBatches
@@ -55,15 +54,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FilterStatistics", "FilteredChunk", "RecordFilter", "Retention", "TombstoneRule"]
 
-_POSITION, _SIZE = int(BatchColumn.POSITION), int(BatchColumn.SIZE)
+_SIZE = int(BatchColumn.SIZE)
 _CRC_STATE = int(BatchColumn.CRC_STATE)
 _ATTRIBUTES, _RECORD_COUNT = int(BatchColumn.ATTRIBUTES), int(BatchColumn.RECORD_COUNT)
 _OUT_POSITION, _OUT_ROWS = int(OutCell.OUT_POSITION), int(OutCell.OUT_ROWS)
 _ROW = int(FilterCell.ROW)
 _RETENTION, _DISCARDS = int(OrderColumn.RETENTION), int(OrderColumn.DISCARDS)
-_LOOKED_UP = slice(int(OrderColumn.FLAGS_START), int(OrderColumn.SUPERSEDED) + 1)
-_ONE_ROW = np.ones(1, np.bool_)
-_CODEC_MASK, _CONTROL_BIT = 0x07, 0x20
 
 
 class FilterStatistics(NamedTuple):
@@ -140,7 +136,6 @@ class _Buffers:
 
     def __init__(self) -> None:
         self.out: Bytes = np.empty(0, np.uint8)
-        self.inflated_out: Bytes = np.empty(0, np.uint8)
         self.flags: Bytes = np.empty(0, np.uint8)
         self.kept: Int64Table = np.empty((0, RECORD_COLUMN_COUNT), np.int64)
 

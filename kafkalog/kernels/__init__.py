@@ -28,6 +28,7 @@ _INFRASTRUCTURE = {
     "batch_output",
     "cache",
     "compile",
+    "filter_orders",
     "json_fault",
     "json_page_cells",
     "loads",

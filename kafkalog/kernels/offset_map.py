@@ -81,6 +81,7 @@ class MapStatus(IntEnum):
 
     DONE = 0
     FULL = 1
+    """The next keyed record found the map at its capacity."""
     COMPRESSED = 2
     """The row is a compressed batch with a right CRC: its records have to be inflated first."""
     BAD_CRC = 3
@@ -187,6 +188,81 @@ def _put_pending(
     return count
 
 
+@inlined
+def _readiness(source: Bytes, table: Int64Table, row: int, level: int) -> int:
+    """DONE when the records of a batch may be read, else why not."""
+    position, size = table[row, _POSITION], table[row, _SIZE]
+    if table[row, _CRC_STATE] == 0 and not has_right_crc(source, position, position + size, level):
+        return as_int(_BAD_CRC)
+    if table[row, _ATTRIBUTES] & _CODEC_MASK:
+        return as_int(_COMPRESSED)
+    count = table[row, _RECORD_COUNT]
+    if count < 0 or count > (size - _HEADER) // MINIMUM_RECORD_BYTES:
+        return as_int(-_BAD_COUNT)
+    return as_int(_DONE)
+
+
+@inlined
+def _index_records(
+    source: Bytes,
+    table: Int64Table,
+    row: int,
+    start_offset: int,
+    slots: Int64s,
+    bits: Bytes,
+    pending: Int64Table,
+    scratch: Bytes,
+    cells: Int64s,
+    waiting: int,
+    records: int,
+) -> tuple[int, int, int]:
+    """Read one batch: (DONE, FULL or a fault; keys that wait; records read)."""
+    fields = cells[_FIELDS:]
+    base_offset, span = (
+        table[row, _BASE_OFFSET],
+        table[row, _LAST_OFFSET] - table[row, _BASE_OFFSET],
+    )
+    position, end = table[row, _POSITION] + _HEADER, table[row, _POSITION] + table[row, _SIZE]
+    previous_delta = as_int(-1)
+    for index in range(table[row, _RECORD_COUNT]):
+        fault = read_record(source, position, end, fields)
+        if fault < 0:
+            return -16 * index + fault, waiting, records
+        position, delta = fields[_FIELD_END], fields[_FIELD_OFFSET_DELTA]
+        if delta <= previous_delta or delta > span:
+            return as_int(-16 * index - _MISNUMBERED), waiting, records
+        previous_delta = delta
+        offset = base_offset + delta
+        if offset >= start_offset:
+            has_key = fields[_FIELD_KEY_LENGTH] >= 0
+            if not has_key or fields[_FIELD_VALUE_LENGTH] < 0:
+                _set_bit(bits, 1, offset, cells)
+            if has_key:
+                _pend(pending, waiting, fields, offset, row, records)
+                waiting += 1
+        records += 1
+        if waiting == PENDING_MAX:
+            hash_keys(source, pending, waiting, scratch, cells[_LEVEL])
+            if _put_pending(table, start_offset, pending, waiting, slots, bits, cells) < waiting:
+                return as_int(_FULL), waiting, records
+            waiting = as_int(0)
+    if position != end:
+        return -16 * table[row, _RECORD_COUNT] - _LEFTOVER_IN_BATCH, waiting, records
+    return as_int(_DONE), waiting, records
+
+
+@inlined
+def _pend(
+    pending: Int64Table, waiting: int, fields: Int64s, offset: int, row: int, record: int
+) -> None:
+    """Let the key of the record at hand wait."""
+    pending[waiting, _KEY_POSITION] = fields[_FIELD_KEY_POSITION]
+    pending[waiting, _KEY_LENGTH] = fields[_FIELD_KEY_LENGTH]
+    pending[waiting, _OFFSET] = offset
+    pending[waiting, _ROW] = row
+    pending[waiting, _RECORD] = record
+
+
 @kernel(
     I64(BYTES, I64_TABLE, BYTES, I64, I64, I64S_OUT, BYTES_OUT, I64_TABLE_OUT, BYTES_OUT, I64S_OUT)
 )
@@ -204,81 +280,42 @@ def index_batches(
 ) -> int:
     """Put every keyed record with an offset >= start_offset; a MapStatus or a fault.
 
-    source   uint8[n]              the batches
-    table    int64[r, 14]          their rows, from first_row on; see `BatchColumn`
-    skip     uint8[r]              1: the batch is counted as read, its records are not put
-    slots    int64[3 s]            SLOT_WORDS a slot
-    bits     uint8[2 b]            superseded offsets, then offsets without key or value; b may be 0
-    pending  int64[256, 7]         working memory
-    scratch  uint8[SCRATCH_BYTES]  working memory
-    cells    int64[MAP_CELL_COUNT] `MapCell`
+    source   uint8[n]               the batches
+    table    int64[r, 14]           their rows, from first_row on; see `BatchColumn`
+    skip     uint8[r]               1: the batch is counted as read, its records are not put
+    slots    int64[3 s]             SLOT_WORDS a slot
+    bits     uint8[2 b]             superseded offsets, then offsets without key or value; or empty
+    pending, scratch  int64[256, 7], uint8[SCRATCH_BYTES]: working memory
+    cells    int64[MAP_CELL_COUNT]  `MapCell`
     A fault is -(16 * record index + fault) as in `record_scan`, in the batch of cells[ROW]. What
-    lies in front of it has been put. FULL: the next keyed record found the map at its capacity.
+    lies in front of it has been put.
     """
-    fields, level = cells[_FIELDS:], cells[_LEVEL]
-    waiting = 0
-    records = as_int(0)
-    status = as_int(_DONE)
-    row = first_row
+    level, row = cells[_LEVEL], first_row
+    waiting = records = status = as_int(0)
     while row < table.shape[0]:
         cells[_STOP_ROW] = row
-        count = table[row, _RECORD_COUNT]
-        if skip[row] != 0:
-            records += max(count, 0)
+        if skip[row] != 0 or table[row, _LAST_OFFSET] < start_offset:
+            records += max(table[row, _RECORD_COUNT], 0)
             row += 1
             continue
-        if table[row, _LAST_OFFSET] < start_offset:
-            records += max(count, 0)
-            row += 1
-            continue
-        base_offset = table[row, _BASE_OFFSET]
-        position = table[row, _POSITION]
-        end = position + table[row, _SIZE]
-        if table[row, _CRC_STATE] == 0 and not has_right_crc(source, position, end, level):
-            status = as_int(_BAD_CRC)
-            break
-        if table[row, _ATTRIBUTES] & _CODEC_MASK:
-            status = as_int(_COMPRESSED)
-            break
-        position += _HEADER
-        if count < 0 or count > (end - position) // MINIMUM_RECORD_BYTES:
-            status = as_int(-_BAD_COUNT)
-            break
-        previous_delta = as_int(-1)
-        for index in range(count):
-            fault = read_record(source, position, end, fields)
-            if fault < 0:
-                status = -16 * index + fault
-                break
-            position = fields[_FIELD_END]
-            delta = fields[_FIELD_OFFSET_DELTA]
-            if delta <= previous_delta or delta > table[row, _LAST_OFFSET] - base_offset:
-                status = as_int(-16 * index - _MISNUMBERED)
-                break
-            previous_delta = delta
-            offset = base_offset + delta
-            if offset >= start_offset:
-                has_key = fields[_FIELD_KEY_LENGTH] >= 0
-                if not has_key or fields[_FIELD_VALUE_LENGTH] < 0:
-                    _set_bit(bits, 1, offset, cells)
-                if has_key:
-                    pending[waiting, _KEY_POSITION] = fields[_FIELD_KEY_POSITION]
-                    pending[waiting, _KEY_LENGTH] = fields[_FIELD_KEY_LENGTH]
-                    pending[waiting, _OFFSET] = offset
-                    pending[waiting, _ROW] = row
-                    pending[waiting, _RECORD] = records
-                    waiting += 1
-            records += 1
-            if waiting == PENDING_MAX:
-                hash_keys(source, pending, waiting, scratch, level)
-                done = _put_pending(table, start_offset, pending, waiting, slots, bits, cells)
-                if done < waiting:
-                    return _FULL
-                waiting = 0
-        if status < 0:
-            break
-        if position != end:
-            status = -16 * count - _LEFTOVER_IN_BATCH
+        status = _readiness(source, table, row, level)
+        if status == _DONE:
+            status, waiting, records = _index_records(
+                source,
+                table,
+                row,
+                start_offset,
+                slots,
+                bits,
+                pending,
+                scratch,
+                cells,
+                waiting,
+                records,
+            )
+        if status == _FULL:
+            return _FULL
+        if status != _DONE:
             break
         row += 1
     hash_keys(source, pending, waiting, scratch, level)
@@ -353,11 +390,8 @@ def look_up_batches(
             if fields[_FIELD_KEY_LENGTH] < 0:
                 flags[flag + index] = 0
                 continue
-            pending[waiting, _KEY_POSITION] = fields[_FIELD_KEY_POSITION]
-            pending[waiting, _KEY_LENGTH] = fields[_FIELD_KEY_LENGTH]
-            pending[waiting, _OFFSET] = base_offset + fields[_FIELD_OFFSET_DELTA]
-            pending[waiting, _ROW] = row
-            pending[waiting, _RECORD] = flag + index
+            offset = base_offset + fields[_FIELD_OFFSET_DELTA]
+            _pend(pending, waiting, fields, offset, row, flag + index)
             waiting += 1
             if waiting == PENDING_MAX:
                 hash_keys(source, pending, waiting, scratch, level)

@@ -2,7 +2,8 @@
 
 Owns which records of a batch stay once it is known which keys are superseded. Never hashes,
 inflates or compresses: a compressed batch that has to be looked into ends the call, and its caller
-passes it again with inflated records. The layout of a rebuilt batch: `batch_output.py`.
+passes it again with inflated records. What it is told and reports: `filter_orders.py`; the layout
+of a rebuilt batch: `batch_output.py`.
 
 A batch whose offsets lie in the range of the bit rows (see `offset_map.py`) is not even parsed when
 the bits say that all or none of its records stay and none lacks a key or a value.
@@ -13,13 +14,10 @@ log-lifecycle.md 12.6.
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 import numpy as np
 
 from kafkalog.kernels.batch_output import (
     RECORD_GROWTH_MAX,
-    OutCell,
     copy_batch,
     empty_batch,
     rebuild_batch,
@@ -50,109 +48,6 @@ from kafkalog.kernels.record_fields import (
     read_varint,
     read_varlong,
 )
-
-
-class OrderColumn(IntEnum):
-    """What is to be done with each batch."""
-
-    RETENTION = 0
-    """`Retention`."""
-    DISCARDS = 1
-    """1: all of its records go (aborted data, a marker that may go)."""
-    MARKS_EMPTY_TRANSACTION = 2
-    """1: a marker whose transaction has no data left: it needs a delete horizon."""
-    FLAGS_START = 3
-    """`LookUpColumn.FLAGS_START`."""
-    SUPERSEDED = 4
-    """`LookUpColumn.SUPERSEDED`; -1 also when its keys were not looked up."""
-    NEEDS_LOOK_UP = 5
-    """1: its records are matched with the map, and the bit rows do not know them all."""
-
-
-ORDER_COLUMN_COUNT = len(OrderColumn)
-
-
-class Retention(IntEnum):
-    """Kafka's BatchRetention."""
-
-    DELETE = 0
-    """The batch goes, unread."""
-    DELETE_EMPTY = 1
-    """It goes when no record stays."""
-    RETAIN_EMPTY = 2
-    """Without records its header stays."""
-
-
-class TombstoneRule(IntEnum):
-    """What becomes of records without value."""
-
-    PER_BATCH = 0
-    """They stay until the delete horizon of their batch, which the first cleaning sets."""
-    KEEP = 1
-    """They stay; horizons are neither set nor read (`log.cleaner.tombstone.horizon=segment`)."""
-    DROP = 2
-    """They go; horizons are neither set nor read."""
-
-
-class FilterCell(IntEnum):
-    """What `filter_batches` is told and reports, behind the cells of `OutCell`; counts add up."""
-
-    LATEST_OFFSET = 3
-    """In: records above it stay."""
-    BITS_FIRST = 4
-    """In: first offset of the bit rows."""
-    BITS_END = 5
-    """In: behind the last offset that the bit rows know; BITS_FIRST when there are none."""
-    NOW_MS = 6
-    NEW_HORIZON_MS = 7
-    TOMBSTONE_RULE = 8
-    ROW = 9
-    """Out: the row at which the call stopped."""
-    RECORDS_READ = 10
-    NULL_KEYS = 11
-    """Dropped because they have no key."""
-    SUPERSEDED = 12
-    EXPIRED_TOMBSTONES = 13
-    """Dropped though no later record has their key."""
-    ABORTED = 14
-    """Dropped with a discarded batch of data."""
-    CONTROL = 15
-    """Dropped with a discarded control batch."""
-    PROCESSOR_LEVEL = 16
-    """In: `processor.LEVEL`, or a lower one."""
-    FLAGS = 17
-    """Of `plan_batches`: records of uncompressed batches to look up."""
-    RECORDS_MAX = 18
-    """Of `plan_batches`: the most records that an uncompressed batch may hold."""
-    ROOM = 19
-    """Of `plan_batches`: bytes that all batches may take when none is inflated."""
-
-
-FILTER_CELL_COUNT = len(OutCell) + len(FilterCell)
-
-
-class FilterStatus(IntEnum):
-    """Results that are no fault."""
-
-    DONE = 0
-    COMPRESSED = 1
-    """The row's records have to be inflated first."""
-    OUT_FULL = 2
-    """`out` is too short."""
-    BAD_CRC = 3
-    """The row's batch would change or go, and is damaged."""
-
-
-class BatchOutcome(IntEnum):
-    """What became of a batch."""
-
-    GONE_UNREAD = 0
-    """All its records are superseded, as bits or look-ups say."""
-    GONE = 1
-    COPIED = 2
-    REBUILT = 3
-    EMPTIED = 4
-
 
 _POSITION, _SIZE = int(BatchColumn.POSITION), int(BatchColumn.SIZE)
 _BASE_OFFSET, _LAST_OFFSET = int(BatchColumn.BASE_OFFSET), int(BatchColumn.LAST_OFFSET)
@@ -203,6 +98,15 @@ def _count_bits(bits: Bytes, bit_row: int, first: int, end: int) -> int:
 
 
 @inlined
+def _drops_tombstones(table: Int64Table, row: int, cells: Int64s) -> bool:
+    """Whether records without value are no longer protected."""
+    if cells[_RULE] != _PER_BATCH:
+        return bool(cells[_RULE] == _DROP)
+    has_horizon = table[row, _ATTRIBUTES] & _HORIZON_BIT != 0
+    return bool(has_horizon and cells[_NOW] >= table[row, _BASE_TIMESTAMP])
+
+
+@inlined
 def _select_records(
     source: Bytes,
     table: Int64Table,
@@ -220,16 +124,12 @@ def _select_records(
     attributes, base_offset = table[row, _ATTRIBUTES], table[row, _BASE_OFFSET]
     is_control = attributes & _CONTROL_BIT != 0
     base_timestamp = table[row, _BASE_TIMESTAMP]
-    rule = cells[_RULE]
-    drops_tombstones = rule == _DROP or (
-        rule == _PER_BATCH and attributes & _HORIZON_BIT != 0 and cells[_NOW] >= base_timestamp
-    )
+    drops_tombstones = _drops_tombstones(table, row, cells)
     is_covered = _is_covered(table, row, cells)
     position, end = table[row, _POSITION] + _HEADER, table[row, _POSITION] + table[row, _SIZE]
     count = table[row, _RECORD_COUNT]
     if count < 0 or count > (end - position) // MINIMUM_RECORD_BYTES or count > len(kept):
         return as_int(-_BAD_COUNT), False
-    null_keys = superseded = expired = as_int(0)
     used = as_int(0)
     has_tombstone = False
     previous_delta = as_int(-1)
@@ -245,19 +145,14 @@ def _select_records(
         previous_delta = delta
         offset = base_offset + delta
         if not is_control and offset <= cells[_LATEST]:
-            if fields[_KEY_LENGTH] < 0:
-                null_keys += 1
-                continue
             is_superseded = False
             if is_covered:
                 is_superseded = _is_set(bits, 0, offset - cells[_BITS_FIRST])
             elif flags_start >= 0:
                 is_superseded = flags[flags_start + index] != 0
-            if is_superseded:
-                superseded += 1
-                continue
-            if not has_value and drops_tombstones:
-                expired += 1
+            if fields[_KEY_LENGTH] < 0 or is_superseded or (not has_value and drops_tombstones):
+                has_key = fields[_KEY_LENGTH] >= 0
+                cells[(_SUPERSEDED if is_superseded else _EXPIRED) if has_key else _NULL_KEYS] += 1
                 continue
         if attributes & _LOG_APPEND_TIME_BIT:
             fields[_TIMESTAMP] = table[row, _MAX_TIMESTAMP]
@@ -267,9 +162,6 @@ def _select_records(
         used += 1
     if position != end:
         return -16 * count - _LEFTOVER_IN_BATCH, False
-    cells[_NULL_KEYS] += null_keys
-    cells[_SUPERSEDED] += superseded
-    cells[_EXPIRED] += expired
     return used, has_tombstone
 
 
@@ -348,6 +240,67 @@ def _is_known(table: Int64Table, row: int, bits: Bytes, cells: Int64s, room: int
         return False
     first = cells[_BITS_FIRST]
     return _count_bits(bits, 1, base_offset - first, end_offset - first) == 0
+
+
+@inlined
+def _decide(
+    table: Int64Table,
+    row: int,
+    orders: Int64Table,
+    outcome: int,
+    used: int,
+    has_tombstone: bool,
+    cells: Int64s,
+) -> tuple[int, int]:
+    """Delete horizon (below 0: none) and outcome, when `used` records were selected to stay."""
+    if used == 0:
+        is_emptied = outcome == _GONE and orders[row, _RETENTION] == _RETAIN_EMPTY
+        return as_int(_NO_HORIZON), as_int(_EMPTIED if is_emptied else outcome)
+    has_horizon = table[row, _ATTRIBUTES] & _HORIZON_BIT != 0
+    if not has_horizon and cells[_RULE] == _PER_BATCH:
+        if has_tombstone or orders[row, _MARKS_EMPTY] != 0:
+            return cells[_NEW_HORIZON], as_int(_REBUILT)
+    horizon = table[row, _BASE_TIMESTAMP] if has_horizon else as_int(_NO_HORIZON)
+    return horizon, as_int(_COPIED if used == table[row, _RECORD_COUNT] else _REBUILT)
+
+
+@inlined
+def _is_damaged(
+    source: Bytes, table: Int64Table, row: int, orders: Int64Table, outcome: int, level: int
+) -> bool:
+    """Whether a batch that changes or goes lacks the CRC that it declares.
+
+    Pass 1 has checked what goes by the bits; an inflated batch is its caller's to check.
+    """
+    went_by_bits = outcome == _GONE_UNREAD and orders[row, _BY_LOOK_UP] < 0
+    if outcome == _COPIED or went_by_bits or table[row, _CRC_STATE] != 0:
+        return False
+    start = table[row, _POSITION]
+    return not has_right_crc(source, start, start + table[row, _SIZE], level)
+
+
+@inlined
+def _write_batch(
+    source: Bytes,
+    table: Int64Table,
+    row: int,
+    outcome: int,
+    kept: Int64Table,
+    used: int,
+    horizon: int,
+    out: Bytes,
+    out_table: Int64Table,
+    cells: Int64s,
+) -> bool:
+    """Write what the outcome leaves; False: no room."""
+    level = cells[_LEVEL]
+    if outcome == _COPIED:
+        return copy_batch(source, table, row, out, out_table, cells)
+    if outcome == _REBUILT:
+        return rebuild_batch(source, table, row, kept, used, horizon, out, out_table, cells, level)
+    if outcome == _EMPTIED:
+        return empty_batch(table, row, out, out_table, cells, level)
+    return True
 
 
 @inlined
@@ -434,8 +387,8 @@ def filter_batches(
     flags      uint8[f]      records that `look_up_batches` found superseded
     bits       uint8[2 b]    the bit rows of the map; b may be 0
     kept       int64[k, 11]  working memory; k: the largest record count
-    out        uint8[m]      kept batches from OUT_POSITION on
-    out_table  int64[q, 14]  a row per kept batch; q >= OUT_ROWS + r
+    out        uint8[m]      batches that stay, from OUT_POSITION on
+    out_table  int64[q, 14]  their rows; q >= OUT_ROWS + r
     outcomes   int64[r]      `BatchOutcome`
     cells      int64[20]     `FilterCell`
     A fault is -(16 * record index + fault) as in `record_scan` and `offset_map`, in the batch of
@@ -461,30 +414,12 @@ def filter_batches(
                     )
                 if used < 0:
                     return used
-        horizon = table[row, _BASE_TIMESTAMP] if attributes & _HORIZON_BIT else as_int(_NO_HORIZON)
-        if used > 0:
-            outcome = as_int(_COPIED if used == table[row, _RECORD_COUNT] else _REBUILT)
-            if attributes & _HORIZON_BIT == 0 and cells[_RULE] == _PER_BATCH:
-                if has_tombstone or orders[row, _MARKS_EMPTY] != 0:
-                    horizon = cells[_NEW_HORIZON]
-                    outcome = as_int(_REBUILT)
-        elif outcome == _GONE and orders[row, _RETENTION] == _RETAIN_EMPTY:
-            outcome = as_int(_EMPTIED)
-        start = table[row, _POSITION]
-        was_checked = outcome == _GONE_UNREAD and orders[row, _BY_LOOK_UP] < 0
-        if outcome != _COPIED and not was_checked and table[row, _CRC_STATE] == 0:
-            if not has_right_crc(source, start, start + table[row, _SIZE], level):
-                return _BAD_CRC
-        is_written = True
-        if outcome == _COPIED:
-            is_written = copy_batch(source, table, row, out, out_table, cells)
-        elif outcome == _REBUILT:
-            is_written = rebuild_batch(
-                source, table, row, kept, used, horizon, out, out_table, cells, level
-            )
-        elif outcome == _EMPTIED:
-            is_written = empty_batch(table, row, out, out_table, cells, level)
-        if not is_written:
+        horizon, outcome = _decide(table, row, orders, outcome, used, has_tombstone, cells)
+        if _is_damaged(source, table, row, orders, outcome, level):
+            return _BAD_CRC
+        if not _write_batch(
+            source, table, row, outcome, kept, used, horizon, out, out_table, cells
+        ):
             return _OUT_FULL
         outcomes[row] = outcome
         _count_gone(table, row, orders, outcome, cells)

@@ -23,7 +23,6 @@ from kafkalog.kernels.record_fields import (
 if TYPE_CHECKING:
     from kafkalog.kernels.compile import Bytes, Int64s, Int64Table
 
-
 __all__ = [
     "RECORD_COLUMN_COUNT",
     "RECORD_FACT_COUNT",
@@ -53,7 +52,6 @@ class RecordFact(enum.IntEnum):
 _FIRST_ROW_CELL = len(RecordFact)
 RECORD_FACT_COUNT = _FIRST_ROW_CELL + RECORD_COLUMN_COUNT
 """The cells of RecordFact and behind them the fields of the record at hand."""
-
 
 _OFFSET_DELTA = int(RecordColumn.OFFSET_DELTA)
 _TIMESTAMP_DELTA = int(RecordColumn.TIMESTAMP_DELTA)

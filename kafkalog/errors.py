@@ -9,7 +9,7 @@ KafkalogError
 │   ├── RecordBatchTooLarge, RecordSetTooLarge, DecompressedTooLarge
 │   ├── BadBatchCrc, InvalidRecord, InvalidTimestamp, NullKey, UnsupportedCompression
 │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced
-│   ├── ExpectedOffsetMismatch, InvalidBackupTarget, BackupRunning
+│   ├── ExpectedOffsetMismatch, InvalidBackupTarget, BackupRunning, CleaningConflict
 │   └── PolicyViolation
 ├── CorruptData                 bytes on disk are not what was written: always file and position
 │   ├── CorruptBatch, CorruptIndex, CorruptSnapshot, CorruptCheckpoint
@@ -219,9 +219,13 @@ class BackupRunning(InvalidRequest):
 
 
 class PolicyViolation(InvalidRequest):
-    """Delete-records on a topic whose ``cleanup.policy`` has no ``delete``."""
+    """Delete-records without ``delete`` in ``cleanup.policy``, or a clean without ``compact``."""
 
     kafka_error = "POLICY_VIOLATION"
+
+
+class CleaningConflict(InvalidRequest):
+    """The log is cleaned or paused just now, or was not paused by whoever resumes it."""
 
 
 class CorruptData(KafkalogError):

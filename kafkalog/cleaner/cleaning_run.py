@@ -1,0 +1,85 @@
+"""What a cleaner thread was asked for and what became of it, for the log, the API and metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.cleaner.cleaner_stats import CleanerStats
+    from kafkalog.cleaner.log_to_clean import LogToClean
+    from kafkalog.errors import KafkalogError
+    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.log.unified_log import UnifiedLog
+
+_MIB = 1024 * 1024
+
+
+class CleaningRun(NamedTuple):
+    """One clean of one log that ended. Moments are of the wall clock.
+
+    stats   None: it failed, was aborted, or found nothing to clean
+    error   why there are no stats; None with neither: nothing was cleanable
+    """
+
+    topic_partition: TopicPartition
+    thread_id: int
+    is_dry: bool
+    started_ms: int
+    ended_ms: int
+    to_clean: LogToClean | None = None  # None: it was not even grabbed
+    end_offset: int = -1
+    stats: CleanerStats | None = None
+    error: KafkalogError | None = None
+    is_aborted: bool = False  # somebody wanted the log, or the thread was to stop
+
+    @property
+    def is_fruitful(self) -> bool:
+        """Whether the next look finds another picture: the log is cleaner, or held back."""
+        if self.error is not None:
+            return True
+        return self.to_clean is not None and self.end_offset > self.to_clean.first_dirty_offset
+
+
+class CleanRequest(NamedTuple):
+    """A clean that somebody asked for; ``on_done`` is called on the cleaner thread, once."""
+
+    log: UnifiedLog
+    is_dry: bool
+    on_done: Callable[[CleaningRun], None]
+
+
+def report_of(run: CleaningRun) -> str:
+    """Kafka's lines of a clean (LogCleaner.recordStats)."""
+    stats, to_clean = run.stats, run.to_clean
+    assert stats is not None
+    assert to_clean is not None
+    seconds = max(stats.seconds, 1e-9)
+    index_seconds = stats.map_seconds
+    copy_seconds = max(seconds - index_seconds, 1e-9)
+    read, mapped, written = (
+        size / _MIB for size in (stats.bytes_read, stats.map_bytes_read, stats.bytes_written)
+    )
+    lines = (
+        f"Log cleaner thread {run.thread_id} cleaned log {run.topic_partition} "
+        f"(dirty section = [{to_clean.first_dirty_offset}, {run.end_offset}])",
+        f"{read:,.1f} MB of log processed in {seconds:,.1f} seconds "
+        f"({read / seconds:,.1f} MB/sec).",
+        f"Indexed {mapped:,.1f} MB in {index_seconds:.1f} seconds "
+        f"({mapped / max(index_seconds, 1e-9):,.1f} Mb/sec, "
+        f"{100 * index_seconds / seconds:.1f}% of total time)",
+        f"Buffer utilization: {100 * stats.buffer_utilization:.1f}%",
+        f"Cleaned {read:,.1f} MB in {copy_seconds:.1f} seconds "
+        f"({read / copy_seconds:,.1f} Mb/sec, {100 * copy_seconds / seconds:.1f}% of total time)",
+        f"Start size: {read:,.1f} MB ({stats.messages_read:,} messages)",
+        f"End size: {written:,.1f} MB ({stats.messages_written:,} messages)",
+        f"{_reduction(stats.bytes_written, stats.bytes_read):.1f}% size reduction "
+        f"({_reduction(stats.messages_written, stats.messages_read):.1f}% fewer messages)",
+    )
+    return "\n\t".join(lines)
+
+
+def _reduction(left: int, before: int) -> float:
+    """Percent that went."""
+    return 100.0 * (1.0 - left / before) if before else 0.0

@@ -1,0 +1,380 @@
+"""LogCleanerManager: which log is cleaned next, who may touch it meanwhile, and how far each is.
+
+Owns the state of every log (the table of ``cleaning_state``), the first dirty offsets that
+``cleaner-offset-checkpoint`` holds, and the failures with what follows from them. Runs no thread
+and reads no record. Any thread; the one lock here covers dictionaries only, never the disk.
+
+Order that others rely on: a log is planned again after it was grabbed, so that a plan never speaks
+of segments that somebody deleted in between; and it is looked up among the served logs after that,
+so whoever removes it there first and then calls ``abort_cleaning`` has it for itself.
+Source: Kafka 4.1 LogCleanerManager, log-lifecycle 12.1, 12.2, 12.9. Differs from Kafka: a log that
+fails is tried again before it counts as uncleanable, and a full disk never makes it so for good.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import structlog
+
+from kafkalog.cleaner.cleaning_state import (
+    NONE,
+    CleaningEvent,
+    CleaningPhase,
+    CleaningState,
+    next_state,
+)
+from kafkalog.cleaner.log_to_clean import LogToClean
+from kafkalog.errors import (
+    CleaningConflict,
+    DiskFull,
+    KafkalogError,
+    LogCleaningAborted,
+    StorageFault,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
+
+    from kafkalog.env.clock import Clock
+    from kafkalog.env.threads import Signal, Threads
+    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.log.unified_log import UnifiedLog
+
+ATTEMPTS_MAX = 3
+_BACKOFF_DOUBLINGS_MAX = 6
+
+_log = structlog.get_logger(__name__)
+
+
+class ServedLogs(Protocol):
+    """What the manager of all logs tells and does for the cleaner."""
+
+    def logs(self) -> Iterable[UnifiedLog]:
+        """All logs of online directories at this moment."""
+        ...
+
+    def is_served(self, log: UnifiedLog) -> bool:
+        """Whether this very log still serves its partition."""
+        ...
+
+    def guard(self, log: UnifiedLog) -> AbstractContextManager[object]:
+        """Around disk work of the log: OSError becomes its StorageFault."""
+        ...
+
+    def write_checkpoint(self, log: UnifiedLog) -> None:
+        """Replace ``cleaner-offset-checkpoint`` of the log's directory; guarded, durable."""
+        ...
+
+
+class CleaningFailure(NamedTuple):
+    """Why a log is left alone; ``retry_ns`` (monotonic) None: until somebody asks for it."""
+
+    reason: str
+    error_name: str
+    attempts: int
+    retry_ns: int | None
+
+    @property
+    def is_uncleanable(self) -> bool:
+        """Whether nobody tries again by himself."""
+        return self.retry_ns is None
+
+    def is_over(self, now_ns: int) -> bool:
+        """Whether it is time to try again."""
+        return self.retry_ns is not None and self.retry_ns <= now_ns
+
+
+class Standing(NamedTuple):
+    """One compacted log at one moment: its state, what a clean would find, and what is wrong."""
+
+    log: UnifiedLog
+    state: CleaningState
+    to_clean: LogToClean | None  # None: it could not be looked at, ``fault`` says why
+    fault: KafkalogError | None
+    failure: CleaningFailure | None
+    checkpoint: int | None  # of the first dirty offset; None: never cleaned
+
+    @property
+    def ratio(self) -> float:
+        """Cleanable share of its bytes."""
+        return 0.0 if self.to_clean is None else self.to_clean.cleanable_ratio
+
+
+class LogCleanerManager:
+    """See the module."""
+
+    def __init__(self, served: ServedLogs, clock: Clock, threads: Threads, backoff_ms: int) -> None:
+        """``backoff_ms``: the pause after a first failure, which doubles with each."""
+        # constant after construction
+        self._served = served
+        self._clock = clock
+        self._threads = threads
+        self._mutex = threads.mutex()
+        self.on_abort: Callable[[], None] = lambda: None  # lets threads that pause look up
+        # under the mutex
+        self._states: dict[TopicPartition, CleaningState] = {}
+        self._waiters: dict[TopicPartition, list[Signal]] = {}
+        self._first_dirty: dict[TopicPartition, int] = {}
+        self._failures: dict[TopicPartition, CleaningFailure] = {}
+        # published
+        self.backoff_ms = backoff_ms
+        self.standings: tuple[Standing, ...] = ()  # as a thread saw them last
+        self.last_look_ms: int | None = None  # wall clock of that
+
+    # ---- checkpoints
+
+    def load_checkpoint(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """What the file of one directory held at the start."""
+        with self._mutex:
+            self._first_dirty.update(offsets)
+
+    def first_dirty_offset(self, topic_partition: TopicPartition) -> int | None:
+        """What the checkpoint is to hold of a log; None: it was never cleaned."""
+        return self._first_dirty.get(topic_partition)
+
+    def maybe_truncate_checkpoint(self, log: UnifiedLog, offset: int) -> None:
+        """The log was cut off at offset: it is not clean above. Guarded, durable on return."""
+        with self._mutex:
+            known = self._first_dirty.get(log.topic_partition)
+            if known is None or known <= offset:
+                return
+            self._first_dirty[log.topic_partition] = offset
+        self._served.write_checkpoint(log)
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """The partition is gone: a new one of its name starts without a past.
+
+        Cleaning must be paused or idle; the checkpoint is the caller's to write.
+        """
+        with self._mutex:
+            for table in (self._first_dirty, self._failures):
+                table.pop(topic_partition, None)
+
+    # ---- states
+
+    def state_of(self, topic_partition: TopicPartition) -> CleaningState:
+        """What is done with the log now."""
+        return self._states.get(topic_partition, NONE)
+
+    def abort_cleaning(self, topic_partition: TopicPartition) -> None:
+        """Return when no cleaner thread works on the log; it may be grabbed again at once."""
+        self.abort_and_pause_cleaning(topic_partition)
+        self.resume_cleaning([topic_partition])
+
+    def abort_and_pause_cleaning(self, topic_partition: TopicPartition) -> None:
+        """Return when no cleaner thread works on the log, and none takes it until ``resume``.
+
+        Waits for the thread, which may be in the middle of a swap, and for others that abort the
+        same log; never on a writer, for whom that thread may wait.
+        """
+        while True:
+            with self._mutex:
+                before = self.state_of(topic_partition)
+                if before.phase is not CleaningPhase.ABORTED:
+                    self._apply(topic_partition, CleaningEvent.PAUSE)
+                if before.phase not in (CleaningPhase.ABORTED, CleaningPhase.IN_PROGRESS):
+                    return
+                is_let_go = self._threads.signal()
+                self._waiters.setdefault(topic_partition, []).append(is_let_go)
+            self.on_abort()
+            is_let_go.wait()
+            if before.phase is CleaningPhase.IN_PROGRESS:
+                return  # the first pause is the one of who aborted
+
+    def try_pause(self, topic_partition: TopicPartition) -> bool:
+        """Pause a log that nobody works on or paused; False: leave it to whoever does."""
+        with self._mutex:
+            if topic_partition in self._states:
+                return False
+            self._apply(topic_partition, CleaningEvent.PAUSE)
+            return True
+
+    def resume_cleaning(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Take back one pause of each."""
+        with self._mutex:
+            for topic_partition in topic_partitions:
+                self._apply(topic_partition, CleaningEvent.RESUME)
+
+    def check_cleaning_aborted(self, topic_partition: TopicPartition) -> None:
+        """LogCleaningAborted when somebody waits for this log; for the thread that grabbed it."""
+        if self.state_of(topic_partition).phase is CleaningPhase.ABORTED:
+            raise LogCleaningAborted(f"The cleaning of {topic_partition} was aborted")
+
+    def _apply(self, topic_partition: TopicPartition, event: CleaningEvent) -> CleaningState:
+        """Under the mutex."""
+        state = next_state(self.state_of(topic_partition), event)
+        if state == NONE:
+            del self._states[topic_partition]
+        else:
+            self._states[topic_partition] = state
+        return state
+
+    # ---- for cleaner threads
+
+    def survey(self, now_ms: int) -> list[Standing]:
+        """Every compacted log as it stands; may read indexes. A log that fails has its reason."""
+        return [self._look(log, now_ms) for log in self._served.logs() if log.config.is_compacted]
+
+    def grab_filthiest_log(self, now_ms: int) -> LogToClean | None:
+        """The eligible log of the highest ratio, now in progress; None: there is none."""
+        standings = self.survey(now_ms)
+        self.standings, self.last_look_ms = tuple(standings), now_ms
+        candidates = filter(self.is_candidate, standings)
+        for standing in sorted(candidates, key=_ratio, reverse=True):
+            if self.try_grab(standing.log):
+                again = self._look_at_grabbed(standing.log, now_ms)
+                if again.to_clean is not None and again.to_clean.is_eligible:
+                    return again.to_clean
+                self.release(standing.log)
+        return None
+
+    def grab_log(self, log: UnifiedLog, now_ms: int) -> LogToClean:
+        """The same for a log that somebody asked for: whatever its ratio, and a fresh start.
+
+        CleaningConflict when it is not idle; what keeps it from being looked at.
+        """
+        self.retry(log.topic_partition)
+        if not self.try_grab(log):
+            key = log.topic_partition
+            message = f"The cleaning of {key} is {self.state_of(key)}"
+            raise CleaningConflict(message, topic=key.topic, partition=key.partition)
+        found = self._look_at_grabbed(log, now_ms)
+        if found.to_clean is None:
+            self.release(log)
+            assert found.fault is not None
+            raise found.fault
+        return found.to_clean
+
+    def try_grab(self, log: UnifiedLog) -> bool:
+        """Own a log that nobody works on; ends with done_cleaning or release."""
+        with self._mutex:
+            if log.topic_partition in self._states:
+                return False
+            self._apply(log.topic_partition, CleaningEvent.GRAB)
+        if self._served.is_served(log):
+            return True
+        self.release(log)
+        return False
+
+    def done_cleaning(self, log: UnifiedLog, end_offset: int) -> None:
+        """Let go of the log; it is clean below ``end_offset``, durable unless it was aborted.
+
+        StorageFault: it is remembered, but the file could not be written.
+        """
+        if self._let_go(log.topic_partition, end_offset):
+            self._served.write_checkpoint(log)
+
+    def release(self, log: UnifiedLog) -> None:
+        """Let go of the log as it is."""
+        self._let_go(log.topic_partition, None)
+
+    def is_candidate(self, standing: Standing) -> bool:
+        """Whether a thread would take it, were it the filthiest."""
+        failure, to_clean = standing.failure, standing.to_clean
+        if failure is not None and not failure.is_over(self._clock.monotonic_ns()):
+            return False
+        return standing.state == NONE and to_clean is not None and to_clean.is_eligible
+
+    def _look_at_grabbed(self, log: UnifiedLog, now_ms: int) -> Standing:
+        """What nobody can change any more; a defect in it must not keep the log."""
+        try:
+            return self._look(log, now_ms)
+        except Exception:
+            self.release(log)
+            raise
+
+    def _let_go(self, topic_partition: TopicPartition, end_offset: int | None) -> bool:
+        """DONE; whether the first dirty offset was set, which an abort forbids."""
+        with self._mutex:
+            is_set = self._apply(topic_partition, CleaningEvent.DONE) == NONE
+            is_set = is_set and end_offset is not None
+            if is_set and end_offset is not None:
+                self._first_dirty[topic_partition] = end_offset
+            waiters = self._waiters.pop(topic_partition, [])
+        for waiter in waiters:
+            waiter.set()
+        return is_set
+
+    def _look(self, log: UnifiedLog, now_ms: int) -> Standing:
+        """Plan one log. An offset outside of it is put right in the checkpoint at once."""
+        key = log.topic_partition
+        state, checkpoint = self.state_of(key), self._first_dirty.get(key)
+        to_clean: LogToClean | None = None
+        fault: KafkalogError | None = None
+        try:
+            with self._served.guard(log):
+                to_clean = LogToClean.of(log, checkpoint, now_ms)
+            if to_clean.checkpoint_fault is not None:
+                self._put_right(to_clean, checkpoint)
+        except StorageFault as error:
+            fault = error
+        except KafkalogError as error:
+            self.note_failure(log, error)
+            fault = error
+        return Standing(log, state, to_clean, fault, self._failures.get(key), checkpoint)
+
+    def _put_right(self, to_clean: LogToClean, checkpoint: int | None) -> None:
+        """Once, not at every look (KAFKA-6266)."""
+        log, offset = to_clean.log, to_clean.first_dirty_offset
+        key = log.topic_partition
+        with self._mutex:
+            if self._first_dirty.get(key) != checkpoint:
+                return
+            self._first_dirty[key] = offset
+        if not log.config.is_deleted:
+            _log.warning(
+                f"Resetting first dirty offset of {key} to log start offset {offset} since the "
+                f"checkpointed offset {checkpoint} is invalid."
+            )
+        self._served.write_checkpoint(log)
+
+    # ---- failures
+
+    def note_failure(self, log: UnifiedLog, error: Exception) -> CleaningFailure:
+        """A clean failed: tried again after a pause, and after the third time only on request.
+
+        A full disk has no third time: the pause grows to 64 times the first one.
+        """
+        key = log.topic_partition
+        with self._mutex:
+            before = self._failures.get(key)
+            attempts = 1 if before is None else before.attempts + 1
+            retry_ns = None
+            if isinstance(error, DiskFull) or attempts < ATTEMPTS_MAX:
+                doublings = min(attempts - 1, _BACKOFF_DOUBLINGS_MAX)
+                pause_ms = max(self.backoff_ms, 1_000) << doublings
+                retry_ns = self._clock.monotonic_ns() + pause_ms * 1_000_000
+            failure = CleaningFailure(_reason_of(error), type(error).__name__, attempts, retry_ns)
+            self._failures[key] = failure
+        return failure
+
+    def note_success(self, topic_partition: TopicPartition) -> None:
+        """A clean ended: what failed before is over."""
+        with self._mutex:
+            self._failures.pop(topic_partition, None)
+
+    def retry(self, topic_partition: TopicPartition) -> bool:
+        """Let the next look begin afresh with the log; whether something had failed."""
+        with self._mutex:
+            return self._failures.pop(topic_partition, None) is not None
+
+    def failure_of(self, topic_partition: TopicPartition) -> CleaningFailure | None:
+        """What is wrong with the log; None: nothing."""
+        return self._failures.get(topic_partition)
+
+    def failures(self) -> dict[TopicPartition, CleaningFailure]:
+        """All of them."""
+        return self._failures.copy()
+
+
+def _ratio(standing: Standing) -> float:
+    return standing.ratio
+
+
+def _reason_of(error: Exception) -> str:
+    """For people: a defect of ours has no message that says enough."""
+    if isinstance(error, KafkalogError):
+        return error.message
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,70 @@
+"""Goal: the cleaner's states change as Kafka's do, and in no other way.
+Method: every pair of state and event against a table written out by hand (log-lifecycle 12.2).
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from kafkalog.cleaner.cleaning_state import (
+    NONE,
+    CleaningEvent,
+    CleaningPhase,
+    CleaningState,
+    IllegalTransition,
+    next_state,
+)
+
+IN_PROGRESS = CleaningState(CleaningPhase.IN_PROGRESS)
+ABORTED = CleaningState(CleaningPhase.ABORTED)
+
+
+def paused(count: int) -> CleaningState:
+    """Kafka's LogCleaningPaused(count)."""
+    return CleaningState(CleaningPhase.PAUSED, count)
+
+
+STATES = (NONE, IN_PROGRESS, ABORTED, paused(1), paused(2), paused(7))
+LEGAL = {
+    (NONE, CleaningEvent.GRAB): IN_PROGRESS,
+    (NONE, CleaningEvent.PAUSE): paused(1),
+    (IN_PROGRESS, CleaningEvent.PAUSE): ABORTED,
+    (IN_PROGRESS, CleaningEvent.DONE): NONE,
+    (ABORTED, CleaningEvent.DONE): paused(1),
+    (paused(1), CleaningEvent.PAUSE): paused(2),
+    (paused(2), CleaningEvent.PAUSE): paused(3),
+    (paused(7), CleaningEvent.PAUSE): paused(8),
+    (paused(1), CleaningEvent.RESUME): NONE,
+    (paused(2), CleaningEvent.RESUME): paused(1),
+    (paused(7), CleaningEvent.RESUME): paused(6),
+}
+
+
+@pytest.mark.parametrize(
+    ("state", "event"),
+    list(itertools.product(STATES, CleaningEvent)),
+    ids=lambda each: str(each) if isinstance(each, CleaningState) else each.value,
+)
+def test_every_event_in_every_state(state: CleaningState, event: CleaningEvent) -> None:
+    """Goal: legal changes lead where Kafka's do, all others raise.
+    Method: the product of states and events; what the table lacks is illegal.
+    """
+    expected = LEGAL.get((state, event))
+    if expected is None:
+        with pytest.raises(IllegalTransition, match=event.value):
+            next_state(state, event)
+    else:
+        assert next_state(state, event) == expected
+
+
+def test_states_are_told_as_the_documents_write_them() -> None:
+    """Goal: a state reads as in Kafka's own words. Method: their texts."""
+    assert [str(state) for state in STATES[:5]] == [
+        "none",
+        "in_progress",
+        "aborted",
+        "paused(1)",
+        "paused(2)",
+    ]

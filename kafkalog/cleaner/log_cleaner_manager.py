@@ -238,7 +238,7 @@ class LogCleanerManager:
         self.retry(log.topic_partition)
         if not self.try_grab(log):
             key = log.topic_partition
-            message = f"The cleaning of {key} is {self.state_of(key)}"
+            message = f"The cleaning of {key} is {self.state_of(key)}, or it is moved or deleted"
             raise CleaningConflict(message, topic=key.topic, partition=key.partition)
         found = self._look_at_grabbed(log, now_ms)
         if found.to_clean is None:

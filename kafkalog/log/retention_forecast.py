@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 
 
 class Schedule(NamedTuple):
-    """When passes run: next_check_ms None when no daemon runs that could know it."""
+    """When passes run: next_check_ms None when no daemon runs that could know it.
+
+    is_cleaners     a thread of the cleaner runs them, between two cleans
+    """
 
     next_check_ms: int | None
     check_interval_ms: int
     delete_delay_ms: int
+    is_cleaners: bool = False
 
     def first_check_ms(self, moment_ms: int) -> int | None:
         """The first check at or after a moment; None when checks are not known."""

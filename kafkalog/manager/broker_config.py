@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from kafkalog.cleaner.cleaner_config import TombstoneHorizon
+from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
+from kafkalog.errors import InvalidConfig, InvalidRequest
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.log_config import LogConfig
 
@@ -33,6 +36,10 @@ class ConfigRules(Protocol):
         """The configuration of a topic without overrides."""
         ...
 
+    def cleaner_config(self, dynamic: Mapping[str, str]) -> LogCleanerConfig:
+        """The configuration of the log cleaner."""
+        ...
+
     def describe_topic_config(
         self, overrides: Mapping[str, str], dynamic: Mapping[str, str]
     ) -> Sequence[ConfigEntry]:
@@ -45,6 +52,18 @@ class ConfigRules(Protocol):
 
 
 OPEN_FILES_MIN = 16
+
+
+def check_stored(rules: ConfigRules, dynamic: Mapping[str, str]) -> None:
+    """What the registry holds must still be valid: InvalidConfig."""
+    try:
+        rules.topic_defaults(dynamic)
+        rules.cleaner_config(dynamic)
+    except InvalidRequest as error:
+        message = f"The topic registry has a wrong dynamic broker config: {error.message}"
+        raise InvalidConfig(message, **error.details) from error
+
+
 _KAFKA_DEFAULTS = LogConfig()
 
 
@@ -69,7 +88,15 @@ class BrokerConfig:
     replica_alter_log_dirs_io_max_bytes_per_second: int = INT64_MAX
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
+    log_cleaner_enable: bool = True
+    log_cleaner_threads: int = 1
+    log_cleaner_dedupe_buffer_size: int = 134_217_728  # bytes
+    log_cleaner_io_buffer_size: int = 524_288  # bytes
+    log_cleaner_io_buffer_load_factor: float = 0.9
+    log_cleaner_io_max_bytes_per_second: float = 1.7976931348623157e308
+    log_cleaner_backoff_ms: int = 15_000
     # kafkalog's own
+    log_cleaner_tombstone_horizon: str = "batch"  # batch, or segment: the rule before Kafka 3.1
     http_produce_acks: str = "all"  # all, 1 or 0: for topics that do not fix theirs
     log_retention_clock_guard: bool = True
     max_partitions_per_topic: int = 10_000
@@ -89,3 +116,17 @@ class BrokerConfig:
         """
         share = max(limit // 2 // len(self.log_dirs), OPEN_FILES_MIN)
         return replace(self, log_dir_max_open_files=min(self.log_dir_max_open_files, share))
+
+    @property
+    def cleaner(self) -> LogCleanerConfig:
+        """What the threads of the log cleaner are given."""
+        return LogCleanerConfig(
+            threads=self.log_cleaner_threads,
+            dedupe_buffer_size_bytes=self.log_cleaner_dedupe_buffer_size,
+            io_buffer_size_bytes=self.log_cleaner_io_buffer_size,
+            io_buffer_load_factor=self.log_cleaner_io_buffer_load_factor,
+            io_max_bytes_per_second=self.log_cleaner_io_max_bytes_per_second,
+            backoff_ms=self.log_cleaner_backoff_ms,
+            tombstone_horizon=TombstoneHorizon(self.log_cleaner_tombstone_horizon),
+            max_decompressed_bytes=self.max_decompressed_batch_bytes,
+        )

@@ -1,32 +1,55 @@
 """Which offset of which log goes into which checkpoint file of its log directory.
 
-Owns the collecting; LogDir owns the files. Reads only what logs publish, so any thread may write
-(tasks, the flusher, the shutdown). A partition that is not served keeps the entries it was found
-with. A copy on its way into a directory (``-future``) has its entries there, as in Kafka.
+Owns the collecting; LogDir owns the files, the cleaner its offsets. Reads only what logs publish,
+so any thread may write (tasks, the flusher, cleaner threads, the shutdown). A partition that is not
+served keeps the entries it was found with. A copy on its way into a directory (``-future``) has its
+entries there, as in Kafka.
 Source: Kafka's LogManager.checkpoint*, ReplicaManager.checkpointHighWatermarks; log-format.md 10.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.manager.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from kafkalog.manager.log_dir import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.partition_table import PartitionTable
 
 
-class Checkpoints:
-    """Writes the three files of a directory; also when its load was stopped half way."""
+class FirstDirtyOffsets(Protocol):
+    """Where the cleaner is in each log; it owns these offsets, here they become a file."""
 
-    def __init__(self, table: PartitionTable) -> None:
+    def load_checkpoint(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """What a file held at the start."""
+        ...
+
+    def first_dirty_offset(self, topic_partition: TopicPartition) -> int | None:
+        """Of one log now; None: never cleaned."""
+        ...
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """The partition is gone."""
+        ...
+
+
+class Checkpoints:
+    """Writes the four files of a directory; also when its load was stopped half way."""
+
+    def __init__(self, table: PartitionTable, first_dirty: FirstDirtyOffsets) -> None:
         # constant after construction
         self._table = table
+        self._first_dirty = first_dirty
         # filled while loading
         self._found: dict[tuple[str, str], dict[TopicPartition, int]] = {}
         self._expected: dict[str, set[TopicPartition]] = {}
@@ -34,10 +57,15 @@ class Checkpoints:
         self._awaited: dict[str, frozenset[TopicPartition]] = {}
         # changed under the topics lock
         self._stale: set[str] = set()
+        # replaced as a whole by any thread
+        self._cleaner_files: dict[str, dict[TopicPartition, int]] = {}  # as they are on disk
 
     def keep_found(self, log_dir: LogDir, name: str, offsets: dict[TopicPartition, int]) -> None:
         """Remember what the file held at the start, for partitions that cannot be loaded."""
         self._found[log_dir.path, name] = offsets
+        if name == CLEANER_OFFSETS:
+            self._first_dirty.load_checkpoint(offsets)
+            self._cleaner_files[log_dir.path] = offsets
 
     def found(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
         """What the file held at the start, to be read only."""
@@ -86,12 +114,17 @@ class Checkpoints:
             (RECOVERY_POINTS, self.write_recovery_points),
             (LOG_START_OFFSETS, self.write_start_offsets),
             (HIGH_WATERMARKS, self.write_high_watermarks),
+            (CLEANER_OFFSETS, self.write_cleaner_offsets),
         ):
             found = self.found(log_dir, name)
-            if found.keys() - here:
+            gone = found.keys() - here
+            if gone:
                 # Also for a partition that cannot be made now, and is made while the daemon serves.
                 kept = {partition: found[partition] for partition in found.keys() & here}
                 self.keep_found(log_dir, name, kept)
+                if name == CLEANER_OFFSETS:
+                    for topic_partition in gone:
+                        self._first_dirty.forget(topic_partition)
                 write(log_dir)
 
     def write_recovery_points(self, log_dir: LogDir) -> None:
@@ -110,11 +143,23 @@ class Checkpoints:
         """Start offsets that the first segment's name does not tell; guarded, durable on return."""
         self._write(log_dir, LOG_START_OFFSETS, untold_start_offset)
 
+    def write_cleaner_offsets(self, log_dir: LogDir) -> None:
+        """First dirty offsets of the logs that were cleaned; guarded, durable on return."""
+        self._cleaner_files[log_dir.path] = self._write(
+            log_dir, CLEANER_OFFSETS, self._first_dirty_of
+        )
+
+    def _first_dirty_of(self, log: UnifiedLog) -> int | None:
+        return self._first_dirty.first_dirty_offset(log.topic_partition)
+
     def write_all(self, log_dir: LogDir) -> None:
-        """All three, at shutdown and after a deletion."""
+        """All, at shutdown and after a deletion; the cleaner's only where it is another one."""
         self.write_recovery_points(log_dir)
         self.write_start_offsets(log_dir)
         self.write_high_watermarks(log_dir)
+        offsets = self._collect(log_dir, CLEANER_OFFSETS, self._first_dirty_of)
+        if offsets != self._cleaner_files.get(log_dir.path, {}):
+            self.write_cleaner_offsets(log_dir)
         self._stale.discard(log_dir.path)
 
     def note_removal(self, log_dir: LogDir) -> None:
@@ -131,20 +176,34 @@ class Checkpoints:
 
     def _write(
         self, log_dir: LogDir, name: str, offset_of: Callable[[UnifiedLog], int | None]
-    ) -> None:
+    ) -> dict[TopicPartition, int]:
+        """Replace the file; what it holds now."""
+        written: dict[TopicPartition, int] = {}
+
         def collect() -> dict[TopicPartition, int]:
-            found = self.found(log_dir, name)
-            unserved = {TopicPartition(*key) for key in self._table.faults()}
-            unserved |= self._expected.get(log_dir.path, set())
-            unserved |= self._awaited.get(log_dir.path, frozenset())
-            offsets = {partition: found[partition] for partition in unserved if partition in found}
-            for log in self._table.held_in(log_dir.path):
-                offset = offset_of(log)
-                if offset is not None:
-                    offsets[log.topic_partition] = offset
-            return offsets
+            written.update(self._collect(log_dir, name, offset_of))
+            return written
 
         log_dir.write_checkpoint(name, collect)
+        return written
+
+    def _collect(
+        self, log_dir: LogDir, name: str, offset_of: Callable[[UnifiedLog], int | None]
+    ) -> dict[TopicPartition, int]:
+        """What the file is to hold now."""
+        found = self.found(log_dir, name)
+        unserved = {TopicPartition(*key) for key in self._table.faults()}
+        unserved |= self._expected.get(log_dir.path, set())
+        unserved |= self._awaited.get(log_dir.path, frozenset())
+        offsets = {partition: found[partition] for partition in unserved if partition in found}
+        # Of a copy on its way the current log's directory tells how far it is clean.
+        is_cleaners = name == CLEANER_OFFSETS
+        logs = self._table.logs_in if is_cleaners else self._table.held_in
+        for log in logs(log_dir.path):
+            offset = offset_of(log)
+            if offset is not None:
+                offsets[log.topic_partition] = offset
+        return offsets
 
 
 def untold_start_offset(log: UnifiedLog) -> int | None:

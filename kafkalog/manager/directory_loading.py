@@ -30,7 +30,12 @@ from kafkalog.format.topic_partition import DirectoryState, directory_name
 from kafkalog.log import segment_handles
 from kafkalog.log.future_log import start_of_copy, take_epochs
 from kafkalog.log.log_loader import load_log
-from kafkalog.manager.log_dir import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from kafkalog.manager.log_dir import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+)
 from kafkalog.manager.storage_fault import is_passing, remedy_of
 
 if TYPE_CHECKING:
@@ -365,7 +370,7 @@ class _UnitLoader:
         self._unit = unit
         self._jobs = deque(jobs)
         log_dir = unit.log_dir
-        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS):
+        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS):
             loading._checkpoints.keep_found(log_dir, name, log_dir.read_checkpoint(name))
         loading._checkpoints.expect(log_dir, (found.topic_partition for found, _ in jobs))
 

@@ -57,7 +57,8 @@ _WITHOUT_ENTRY = {
     LOG_START_OFFSETS: "a partition without an entry starts at its first segment: look for deleted "
     "records that are served again, and delete them once more",
     HIGH_WATERMARKS: "none: a partition without an entry is readable to its end",
-    CLEANER_OFFSETS: "an adopted topic without an entry does not count as compacted",
+    CLEANER_OFFSETS: "a partition without an entry is cleaned from its start; an adopted topic "
+    "does not count as compacted",
 }
 _SHOWN_CHARACTERS = 200
 _REPLACED_FILES = (*_WITHOUT_ENTRY, REGISTRY_FILE, META_PROPERTIES, CLEAN_SHUTDOWN_MARKER)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kafkalog.cleaner.log_cleaner import make_cleaner
 from kafkalog.errors import (
     InvalidConfig,
-    InvalidRequest,
     KafkalogError,
     LogDirOffline,
     NotReady,
@@ -30,7 +30,9 @@ from kafkalog.errors import (
 from kafkalog.format.topic_id import encode_id, new_id
 from kafkalog.format.topic_partition import DirectoryState, TopicPartition
 from kafkalog.manager.background_operations import BackgroundOperations
+from kafkalog.manager.broker_config import check_stored
 from kafkalog.manager.checkpoints import Checkpoints
+from kafkalog.manager.cleaning import Cleaning
 from kafkalog.manager.directory_loading import DirectoryLoading
 from kafkalog.manager.directory_scan import (
     find_partitions,
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from uuid import UUID
 
+    from kafkalog.cleaner.log_cleaner import CleanerMaker
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.broker_config import BrokerConfig, ConfigRules
@@ -94,8 +97,9 @@ class LogManager:
         seams: Seams,
         sink: CompletionSink,
         on_all_dirs_offline: Callable[[], None],
+        make_cleaner: CleanerMaker = make_cleaner,
     ) -> None:
-        """Nothing is touched before ``startup``."""
+        """Nothing is touched before ``startup``. ``make_cleaner`` as LogCleaner has it."""
         # constant after construction
         self.config = config
         self.seams = seams
@@ -103,7 +107,8 @@ class LogManager:
         self._on_all_dirs_offline = on_all_dirs_offline
         self.table = PartitionTable()
         self.registry = TopicRegistry(seams.filesystem)
-        self.checkpoints = Checkpoints(self.table)
+        self.cleaning = Cleaning(self, make_cleaner)
+        self.checkpoints = Checkpoints(self.table, self.cleaning.states)
         self.progress = LoadProgress(seams.clock, seams.threads, seams.metrics)
         self.deletion = LogDeletion(
             seams.filesystem,
@@ -275,7 +280,7 @@ class LogManager:
         cluster_id = agreed_cluster_id(log_dirs, self.config.node_id)
         self.cluster_id = cluster_id or encode_id(new_id(self.seams.random.uuid_bytes))
         self.registry.load(log_dirs)
-        self._check_broker_configs()
+        check_stored(self.rules, self.registry.state.broker_configs)
         plan = self._plan()
         # Nothing was changed up to here: a start that is refused or stopped leaves the markers.
         if self._loading.is_stopped:
@@ -299,16 +304,9 @@ class LogManager:
             unit.start()
         if is_whole:
             self._tasks.start()
+            self.cleaning.startup()
             self.is_loaded = True
             self.moves.resume()
-
-    def _check_broker_configs(self) -> None:
-        """What the registry holds must still be valid: InvalidConfig."""
-        try:
-            self.rules.topic_defaults(self.registry.state.broker_configs)
-        except InvalidRequest as error:
-            message = f"The topic registry has a wrong dynamic broker config: {error.message}"
-            raise InvalidConfig(message, **error.details) from error
 
     def stop_loading(self) -> None:
         """Let ``startup`` return soon: no further partition is begun. Any thread.
@@ -489,6 +487,7 @@ class LogManager:
         """Orderly end of everything that serves; see ``shutdown.py``. May block for long."""
         self.is_loaded = False
         self.background.stop()
+        self.cleaning.shutdown()  # a clean in work needs its writer to let go
         self._tasks.stop()
         self.moves.stop()
         with self.topics.lock:

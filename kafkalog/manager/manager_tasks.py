@@ -165,6 +165,7 @@ class ManagerTasks:
         seams.metrics.beat("scheduler", seams.clock.wall_ms())
         for unit in self._manager.online_units:
             unit.wake()
+        self._manager.cleaning.cleaner.wake()
         self.for_each_dir(LOG_DIR_METRICS_TASK, self._measure)
 
     def _measure(self, log_dir: LogDir) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import BackupRunning, KafkalogError
 from kafkalog.manager.backup import Backup
+from kafkalog.manager.cleaning_operations import CleaningOperations
 from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.retention_report import RetentionReport
@@ -54,6 +55,7 @@ class Operations:
         # constant after construction
         self._manager = manager
         self.topics = TopicOperations(manager)
+        self.cleaning = CleaningOperations(manager)
         self._retention = RetentionReport(manager)
         fetch_seconds = manager.seams.metrics.fetch_seconds
         self._fetch_seconds = fetch_seconds.labels("ok")

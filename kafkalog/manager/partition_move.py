@@ -211,6 +211,8 @@ class PartitionMove:
     def _take(self, future: UnifiedLog) -> None:
         self.future = future
         self._manager.table.add_future(future)
+        # Behind the table: no clean begins while the log has a copy, and none goes on.
+        self._manager.cleaning.states.abort_cleaning(self.topic_partition)
         self._manager.checkpoints.settle_future(self.target.log_dir, self.topic_partition)
 
     def _load(self, found_at_end: int) -> None:

@@ -60,6 +60,10 @@ class PartitionTable:
         """The log; None when there is none, whatever the reason."""
         return self._logs.get(_key(topic_partition))
 
+    def serves(self, log: UnifiedLog) -> bool:
+        """Whether this very log serves its partition."""
+        return self._logs.get(_key(log.topic_partition)) is log
+
     def logs(self) -> list[UnifiedLog]:
         """All logs at this moment."""
         return list(self._logs.values())

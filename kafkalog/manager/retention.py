@@ -4,11 +4,12 @@ Owns when a pass runs and what holds it back; what goes is ``log/retention_plan`
 on its own thread from published facts, so that a pass with nothing to do costs the writers nothing;
 where something goes, the log's writer takes the three steps of ``retention_pass``, each as a
 command, and deletes some segments a turn. Logs with ``compact`` in their policy are left to the
-cleaner's threads, as in Kafka.
+cleaner's threads, as in Kafka; the others are paused for those threads during their pass, as a
+change of the policy could let them in.
 
 Clock guard: when the wall clock has run ahead of the monotonic one by more than a log's
-``retention.ms`` since the check before, nothing of that log goes in this check: a clock that was
-set wrong is put right by people sooner than data comes back (reliability 2.2).
+``retention.ms`` since the check before, nothing of that log goes in this check. The cleaner's
+threads look every few seconds, so what they see holds for the period of the task.
 Source: Kafka's LogManager.cleanupLogs, log-lifecycle 9 and 11.1.
 """
 
@@ -23,6 +24,7 @@ from kafkalog.errors import DiskFull, KafkalogError, PartitionMoving, UnknownTop
 from kafkalog.log import retention_pass
 from kafkalog.log.retention_forecast import Schedule
 from kafkalog.log.retention_plan import Rule
+from kafkalog.manager.clock_guard import ClockGuard
 from kafkalog.manager.commands import (
     COMMAND_OVERHEAD_BYTES,
     DIRECTORY_OPERATIONS_MAX,
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from kafkalog.manager.log_manager import LogManager
 
 RETENTION_TASK = "kafka-log-retention"
-_JUMP_MS = 1_000  # less is the slewing of a clock, or rounding
 _SLICE = DIRECTORY_OPERATIONS_MAX // retention_pass.DIRECTORY_OPERATIONS_PER_SEGMENT
 
 _log = structlog.get_logger(__name__)
@@ -135,8 +136,7 @@ class Retention:
         # replaced as a whole by any thread
         self._holds: dict[TopicPartition, int] = {}
         # owned by the task
-        self._last_wall_ms: int | None = None
-        self._last_monotonic_ns = 0
+        self._clock_guard = ClockGuard(self._clock, manager.seams.threads.mutex())
 
     # ---- any thread
 
@@ -155,17 +155,32 @@ class Retention:
         """The offset from which on records are held, or None."""
         return self._holds.get(topic_partition)
 
+    def is_due(self, log: UnifiedLog) -> bool:
+        """Whether a pass would delete something now; StorageFault."""
+        hold_offset = self.hold_of(log.topic_partition)
+        with self._manager.unit_of(log).log_dir.guard():
+            planned = retention_pass.plan_of(log, self._clock.wall_ms(), hold_offset)
+        return bool(planned.deletions)
+
+    def retain_by_order(self, log: UnifiedLog) -> tuple[Taken, ...]:
+        """A pass that somebody asked for: a clean of the log is aborted first. As ``retain``."""
+        states = self._manager.cleaning.states
+        states.abort_and_pause_cleaning(log.topic_partition)
+        try:
+            return self.retain(log)
+        finally:
+            states.resume_cleaning([log.topic_partition])
+
     def retain(self, log: UnifiedLog) -> tuple[Taken, ...]:
         """One pass over one log, whatever its policy; what went, oldest first.
 
-        Waits for the log's writer: not for the event loop. KafkalogError: the rest is for the next
-        pass.
+        Nobody cleans the log meanwhile: the caller paused or grabbed it. Waits for the log's
+        writer: not for the event loop. KafkalogError: the rest is for the next pass.
         """
         unit = self._manager.unit_of(log)
         now_ms, hold_offset = self._clock.wall_ms(), self.hold_of(log.topic_partition)
-        with unit.log_dir.guard():
-            if not retention_pass.plan_of(log, now_ms, hold_offset).deletions:
-                return ()
+        if not self.is_due(log):
+            return ()
         run = unit.writer.run
         try:
             base = cast("int", run(BeginCommand(log, now_ms, hold_offset)))
@@ -196,12 +211,12 @@ class Retention:
         return retention_pass.take_oldest(log, now_ms, self.hold_of(log.topic_partition))
 
     def schedule_of(self, config: LogConfig) -> Schedule | None:
-        """When the task looks at logs of this configuration; None: it never does.
+        """When the task, or a cleaner thread, looks at logs of this configuration; None: never.
 
         The next check is unknown while one runs.
         """
         if config.is_compacted:
-            return None
+            return self._manager.cleaning.retention_schedule(config.file_delete_delay_ms)
         tasks = self._manager.seams.scheduler.tasks()
         next_runs_ms = [each.next_run_ms for each in tasks if each.name == RETENTION_TASK]
         is_known = next_runs_ms and next_runs_ms[0] >= 0
@@ -220,7 +235,7 @@ class Retention:
         A log that fails does not hold up the others; the first fault is raised after the last one.
         """
         started_ns = self._clock.monotonic_ns()
-        jump_ms = self._take_jump_ms()
+        jump_ms = self._clock_guard.look()
         count, faults = 0, list[KafkalogError]()
         for unit in self._manager.online_units:
             count += self._run_unit(unit, jump_ms, faults)
@@ -236,10 +251,10 @@ class Retention:
         for log in self._manager.table.logs_in(unit.log_dir.path):
             if log.config.is_compacted:
                 continue
-            if self._is_guarded(log, jump_ms):
+            if self.is_guarded(log, jump_ms):
                 continue
             try:
-                count += len(self.retain(log))
+                count += self._retain_paused(log)
             except (UnknownTopic, PartitionMoving):
                 continue  # deleted since the list was taken, or elsewhere by now
             except KafkalogError as error:
@@ -251,19 +266,21 @@ class Retention:
                 )
         return count
 
-    def _take_jump_ms(self) -> int:
-        """By how much the wall clock ran ahead since the check before."""
-        wall_ms, monotonic_ns = self._clock.wall_ms(), self._clock.monotonic_ns()
-        before, self._last_wall_ms = self._last_wall_ms, wall_ms
-        passed_ms = (monotonic_ns - self._last_monotonic_ns) // 1_000_000
-        self._last_monotonic_ns = monotonic_ns
-        return 0 if before is None else wall_ms - before - passed_ms
+    def _retain_paused(self, log: UnifiedLog) -> int:
+        """How many segments went; none while somebody else owns the log."""
+        states = self._manager.cleaning.states
+        if not self.is_due(log) or not states.try_pause(log.topic_partition):
+            return 0
+        try:
+            return len(self.retain(log))
+        finally:
+            states.resume_cleaning([log.topic_partition])
 
-    def _is_guarded(self, log: UnifiedLog, jump_ms: int) -> bool:
-        """Whether the clock guard keeps the log out of this check."""
+    def is_guarded(self, log: UnifiedLog, jump_ms: int) -> bool:
+        """Whether the clock guard keeps the log out of a check that saw the clock jump."""
         if not self._manager.config.log_retention_clock_guard:
             return False
-        if jump_ms < _JUMP_MS or not 0 <= log.config.retention_ms < jump_ms:
+        if not 0 <= log.config.retention_ms < jump_ms:
             return False
         self._metrics.retention_clock_jumps.inc()
         _log.warning(

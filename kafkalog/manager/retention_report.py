@@ -107,7 +107,7 @@ class RetentionReport:
 
     def run(self, log: UnifiedLog) -> RetentionOutcome:
         """One pass over the log now, whatever its policy; the clock guard does not hold it back."""
-        deleted = self._retention.retain(log)
+        deleted = self._retention.retain_by_order(log)
         return RetentionOutcome(deleted, log.log_start_offset)
 
     def over_all(

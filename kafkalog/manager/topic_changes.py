@@ -101,6 +101,8 @@ class TopicChanges:
                 if log is not None:
                     doomed.append(log)
             self._table.remove(TopicPartition(name, number))
+        for log in doomed:  # behind the table: from here on no cleaner thread takes them
+            manager.cleaning.forget(log.topic_partition)
         for unit, logs in self._by_unit(doomed):
             manager.checkpoints.note_removal(unit.log_dir)
             try:  # none of them takes appends any more when the first renaming fails
@@ -189,11 +191,13 @@ class TopicChanges:
             return
         self._registry.change(state.with_broker_configs(configs), self._log_dirs())
         self._apply_configs(self._all_logs())
+        self._manager.cleaning.reconfigure(configs)
 
     def validate_broker_configs(self, configs: Mapping[str, str]) -> None:
         """InvalidRequest; InvalidTopicConfig when a topic's own configs do not go with them."""
         rules = self._manager.rules
         rules.topic_defaults(configs)
+        self._manager.cleaning.validate(configs)
         for topic in self._registry.topics.values():
             try:
                 rules.topic_config(topic.overrides, configs)
@@ -213,11 +217,15 @@ class TopicChanges:
                 functools.partial(log.update_config, config_of(topics[log.topic_partition.topic]))
                 for log in several
             ]
+            were_compacted = {log for log in several if log.config.is_compacted}
             try:
                 unit.writer.run(EachCommand(works, _UPDATE_OPERATIONS))
             except (StorageFault, NotReady) as fault:
                 path = unit.log_dir.path
                 _log.warning("configs_not_applied", log_dir=path, reason=fault.message)
+                continue
+            for log in several:
+                self._manager.cleaning.config_changed(log, was_compacted=log in were_compacted)
 
     # ---- parts
 

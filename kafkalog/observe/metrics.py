@@ -34,6 +34,8 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from kafkalog.observe.cleaner_metrics import CleanerMetrics
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -212,6 +214,7 @@ class Metrics:
         self._declare_http_metrics()
         self._declare_storage_metrics()
         self._declare_retention_metrics()
+        self.cleaner = CleanerMetrics(self.registry, self.beat)
 
     def _declare_data_metrics(self) -> None:
         self.append_records = self._counter(
@@ -363,6 +366,7 @@ class Metrics:
             self.retention_deleted_segments, self.retention_deleted_bytes, self.quota_refusals,
         ):  # fmt: skip
             counter.remove_by_labels({"topic": topic})
+        self.cleaner.forget_topic(topic)
 
     async def render(self, samples: Sequence[PartitionSample]) -> bytes:
         """The whole page, text format 0.0.4; yields to the loop between slices."""

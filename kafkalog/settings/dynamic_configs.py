@@ -1,8 +1,9 @@
 """Dynamic broker configurations: broker keys that change at run time, and their description.
 
 Owns which keys these are: the first broker synonym of each topic key (Kafka's
-``DynamicLogConfig``). A value set here goes over the file's for every topic without an override.
-Pure; any thread. Differs from Kafka, which stores unknown names too: they are refused.
+``DynamicLogConfig``), which then goes over the file's for every topic without an override, and
+those of the log cleaner (Kafka's ``LogCleaner.RECONFIGURABLE_CONFIGS``). Pure; any thread. Differs
+from Kafka, which stores unknown names too: they are refused.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from kafkalog.settings.topic_configs import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
     from kafkalog.log.log_config import LogConfig
+    from kafkalog.manager.broker_config import BrokerConfig
     from kafkalog.settings.setting import Setting, Value
 
 # Broker key that may change at run time -> the topic key whose default it is.
@@ -34,16 +37,29 @@ DYNAMIC_KEYS: dict[str, Setting] = {
     setting.synonyms[0].key: setting for setting in TOPIC_LEVEL.values() if setting.synonyms
 }
 
+CLEANER_KEYS = frozenset(
+    {
+        "log.cleaner.threads",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.backoff.ms",
+    }
+)
+_MEMORY_MIN_BYTES = 1_048_576  # of each thread, exclusive
+
 
 def parse_dynamic(texts: Mapping[str, str]) -> dict[str, Value]:
     """Key -> value; InvalidRequest for a key that is unknown or not dynamic, or a wrong value."""
     values: dict[str, Value] = {}
     for key, text in texts.items():
         if key not in BROKER_LEVEL:
-            close = difflib.get_close_matches(key, list(DYNAMIC_KEYS), n=1, cutoff=0.7)
+            known = [*DYNAMIC_KEYS, *CLEANER_KEYS]
+            close = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise InvalidRequest(f"Unknown broker config name: {key}{hint}", key=key)
-        if key not in DYNAMIC_KEYS:
+        if key not in DYNAMIC_KEYS and key not in CLEANER_KEYS:
             message = f"Cannot update these configs dynamically: Set({key})"
             raise InvalidRequest(message, key=key)
         setting = BROKER_LEVEL[key]
@@ -66,8 +82,35 @@ def with_dynamic(defaults: LogConfig, dynamic: Mapping[str, Value]) -> LogConfig
     changes: dict[str, Any] = {
         DYNAMIC_KEYS[key].field: inward(topic_default(DYNAMIC_KEYS[key], dynamic))
         for key in dynamic
+        if key in DYNAMIC_KEYS
     }
     return checked(replace(defaults, **changes))
+
+
+def cleaner_with_dynamic(broker: BrokerConfig, dynamic: Mapping[str, Value]) -> LogCleanerConfig:
+    """The cleaner's configuration with dynamic values over the file's; InvalidRequest."""
+    changes: dict[str, Any] = {
+        BROKER_LEVEL[key].field: dynamic[key] for key in dynamic if key in CLEANER_KEYS
+    }
+    config = replace(broker, **changes).cleaner
+    fault = cleaner_fault(config)
+    if fault is not None:
+        key, reason = fault
+        raise InvalidRequest(f"Invalid value for configuration {key}: {reason}", key=key)
+    return config
+
+
+def cleaner_fault(config: LogCleanerConfig) -> tuple[str, str] | None:
+    """The key that makes the cleaner impossible and why; None: none does."""
+    threads = config.threads
+    if threads and config.dedupe_buffer_size_bytes // threads <= _MEMORY_MIN_BYTES:
+        reason = f"must be more than {_MEMORY_MIN_BYTES} for each of the {threads} "
+        return "log.cleaner.dedupe.buffer.size", reason + "log.cleaner.threads"
+    if not 0 < config.io_buffer_load_factor <= 1:
+        return "log.cleaner.io.buffer.load.factor", "must be above 0 and at most 1"
+    if not config.io_max_bytes_per_second > 0:
+        return "log.cleaner.io.max.bytes.per.second", "must be above 0"
+    return None
 
 
 def describe_broker_config(
@@ -94,5 +137,5 @@ def _entry(
         setting.kind.name,
         setting.doc,
         tuple(chain),
-        is_read_only=topic_setting is None,
+        is_read_only=topic_setting is None and setting.key not in CLEANER_KEYS,
     )

@@ -207,13 +207,14 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _broker("log.retention.clock.guard", _B, True, "", ANY, "After the wall clock jumped ahead by more than a log's retention.ms, the next check deletes nothing of it.", own=True),
     _broker("log.dir.failure.timeout.ms", _L, 30_000, "ms", _POSITIVE, "Kept for Kafka; there is no controller to tell.", effective=False),
     _broker("cordoned.log.dirs", _LIST, (), "", ANY, "Directories of log.dirs that get no new partitions, or * for all; when all are cordoned the first one gets them (Kafka 4.3).", dynamic=True),
-    _broker("log.cleaner.enable", _B, True, "", ANY, "Whether compaction runs.", effective=False),
-    _broker("log.cleaner.threads", _I, 1, "threads", _NEVER_NEGATIVE, "Compaction threads.", dynamic=True, effective=False),
-    _broker("log.cleaner.dedupe.buffer.size", _L, 134_217_728, "bytes", ANY, "Memory for the offset maps of all compaction threads; more than 1 MiB each.", dynamic=True, effective=False),
-    _broker("log.cleaner.io.buffer.size", _I, 524_288, "bytes", _NEVER_NEGATIVE, "Memory for the read and write buffers of all compaction threads.", dynamic=True, effective=False),
-    _broker("log.cleaner.io.buffer.load.factor", _D, 0.9, "ratio", ANY, "How full an offset map may become.", dynamic=True, effective=False),
-    _broker("log.cleaner.io.max.bytes.per.second", _D, DOUBLE_MAX, "bytes/s", ANY, "Limit of compaction's reads and writes together.", dynamic=True, effective=False),
-    _broker("log.cleaner.backoff.ms", _L, 15_000, "ms", _NEVER_NEGATIVE, "Pause of a compaction thread that found nothing to do.", dynamic=True, effective=False),
+    _broker("log.cleaner.enable", _B, True, "", ANY, "Whether compaction runs, and with it the retention of compacted topics."),
+    _broker("log.cleaner.threads", _I, 1, "threads", _NEVER_NEGATIVE, "Compaction threads; 0: none runs. At run time at least 1, and between half and double of what runs.", dynamic=True),
+    _broker("log.cleaner.dedupe.buffer.size", _L, 134_217_728, "bytes", ANY, "Memory for the offset maps of all compaction threads; more than 1 MiB each, taken at the first clean.", dynamic=True),
+    _broker("log.cleaner.io.buffer.size", _I, 524_288, "bytes", _NEVER_NEGATIVE, "Memory for the read and write buffers of all compaction threads.", dynamic=True),
+    _broker("log.cleaner.io.buffer.load.factor", _D, 0.9, "ratio", ANY, "How full an offset map may become; above 0, at most 1.", dynamic=True),
+    _broker("log.cleaner.io.max.bytes.per.second", _D, DOUBLE_MAX, "bytes/s", ANY, "Limit of the reads and writes of all compaction threads together; above 0.", dynamic=True),
+    _broker("log.cleaner.backoff.ms", _L, 15_000, "ms", _NEVER_NEGATIVE, "Pause of a compaction thread that found nothing to do, and of a log after a clean that failed.", dynamic=True),
+    _broker("log.cleaner.tombstone.horizon", _S, "batch", "", Valid(words=("batch", "segment")), "What ends a tombstone's life: the horizon of its batch, which its first clean sets, or the age of the last clean segment, as before Kafka 3.1.", own=True),
 )
 
 SERVER_SETTINGS: tuple[Setting, ...] = (

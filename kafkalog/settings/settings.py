@@ -19,6 +19,8 @@ from kafkalog.format.format_error import FormatError
 from kafkalog.format.properties_text import decode_properties
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.settings.dynamic_configs import (
+    cleaner_fault,
+    cleaner_with_dynamic,
     describe_broker_config,
     parse_dynamic,
     with_dynamic,
@@ -43,9 +45,9 @@ from kafkalog.settings.topic_configs import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
     from kafkalog.log.log_config import LogConfig
 
-_MIB = 1_048_576
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -103,6 +105,10 @@ class Settings:
         """The configuration of a topic without overrides; InvalidRequest for a wrong dynamic."""
         defaults = self.broker.topic_defaults
         return with_dynamic(defaults, parse_dynamic(dynamic)) if dynamic else defaults
+
+    def cleaner_config(self, dynamic: Mapping[str, str] = _NOTHING) -> LogCleanerConfig:
+        """The configuration of the log cleaner; InvalidRequest for a wrong dynamic."""
+        return cleaner_with_dynamic(self.broker, parse_dynamic(dynamic))
 
     def describe_topic_config(
         self, overrides: Mapping[str, str], dynamic: Mapping[str, str] = _NOTHING
@@ -212,13 +218,6 @@ def _check_together(values: Mapping[str, ResolvedValue]) -> None:
         resolved = values[synonym.key]
         if resolved.value == 0:
             raise _refused(resolved.setting, "0", "must be unlimited (-1) or at least 1")
-    threads = values["log.cleaner.threads"].value
-    buffer = values["log.cleaner.dedupe.buffer.size"]
-    assert isinstance(threads, int)
-    assert isinstance(buffer.value, int)
-    if threads and buffer.value // threads <= _MIB:
-        reason = f"must be more than {_MIB} for each of the {threads} log.cleaner.threads"
-        raise _refused(buffer.setting, buffer.text, reason)
     directories = _log_dirs(values)
     chosen = values["log.dirs"] if values["log.dirs"].value is not None else values["log.dir"]
     if not directories or not all(directories) or len(set(directories)) != len(directories):
@@ -259,7 +258,12 @@ def _broker_config(values: Mapping[str, ResolvedValue]) -> BrokerConfig:
         "log_dirs": _log_dirs(values),
         "topic_defaults": defaults,
     }
-    return BrokerConfig(**chosen)
+    broker = BrokerConfig(**chosen)
+    fault = cleaner_fault(broker.cleaner)
+    if fault is not None:
+        resolved = values[fault[0]]
+        raise _refused(resolved.setting, resolved.text, fault[1])
+    return broker
 
 
 def _server_config(values: Mapping[str, ResolvedValue]) -> ServerConfig:

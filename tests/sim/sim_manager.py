@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.cleaner.log_cleaner import make_cleaner
 from kafkalog.errors import KafkalogError
 from kafkalog.format.batch_builder import RecordColumns, build_batch
 from kafkalog.log.log_config import LogConfig
@@ -16,7 +17,11 @@ from kafkalog.manager.seams import Seams
 from kafkalog.manager.values import Acks
 from kafkalog.observe.metrics import Metrics
 from kafkalog.settings import load_settings
-from kafkalog.settings.dynamic_configs import parse_dynamic, with_dynamic
+from kafkalog.settings.dynamic_configs import (
+    cleaner_with_dynamic,
+    parse_dynamic,
+    with_dynamic,
+)
 from kafkalog.settings.topic_configs import describe_topic_config, parse_topic_config
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_filesystem import SimFilesystem
@@ -27,6 +32,8 @@ from tests.sim.sim_threads import SimThreads
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kafkalog.cleaner.log_cleaner import CleanerMaker
+    from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import ValidatedRecords
@@ -39,8 +46,11 @@ DIRS = ("/data/a", "/data/b")
 class SimRules:
     """ConfigRules over any defaults, which no key has to be able to say."""
 
-    def __init__(self, defaults: LogConfig | None = None) -> None:
+    def __init__(
+        self, defaults: LogConfig | None = None, broker: BrokerConfig | None = None
+    ) -> None:
         self.defaults = defaults if defaults is not None else LogConfig()
+        self.broker = broker if broker is not None else BrokerConfig()
 
     def topic_config(self, overrides: Mapping[str, str], dynamic: Mapping[str, str]) -> LogConfig:
         """See ConfigRules."""
@@ -49,6 +59,10 @@ class SimRules:
     def topic_defaults(self, dynamic: Mapping[str, str]) -> LogConfig:
         """See ConfigRules."""
         return with_dynamic(self.defaults, parse_dynamic(dynamic))
+
+    def cleaner_config(self, dynamic: Mapping[str, str]) -> LogCleanerConfig:
+        """See ConfigRules."""
+        return cleaner_with_dynamic(self.broker, parse_dynamic(dynamic))
 
     def describe_topic_config(
         self, overrides: Mapping[str, str], dynamic: Mapping[str, str]
@@ -89,6 +103,7 @@ class SimManager:
         seed: int = 0,
         config: BrokerConfig | None = None,
         topic_defaults: LogConfig | None = None,
+        make_cleaner: CleanerMaker = make_cleaner,
     ) -> None:
         """``topic_defaults``: what topic overrides lie over, else those of the config."""
         self.clock = SimClock()
@@ -106,10 +121,11 @@ class SimManager:
         )
         self.manager = LogManager(
             self.config,
-            SimRules(topic_defaults or self.config.topic_defaults),
+            SimRules(topic_defaults or self.config.topic_defaults, self.config),
             seams,
             self.sink,
             self._note_death,
+            make_cleaner,
         )
         self.operations = Operations(self.manager)
 

@@ -220,7 +220,8 @@ def test_what_if() -> None:
     assert what_if(retention_ms="86400000") == []
     assert what_if(now_ms + DAY, retention_ms="86400000") == [0, 1, 2, 3]
     assert what_if(now_ms, 0, retention_bytes="0") == []  # no check before the next one
-    assert what_if(retention_ms="1", cleanup_policy="compact,delete") == []
+    assert what_if(retention_ms="1", cleanup_policy="compact,delete") == [0, 1, 2, 3]  # cleaner's
+    assert what_if(retention_ms="1", cleanup_policy="compact") == []
     with pytest.raises(InvalidTopicConfig):
         what_if(retention_ms="soon")
     with pytest.raises(UnknownPartition):
@@ -228,13 +229,17 @@ def test_what_if() -> None:
     assert bases(sim) == [0, 1, 2, 3, 4]
 
 
-def test_no_task_looks_at_a_compacted_log() -> None:
+def test_nobody_looks_at_a_compacted_log_while_the_cleaner_is_off() -> None:
     """M28 M16: it has no schedule and no moment, but the rule that a pass would go by."""
     sim = started(check_ms=NEVER)
     sim.operations.topics.create("t", 1, {"retention.ms": "1"})
     fill(sim, 2)
     log = sim.operations.partition_log("t", 0)
     log.update_config(LogConfig(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1))
+    schedule = described(sim).schedule
+    assert schedule is not None
+    assert schedule.is_cleaners
+    sim.manager.cleaning.shutdown()
     report = described(sim)
     assert report.schedule is None
     assert [each.due for each in report.fates] == [None] * 3

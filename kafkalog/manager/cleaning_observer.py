@@ -1,0 +1,119 @@
+"""CleaningObserver: what cleaner threads tell, kept for the metrics page.
+
+Owns when each log was last cleaned well; everything else is the cleaner's and is read when a scrape
+asks. The threads call it, the event loop reads it: single dictionary operations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.cleaner.cleaner_thread import thread_name
+from kafkalog.errors import LogDirOffline
+from kafkalog.manager.partition_table import log_dir_of
+from kafkalog.observe.cleaner_metrics import CleanerFacts, CleanerThreadFacts, CompactedLogFacts
+
+if TYPE_CHECKING:
+    from kafkalog.cleaner.cleaner_thread import ThreadStatus
+    from kafkalog.cleaner.cleaning_run import CleaningRun
+    from kafkalog.cleaner.log_cleaner_manager import Standing
+    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.manager.log_manager import LogManager
+
+
+class CleaningObserver:
+    """See the module; a ThreadObserver."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+        self._metrics = manager.seams.metrics.cleaner
+        self.beat = self._metrics.beat
+        # written by cleaner threads
+        self._last_success_ms: dict[TopicPartition, int] = {}
+
+    # ---- ThreadObserver
+
+    def spent(self, thread: str, phase: str, seconds: float) -> None:
+        """See ThreadObserver."""
+        self._metrics.phase_seconds.labels(thread, phase).inc(seconds)
+
+    def restarted(self, thread: str) -> None:
+        """See ThreadObserver."""
+        self._metrics.thread_restarts.labels(thread).inc()
+
+    def ended(self, run: CleaningRun) -> None:
+        """See ThreadObserver. An abort is no failure."""
+        topic, stats, error = run.topic_partition.topic, run.stats, run.error
+        if stats is not None:
+            removed = {
+                "superseded": stats.superseded,
+                "tombstone": stats.expired_tombstones,
+                "aborted": stats.aborted,
+                "control": stats.markers,
+                "invalid": stats.invalid_messages_read,
+            }
+            self._metrics.observe_clean(topic, stats.bytes_read, stats.bytes_written, removed)
+            self._last_success_ms[run.topic_partition] = run.ended_ms
+            name = thread_name(run.thread_id)
+            self.spent(name, "map", stats.map_seconds)
+            self.spent(name, "copy", stats.seconds - stats.map_seconds)
+        elif error is not None and not run.is_aborted and not isinstance(error, LogDirOffline):
+            self._metrics.failures.labels(topic, type(error).__name__).inc()
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """The partition is gone."""
+        self._last_success_ms.pop(topic_partition, None)
+
+    # ---- for the scrape
+
+    def last_success_ms(self, topic_partition: TopicPartition) -> int | None:
+        """When the log was last cleaned well, since the start."""
+        return self._last_success_ms.get(topic_partition)
+
+    def facts(self) -> CleanerFacts:
+        """As of the last look of a thread; no log is looked at."""
+        manager = self._manager
+        cleaner, states = manager.cleaning.cleaner, manager.cleaning.states
+        look_ms, now_ms = states.last_look_ms, manager.seams.clock.wall_ms()
+        served = [each for each in states.standings if manager.table.serves(each.log)]
+        return CleanerFacts(
+            threads=[_thread_facts(status) for status in cleaner.threads()],
+            logs=[self._log_facts(standing) for standing in served],
+            log_dirs=[unit.log_dir.path for unit in manager.online_units],
+            since_look_ms=0 if look_ms is None else max(now_ms - look_ms, 0),
+            last_success_ms={
+                (key.topic, key.partition): moment_ms
+                for key, moment_ms in self._last_success_ms.copy().items()
+            },
+        )
+
+    def _log_facts(self, standing: Standing) -> CompactedLogFacts:
+        log, to_clean = standing.log, standing.to_clean
+        key = log.topic_partition
+        failure = self._manager.cleaning.states.failure_of(key)
+        return CompactedLogFacts(
+            topic=key.topic,
+            partition=key.partition,
+            log_dir=log_dir_of(log),
+            dirty_ratio=standing.ratio,
+            dirty_bytes=0 if to_clean is None else to_clean.cleanable_bytes,
+            min_cleanable_ratio=log.config.min_cleanable_dirty_ratio,
+            failure=None if failure is None else failure.error_name,
+        )
+
+
+def _thread_facts(status: ThreadStatus) -> CleanerThreadFacts:
+    run, is_busy = status.last_run, status.topic_partition is not None
+    if run is None or run.stats is None or run.to_clean is None:
+        return CleanerThreadFacts(status.name, status.is_alive, is_busy)
+    stats = run.stats
+    return CleanerThreadFacts(
+        status.name,
+        status.is_alive,
+        is_busy,
+        clean_seconds=stats.seconds,
+        map_utilization=stats.buffer_utilization,
+        recopy_ratio=stats.bytes_written / max(stats.bytes_read, 1),
+        compaction_delay_seconds=run.to_clean.plan.overdue_ms / 1000,
+    )

@@ -1,0 +1,176 @@
+"""CleaningOperations: what operators see of the cleaner and may tell it.
+
+The part of the operation layer that is about compaction; ``Operations`` holds it. Blocks (a survey
+may read indexes, an abort waits for a thread) unless said; errors are those of ``errors.py``.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.cleaner.cleaning_plan import NotCleanable
+from kafkalog.cleaner.cleaning_run import CleanRequest
+from kafkalog.cleaner.cleaning_state import NONE
+from kafkalog.errors import PolicyViolation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkalog.cleaner.cleaner_thread import ThreadStatus
+    from kafkalog.cleaner.cleaning_run import CleaningRun
+    from kafkalog.cleaner.cleaning_state import CleaningState
+    from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
+    from kafkalog.cleaner.log_cleaner_manager import Standing
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.log_manager import LogManager
+
+
+class WhyNot(enum.Enum):
+    """Why no thread takes a log now; the value is what the API shows."""
+
+    CLEANER_OFF = "cleaner_off"  # log.cleaner.enable or log.cleaner.threads
+    MOVING = "moving"  # to another log directory
+    IN_PROGRESS = "in_progress"  # one has it
+    PAUSED = "paused"  # by an operator, or for a moment by the daemon
+    UNCLEANABLE = "uncleanable"  # it failed too often
+    WAITS_FOR_RETRY = "waits_for_retry"  # it failed
+    UNREADABLE = "unreadable"  # the disk failed at the look
+    NOTHING_CLEANABLE = "nothing_cleanable"  # active segment, lag, open transaction, or clean
+    BELOW_RATIO = "below_ratio"  # min.cleanable.dirty.ratio
+
+
+class CompactedLog(NamedTuple):
+    """One compacted log at one moment.
+
+    why_not     None: it is cleaned when its turn comes, which ``rank`` says, from 1
+    """
+
+    standing: Standing
+    rank: int | None
+    why_not: WhyNot | None
+    operator_pauses: int
+    last_success_ms: int | None
+
+
+class CleanerReport(NamedTuple):
+    """The cleaner at one moment of the wall clock."""
+
+    now_ms: int
+    is_enabled: bool
+    config: LogCleanerConfig
+    threads: Sequence[ThreadStatus]
+    logs: Sequence[CompactedLog]
+
+
+class CleaningOperations:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+        self._cleaning = manager.cleaning
+
+    def describe(self, topic: str | None = None) -> CleanerReport:
+        """Threads and every compacted log, or those of a topic: UnknownTopic; dirtiest first."""
+        self._manager.check_ready()
+        if topic is not None:
+            self._manager.registered(topic)
+        cleaning, now_ms = self._cleaning, self._manager.seams.clock.wall_ms()
+        standings = sorted(cleaning.states.survey(now_ms), key=_ratio, reverse=True)
+        logs, rank = list[CompactedLog](), 0
+        for standing in standings:
+            key, why_not = standing.log.topic_partition, self._why_not(standing)
+            rank += why_not is None
+            logs.append(
+                CompactedLog(
+                    standing,
+                    rank if why_not is None else None,
+                    why_not,
+                    cleaning.operator_pauses(key),
+                    cleaning.observer.last_success_ms(key),
+                )
+            )
+        return CleanerReport(
+            now_ms,
+            cleaning.cleaner.is_enabled,
+            cleaning.cleaner.config,
+            cleaning.cleaner.threads(),
+            [
+                each
+                for each in logs
+                if topic is None or each.standing.log.topic_partition.topic == topic
+            ],
+        )
+
+    def pause(self, topic: str, partition: int) -> CleaningState:
+        """Abort a clean of the partition, begin none until ``resume``; the state after it."""
+        log = self._compacted(topic, partition)
+        self._cleaning.pause(log.topic_partition)
+        return self._cleaning.states.state_of(log.topic_partition)
+
+    def resume(self, topic: str, partition: int) -> CleaningState:
+        """Take back one pause: CleaningConflict when there is none; the state after it."""
+        log = self._manager.log_of(topic, partition)
+        self._cleaning.resume(log.topic_partition)
+        return self._cleaning.states.state_of(log.topic_partition)
+
+    def abort(self, topic: str, partition: int) -> CleaningState:
+        """End a clean of the partition; the next turn may begin another one."""
+        log = self._compacted(topic, partition)
+        self._cleaning.states.abort_cleaning(log.topic_partition)
+        return self._cleaning.states.state_of(log.topic_partition)
+
+    def retry(self, topic: str, partition: int) -> bool:
+        """Forget that cleaning failed; whether it had. The next turn tries again."""
+        log = self._compacted(topic, partition)
+        return self._cleaning.states.retry(log.topic_partition)
+
+    def submit(
+        self, topic: str, partition: int, *, is_dry: bool, on_done: Callable[[CleaningRun], None]
+    ) -> None:
+        """Order a clean whatever the ratio; ``on_done`` is called on a cleaner thread.
+
+        Does not block. PolicyViolation, CleaningConflict when no cleaner runs.
+        """
+        log = self._compacted(topic, partition)
+        self._cleaning.cleaner.submit(CleanRequest(log, is_dry, on_done))
+
+    def _compacted(self, topic: str, partition: int) -> UnifiedLog:
+        """UnknownTopic, UnknownPartition, NotReady, LogDirOffline, PolicyViolation."""
+        self._manager.registered(topic)
+        log = self._manager.log_of(topic, partition)
+        if not log.config.is_compacted:
+            raise PolicyViolation(
+                f"Topic {topic} is not compacted: cleanup.policy has no compact", topic=topic
+            )
+        return log
+
+    def _why_not(self, standing: Standing) -> WhyNot | None:
+        """The first obstacle in the order of an operator's remedies."""
+        cleaning, state = self._cleaning, standing.state
+        if not cleaning.cleaner.is_enabled:
+            return WhyNot.CLEANER_OFF
+        if not cleaning.is_served(standing.log):
+            return WhyNot.MOVING
+        if state != NONE:
+            return WhyNot.PAUSED if state.pauses else WhyNot.IN_PROGRESS
+        failure = standing.failure
+        if failure is not None and failure.is_uncleanable:
+            return WhyNot.UNCLEANABLE
+        if failure is not None and not failure.is_over(self._manager.seams.clock.monotonic_ns()):
+            return WhyNot.WAITS_FOR_RETRY
+        if standing.to_clean is None:
+            return WhyNot.UNREADABLE
+        obstacle = standing.to_clean.plan.obstacle
+        return None if obstacle is None else _OBSTACLES[obstacle]
+
+
+_OBSTACLES = {
+    NotCleanable.NOTHING_CLEANABLE: WhyNot.NOTHING_CLEANABLE,
+    NotCleanable.BELOW_RATIO: WhyNot.BELOW_RATIO,
+}
+
+
+def _ratio(standing: Standing) -> float:
+    return standing.ratio

@@ -1,0 +1,372 @@
+"""Goal: cleaner threads never meet anybody in a log, end when told, and never die for good.
+Method: a simulated daemon; a seed decides which thread goes on at every call and chunk.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog.cleaner.cleaning_state import NONE
+from kafkalog.errors import CleaningConflict, CorruptBatch, InvalidRequest, NotReady
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.log.log_config import LogConfig
+from kafkalog.manager.values import Acks, ConfigChange
+from tests.cleaning_daemon import BOTH, COMPACTED, NOW_MS, CleaningDaemon, keyed_batch
+
+T0 = TopicPartition("t", 0)
+DAY = 86_400_000
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_delete_while_cleaning(seed: int) -> None:
+    """Goal: a topic's directories are renamed only after its clean has ended.
+    Method: delete it in the middle of a clean; the clean must not go on behind that.
+    """
+    world = CleaningDaemon(seed=seed, threads=2)
+    log = world.topic()
+    runs = world.run_into_a_clean()
+    world.cleaners.on_chunk = lambda _: _check_alive()
+
+    def _check_alive() -> None:
+        assert log.refusal is None, "cleaned behind its deletion"
+        world.sim.threads.switch_point()
+
+    world.sim.operations.topics.delete("t")
+    assert T0 not in world.cleaners.at_work
+    assert world.states.state_of(T0) == NONE
+    world.turn()
+    assert [run.is_aborted for run in runs] == [True]
+    assert world.cleaners.cleaned == []
+    assert world.states.failures() == {}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_retention_and_cleaning_of_one_log_never_overlap(seed: int) -> None:
+    """Goal: each has the log for itself, whoever asks for the retention.
+    Method: orders by hand, the task and two cleaner threads; a look at the state at every chunk and
+    at every deletion.
+    """
+    defaults = LogConfig(
+        cleanup_policy=BOTH,
+        internal_segment_bytes=300,
+        segment_index_bytes=240,
+        min_cleanable_dirty_ratio=0.0,
+        retention_bytes=900,
+    )
+    world = CleaningDaemon(seed=seed, threads=2, topic_defaults=defaults)
+    switch_point = world.sim.threads.switch_point
+    retention, retained = world.sim.manager.retention, list[int]()
+    finish = retention.retain
+
+    def retain_and_look(log: object) -> object:
+        assert T0 not in world.cleaners.at_work, "retained while it is cleaned"
+        state = world.states.state_of(T0)
+        assert state != NONE, "nobody keeps the cleaner out"
+        switch_point()
+        assert T0 not in world.cleaners.at_work, "cleaned while it is retained"
+        taken = finish(log)  # type: ignore[arg-type] # the one log there is
+        retained.append(len(taken))
+        return taken
+
+    retention.retain = retain_and_look  # type: ignore[method-assign, assignment] # a look, no fake
+    world.topic("t", 6)
+    world.cleaners.on_chunk = lambda _: switch_point()
+    world.sim.disk.on_call = switch_point
+    for _ in range(6):
+        world.fill("t", 8)
+        runs = world.order()
+        by_hand = world.sim.threads.start("operator", lambda: _retain(world))
+        world.sim.threads.run_steps(seed * 3)
+        world.turn()
+        assert by_hand.join()
+        while not runs:
+            world.turn()
+    assert sum(retained) > 0
+    assert world.cleaners.cleaned
+
+
+def _retain(world: CleaningDaemon) -> None:
+    """An operator's order."""
+    world.sim.operations.retain("t", 0, dry_run=False)
+
+
+def test_old_segments_of_a_compacted_log_go_in_the_cleaners_thread() -> None:
+    """Goal: compact,delete is retained, by the cleaner, and explain says so and when.
+    Method: records of a month ago; the forecast, then the turn that it names.
+    """
+    world = CleaningDaemon(
+        topic_defaults=LogConfig(
+            cleanup_policy=BOTH, internal_segment_bytes=300, segment_index_bytes=240
+        )
+    )
+    world.sim.operations.topics.create("t", 1, {})
+    for number in range(12):
+        batch = keyed_batch((f"k{number}", "v" * 40), timestamp_ms=NOW_MS - 30 * DAY)
+        world.sim.produce("t", batch)
+    world.sim.threads.run_until_idle()
+    report = world.sim.operations.describe_segments("t", 0)
+    assert report.schedule is not None
+    assert report.schedule.is_cleaners
+    assert report.schedule.check_interval_ms == 15_000
+    due = report.fates[0].due
+    assert due is not None
+    assert due.expected_ms is not None
+    assert due.latest_ms <= report.now_ms + 15_000
+    world.sim.clock.advance_ms(due.expected_ms - report.now_ms + 1)
+    assert world.log().log_start_offset > 0
+
+
+def test_an_uncleanable_log_still_loses_what_retention_deletes() -> None:
+    """Goal: a rotten batch does not fill the disk, and when its segment is gone all is well.
+    Method: three failures, then the records grow old.
+    """
+    world = CleaningDaemon(
+        topic_defaults=LogConfig(
+            cleanup_policy=BOTH,
+            internal_segment_bytes=300,
+            segment_index_bytes=240,
+            min_cleanable_dirty_ratio=0.0,
+            retention_ms=3_600_000,
+        )
+    )
+    world.topic()
+    world.cleaners.errors.extend(
+        CorruptBatch("The CRC is wrong", file="x.log", position=9) for _ in range(3)
+    )
+    world.sim.clock.advance_ms(600_000)
+    failure = world.states.failure_of(T0)
+    assert failure is not None
+    assert failure.is_uncleanable
+    world.sim.clock.advance_ms(3_600_000)
+    assert world.log().log_start_offset > 0
+    assert world.states.failure_of(T0) is None
+
+
+def test_a_clock_that_jumps_ahead_deletes_nothing_of_a_compacted_log_at_first() -> None:
+    """Goal: the clock guard holds in the cleaner's threads too, for the period of the task.
+    Method: a jump of a year, turns for less than that period, then for more.
+    """
+    world = CleaningDaemon(
+        topic_defaults=LogConfig(
+            cleanup_policy=BOTH, internal_segment_bytes=300, segment_index_bytes=240
+        )
+    )
+    world.topic()
+    world.turn()
+    world.sim.clock.step_wall_ms(365 * DAY)
+    for _ in range(15):
+        world.turn()
+    assert world.log().log_start_offset == 0
+    world.sim.clock.advance_ms(300_000)
+    assert world.log().log_start_offset > 0
+
+
+def test_no_longer_compacted_ends_the_clean() -> None:
+    """Goal: a change of the policy takes the log out of the cleaner's hands before it returns.
+    Method: change it in the middle of a clean.
+    """
+    world = CleaningDaemon()
+    world.topic()
+    runs = world.run_into_a_clean()
+    world.sim.operations.topics.alter_configs("t", [ConfigChange("cleanup.policy", "delete")])
+    assert world.cleaners.at_work == set()
+    world.turn()
+    assert [run.is_aborted for run in runs] == [True]
+    assert world.cleaners.cleaned == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_shutdown_aborts_the_clean(seed: int) -> None:
+    """Goal: a stop is not held up by a long clean, and marks nothing.
+    Method: stop in the middle; requests that wait are answered.
+    """
+    world = CleaningDaemon(seed=seed)
+    world.topic()
+    world.topic("u")
+    runs, waiting = world.run_into_a_clean(), world.order("u")
+    world.sim.stop()
+    (aborted,) = runs
+    assert aborted.is_aborted
+    (refused,) = waiting
+    assert isinstance(refused.error, NotReady) or refused.is_aborted
+    assert world.cleaners.cleaned == []
+    assert world.sim.manager.cleaning.states.failures() == {}
+
+
+def test_a_thread_that_meets_a_defect_is_started_again() -> None:
+    """Goal: no dead thread that never comes back. Method: a defect between two cleans."""
+    world = CleaningDaemon()
+    world.topic()
+    cleaning = world.sim.manager.cleaning
+    is_due, defects = cleaning.is_retention_due, [RuntimeError("a defect")]
+
+    def fail_once(log: object, jump_ms: int) -> bool:
+        if defects:
+            raise defects.pop()
+        return is_due(log, jump_ms)  # type: ignore[arg-type] # the one log there is
+
+    cleaning.is_retention_due = fail_once  # type: ignore[method-assign] # one defect
+    world.turn()
+    world.turn()
+    (status,) = cleaning.cleaner.threads()
+    assert status.is_alive
+    assert status.restarts == 1
+    assert not defects
+    assert len(world.cleaners.cleaned) == 1
+    assert world.states.state_of(T0) == NONE
+
+
+def test_the_throttle_makes_a_clean_as_slow_as_it_says() -> None:
+    """Goal: 100 bytes a second take their time, and who wants the log need not wait for it.
+    Method: a clean of a known size on the simulated clock; another one that is aborted.
+    """
+    world = CleaningDaemon(bytes_per_second=100)
+    world.topic(batches=40)
+    started_ms = world.sim.clock.wall_ms()
+    world.cleaners.on_chunk = lambda _: world.sim.clock.sleep(0.05)
+    runs = world.order()
+    world.sim.threads.run_until(lambda: bool(runs))
+    took_ms = world.sim.clock.wall_ms() - started_ms
+    size = runs[0].stats.bytes_read if runs[0].stats else 0
+    assert took_ms >= size * 10 * 0.8, "the last period may be short"
+    assert took_ms < size * 20
+    world.fill("t", 40)
+    again = world.run_into_a_clean()
+    started_ms = world.sim.clock.wall_ms()
+    world.states.abort_cleaning(T0)
+    assert world.sim.clock.wall_ms() == started_ms
+    world.sim.threads.run_until_idle()
+    assert [run.is_aborted for run in again] == [True]
+
+
+def test_the_number_of_threads_changes_at_run_time() -> None:
+    """Goal: Kafka's rule (half to double, at least 1), in force on return, aborts what is in work.
+    Method: alter the broker's config within and beyond the bounds.
+    """
+    world = CleaningDaemon(threads=2)
+
+    def alter(key: str, value: str | None) -> None:
+        world.sim.operations.alter_broker_configs([ConfigChange(key, value)])
+
+    for refused, words in (("5", "more than double"), ("0", "at least 1")):
+        with pytest.raises(InvalidRequest, match=words):
+            alter("log.cleaner.threads", refused)
+    alter("log.cleaner.threads", "4")
+    cleaner = world.sim.manager.cleaning.cleaner
+    assert [status.is_alive for status in cleaner.threads()] == [True] * 4
+    with pytest.raises(InvalidRequest, match="less than half the current value 4"):
+        alter("log.cleaner.threads", "1")
+    with pytest.raises(InvalidRequest, match="dedupe"):
+        alter("log.cleaner.dedupe.buffer.size", str(4 * 1_048_576))
+    world.topic()
+    runs = world.run_into_a_clean()
+    alter("log.cleaner.threads", None)
+    assert len(cleaner.threads()) == 2
+    assert world.cleaners.at_work == set()
+    world.turn()
+    assert [run.is_aborted for run in runs] == [True]
+    assert len(world.cleaners.cleaned) == 1
+
+
+def test_rate_and_pause_change_without_a_new_thread() -> None:
+    """Goal: a clean in work goes on. Method: alter them in the middle of it."""
+    world = CleaningDaemon()
+    world.topic()
+    runs = world.run_into_a_clean()
+    for key, value in (
+        ("log.cleaner.io.max.bytes.per.second", "1000000"),
+        ("log.cleaner.backoff.ms", "20000"),
+    ):
+        world.sim.operations.alter_broker_configs([ConfigChange(key, value)])
+    world.sim.threads.run_until(lambda: bool(runs))
+    assert runs[0].error is None
+    assert world.sim.manager.cleaning.cleaner.config.backoff_ms == 20_000
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("log.cleaner.backoff.ms", "9223372036854775807"),
+        ("log.cleaner.backoff.ms", "0"),
+        ("log.cleaner.io.max.bytes.per.second", "1.0E-300"),
+    ],
+)
+def test_extreme_settings_end_no_thread(key: str, value: str) -> None:
+    """Goal: what a setting allows is waited for, or until somebody wants the thread.
+    Method: extreme pauses and rates, then an order and a stop.
+    """
+    world = CleaningDaemon()
+    world.sim.operations.alter_broker_configs([ConfigChange(key, value)])
+    world.cleaners.on_chunk = lambda _: world.sim.clock.sleep(0.4)
+    world.topic()
+    runs = world.order()
+    world.sim.clock.advance_ms(60_000)
+    assert bool(runs) is (key == "log.cleaner.backoff.ms")
+    world.states.abort_cleaning(T0)
+    world.sim.stop()
+    assert runs
+
+
+def test_a_request_cleans_whatever_the_ratio() -> None:
+    """Goal: an order counts where the ratio does not, and says when there is nothing to do.
+    Method: a topic that is never eligible; orders, dry and wet, then a second one.
+    """
+    world = CleaningDaemon()
+    log = world.topic(min_cleanable_dirty_ratio="1")
+    world.turn()
+    assert world.cleaners.cleaned == []
+    dry, wet, idle = world.order(is_dry=True), world.order(), world.order()
+    world.sim.threads.run_until(lambda: bool(idle))
+    end = log.segments.active.base_offset
+    assert world.cleaners.cleaned == [(T0, 0, end, True), (T0, 0, end, False)]
+    assert dry[0].stats is not None
+    assert wet[0].end_offset == end == world.checkpoint()
+    assert (idle[0].stats, idle[0].error) == (None, None)
+    world.sim.manager.cleaning.pause(T0)
+    refused = world.order()
+    world.sim.threads.run_until(lambda: bool(refused))
+    assert isinstance(refused[0].error, CleaningConflict)
+
+
+def test_a_clean_gains_nothing_and_the_thread_pauses() -> None:
+    """Goal: no endless loop over one log (KAFKA-8764, KAFKA-9826). Method: count the looks."""
+    world = CleaningDaemon()
+    world.topic()
+    world.turn()
+    cleaned = len(world.cleaners.cleaned)
+    for _ in range(20):
+        world.turn()
+    assert len(world.cleaners.cleaned) == cleaned
+
+
+def test_an_offline_directory_ends_its_cleans_and_marks_nothing() -> None:
+    """Goal: the other directories are cleaned on. Method: take one offline in a clean."""
+    world = CleaningDaemon(topic_defaults=COMPACTED)
+    for name in ("t", "u"):
+        world.topic(name)
+    world.run_into_a_clean()
+    log_dir = world.sim.manager.unit_of(world.log()).log_dir
+    log_dir.take_offline("a test")
+    for _ in range(3):
+        world.turn()
+    assert {key.topic for key, *_ in world.cleaners.cleaned} == {"u"}
+    assert world.states.failures() == {}
+    assert world.states.state_of(T0) == NONE
+
+
+def test_what_a_clean_reads_is_durable_before() -> None:
+    """Goal: no power cut takes the record for which an older one of its key went.
+    Method: a record that no sync has covered, closed by a roll without a flush; at the first
+    chunk of the clean the recovery point has reached the end of its range.
+    """
+    world = CleaningDaemon()
+    log = world.topic()
+    world.sim.produce("t", keyed_batch(("k", "v" * 40)), Acks.LEADER)
+    world.sim.manager.unit_of(log).writer.call(log.roll)
+    unsynced = log.recovery_point
+    seen: list[int] = []
+    world.cleaners.on_chunk = lambda _: seen.append(log.recovery_point)
+    runs = world.order()
+    world.sim.threads.run_until(lambda: bool(runs))
+    assert runs[0].to_clean is not None
+    assert unsynced < runs[0].to_clean.first_uncleanable_offset <= min(seen)

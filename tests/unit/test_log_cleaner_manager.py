@@ -1,0 +1,361 @@
+"""Goal: the right log is grabbed, nobody else touches it, and the checkpoint says how far it is.
+Method: a simulated daemon whose cleaners read nothing; states and checkpoint asked from outside.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.cleaner.cleaning_state import NONE, CleaningPhase, IllegalTransition
+from kafkalog.errors import CleaningConflict, CorruptBatch, DiskFull, LogCleaningAborted
+from kafkalog.format.checkpoint_text import decode_offsets, encode_offsets
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.manager.values import ConfigChange
+from tests.cleaning_daemon import NOW_MS, CleaningDaemon
+from tests.sim.sim_faults import Effect, Fault
+from tests.sim.sim_manager import DIRS
+
+if TYPE_CHECKING:
+    from kafkalog.log.unified_log import UnifiedLog
+
+T0 = TopicPartition("t", 0)
+
+
+def file_of(world: CleaningDaemon, log: UnifiedLog) -> str:
+    """Path of the checkpoint of the log's directory."""
+    return f"{log.directory.rpartition('/')[0]}/cleaner-offset-checkpoint"
+
+
+def restart_with(world: CleaningDaemon, offset: int) -> CleaningDaemon:
+    """Stop, set the checkpoint of the topic t, start again."""
+    path = file_of(world, world.log())
+    disk = world.sim.stop()
+    disk.write_file_atomically(path, encode_offsets({T0: offset}))
+    return CleaningDaemon(disk)
+
+
+def test_the_highest_ratio_is_grabbed_first() -> None:
+    """Goal: filthiest first. Method: three logs, two of them cleaned before in part."""
+    world = CleaningDaemon(threads=1)
+    for name in ("a", "b", "c"):
+        world.topic(name)
+    world.turn()
+    for name, more in (("a", 4), ("b", 40), ("c", 10)):
+        world.fill(name, more)
+    world.cleaners.cleaned.clear()
+    world.turn()
+    assert [key.topic for key, *_ in world.cleaners.cleaned] == ["b", "c", "a"]
+
+
+def test_a_clean_ends_with_the_checkpoint_on_disk() -> None:
+    """Goal: the next round begins where this one ended, also after a restart.
+    Method: the file after a clean, in a fresh life, and that life's first clean.
+    """
+    world = CleaningDaemon()
+    log = world.topic()
+    world.turn()
+    assert world.cleaners.cleaned == [(T0, 0, log.segments.active.base_offset, False)]
+    assert world.checkpoint() == log.segments.active.base_offset > 0
+    after = CleaningDaemon(world.sim.stop())
+    after.fill("t", 12)
+    after.turn()
+    (_, start, _, _), *_ = after.cleaners.cleaned
+    assert start == world.cleaners.cleaned[0][2]
+
+
+def test_the_cleaner_off_means_no_clean() -> None:
+    """Goal: what is not compacted is left alone. Method: a topic without compact."""
+    world = CleaningDaemon()
+    world.topic(cleanup_policy="delete")
+    world.turn()
+    assert world.cleaners.cleaned == []
+
+
+def test_pauses_nest_and_resume_lets_the_cleaner_in() -> None:
+    """Goal: Paused(n) of Kafka. Method: two pauses, one resume, another one."""
+    world = CleaningDaemon()
+    world.states.abort_and_pause_cleaning(T0)
+    world.states.abort_and_pause_cleaning(T0)
+    world.topic()
+    world.turn()
+    world.states.resume_cleaning([T0])
+    world.turn()
+    assert world.cleaners.cleaned == []
+    assert world.states.state_of(T0).pauses == 1
+    world.states.resume_cleaning([T0])
+    world.turn()
+    assert len(world.cleaners.cleaned) == 1
+    with pytest.raises(IllegalTransition):
+        world.states.resume_cleaning([T0])
+
+
+def test_an_operator_takes_back_only_his_own_pauses() -> None:
+    """Goal: a resume over HTTP never ends the pause of a retention pass or a deletion.
+    Method: a pause by the daemon, then an operator's resume without and with a pause of his.
+    """
+    world = CleaningDaemon()
+    cleaning = world.sim.manager.cleaning
+    assert world.states.try_pause(T0)
+    with pytest.raises(CleaningConflict):
+        cleaning.resume(T0)
+    cleaning.pause(T0)
+    cleaning.resume(T0)
+    assert world.states.state_of(T0).pauses == 1
+    assert not world.states.try_pause(T0), "somebody has it"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_abort_while_cleaning(seed: int) -> None:
+    """Goal: abort returns when the clean has ended, nothing is checkpointed, and it goes on later.
+    Method: the test's own thread pauses the log in the middle of a clean, in any order of threads.
+    """
+    world = CleaningDaemon(seed=seed, threads=2)
+    log = world.topic()
+    world.sim.disk.on_call = world.sim.threads.switch_point
+    runs = world.run_into_a_clean()
+    assert world.states.state_of(T0).phase is CleaningPhase.IN_PROGRESS
+    world.states.abort_and_pause_cleaning(T0)
+    assert T0 not in world.cleaners.at_work
+    assert world.states.state_of(T0).pauses == 1
+    assert world.checkpoint() is None
+    world.turn()
+    assert [run.is_aborted for run in runs] == [True]
+    assert world.cleaners.cleaned == []
+    world.states.resume_cleaning([T0])
+    world.turn()
+    assert world.checkpoint() == log.segments.active.base_offset
+    assert world.states.failure_of(T0) is None, "an abort is no failure"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_several_abort_one_clean(seed: int) -> None:
+    """Goal: who comes second waits for the first, and each has a pause of his own.
+    Method: three threads abort and pause the same log while it is cleaned.
+    """
+    world = CleaningDaemon(seed=seed)
+    world.topic()
+    world.run_into_a_clean()
+    threads = [
+        world.sim.threads.start(f"pauser-{n}", lambda: world.states.abort_and_pause_cleaning(T0))
+        for n in range(3)
+    ]
+    for thread in threads:
+        thread.join()
+    assert world.states.state_of(T0).pauses == 3
+    world.states.resume_cleaning([T0, T0, T0])
+    assert world.states.state_of(T0) == NONE
+
+
+def test_check_cleaning_aborted() -> None:
+    """Goal: the thread that grabbed a log hears that it is wanted. Method: another one pauses."""
+    world = CleaningDaemon()
+    log = world.topic()
+    assert world.states.try_grab(log)
+    world.states.check_cleaning_aborted(T0)
+    waiter = world.sim.threads.start("w", lambda: world.states.abort_and_pause_cleaning(T0))
+    world.sim.threads.run_until_idle()
+    with pytest.raises(LogCleaningAborted):
+        world.states.check_cleaning_aborted(T0)
+    assert waiter.is_alive()
+    world.states.release(log)
+    assert waiter.join()
+
+
+# ---- the checkpoint
+
+
+def test_kafka_8724_checkpoint_beyond_the_log_end() -> None:
+    """Goal: after the tail was lost the log is cleaned from its start, and nothing fails.
+    Method: a checkpoint above the log end, as an unclean stop leaves it.
+    """
+    world = CleaningDaemon()
+    world.topic()
+    world = restart_with(world, 1_000)
+    world.turn()
+    assert world.cleaners.cleaned[0][1] == 0
+    assert world.checkpoint() == world.log().segments.active.base_offset
+
+
+def test_kafka_6266_checkpoint_below_the_log_start_is_put_right_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Goal: no warning for ever. Method: delete records below the checkpoint, then many looks."""
+    world = CleaningDaemon()
+    world.topic(cleanup_policy="compact,delete")
+    world = restart_with(world, 0)
+    world.sim.delete_records("t", world.log().log_end_offset)
+    world.sim.operations.topics.alter_configs("t", [ConfigChange("cleanup.policy", "compact")])
+    capsys.readouterr()
+    for _ in range(5):
+        world.turn()
+    told = capsys.readouterr().out.count("Resetting first dirty offset of t-0")
+    assert told == 1
+    assert world.checkpoint() == world.log().log_start_offset
+
+
+def test_entries_of_unknown_partitions_are_dropped() -> None:
+    """Goal: the file names only what is here. Method: an entry of nobody, then a start."""
+    world = CleaningDaemon()
+    log = world.topic(min_cleanable_dirty_ratio="1")
+    path = file_of(world, log)
+    disk = world.sim.stop()
+    disk.write_file_atomically(path, encode_offsets({T0: 3, TopicPartition("gone", 1): 5}))
+    world = CleaningDaemon(disk)
+    assert decode_offsets(world.sim.disk.read_file(path)) == {T0: 3}
+
+
+def test_a_damaged_line_costs_its_own_partition() -> None:
+    """Goal: one bad line, one log that is cleaned anew. Method: two entries, one of them cut."""
+    world = CleaningDaemon()
+    world.topic(min_cleanable_dirty_ratio="1")
+    path = file_of(world, world.log())
+    disk = world.sim.stop()
+    disk.write_file_atomically(path, b"0\n2\nt 0 4\nu zero 4\n")
+    world = CleaningDaemon(disk)
+    assert world.states.first_dirty_offset(T0) == 4
+
+
+def test_a_topic_made_again_starts_without_a_past() -> None:
+    """Goal: the checkpoint of a deleted topic is not its successor's.
+    Method: clean, delete, look at the file, create again, clean.
+    """
+    world = CleaningDaemon()
+    path = file_of(world, world.topic())
+    world.turn()
+    world.sim.operations.topics.delete("t")
+    assert decode_offsets(world.sim.disk.read_file(path)) == {}
+    world.cleaners.cleaned.clear()
+    world.topic()
+    world.turn()
+    assert world.cleaners.cleaned[0][1] == 0
+
+
+def test_a_cut_log_is_not_clean_above_the_cut() -> None:
+    """Goal: truncation lowers the checkpoint, never raises it. Method: below and above it."""
+    world = CleaningDaemon()
+    log = world.topic()
+    world.turn()
+    clean_to = world.checkpoint()
+    assert clean_to is not None
+    world.states.maybe_truncate_checkpoint(log, clean_to + 1)
+    assert world.checkpoint() == clean_to
+    world.states.maybe_truncate_checkpoint(log, 2)
+    assert world.checkpoint() == 2
+
+
+def test_a_checkpoint_that_cannot_be_written_is_remembered() -> None:
+    """Goal: a full disk costs the file, not the state. Method: ENOSPC at the checkpoint's file."""
+    world = CleaningDaemon()
+    log = world.topic()
+    world.sim.disk.faults.add(
+        Fault(
+            Effect.RAISE,
+            errno.ENOSPC,
+            frozenset({"create", "write"}),
+            path_contains="cleaner-offset",
+            times=10**9,
+        )
+    )
+    world.turn()
+    world.turn()
+    assert len(world.cleaners.cleaned) == 1, "not cleaned again"
+    assert world.states.first_dirty_offset(T0) == log.segments.active.base_offset
+    assert world.checkpoint() is None
+
+
+# ---- failures
+
+
+def test_three_failures_make_a_log_uncleanable_until_somebody_asks() -> None:
+    """Goal: tries with growing pauses, then no more; visible; CLI, API and config start afresh.
+    Method: corrupt batches in turn on the simulated clock.
+    """
+    world = CleaningDaemon()
+    world.topic()
+    world.cleaners.errors.extend(
+        CorruptBatch("The CRC is wrong", file="x.log", position=9) for _ in range(4)
+    )
+    failures = []
+    for _ in range(30):
+        world.turn()
+        failure = world.states.failure_of(T0)
+        assert failure is not None
+        failures.append(failure.attempts)
+    assert failures[0] == 1
+    assert failures[-1] == 3
+    assert failures.index(3) - failures.index(2) > 1, "the second pause is the longer one"
+    failure = world.states.failure_of(T0)
+    assert failure is not None
+    assert failure.is_uncleanable
+    assert "The CRC is wrong" in failure.reason
+    assert len(world.cleaners.errors) == 1
+    assert world.states.retry(T0)
+    world.turn()
+    assert not world.cleaners.errors
+    world.sim.operations.topics.alter_configs("t", [ConfigChange("min.compaction.lag.ms", "1")])
+    assert world.states.failure_of(T0) is None, "another config may be the cure"
+    world.turn()
+    assert len(world.cleaners.cleaned) == 1
+
+
+def test_a_full_disk_never_makes_a_log_uncleanable_for_good() -> None:
+    """Goal: the clean comes back when there is room. Method: ten times full, then not."""
+    world = CleaningDaemon()
+    world.topic()
+    world.cleaners.errors.extend(DiskFull("No space is left") for _ in range(10))
+    world.turn()
+    failure = world.states.failure_of(T0)
+    assert failure is not None
+    assert not failure.is_uncleanable
+    world.sim.clock.advance_ms(3_600_000 * 4)
+    assert not world.cleaners.errors
+    assert len(world.cleaners.cleaned) == 1
+    assert world.states.failure_of(T0) is None
+
+
+def test_a_defect_in_a_clean_is_the_logs_failure() -> None:
+    """Goal: the thread and the other logs live on. Method: a ValueError in one clean."""
+    world = CleaningDaemon()
+    world.topic("a")
+    world.topic("b")
+    world.cleaners.errors.append(ValueError("a defect"))
+    world.turn()
+    assert len(world.states.failures()) == 1
+    assert len(world.cleaners.cleaned) == 1
+    assert world.sim.manager.cleaning.cleaner.threads()[0].restarts == 0
+
+
+def test_the_plan_of_the_last_look_is_kept_for_the_metrics() -> None:
+    """Goal: gauges ask no log. Method: standings after a turn."""
+    world = CleaningDaemon()
+    world.topic()
+    world.turn()
+    assert [each.log.topic_partition for each in world.states.standings] == [T0]
+    assert world.states.last_look_ms is not None
+    assert world.states.last_look_ms >= NOW_MS
+
+
+def test_a_move_ends_the_clean_and_takes_the_checkpoint_along() -> None:
+    """Goal: no clean while a partition is copied, and the copy is as clean as the log was.
+    Method: move a cleaned log into the other directory, in the middle of its next clean.
+    """
+    world = CleaningDaemon()
+    log = world.topic()
+    world.turn()
+    clean_to = world.checkpoint()
+    old = file_of(world, log)
+    world.fill("t", 12)
+    runs = world.run_into_a_clean()
+    other = next(path for path in DIRS if not log.directory.startswith(path))
+    world.sim.operations.move_partition("t", 0, other)
+    world.sim.threads.run_until(lambda: world.log().directory.startswith(other))
+    world.sim.threads.run_until_idle()
+    assert [run.is_aborted for run in runs] == [True]
+    assert len(world.cleaners.cleaned) == 1
+    assert world.checkpoint() == clean_to
+    assert decode_offsets(world.sim.disk.read_file(old)) == {}
+    world.turn()
+    assert world.cleaners.cleaned[-1][1] == clean_to

@@ -29,6 +29,12 @@ COMMANDS: dict[str, dict[str, str]] = {
         "restore": "kafkalog.cli.restore:restore",
         "health": "kafkalog.cli.health:health",
     },
+    "compact": {
+        "plan": "kafkalog.cli.compact:plan",
+        "run": "kafkalog.cli.compact:run",
+        "status": "kafkalog.cli.compact:status",
+        "retry": "kafkalog.cli.compact:retry",
+    },
     "records": {"delete": "kafkalog.cli.delete_records:delete"},
     "retention": {
         "explain": "kafkalog.cli.retention:explain",
@@ -47,6 +53,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
 }
 _GROUP_HELP = {
+    "compact": "What compaction would save, why it does not run, and cleans by hand.",
     "records": "Delete records below an offset.",
     "retention": "Why segments are still here, when they go, and a pass by hand.",
     "segments": "Look into segment files, without a server.",

@@ -264,14 +264,15 @@ def _print_run(answer: dict[str, Any]) -> None:
 def _print_schedule(schedule: dict[str, Any] | None) -> None:
     if schedule is None:
         click.echo(
-            "No check: compact is in its cleanup.policy, so no task looks at it and nothing goes "
-            "until kafkalog retention run TOPIC."
+            "No check: it is compacted and the cleaner is off, so nothing goes until "
+            "kafkalog retention run TOPIC."
         )
         return
     next_ms = schedule["next_check_ms"]
+    who = "Checks by the cleaner" if schedule["runs_in"] == "log_cleaner" else "Checks"
     when = "one is running" if next_ms is None else f"next at {_moment(next_ms)}"
     click.echo(
-        f"Checks: {when}, then every {schedule['check_interval_ms']} ms; "
+        f"{who}: {when}, then every {schedule['check_interval_ms']} ms; "
         f"files go {schedule['delete_delay_ms']} ms later."
     )
 

@@ -183,3 +183,112 @@ class OperationAnswer(Body):
     progress: dict[str, int]
     result: dict[str, object] | None
     error: EntryError | None
+
+
+class CleaningStateAnswer(Body):
+    """What the cleaner does with a partition, after an order."""
+
+    topic: str
+    partition: int
+    state: Literal["none", "in_progress", "aborted", "paused"]
+    pauses: int
+
+
+class CleaningRetryAnswer(Body):
+    """``had_failed``: whether there was something to forget."""
+
+    topic: str
+    partition: int
+    had_failed: bool
+
+
+class CleaningRunAnswer(Body):
+    """A clean, or what a dry run says of one; the figures are there when it was cleaned."""
+
+    topic: str
+    partition: int
+    outcome: Literal["cleaned", "nothing_cleanable", "aborted", "failed"]
+    dry_run: bool | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    first_dirty_offset: int | None = None
+    end_offset: int | None = None
+    bytes_before: int | None = None
+    bytes_after: int | None = None
+    records_before: int | None = None
+    records_after: int | None = None
+    removed: dict[str, int] | None = None
+    keys: int | None = None
+    map_utilization: float | None = None
+    map_seconds: float | None = None
+    seconds: float | None = None
+    error_code: int | None = None
+    kafka_error: str | None = None
+    error: str | None = None
+
+
+class CleaningRunsAnswer(Body):
+    """One run a partition."""
+
+    dry_run: bool
+    partitions: list[CleaningRunAnswer]
+
+
+class CleanerThreadAnswer(Body):
+    """A thread of the cleaner."""
+
+    thread: str
+    alive: bool
+    restarts: int
+    topic: str | None
+    partition: int | None
+    busy_since_ms: int | None
+    next_turn_ms: int | None
+    last_run: CleaningRunAnswer | None
+
+
+class CleaningFailureAnswer(Body):
+    """Why a log is left alone."""
+
+    reason: str
+    error: str
+    attempts: int
+    uncleanable: bool
+
+
+class CompactedLogAnswer(Body):
+    """A compacted log as it stands."""
+
+    topic: str
+    partition: int
+    log_dir: str
+    state: Literal["none", "in_progress", "aborted", "paused"]
+    pauses: int
+    operator_pauses: int
+    rank: int | None
+    why_not: str | None
+    checkpoint: int | None
+    first_dirty_offset: int | None
+    first_uncleanable_offset: int | None
+    clean_bytes: int | None
+    cleanable_bytes: int | None
+    cleanable_ratio: float | None
+    min_cleanable_ratio: float
+    overdue_ms: int | None
+    last_success_ms: int | None
+    failure: CleaningFailureAnswer | None
+    fault: str | None
+
+
+class CleanerAnswer(Body):
+    """The cleaner at one moment; the dirtiest log first."""
+
+    now_ms: int
+    enabled: bool
+    backoff_ms: int
+    dedupe_buffer_bytes: int
+    io_buffer_bytes: int
+    load_factor: float
+    throttle_bytes_per_second: float | None
+    threads: list[CleanerThreadAnswer]
+    logs: list[CompactedLogAnswer]

@@ -15,6 +15,7 @@ from kafkalog.server.openapi import describe
 from kafkalog.server.routes import (
     backups,
     batches,
+    cleaner,
     delete_records,
     log_dirs,
     offsets,
@@ -49,6 +50,7 @@ ROUTE_TABLES = (
     tasks.ROUTES,
     retention.ROUTES,
     backups.ROUTES,
+    cleaner.ROUTES,
     topics.ROUTES,
     v3_topics.ROUTES,
     v3_configs.ROUTES,

@@ -48,9 +48,12 @@ _ROWS = (
     ErrorEntry(40904, 409, "TOPIC_ALREADY_EXISTS", "the topic exists"),
     ErrorEntry(40905, 409, "OUT_OF_ORDER_SEQUENCE_NUMBER", "idempotent append with a gap"),
     ErrorEntry(40906, 409, "INVALID_PRODUCER_EPOCH", "idempotent append with an older epoch"),
-    ErrorEntry(40907, 409, "POLICY_VIOLATION", "cleanup.policy forbids delete-records"),
+    ErrorEntry(
+        40907, 409, "POLICY_VIOLATION", "cleanup.policy forbids delete-records, or has no compact"
+    ),
     ErrorEntry(40908, 409, "INVALID_TXN_STATE", "the producer has an open transaction"),
     ErrorEntry(40909, 409, "INVALID_REQUEST", "a backup is running already"),
+    ErrorEntry(40910, 409, "INVALID_REQUEST", "the log is cleaned or paused, or no cleaner runs"),
     ErrorEntry(41001, 410, "OFFSET_OUT_OF_RANGE", "offset below the log start offset"),
     ErrorEntry(41201, 412, "INVALID_REQUEST", "expected_offset is not the log end offset"),
     ErrorEntry(41301, 413, "MESSAGE_TOO_LARGE", "a batch is larger than max.message.bytes"),
@@ -126,6 +129,7 @@ _BY_EXCEPTION: dict[type[errors.KafkalogError], int] = {
     errors.PolicyViolation: 40907,
     errors.InvalidBackupTarget: 40002,
     errors.BackupRunning: 40909,
+    errors.CleaningConflict: 40910,
     errors.CorruptData: 50010,
     errors.StorageFault: 50303,
     errors.LogDirOffline: 50303,

@@ -138,6 +138,19 @@ class RetentionRunRequest(Schema):
     partitions: list[PartitionName] | None = None
 
 
+class CleanRequest(Schema):
+    """``POST .../log:clean``."""
+
+    dry_run: bool = False
+
+
+class CleanerRunRequest(Schema):
+    """``POST /v1/cleaner:run``; without partitions all that have something to clean."""
+
+    dry_run: bool = False
+    partitions: list[PartitionName] | None = None
+
+
 class RetentionSimulateRequest(Schema):
     """``POST /v1/retention:simulate``; ``at``: ms since 1970 or ISO-8601, absent is now."""
 

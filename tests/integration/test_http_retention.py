@@ -17,7 +17,7 @@ from tests.integration.http_world import append, batch_of, failed_entry, now_ms,
 if TYPE_CHECKING:
     from tests.integration.daemon import Answer, Daemon
 
-SETTINGS = {"log_initial_task_delay_ms": "86400000"}
+SETTINGS = {"log_initial_task_delay_ms": "86400000", "log_cleaner_enable": "false"}
 DAY = 86_400_000
 HALF_SEGMENT = b"x" * 600_000  # two of them do not fit a segment of 1 MiB
 
@@ -68,6 +68,7 @@ def test_segments_are_the_planner_s_answer(daemon: Daemon) -> None:
         log_end_offset=report["log_end_offset"],
         hold_offset=report["hold_offset"],
     )
+    assert report["schedule"].pop("runs_in") == "kafka-log-retention"
     policy, schedule = RetentionPolicy(**report["policy"]), Schedule(**report["schedule"])
     fates = explain(facts, policy, report["now_ms"], schedule)
     shown = [

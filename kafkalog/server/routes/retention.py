@@ -13,6 +13,7 @@ from aiohttp import web
 from kafkalog.errors import InvalidRequest, KafkalogError
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.manager.retention import RETENTION_TASK
 from kafkalog.server.api import api_of
 from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.in_flight import Body
@@ -121,6 +122,7 @@ def _schedule_json(schedule: Schedule | None) -> dict[str, object] | None:
     if schedule is None:
         return None
     return {
+        "runs_in": "log_cleaner" if schedule.is_cleaners else RETENTION_TASK,
         "next_check_ms": _moment(schedule.next_check_ms),
         "check_interval_ms": schedule.check_interval_ms,
         "delete_delay_ms": schedule.delete_delay_ms,

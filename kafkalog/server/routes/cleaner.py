@@ -1,0 +1,373 @@
+"""The log cleaner over HTTP: what it does and why not, and orders to it (N12, N13).
+
+An order to clean waits for its end without a thread of its own: the cleaner thread tells the event
+loop. Moments are ms since 1970.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog.errors import KafkalogError
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.server.answers import (
+    CleanerAnswer,
+    CleaningRetryAnswer,
+    CleaningRunAnswer,
+    CleaningRunsAnswer,
+    CleaningStateAnswer,
+)
+from kafkalog.server.api import api_of
+from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.error_map import ApiError, error_body
+from kafkalog.server.in_flight import Body
+from kafkalog.server.media_types import JSON
+from kafkalog.server.parameters import TextParameter, partition_of, topic_of
+from kafkalog.server.replies import json_reply
+from kafkalog.server.schemas import CleanerRunRequest, CleanRequest, PartitionName, parse_body
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkalog.cleaner.cleaner_stats import CleanerStats
+    from kafkalog.cleaner.cleaner_thread import ThreadStatus
+    from kafkalog.cleaner.cleaning_run import CleaningRun
+    from kafkalog.cleaner.cleaning_state import CleaningState
+    from kafkalog.manager.cleaning_operations import CleanerReport, CompactedLog
+    from kafkalog.manager.operations import Operations
+    from kafkalog.server.api import Api
+
+ROUTES = web.RouteTableDef()
+_MAX_PARTITIONS = 1_000
+_NO_LIMIT = 1e300
+_DESCRIBE = Access(Action.DESCRIBE, Resource.CLUSTER)
+_OPERATE = Access(Action.CLUSTER, Resource.CLUSTER)
+_STATE = {200: Answer("The state after it.", {JSON: CleaningStateAnswer})}
+_TOPIC = TextParameter("topic", "Only the logs of this topic.")
+
+
+# ---- what it does
+
+
+@ROUTES.get("/v1/cleaner")
+@endpoint(
+    "describeCleaner",
+    "cleaner",
+    _DESCRIBE,
+    {200: Answer("As it stands.", {JSON: CleanerAnswer})},
+    parameters=(_TOPIC,),
+    errors=(40401,),
+)
+async def cleaner(request: web.Request) -> web.Response:
+    """Threads, and every compacted log: state, dirtiness, rank, or why it is not picked."""
+    api = api_of(request)
+    return await api.blocking(_describe, api.operations, _TOPIC.read(request))
+
+
+def _describe(operations: Operations, topic: str | None) -> web.Response:
+    return json_reply(_report_json(operations.cleaning.describe(topic)))
+
+
+def _report_json(report: CleanerReport) -> dict[str, object]:
+    config = report.config
+    rate = config.io_max_bytes_per_second
+    return {
+        "now_ms": report.now_ms,
+        "enabled": report.is_enabled,
+        "backoff_ms": config.backoff_ms,
+        "dedupe_buffer_bytes": config.dedupe_buffer_size_bytes,
+        "io_buffer_bytes": config.io_buffer_size_bytes,
+        "load_factor": config.io_buffer_load_factor,
+        "throttle_bytes_per_second": None if rate > _NO_LIMIT else rate,
+        "threads": [_thread_json(each) for each in report.threads],
+        "logs": [_log_json(each) for each in report.logs],
+    }
+
+
+def _thread_json(status: ThreadStatus) -> dict[str, object]:
+    at_work = status.topic_partition
+    return {
+        "thread": status.name,
+        "alive": status.is_alive,
+        "restarts": status.restarts,
+        "topic": None if at_work is None else at_work.topic,
+        "partition": None if at_work is None else at_work.partition,
+        "busy_since_ms": status.busy_since_ms,
+        "next_turn_ms": status.next_turn_ms,
+        "last_run": None if status.last_run is None else _run_json(status.last_run),
+    }
+
+
+def _log_json(each: CompactedLog) -> dict[str, object]:
+    standing = each.standing
+    log, plan, failure = standing.log, standing.to_clean, standing.failure
+    return {
+        "topic": log.topic_partition.topic,
+        "partition": log.topic_partition.partition,
+        "log_dir": log.directory.rpartition("/")[0],
+        "state": standing.state.phase.value,
+        "pauses": standing.state.pauses,
+        "operator_pauses": each.operator_pauses,
+        "rank": each.rank,
+        "why_not": each.why_not and each.why_not.value,
+        "checkpoint": standing.checkpoint,
+        "first_dirty_offset": plan and plan.first_dirty_offset,
+        "first_uncleanable_offset": plan and plan.first_uncleanable_offset,
+        "clean_bytes": plan and plan.clean_bytes,
+        "cleanable_bytes": plan and plan.cleanable_bytes,
+        "cleanable_ratio": plan and plan.cleanable_ratio,
+        "min_cleanable_ratio": log.config.min_cleanable_dirty_ratio,
+        "overdue_ms": plan and plan.plan.overdue_ms,
+        "last_success_ms": each.last_success_ms,
+        "failure": failure
+        and {
+            "reason": failure.reason,
+            "error": failure.error_name,
+            "attempts": failure.attempts,
+            "uncleanable": failure.is_uncleanable,
+        },
+        "fault": standing.fault and standing.fault.message,
+    }
+
+
+def _run_json(run: CleaningRun) -> dict[str, object]:
+    """``outcome``: cleaned, nothing_cleanable, aborted or failed."""
+    entry: dict[str, object] = {
+        "topic": run.topic_partition.topic,
+        "partition": run.topic_partition.partition,
+        "dry_run": run.is_dry,
+        "outcome": _outcome(run),
+        "started_ms": run.started_ms,
+        "ended_ms": run.ended_ms,
+        "first_dirty_offset": run.to_clean and run.to_clean.first_dirty_offset,
+        "end_offset": run.end_offset if run.stats is not None else None,
+    }
+    if run.stats is not None:
+        entry.update(_stats_json(run.stats))
+    if run.error is not None:
+        entry.update(_error_json(run.error))
+    return entry
+
+
+def _outcome(run: CleaningRun) -> str:
+    if run.is_aborted:
+        return "aborted"
+    if run.error is not None:
+        return "failed"
+    return "nothing_cleanable" if run.stats is None else "cleaned"
+
+
+def _stats_json(stats: CleanerStats) -> dict[str, object]:
+    """Of a dry run: what a clean would do."""
+    return {
+        "bytes_before": stats.bytes_read,
+        "bytes_after": stats.bytes_written,
+        "records_before": stats.messages_read,
+        "records_after": stats.messages_written,
+        "removed": {
+            "superseded": stats.superseded,
+            "tombstone": stats.expired_tombstones,
+            "aborted": stats.aborted,
+            "control": stats.markers,
+            "invalid": stats.invalid_messages_read,
+        },
+        "keys": stats.map_size,
+        "map_utilization": stats.buffer_utilization,
+        "map_seconds": stats.map_seconds,
+        "seconds": stats.seconds,
+    }
+
+
+def _error_json(error: KafkalogError) -> dict[str, object]:
+    _, body = error_body(error)
+    return {
+        "error_code": body["error_code"],
+        "kafka_error": body["kafka_error"],
+        "error": body["message"],
+    }
+
+
+# ---- cleans by order
+
+
+@ROUTES.post("/v1/topics/{topic}/partitions/{partition}/log:clean")
+@endpoint(
+    "cleanPartition",
+    "cleaner",
+    _OPERATE,
+    {200: Answer("The run.", {JSON: CleaningRunAnswer})},
+    body={JSON: CleanRequest},
+    errors=(40907, 40910, 50010, 50302, 50303, 50701),
+)
+async def clean(request: web.Request) -> web.Response:
+    """Clean one partition now whatever its ratio, or say what would go; ends when the clean does.
+
+    A ``dry_run`` reads as a clean does, its map included, and writes nothing.
+    """
+    api = api_of(request)
+    topic, partition = topic_of(request), partition_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(CleanRequest, data)
+    run = await _ended(api, TopicPartition(topic, partition), is_dry=wanted.dry_run)
+    if run.error is not None:
+        raise run.error
+    return json_reply(_run_json(run))
+
+
+@ROUTES.post("/v1/cleaner:run")
+@endpoint(
+    "runCleaner",
+    "cleaner",
+    _OPERATE,
+    {200: Answer("A run each.", {JSON: CleaningRunsAnswer})},
+    body={JSON: CleanerRunRequest},
+    errors=(40002,),
+)
+async def run(request: web.Request) -> web.Response:
+    """The same for the named partitions, or for all that have something to clean.
+
+    A partition's failure is its own entry.
+    """
+    api = api_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(CleanerRunRequest, data)
+    if wanted.partitions is None:
+        keys = await api.blocking(_cleanable, api.operations)
+    else:
+        keys = _keys_of(wanted.partitions)
+    ends = await asyncio.gather(
+        *(_ended(api, key, is_dry=wanted.dry_run) for key in keys), return_exceptions=True
+    )
+    entries = []
+    for key, end in zip(keys, ends, strict=True):
+        if isinstance(end, KafkalogError):
+            head = {"topic": key.topic, "partition": key.partition, "outcome": "failed"}
+            entries.append({**head, **_error_json(end)})
+        elif isinstance(end, BaseException):
+            raise end
+        else:
+            entries.append(_run_json(end))
+    return json_reply({"dry_run": wanted.dry_run, "partitions": entries})
+
+
+def _cleanable(operations: Operations) -> list[TopicPartition]:
+    """Those with cleanable bytes that nothing but the ratio keeps from being cleaned."""
+    found = []
+    for each in operations.cleaning.describe().logs:
+        to_clean = each.standing.to_clean
+        is_free = each.why_not is None or each.why_not.value == "below_ratio"
+        if is_free and to_clean is not None and to_clean.cleanable_bytes:
+            found.append(each.standing.log.topic_partition)
+    return found
+
+
+def _keys_of(names: Sequence[PartitionName]) -> list[TopicPartition]:
+    keys = [TopicPartition(name.topic, name.partition) for name in names]
+    if not 1 <= len(keys) <= _MAX_PARTITIONS:
+        raise ApiError(40002, f"Name 1 to {_MAX_PARTITIONS} partitions, or leave them out for all.")
+    if len(set(keys)) < len(keys):
+        raise ApiError(40002, "Name each partition once.")
+    return keys
+
+
+async def _ended(api: Api, key: TopicPartition, *, is_dry: bool) -> CleaningRun:
+    """Order a clean and wait for its end; the clean goes on when the client does not wait."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[CleaningRun] = loop.create_future()
+
+    def done(run: CleaningRun) -> None:
+        loop.call_soon_threadsafe(_set, future, run)
+
+    api.operations.cleaning.submit(key.topic, key.partition, is_dry=is_dry, on_done=done)
+    return await future
+
+
+def _set(future: asyncio.Future[CleaningRun], run: CleaningRun) -> None:
+    if not future.done():
+        future.set_result(run)
+
+
+# ---- pauses and new tries
+
+
+@ROUTES.post("/v1/cleaner:pause")
+@endpoint(
+    "pauseCleaning",
+    "cleaner",
+    _OPERATE,
+    _STATE,
+    body={JSON: PartitionName},
+    errors=(40401, 40402, 40907),
+)
+async def pause(request: web.Request) -> web.Response:
+    """Let no clean of the partition begin until it is resumed or the daemon restarts."""
+    return await _state_after(request, api_of(request).operations.cleaning.pause)
+
+
+@ROUTES.post("/v1/cleaner:resume")
+@endpoint(
+    "resumeCleaning",
+    "cleaner",
+    _OPERATE,
+    _STATE,
+    body={JSON: PartitionName},
+    errors=(40401, 40402, 40910),
+)
+async def resume(request: web.Request) -> web.Response:
+    """Take back one pause."""
+    return await _state_after(request, api_of(request).operations.cleaning.resume)
+
+
+@ROUTES.post("/v1/cleaner:abort")
+@endpoint(
+    "abortCleaning",
+    "cleaner",
+    _OPERATE,
+    _STATE,
+    body={JSON: PartitionName},
+    errors=(40401, 40402, 40907),
+)
+async def abort(request: web.Request) -> web.Response:
+    """End the clean of the partition that runs now, if any."""
+    return await _state_after(request, api_of(request).operations.cleaning.abort)
+
+
+@ROUTES.post("/v1/cleaner:retry")
+@endpoint(
+    "retryCleaning",
+    "cleaner",
+    _OPERATE,
+    {200: Answer("Whether it had failed.", {JSON: CleaningRetryAnswer})},
+    body={JSON: PartitionName},
+    errors=(40401, 40402, 40907),
+)
+async def retry(request: web.Request) -> web.Response:
+    """Try a partition again that failed or is uncleanable."""
+    api = api_of(request)
+    name = await _named(request, api)
+    had_failed = await api.blocking(api.operations.cleaning.retry, name.topic, name.partition)
+    return json_reply({"topic": name.topic, "partition": name.partition, "had_failed": had_failed})
+
+
+async def _state_after(
+    request: web.Request, order: Callable[[str, int], CleaningState]
+) -> web.Response:
+    api = api_of(request)
+    name = await _named(request, api)
+    state = await api.blocking(order, name.topic, name.partition)
+    return json_reply(
+        {
+            "topic": name.topic,
+            "partition": name.partition,
+            "state": state.phase.value,
+            "pauses": state.pauses,
+        }
+    )
+
+
+async def _named(request: web.Request, api: Api) -> PartitionName:
+    async with Body(request, api) as data:
+        return parse_body(PartitionName, data)

@@ -1,0 +1,238 @@
+"""Goal: a compacted topic over HTTP keeps the last record of each key; the cleaner says why not.
+Method: a real daemon with small segments; records that supersede each other; orders over HTTP and
+by the command line, fetches before and after.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.server.answers import CleanerAnswer, CleaningRunAnswer, CleaningRunsAnswer
+from tests.integration.http_world import end_offset, refused
+from tests.integration.test_cli_over_http import done
+from tests.integration.test_cli_over_http import run as run_cli
+
+if TYPE_CHECKING:
+    from tests.integration.daemon import Answer, Daemon
+
+SETTINGS = {"log_cleaner_backoff_ms": "600000"}  # nothing is cleaned without an order
+SMALL = {
+    "cleanup_policy": "compact",
+    "internal_segment_bytes": "2000",
+    "min_cleanable_dirty_ratio": "1",
+}
+BINARY = "application/vnd.kafka.binary.v2+json"
+
+
+def produce(daemon: Daemon, topic: str, *pairs: tuple[str, str | None]) -> None:
+    """A request of records with keys; None deletes."""
+
+    def text(value: str | None) -> str | None:
+        return None if value is None else base64.b64encode(value.encode()).decode()
+
+    records = [{"key": text(key), "value": text(value), "partition": 0} for key, value in pairs]
+    answer = daemon.request(
+        "POST", f"/topics/{topic}", {"records": records}, {"Content-Type": BINARY}
+    )
+    assert answer.status == 200, answer.body
+
+
+def filled(daemon: Daemon, topic: str, rounds: int = 30, **configs: str) -> dict[str, str | None]:
+    """A topic with so many versions of ten keys, some deleted; the last of each."""
+    daemon.create_topic(topic, 1, **{**SMALL, **configs})
+    last: dict[str, str | None] = {}
+    for number in range(rounds):
+        pairs: list[tuple[str, str | None]] = [
+            (f"key{each}", None if (number + each) % 10 == 9 else f"value-{number}-{each}")
+            for each in range(10)
+        ]
+        produce(daemon, topic, *pairs)
+        last.update(pairs)
+    return last
+
+
+def contents(daemon: Daemon, topic: str) -> list[tuple[int, str, str | None]]:
+    """Offset, key and value of every record that a consumer gets."""
+
+    def plain(text: str | None) -> str | None:
+        return None if text is None else base64.b64decode(text).decode()
+
+    return [
+        (record["offset"], plain(record["key"]) or "", plain(record["value"]))
+        for record in daemon.fetch_all(topic)
+    ]
+
+
+def order(daemon: Daemon, path: str, body: object) -> Answer:
+    """A POST to the cleaner."""
+    return daemon.request("POST", path, body, timeout=60)
+
+
+def log_of(daemon: Daemon, topic: str) -> Any:
+    """Its entry in the cleaner's report."""
+    report = daemon.request("GET", f"/v1/cleaner?topic={topic}").json
+    CleanerAnswer.model_validate(report)
+    (entry,) = report["logs"]
+    return entry
+
+
+def test_the_last_value_of_each_key_is_left(daemon: Daemon) -> None:
+    """M17: a dry run foretells the clean, the clean keeps offsets, consumers see every final value.
+
+    Produce versions, ask for a dry run, then for the clean; fetch before and after.
+    """
+    last = filled(daemon, "compacted")
+    before, end = contents(daemon, "compacted"), end_offset(daemon, "compacted")
+    path = "/v1/topics/compacted/partitions/0/log:clean"
+    dry = order(daemon, path, {"dry_run": True}).json
+    assert contents(daemon, "compacted") == before
+    wet = order(daemon, path, {"dry_run": False}).json
+    CleaningRunAnswer.model_validate(wet)
+    assert (dry["outcome"], wet["outcome"]) == ("cleaned", "cleaned")
+    for name in ("bytes_before", "bytes_after", "records_before", "records_after", "removed"):
+        assert dry[name] == wet[name]
+    after = contents(daemon, "compacted")
+    assert set(after) <= set(before), "offsets never change"
+    assert wet["records_before"] - wet["records_after"] == len(before) - len(after) > 200
+    assert {key: value for _, key, value in after} == last
+    assert end_offset(daemon, "compacted") == end
+    assert log_of(daemon, "compacted")["checkpoint"] == wet["end_offset"]
+    again = order(daemon, path, {}).json
+    assert again["outcome"] == "nothing_cleanable"
+    daemon.stop()
+    daemon.start()
+    assert contents(daemon, "compacted") == after
+
+
+def test_a_thread_takes_the_filthiest_by_itself(daemon: Daemon) -> None:
+    """M17: what is eligible is cleaned without an order.
+
+    An order for another log wakes the thread, which then takes this one; wait for its checkpoint.
+    """
+    last = filled(daemon, "by-itself", min_cleanable_dirty_ratio="0.01")
+    filled(daemon, "waker")
+    order(daemon, "/v1/topics/waker/partitions/0/log:clean", {})
+    deadline = time.monotonic() + 30
+    while log_of(daemon, "by-itself")["checkpoint"] is None:
+        assert time.monotonic() < deadline, daemon.log_tail()
+        time.sleep(0.05)
+    assert {key: value for _, key, value in contents(daemon, "by-itself")} == last
+    assert len(contents(daemon, "by-itself")) < 60
+
+
+def test_why_a_log_is_not_picked(daemon: Daemon) -> None:
+    """M28: the report has the obstacle of each log and the rank of the others.
+
+    Logs that are too clean, too young, paused and eligible.
+    """
+    filled(daemon, "eligible", min_cleanable_dirty_ratio="0.01")
+    eligible = log_of(daemon, "eligible")
+    filled(daemon, "below")
+    filled(daemon, "young", min_compaction_lag_ms="86400000")
+    filled(daemon, "paused")
+    answer = order(daemon, "/v1/cleaner:pause", {"topic": "paused", "partition": 0})
+    assert answer.json == {"topic": "paused", "partition": 0, "state": "paused", "pauses": 1}
+    found = {name: log_of(daemon, name)["why_not"] for name in ("below", "young", "paused")}
+    assert found == {
+        "below": "below_ratio",
+        "young": "nothing_cleanable",
+        "paused": "paused",
+    }
+    assert eligible["why_not"] is None
+    assert eligible["rank"] >= 1
+    assert eligible["cleanable_ratio"] == 1.0
+    refused(order(daemon, "/v1/topics/paused/partitions/0/log:clean", {}), 409, 40910)
+    resumed = order(daemon, "/v1/cleaner:resume", {"topic": "paused", "partition": 0}).json
+    assert resumed["state"] == "none"
+    refused(order(daemon, "/v1/cleaner:resume", {"topic": "paused", "partition": 0}), 409, 40910)
+    aborted = order(daemon, "/v1/cleaner:abort", {"topic": "paused", "partition": 0})
+    assert aborted.json["state"] == "none"
+    retried = order(daemon, "/v1/cleaner:retry", {"topic": "paused", "partition": 0})
+    assert retried.json["had_failed"] is False
+
+
+def test_retention_of_a_compacted_log_is_the_cleaners(daemon: Daemon) -> None:
+    """M16 M28: explain names who runs the checks and how often. The report of the segments."""
+    daemon.create_topic("both", 1, cleanup_policy="compact,delete")
+    report = daemon.request("GET", "/v1/topics/both/partitions/0/segments").json
+    assert report["schedule"]["runs_in"] == "log_cleaner"
+    assert report["schedule"]["check_interval_ms"] == 600_000
+    told = done(run_cli(daemon, "retention", "explain", "both")).decode()
+    assert "Checks by the cleaner: " in told
+
+
+def test_refusals(daemon: Daemon) -> None:
+    """M28: unknown names, topics that are not compacted and wrong bodies have their numbers."""
+    daemon.create_topic("plain", 1)
+    path = "/v1/topics/{}/partitions/{}/log:clean"
+    refused(order(daemon, path.format("plain", 0), {}), 409, 40907)
+    refused(order(daemon, path.format("nowhere", 0), {}), 404, 40401)
+    refused(order(daemon, path.format("plain", 7), {}), 404, 40402)
+    refused(order(daemon, path.format("plain", 0), {"dry": True}), 422, 422)
+    refused(daemon.request("GET", "/v1/cleaner?topic=nowhere"), 404, 40401)
+    name = {"topic": "plain", "partition": 0}
+    refused(order(daemon, "/v1/cleaner:run", {"partitions": [name, name]}), 400, 40002)
+    run = order(daemon, "/v1/cleaner:run", {"partitions": [name]}).json
+    CleaningRunsAnswer.model_validate(run)
+    assert run["partitions"][0]["error_code"] == 40907
+
+
+def test_the_command_line(daemon: Daemon) -> None:
+    """M28: plan, run, status and retry say what the daemon says.
+
+    The real command against it, as text and as JSON.
+    """
+    last = filled(daemon, "by-hand")
+    planned = done(run_cli(daemon, "compact", "plan", "by-hand")).decode()
+    head, row = planned.splitlines()
+    assert head.split()[:4] == ["PARTITION", "DIRTY", "NEEDS", "RANK"]
+    assert row.split()[:3] == ["by-hand-0", "100.0%", "100.0%"]
+    runs = json.loads(done(run_cli(daemon, "compact", "run", "by-hand", "--output", "json")))
+    assert runs[0]["outcome"] == "cleaned"
+    assert row.split()[4:8] == [
+        str(runs[0][name])
+        for name in ("bytes_before", "bytes_after", "records_before", "records_after")
+    ]
+    assert {key: value for _, key, value in contents(daemon, "by-hand")} == last
+    status = done(run_cli(daemon, "compact", "status", "by-hand")).decode()
+    assert "kafka-log-cleaner-thread-0" in status
+    assert "by-hand-0" in status
+    assert done(run_cli(daemon, "compact", "retry")).decode() == "Nothing failed.\n"
+    idle = done(run_cli(daemon, "compact", "plan", "by-hand")).decode()
+    assert "nothing: what is dirty is active" in idle
+
+
+def test_metrics_of_both_names(daemon: Daemon) -> None:
+    """M26: the native set and Kafka's names are there, and agree. After a clean by order."""
+    filled(daemon, "measured")
+    order(daemon, "/v1/topics/measured/partitions/0/log:clean", {})
+    page = daemon.request("GET", "/metrics").body.decode()
+    values = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+    assert float(values['kafkalog_cleaner_read_bytes_total{topic="measured"}']) > 0
+    removed = 'kafkalog_cleaner_records_removed_total{reason="superseded",topic="measured"}'
+    assert float(values[removed]) > 100
+    thread = '{thread="kafka-log-cleaner-thread-0"}'
+    assert float(values[f"kafkalog_cleaner_thread_up{thread}"]) == 1
+    assert float(values["kafka_log_logcleaner_deadthreadcount"]) == 0
+    ratio = float(values[f"kafkalog_cleaner_map_utilization_ratio{thread}"])
+    percent = float(values["kafka_log_logcleaner_max_buffer_utilization_percent"])
+    assert percent == int(100 * ratio)
+    assert "kafka_log_logcleanermanager_time_since_last_run_ms" in values
+    assert f"kafkalog_thread_heartbeat_timestamp_seconds{thread}" in values
+
+
+def test_kafkas_lines_of_a_clean(daemon: Daemon) -> None:
+    """M26: who searches for Kafka's sentences finds them. The daemon's log after a clean."""
+    filled(daemon, "told")
+    order(daemon, "/v1/topics/told/partitions/0/log:clean", {})
+    log = daemon.log_path.read_text()
+    for words in (
+        "Log cleaner thread 0 cleaned log told-0 (dirty section = [0, ",
+        "MB of log processed in",
+        "Buffer utilization: ",
+        "% size reduction (",
+    ):
+        assert words in log

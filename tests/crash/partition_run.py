@@ -271,11 +271,18 @@ def check_content(
 
 
 def contents(log: UnifiedLog) -> list[tuple[int, int, bytes]]:
-    """All batches from the log start to the log end."""
+    """All batches from the log start to the log end.
+
+    Of a compacted log the last offsets may be missing: a power cut that takes the last record of a
+    segment leaves the gap that a clean could have made, when the next segment is empty.
+    """
     found = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         answer = log.read(offset, EVERYTHING, Isolation.LOG_END)
+        if not answer.data and log.config.is_compacted:
+            assert not log.segments.active.size_bytes, f"I9: nothing at {offset}, and more behind"
+            break
         assert answer.data, f"I9: nothing at {offset} below the end"
         for data in split(bytes(answer.data)):
             header = read_header(data)

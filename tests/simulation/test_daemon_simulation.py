@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 QUICK_SEEDS = range(1, 151)
 STEPS = 45
 CLIENTS = (-1, 1, 2)
+COMPACTED_NAMES = "kl"  # topics of these names are compacted
 RETENTION_CHECK_MS = 5_000
 LIMITED = {"c": 900, "d": 0}  # bytes that the retention task leaves
 FAULTS: list[tuple[Effect, int, frozenset[str]]] = [
@@ -174,11 +175,12 @@ class Simulation:
         return name, self.chance.randrange(self.world.topics[name].partition_count)
 
     def create_topic(self) -> None:
-        name = self.chance.choice("abcd")
+        name = self.chance.choice("abcd" + COMPACTED_NAMES)
         topic = self.world.topics.get(name)
         if topic is None or not topic.exists:
-            limit = LIMITED.get(name)
-            self.world.create_topic(name, self.chance.randrange(1, 4), retention_bytes=limit)
+            count, limit = self.chance.randrange(1, 4), LIMITED.get(name)
+            is_compacted = name in COMPACTED_NAMES
+            self.world.create_topic(name, count, retention_bytes=limit, compacted=is_compacted)
 
     def delete_topic(self) -> None:
         where = self._partition()
@@ -253,6 +255,8 @@ class Simulation:
         if where is None:
             return
         promises = self.world.topics[where[0]].partition(where[1])
+        if promises.is_compacted:
+            return  # the policy forbids it
         low, high = promises.start, max(promises.start, promises.answered_end)
         self.world.delete_records(*where, self.chance.randrange(low, high + 1))
 

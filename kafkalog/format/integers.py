@@ -6,5 +6,6 @@ import nothing, write them as literals.
 
 from __future__ import annotations
 
+INT16_MAX = 2**15 - 1
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1

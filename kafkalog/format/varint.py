@@ -65,6 +65,12 @@ def decode_varlong(buffer: Buffer, position: int = 0) -> tuple[int, int]:
     return (unsigned >> 1) ^ -(unsigned & 1), end
 
 
+def decode_unsigned(buffer: Buffer, position: int = 0) -> tuple[int, int]:
+    """(value of at most 32 bits, position behind it): the reverse of encode_unsigned."""
+    value, end = _decode_unsigned(buffer, position, VARINT_BYTES_MAX)
+    return value & _INT_MASK, end
+
+
 def _decode_unsigned(buffer: Buffer, position: int, bytes_max: int) -> tuple[int, int]:
     """The groups up to the first byte without high bit."""
     value = 0

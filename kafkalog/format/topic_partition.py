@@ -18,7 +18,8 @@ TOPIC_NAME_LENGTH_MAX = 249
 DIRECTORY_NAME_LENGTH_MAX = 255
 PARTITION_MAX = INT32_MAX
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+GROUP_OFFSETS_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({GROUP_OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 REMOTE_LOG_INDEX_CACHE = "remote-log-index-cache"  # the one foreign directory that is skipped
 

@@ -95,6 +95,12 @@ class BrokerConfig:
     log_cleaner_io_buffer_load_factor: float = 0.9
     log_cleaner_io_max_bytes_per_second: float = 1.7976931348623157e308
     log_cleaner_backoff_ms: int = 15_000
+    offsets_topic_num_partitions: int = 50
+    offsets_topic_segment_bytes: int = 104_857_600
+    offsets_commit_required_acks: int = -1  # -1: synced; 0 and 1: in the page cache
+    offsets_retention_minutes: int = 10_080
+    offsets_retention_check_interval_ms: int = 600_000
+    offset_metadata_max_bytes: int = 4_096
     # kafkalog's own
     log_cleaner_tombstone_horizon: str = "batch"  # batch, or segment: the rule before Kafka 3.1
     http_produce_acks: str = "all"  # all, 1 or 0: for topics that do not fix theirs

@@ -5,8 +5,7 @@ the periodic tasks. Knows no request: ``operations.py`` does; changes of topics 
 ``topic_changes.py``. Partitions themselves are changed only by the writers. Start: lock, identify,
 read the registry, decide every directory (``startup_plan``), take the clean-shutdown markers, load
 in parallel, create what is missing, then serve. Shutdown order per directory: flush, close,
-checkpoints, marker; a failure costs that directory its marker, nothing else.
-Source: Kafka's LogManager (4.1), log-lifecycle 11.
+checkpoints, marker; a failure costs that directory its marker. Source: Kafka's LogManager (4.1).
 """
 
 from __future__ import annotations
@@ -41,6 +40,7 @@ from kafkalog.manager.directory_scan import (
     rename_to_live,
     rename_with_suffix,
 )
+from kafkalog.manager.group_offsets import GroupOffsets
 from kafkalog.manager.identity import agreed_cluster_id
 from kafkalog.manager.load_progress import LoadProgress
 from kafkalog.manager.log_deletion import LogDeletion
@@ -136,6 +136,7 @@ class LogManager:
         self.retention = Retention(self)
         self.topics = TopicChanges(self, self._loading, seams.threads.mutex())
         self.moves = PartitionMoves(self, self._loading)
+        self.group_offsets = GroupOffsets(self)
         self._tasks = ManagerTasks(self)
         self.background = BackgroundOperations(seams)
         # single dictionary operations by any thread
@@ -146,9 +147,8 @@ class LogManager:
 
     def _absolute(self, path: str) -> str:
         """An entry of ``log.dirs`` as the key it is known by: absolute, without a slash behind."""
-        if not path.startswith("/"):
-            path = self.seams.filesystem.real_path(path)
-        return path.rstrip("/") or "/"
+        whole = path if path.startswith("/") else self.seams.filesystem.real_path(path)
+        return whole.rstrip("/") or "/"
 
     def _make_unit(self, path: str, budget: QueueBudget, sink: CompletionSink) -> LogDirUnit:
         cordoned, seams = self.config.cordoned_log_dirs, self.seams

@@ -15,6 +15,7 @@ import structlog
 from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.manager.commands import EachCommand, FlushCommand
+from kafkalog.manager.group_offsets import EXPIRY_TASK
 from kafkalog.manager.retention import RETENTION_TASK
 from kafkalog.manager.storage_fault import remedy_of
 
@@ -93,6 +94,13 @@ class ManagerTasks:
             config.producer_id_expiration_check_interval_ms,
             config.producer_id_expiration_check_interval_ms,
         )
+        manager.group_offsets.start()
+        self._every(
+            EXPIRY_TASK,
+            manager.group_offsets.expire_once,
+            config.offsets_retention_check_interval_ms,
+            config.offsets_retention_check_interval_ms,
+        )
         self._every(LOG_DIR_METRICS_TASK, self.measure_once, 0, _METRICS_PERIOD_MS)
         self._every(RELOAD_TASK, self.reload_once, _RELOAD_PERIOD_MS, _RELOAD_PERIOD_MS)
         manager.deletion.schedule(delay_ms)
@@ -102,6 +110,7 @@ class ManagerTasks:
         for task in self._tasks:
             task.cancel()
         self._manager.deletion.stop()
+        self._manager.group_offsets.stop()
 
     def for_each_dir(self, task: str, work: Callable[[LogDir], None]) -> None:
         """A task's work on every online directory; raises the first fault after the last."""

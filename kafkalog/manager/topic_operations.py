@@ -95,6 +95,7 @@ class TopicOperations:
             self._manager.registered(name)
             refuse_internal(name, "deleted")
             self._manager.topics.delete(name)
+        self._manager.group_offsets.forget_topic(name)
 
     def create_partitions(
         self, name: str, partition_count: int, *, validate_only: bool = False

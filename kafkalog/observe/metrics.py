@@ -291,6 +291,10 @@ class Metrics:
         self.unclean_starts = self._counter(
             "unclean_starts", "Directories found without their clean-shutdown mark.", "log_dir"
         )
+        self.group_offsets_clamped = self._counter(
+            "group_offsets_clamped",
+            "Offsets of groups that were ahead of their log after an unclean start.",
+        )
 
     def _declare_retention_metrics(self) -> None:
         self.retention_runs = self._counter("retention_runs", "Retention checks that ended.")

@@ -27,6 +27,7 @@ SETTINGS = {
 CHECKPOINT = "kafka-recovery-point-checkpoint"
 NAMES = [
     "PeriodicProducerExpirationCheck",
+    "delete-expired-group-metadata",
     "highwatermark-checkpoint",
     "kafka-delete-logs",
     "kafka-log-flusher",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # Kafka's table (log-lifecycle 11.1): name -> first run and period in ms; None: one-shots. The
 # flusher differs as manager_tasks.py says: Kafka's default period is Long.MAX, "never".
 TABLE = {
+    "delete-expired-group-metadata": (600_000, 600_000),
     "highwatermark-checkpoint": (0, 5_000),
     "kafka-delete-logs": (30_000, None),
     "kafka-log-flusher": (1_000, 1_000),
@@ -91,8 +92,10 @@ def test_each_setting_moves_its_task() -> None:
         replica_high_watermark_checkpoint_interval_ms=55,
         producer_id_expiration_check_interval_ms=66,
         log_retention_check_interval_ms=77,
+        offsets_retention_check_interval_ms=88,
     )
     assert schedule(SimManager(config=config).start()) == OWN | {
+        "delete-expired-group-metadata": (88, 88),
         "highwatermark-checkpoint": (0, 55),
         "kafka-delete-logs": (11, None),
         "kafka-log-flusher": (11, 22),

@@ -1,0 +1,372 @@
+"""Goal: commits of groups outlive every restart, and nothing of them is lost, revived or ahead.
+Method: a whole manager on the simulated disk: restarts, crashes, transactions, deletions, expiry.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.errors import (
+    InvalidRequest,
+    KafkalogError,
+    NotReady,
+    UnknownPartition,
+    UnknownTopic,
+)
+from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.group_offsets import (
+    CommittedOffset,
+    GroupPartition,
+    encode_key,
+    encode_value,
+    partition_of_group,
+)
+from kafkalog.format.topic_partition import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS, TopicPartition
+from kafkalog.log.log_validator import validate
+from kafkalog.log.values import AppendOrigin
+from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.commands import AppendCommand
+from kafkalog.manager.group_offsets import is_expired
+from kafkalog.manager.group_offsets_replay import GroupOffsetsReplay
+from kafkalog.manager.values import Acks
+from tests.sim.sim_crash import CrashMode
+from tests.sim.sim_manager import DIRS, SimManager, batch_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.sim.sim_filesystem import SimFilesystem
+
+DAY_MS = 86_400_000
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+U0 = TopicPartition("u", 0)
+
+
+CONFIG = BrokerConfig(log_dirs=DIRS, offsets_topic_num_partitions=4)  # few, to be quick
+
+
+def started(disk: SimFilesystem | None = None, config: BrokerConfig = CONFIG) -> SimManager:
+    """A manager whose groups are loaded."""
+    sim = SimManager(disk, config=config).start()
+    sim.clock.advance_ms(1)
+    return sim
+
+
+def world(config: BrokerConfig = CONFIG) -> SimManager:
+    """Topics t with two partitions and u with one, three records in each."""
+    sim = started(None, config)
+    for name, count in (("t", 2), ("u", 1)):
+        sim.operations.topics.create(name, count)
+        for number in range(count):
+            sim.produce(name, batch_of("a", "b", "c"), partition=number)
+    return sim
+
+
+def commit(sim: SimManager, group: str, commits: Mapping[TopicPartition, int]) -> None:
+    """Commit and wait for the answer."""
+    groups = sim.manager.group_offsets
+    groups.create_topic()
+    now_ms = sim.clock.wall_ms()
+    answers: list[KafkalogError | None] = []
+    values = {at: CommittedOffset(offset, "", now_ms) for at, offset in commits.items()}
+    groups.submit(group, values, answers.append)
+    sim.threads.run_until(lambda: bool(answers))
+    if answers[0] is not None:
+        raise answers[0]
+
+
+def offsets(sim: SimManager, group: str) -> dict[TopicPartition, int]:
+    """What the group has committed."""
+    found = sim.manager.group_offsets.committed(group)
+    return {at: committed.offset for at, committed in found.items()}
+
+
+def test_commits_survive_a_restart_and_a_kill() -> None:
+    """M24. Goal: an answered commit is there after any end of the process, in a compacted topic.
+
+    Method: commits by two groups, a stop, one more, SIGKILL.
+    """
+    sim = world()
+    commit(sim, "g", {T0: 1, T1: 2})
+    commit(sim, "h", {T0: 3})
+    commit(sim, "g", {T0: 2})
+    topic = sim.operations.topics.describe(GROUP_OFFSETS_TOPIC)
+    assert topic.is_internal
+    assert (topic.partition_count, topic.overrides["cleanup.policy"]) == (4, "compact")
+    sim = started(sim.stop())
+    assert offsets(sim, "g") == {T0: 2, T1: 2}
+    assert offsets(sim, "h") == {T0: 3}
+    commit(sim, "g", {T1: 3})
+    sim = started(sim.kill())
+    assert offsets(sim, "g") == {T0: 2, T1: 3}
+    assert sim.manager.group_offsets.groups() == ["g", "h"]
+
+
+def test_groups_are_not_ready_until_they_are_loaded() -> None:
+    """Goal: nobody gets "no commit" for one that is only not read yet.
+
+    Method: the state between the start and the run of the load tasks.
+    """
+    sim = world()
+    commit(sim, "g", {T0: 1})
+    sim = SimManager(sim.stop(), config=sim.config).start()
+    for ask in (
+        lambda: sim.manager.group_offsets.committed("g"),
+        sim.manager.group_offsets.groups,
+        lambda: commit(sim, "g", {T0: 2}),
+        lambda: sim.manager.group_offsets.delete("g"),
+    ):
+        with pytest.raises(NotReady):
+            ask()
+    sim.clock.advance_ms(1)
+    assert offsets(sim, "g") == {T0: 1}
+
+
+def test_what_is_refused_commits_nothing() -> None:
+    """Goal: a commit names what exists, in texts that a record can hold.
+
+    Method: each refusal, one of them beside a good entry.
+    """
+    sim = world()
+    commit(sim, "g", {T0: 1})
+    unknown = TopicPartition("nope", 0)
+    for kind, group, at, offset in (
+        (UnknownTopic, "g", unknown, 1),
+        (UnknownPartition, "g", TopicPartition("t", 2), 1),
+        (InvalidRequest, "g", T0, -1),
+        (InvalidRequest, "", T0, 1),
+        (InvalidRequest, "x" * 40_000, T0, 1),
+        (InvalidRequest, "\ud800", T0, 1),
+    ):
+        with pytest.raises(kind):
+            commit(sim, group, {T1: 2, at: offset})
+    too_long = CommittedOffset(1, "x" * 4097, 0)
+    with pytest.raises(InvalidRequest, match=r"offset\.metadata\.max\.bytes"):
+        sim.manager.group_offsets.submit("g", {T0: too_long}, lambda _: None)
+    assert offsets(sim, "g") == {T0: 1}
+
+
+def test_a_deleted_topic_takes_its_commits_along() -> None:
+    """Goal: a new topic of the same name does not begin where the old one ended.
+
+    Method: delete and make anew, with a commit on its way, before and after a restart.
+    """
+    sim = world()
+    commit(sim, "g", {T0: 3, U0: 1})
+    now = CommittedOffset(2, "", sim.clock.wall_ms())
+    sim.manager.group_offsets.submit("h", {T1: now}, lambda _: None)
+    sim.operations.topics.delete("t")
+    assert offsets(sim, "g") == {U0: 1}
+    assert offsets(sim, "h") == {}
+    sim.operations.topics.create("t", 2)
+    sim = started(sim.kill())
+    assert offsets(sim, "g") == {U0: 1}
+    assert sim.manager.group_offsets.groups() == ["g"]
+
+
+def test_more_goes_than_one_batch_of_tombstones_holds() -> None:
+    """Goal: everything that is doomed goes, in as many batches as it takes.
+
+    Method: a topic that 1,001 groups have read, all in one partition of the offsets.
+    """
+    sim = world(replace(CONFIG, offsets_topic_num_partitions=1))
+    commit(sim, "other", {T0: 1})
+    value = CommittedOffset(1, "", sim.clock.wall_ms())
+    for number in range(1001):
+        sim.manager.group_offsets.submit(f"g{number}", {U0: value}, lambda _: None)
+    sim.operations.topics.delete("u")
+    assert sim.manager.group_offsets.groups() == ["other"]
+    assert started(sim.kill()).manager.group_offsets.groups() == ["other"]
+
+
+def test_a_deleted_group_is_gone_for_good() -> None:
+    """Goal: a group is deleted, or its commits to one topic, and others stay.
+
+    Method: another group beside it, a restart after it.
+    """
+    sim = world()
+    commit(sim, "g", {T0: 1, T1: 1, U0: 2})
+    commit(sim, "h", {T0: 1})
+    assert sim.manager.group_offsets.delete("g", ["u", "nope"]) == 1
+    assert offsets(sim, "g") == {T0: 1, T1: 1}
+    assert sim.manager.group_offsets.delete("g") == 2
+    assert sim.manager.group_offsets.delete("g") == 0
+    sim = started(sim.kill())
+    assert sim.manager.group_offsets.groups() == ["h"]
+
+
+def test_unused_commits_expire() -> None:
+    """Goal: offsets.retention.minutes after the last commit and the last member, not before.
+
+    Method: the task on the simulated clock; one group has members.
+    """
+    sim = world(replace(CONFIG, offsets_retention_minutes=1440))
+    commit(sim, "g", {T0: 1})
+    commit(sim, "used", {T0: 1})
+    sim.manager.group_offsets.watch_use(lambda group: sim.clock.wall_ms() if group == "used" else 0)
+    sim.clock.advance_ms(DAY_MS - 1)
+    commit(sim, "g", {T1: 1})
+    sim.manager.group_offsets.expire_once()
+    assert offsets(sim, "g") == {T0: 1, T1: 1}
+    sim.clock.advance_ms(1)
+    sim.manager.group_offsets.expire_once()
+    assert offsets(sim, "g") == {T1: 1}
+    assert offsets(sim, "used") == {T0: 1}
+    sim = started(sim.kill())
+    assert offsets(sim, "g") == {T1: 1}
+
+
+@pytest.mark.parametrize(
+    ("expiry", "used_ms", "now_ms", "expected"),
+    [
+        (-1, 0, 1009, False),
+        (-1, 0, 1010, True),
+        (-1, 1001, 1010, False),
+        (1005, 9999, 1004, False),
+        (1005, 9999, 1005, True),
+    ],
+)
+def test_when_a_commit_expires(expiry: int, used_ms: int, now_ms: int, expected: bool) -> None:
+    """Goal: its own expiry counts alone, else the later of commit and use.
+
+    Method: the bounds.
+    """
+    committed = CommittedOffset(1, "", 1000, -1, expiry)
+    assert is_expired(committed, used_ms, now_ms, 10) is expected
+
+
+def test_a_commit_on_its_way_does_not_expire() -> None:
+    """Goal: the expiry of an old commit never takes away the new one behind it in the queue.
+
+    Method: a commit queued, the task, then the queue.
+    """
+    sim = world(replace(CONFIG, offsets_retention_minutes=1))
+    commit(sim, "g", {T0: 1})
+    sim.clock.advance_ms(120_000)
+    fresh = CommittedOffset(2, "", sim.clock.wall_ms())
+    sim.manager.group_offsets.submit("g", {T0: fresh}, lambda _: None)
+    sim.manager.group_offsets.expire_once()
+    sim.threads.run_until(lambda: offsets(sim, "g") == {T0: 2})
+    sim = started(sim.kill())
+    assert offsets(sim, "g") == {T0: 2}
+
+
+def test_no_group_is_ahead_of_its_log_after_a_power_cut() -> None:
+    """Design 5. Goal: records that a power cut takes are not skipped when they come anew.
+
+    Method: read with acks=1, committed with a sync, the power goes; the clamped offset stays
+    clamped at the next, clean start.
+    """
+    sim = world()
+    sim.produce("t", batch_of("lost", "lost"), Acks.LEADER)
+    commit(sim, "g", {T0: 5, T1: 3})
+    sim.threads.kill_all()
+    sim = started(sim.disk.crash(CrashMode.DROP_ALL))
+    end = sim.manager.log_of("t", 0).log_end_offset
+    assert end == 3
+    assert offsets(sim, "g") == {T0: 3, T1: 3}
+    assert sim.metrics.group_offsets_clamped._value.get() == 1
+    sim.produce("t", batch_of("d", "e", "f"))
+    sim = started(sim.stop())
+    assert offsets(sim, "g") == {T0: 3, T1: 3}
+
+
+def test_only_what_kafka_would_count_is_read() -> None:
+    """Goal: an adopted topic gives its offsets: other records are passed over, transactions count.
+
+    Method: batches as Kafka writes them: group metadata, a transaction that commits, one that
+    aborts, one that never ends, a damaged value, a tombstone.
+    """
+    known: dict[GroupPartition, int] = {}
+
+    def apply(changes: Mapping[GroupPartition, CommittedOffset | None]) -> None:
+        for key, committed in changes.items():
+            if committed is None:
+                known.pop(key, None)
+            else:
+                known[key] = committed.offset
+
+    def batch(group: str, value: int | bytes | None, **header: object) -> bytes:
+        key = GroupPartition(group, "t", 0)
+        data = encode_value(CommittedOffset(value, "", 1)) if isinstance(value, int) else value
+        columns = RecordColumns.of([encode_key(key)], [data], 1_700_000_000_000)
+        return build_batch(columns, **header)  # type: ignore[arg-type] # of build_batch
+
+    def in_transaction(producer: int, group: str, value: int) -> bytes:
+        return batch(
+            group,
+            value,
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+
+    def marker(producer: int, kind: ControlRecordType) -> bytes:
+        return build_end_transaction_marker(producer, 0, 0, kind, timestamp_ms=1)
+
+    metadata = build_batch(RecordColumns.of([b"\0\2\0\1g"], [b"\0\3anything"], 1_700_000_000_000))
+    log = [
+        batch("plain", 1),
+        metadata,
+        in_transaction(7, "committed", 2),
+        in_transaction(8, "aborted", 3),
+        in_transaction(9, "open", 4),
+        batch("plain", b"\0\x09"),
+        batch("gone", 5),
+        marker(7, ControlRecordType.COMMIT),
+        marker(8, ControlRecordType.ABORT),
+        batch("gone", None),
+        batch("plain", 6),
+    ]
+    replay = GroupOffsetsReplay(apply)
+    for data in log:
+        replay.read(data, 1 << 20)
+    assert {key.group: offset for key, offset in known.items()} == {"plain": 6, "committed": 2}
+
+
+def test_foreign_records_stay_and_the_partition_is_kafkas() -> None:
+    """M24. Goal: what Kafka keeps beside commits is still there, and commits are where it looks.
+
+    Method: a group metadata record in the log, commits around it, the log read back.
+    """
+    sim = world()
+    commit(sim, "g", {T0: 1})
+    number = partition_of_group("g", 4)
+    log = sim.manager.log_of(GROUP_OFFSETS_TOPIC, number)
+    foreign = build_batch(RecordColumns.of([b"\0\2\0\1g"], [b"x"], 1_700_000_000_000))
+    records = validate(
+        foreign,
+        log.config,
+        sim.clock.wall_ms(),
+        AppendOrigin.CLIENT,
+        max_decompressed_bytes=1 << 20,
+    )
+    sim.manager.unit_of(log).writer.run(AppendCommand(log, records, Acks.ALL, None, None))
+    commit(sim, "g", {T0: 2})
+    sim = started(sim.stop())
+    assert offsets(sim, "g") == {T0: 2}
+    assert sim.manager.log_of(GROUP_OFFSETS_TOPIC, number).log_end_offset == 3
+    assert GROUP_OFFSETS_TOPIC in INTERNAL_TOPICS
+
+
+def test_commits_count_in_the_order_of_the_log() -> None:
+    """Goal: the last commit that was queued is the one that counts, in memory and on disk.
+
+    Method: twenty commits at once.
+    """
+    sim = world()
+    commit(sim, "g", {T0: 0})
+    answers: Counter[bool] = Counter()
+    for offset in range(1, 21):
+        value = CommittedOffset(offset, "", sim.clock.wall_ms())
+        sim.manager.group_offsets.submit("g", {T0: value}, lambda e: answers.update([e is None]))
+    sim.threads.run_until(lambda: answers[True] == 20)
+    assert offsets(sim, "g") == {T0: 20}
+    assert offsets(started(sim.stop()), "g") == {T0: 20}

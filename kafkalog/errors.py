@@ -10,6 +10,7 @@ KafkalogError
 │   ├── BadBatchCrc, InvalidRecord, InvalidTimestamp, NullKey, UnsupportedCompression
 │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced
 │   ├── ExpectedOffsetMismatch, InvalidBackupTarget, BackupRunning, CleaningConflict
+│   ├── UnknownGroup, NonEmptyGroup, UnknownConsumer, ConsumerExists, IllegalConsumerState
 │   └── PolicyViolation
 ├── CorruptData                 bytes on disk are not what was written: always file and position
 │   ├── CorruptBatch, CorruptIndex, CorruptSnapshot, CorruptCheckpoint
@@ -226,6 +227,36 @@ class PolicyViolation(InvalidRequest):
 
 class CleaningConflict(InvalidRequest):
     """The log is cleaned or paused just now, or was not paused by whoever resumes it."""
+
+
+class UnknownGroup(InvalidRequest):
+    """No group of that name has a commit or a member."""
+
+    kafka_error = "GROUP_ID_NOT_FOUND"
+
+
+class NonEmptyGroup(InvalidRequest):
+    """The group has members, which would overwrite what is changed behind their backs."""
+
+    kafka_error = "NON_EMPTY_GROUP"
+
+
+class UnknownConsumer(InvalidRequest):
+    """No such consumer instance: never made, deleted, or idle for too long."""
+
+    kafka_error = "UNKNOWN_MEMBER_ID"
+
+
+class ConsumerExists(InvalidRequest):
+    """The group has a consumer instance of that name."""
+
+    kafka_error = "INVALID_REQUEST"
+
+
+class IllegalConsumerState(InvalidRequest):
+    """The consumer is not subscribed, subscribed in the other way, or not assigned that."""
+
+    kafka_error = "INVALID_REQUEST"
 
 
 class CorruptData(KafkalogError):

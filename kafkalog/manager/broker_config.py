@@ -105,6 +105,7 @@ class BrokerConfig:
     log_cleaner_tombstone_horizon: str = "batch"  # batch, or segment: the rule before Kafka 3.1
     http_produce_acks: str = "all"  # all, 1 or 0: for topics that do not fix theirs
     log_retention_clock_guard: bool = True
+    consumer_instance_timeout_ms: int = 300_000
     max_partitions_per_topic: int = 10_000
     adopt_unknown_topics: bool | None = None  # None: only while no registry exists
     log_dir_min_free_bytes: int = 67_108_864

@@ -182,12 +182,29 @@ class GroupOffsets:
             return {}
         return dict(self._shard_at(self._number_of(group)).groups.get(group, {}))
 
+    def committed_of(self, group: str, at: TopicPartition) -> CommittedOffset | None:
+        """One of the group's commits; errors as ``committed``."""
+        if not self.has_topic:
+            self._manager.check_ready()
+            return None
+        return self._shard_at(self._number_of(group)).groups.get(group, {}).get(at)
+
     def groups(self) -> list[str]:
         """Names of all groups that have commits, sorted; errors as ``committed``."""
         count = self._partition_count()
         if not count:
             self._manager.check_ready()
         return sorted(name for n in range(count) for name in list(self._shard_at(n).groups))
+
+    def check_exists(self, at: TopicPartition) -> None:
+        """UnknownTopic, UnknownPartition; it may be out of service."""
+        topic = self._manager.registered(at.topic)
+        if not 0 <= at.partition < topic.partition_count:
+            raise UnknownPartition(
+                f"Topic {at.topic} has no partition {at.partition}",
+                topic=at.topic,
+                partition=at.partition,
+            )
 
     def submit(
         self, group: str, commits: Mapping[TopicPartition, CommittedOffset], on_done: OnDone
@@ -205,7 +222,7 @@ class GroupOffsets:
         self._shard_at(number)
         with self._mutex:
             for at in commits:  # under the mutex: see forget_topic
-                self._check_exists(at)
+                self.check_exists(at)
             self._append(number, changes, on_done)
 
     # ---- blocking, for control threads and tasks
@@ -312,15 +329,6 @@ class GroupOffsets:
             )
         if committed.offset < 0:
             raise InvalidRequest(f"An offset is never negative: {committed.offset}")
-
-    def _check_exists(self, at: TopicPartition) -> None:
-        topic = self._manager.registered(at.topic)
-        if not 0 <= at.partition < topic.partition_count:
-            raise UnknownPartition(
-                f"Topic {at.topic} has no partition {at.partition}",
-                topic=at.topic,
-                partition=at.partition,
-            )
 
     def _append(self, number: int, changes: Changes, on_done: OnDone) -> None:
         """Queue records for the changes; under the mutex, so that queue order is their order."""

@@ -13,6 +13,7 @@ from kafkalog.errors import BackupRunning, KafkalogError
 from kafkalog.manager.backup import Backup
 from kafkalog.manager.cleaning_operations import CleaningOperations
 from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand
+from kafkalog.manager.group_operations import GroupOperations
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.retention_report import RetentionReport
 from kafkalog.manager.topic_operations import TopicOperations, altered, refuse_internal
@@ -56,6 +57,7 @@ class Operations:
         self._manager = manager
         self.topics = TopicOperations(manager)
         self.cleaning = CleaningOperations(manager)
+        self.groups = GroupOperations(manager)
         self._retention = RetentionReport(manager)
         fetch_seconds = manager.seams.metrics.fetch_seconds
         self._fetch_seconds = fetch_seconds.labels("ok")

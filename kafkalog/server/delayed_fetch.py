@@ -11,7 +11,7 @@ from kafkalog.server.error_map import ApiError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable
+    from collections.abc import Collection, Hashable, Iterable
 
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.manager.commands import Command
@@ -23,7 +23,7 @@ class DelayedFetches:
     def __init__(self, loop: asyncio.AbstractEventLoop, max_waiting: int) -> None:
         self._loop = loop
         self._max_waiting = max_waiting
-        self._waiting: dict[TopicPartition, set[asyncio.Future[bool]]] = {}
+        self._waiting: dict[Hashable, set[asyncio.Future[bool]]] = {}
         self._count = 0
 
     @property
@@ -41,10 +41,10 @@ class DelayedFetches:
         if self._waiting:
             self.wake(advanced)
 
-    def wake(self, partitions: Iterable[TopicPartition]) -> None:
-        """Let the fetches of these partitions look again."""
-        for partition in partitions:
-            for waiter in self._waiting.pop(partition, ()):
+    def wake(self, keys: Iterable[Hashable]) -> None:
+        """Let the fetches that wait for these look again: partitions, or what else they named."""
+        for key in keys:
+            for waiter in self._waiting.pop(key, ()):
                 if not waiter.done():
                     waiter.set_result(True)
 
@@ -54,10 +54,15 @@ class DelayedFetches:
 
     async def wait(self, partition: TopicPartition, timeout_seconds: float) -> bool:
         """Wait until the partition's high watermark moved; False when the time is over."""
+        return await self.wait_any((partition,), timeout_seconds)
+
+    async def wait_any(self, keys: Collection[Hashable], timeout_seconds: float) -> bool:
+        """Wait until one of them is woken; False when the time is over. ApiError 42903."""
         if self._count >= self._max_waiting:
             raise ApiError(42903, "Too many fetches are waiting. Try again.")
         waiter: asyncio.Future[bool] = self._loop.create_future()
-        self._waiting.setdefault(partition, set()).add(waiter)
+        for key in keys:
+            self._waiting.setdefault(key, set()).add(waiter)
         self._count += 1
         timer = self._loop.call_later(timeout_seconds, _expire, waiter)
         try:
@@ -65,11 +70,15 @@ class DelayedFetches:
         finally:
             timer.cancel()
             self._count -= 1
-            waiters = self._waiting.get(partition)
-            if waiters is not None:
-                waiters.discard(waiter)
-                if not waiters:
-                    del self._waiting[partition]
+            for key in keys:
+                self._forget(key, waiter)
+
+    def _forget(self, key: Hashable, waiter: asyncio.Future[bool]) -> None:
+        waiters = self._waiting.get(key)
+        if waiters is not None:
+            waiters.discard(waiter)
+            if not waiters:
+                del self._waiting[key]
 
 
 def _expire(waiter: asyncio.Future[bool]) -> None:

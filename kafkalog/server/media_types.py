@@ -97,6 +97,21 @@ def fetch_format(accept: str) -> tuple[EmbeddedFormat, str]:
 
 
 @functools.lru_cache(maxsize=256)
+def consumer_type(accept: str, embedded: EmbeddedFormat) -> str:
+    """Content type of a consumer's records, whose format was chosen when it was created.
+
+    406/40601 when only another one is acceptable, 406 when nothing of ours is.
+    """
+    own = f"application/vnd.kafka.{embedded.value}.v2+json"
+    types = parse_accept(accept) if accept else ["*/*"]
+    if any(media_type in _NEUTRAL or media_type == own for media_type in types):
+        return own
+    if any(media_type in _EMBEDDED for media_type in types):
+        raise ApiError(40601, f"This consumer was created for {own}.")
+    raise ApiError(406, f"Nothing in Accept is offered. Ask for {own}.")
+
+
+@functools.lru_cache(maxsize=256)
 def metadata_type(accept: str) -> str:
     """Content type of a v2 metadata answer; 406 when JSON is not acceptable."""
     if not accept:

@@ -34,6 +34,7 @@ _WITH_QUERY = (40005,)
 _BY_PATH_PARAMETER = {
     "topic": (40002, 40401),
     "partition": (404, 40402, 50303, 50010),
+    "group": (40002,),
 }
 
 PATH_PARAMETERS: Mapping[str, tuple[str, Mapping[str, object]]] = {
@@ -45,6 +46,8 @@ PATH_PARAMETERS: Mapping[str, tuple[str, Mapping[str, object]]] = {
         "Number of a partition.",
         {"type": "integer", "format": "int32", "minimum": 0, "maximum": 2147483647},
     ),
+    "group": ("Name of a consumer group.", {"type": "string", "minLength": 1}),
+    "instance": ("Name of a consumer instance.", {"type": "string", "minLength": 1}),
 }
 _ANY_TEXT: tuple[str, Mapping[str, object]] = ("", {"type": "string", "minLength": 1})
 

@@ -10,7 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from kafkalog.errors import InvalidTopicName
+from kafkalog.errors import InvalidRequest, InvalidTopicName
+from kafkalog.format.group_offsets import text_fault
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.format.topic_partition import topic_name_fault
 from kafkalog.log.values import Isolation
@@ -42,6 +43,15 @@ def partition_of(request: web.Request) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= INT32_MAX):
         raise ApiError(404, "A partition is a number from 0 to 2147483647.")
     return int(text)
+
+
+def group_of(request: web.Request) -> str:
+    """The group in the path: any text that a commit can hold."""
+    name = request.match_info["group"]
+    fault = text_fault(name)
+    if fault is not None:
+        raise InvalidRequest(f"The name of the group {fault}")
+    return name
 
 
 class Parameter(Protocol):

@@ -77,6 +77,7 @@ class Connection(RequestHandler):
         "_stall_seconds",
         "_stall_timer",
         "_stalled_bytes",
+        "was_cut",
     )
 
     def __init__(
@@ -101,6 +102,7 @@ class Connection(RequestHandler):
         self._stall_timer: asyncio.TimerHandle | None = None
         self._stall_seconds = config.stall_seconds
         self._stalled_bytes = 0
+        self.was_cut = False  # it ended before its client had taken everything
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Refuse beyond the connection bound by closing at once; start the header timer."""
@@ -111,7 +113,10 @@ class Connection(RequestHandler):
         self._start_header_timer()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Drop the timers with the connection."""
+        """Drop the timers with the connection; a reset means that an answer was not read."""
+        transport = self.transport
+        left_bytes = 0 if transport is None else transport.get_write_buffer_size()
+        self.was_cut = exc is not None or left_bytes > 0
         self._stop_header_timer()
         self._stop_stall_timer()
         super().connection_lost(exc)

@@ -26,6 +26,8 @@ class ServerConfig:
     http_max_records: int = 100_000
     http_max_wait_ms: int = 60_000
     http_max_fetch_bytes: int = 67_108_864
+    http_v2_dialect: str = "auto"  # auto, confluent or strimzi
+    http_trusted_proxies: tuple[str, ...] = ()
     http_body_timeout_ms: int = 30_000
     http_header_timeout_ms: int = 10_000
     http_stall_ms: int = 30_000

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import enum
+import ipaddress
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -218,6 +219,13 @@ def _check_together(values: Mapping[str, ResolvedValue]) -> None:
         resolved = values[synonym.key]
         if resolved.value == 0:
             raise _refused(resolved.setting, "0", "must be unlimited (-1) or at least 1")
+    proxies = values["http.trusted.proxies"]
+    assert isinstance(proxies.value, tuple)
+    for proxy in proxies.value:
+        try:
+            ipaddress.ip_network(proxy, strict=False)
+        except ValueError as error:
+            raise _refused(proxies.setting, proxies.text, str(error)) from error
     directories = _log_dirs(values)
     chosen = values["log.dirs"] if values["log.dirs"].value is not None else values["log.dir"]
     if not directories or not all(directories) or len(set(directories)) != len(directories):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import UnknownTopic
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.error_map import ApiError
+from kafkalog.server.origin import origin_of
 from kafkalog.server.replies import json_reply
 
 if TYPE_CHECKING:
@@ -35,13 +36,6 @@ def broker_of(request: web.Request) -> int:
 def clusters_url(request: web.Request) -> str:
     """Absolute, where the client found us."""
     return f"{origin_of(request)}/v3/clusters"
-
-
-def origin_of(request: web.Request) -> str:
-    """Where the client found us; HTTP/1.0 may leave that open (aiohttp would then ask the DNS)."""
-    config = api_of(request).config
-    host = request.headers.get("Host") or f"{config.http_host}:{config.http_port}"
-    return f"http://{host}"
 
 
 def list_reply(request: web.Request, kind: str, data: list[dict[str, object]]) -> web.Response:

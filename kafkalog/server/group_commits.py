@@ -1,0 +1,87 @@
+"""Commits from the event loop: queue one, await that it counts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kafkalog.format.group_offsets import CommittedOffset
+from kafkalog.format.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kafkalog.errors import KafkalogError
+    from kafkalog.manager.consumer import Consumer
+    from kafkalog.server.api import Api
+    from kafkalog.server.schemas_consumers import CommitEntry
+
+
+async def commit(
+    api: Api,
+    group: str,
+    commits: Mapping[TopicPartition, CommittedOffset],
+    *,
+    is_awaited: bool = True,
+) -> None:
+    """Store offsets of a group, all or none; the first commit of all makes the topic.
+
+    Returns when they are durable, or queued when it is not awaited. Errors of GroupOffsets.submit
+    and of the append.
+    """
+    if not commits:
+        return
+    offsets = api.operations.groups.offsets
+    if not offsets.has_topic:
+        await api.blocking(offsets.create_topic)
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def finish(error: KafkalogError | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    offsets.submit(group, commits, finish)
+    if is_awaited:
+        await done
+    else:
+        done.add_done_callback(asyncio.Future.exception)
+
+
+async def commit_positions(
+    api: Api, consumer: Consumer, *, is_awaited: bool = True, only_moved: bool = False
+) -> None:
+    """What the consumer was given counts as read: where it stands, never ahead of that.
+
+    only_moved  leave out what the group has committed already
+    """
+    consumer.settle()
+    now_ms = api.operations.now_ms()
+    commits = {
+        at: CommittedOffset(position, "", now_ms) for at, position in consumer.positions().items()
+    }
+    if only_moved:
+        known = api.operations.groups.offsets.committed(consumer.group)
+        commits = {
+            at: each
+            for at, each in commits.items()
+            if at not in known or known[at].offset != each.offset
+        }
+    await commit(api, consumer.group, commits, is_awaited=is_awaited)
+    consumer.note_commit()
+
+
+def commits_of(
+    api: Api, entries: Iterable[CommitEntry], *, plus: int = 0
+) -> dict[TopicPartition, CommittedOffset]:
+    """Entries of a body; ``plus`` is 1 where they name the last record that was read."""
+    now_ms = api.operations.now_ms()
+    return {
+        TopicPartition(each.topic, each.partition): CommittedOffset(
+            each.offset + plus, each.metadata or "", now_ms
+        )
+        for each in entries
+    }

@@ -1,0 +1,72 @@
+"""Where a client found us: the scheme and host of the links that answers carry.
+
+Behind a proxy that is named in ``http.trusted.proxies``, what its Forwarded or X-Forwarded-*
+headers say; else the Host header, whatever others claim.
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import re
+from typing import TYPE_CHECKING
+
+from kafkalog.server.api import api_of
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+_HOST = re.compile(r"[A-Za-z0-9._~:%\[\]-]{1,260}")
+_PATH = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+/?")
+_SCHEMES = ("http", "https")
+
+
+def origin_of(request: web.Request) -> str:
+    """``scheme://host``, without a slash behind."""
+    config = api_of(request).config
+    # HTTP/1.0 may leave it open; aiohttp would then ask the DNS.
+    scheme, host = "http", request.headers.get("Host") or f"{config.http_host}:{config.http_port}"
+    if is_from_trusted_proxy(request):
+        forwarded = _forwarded(request)
+        scheme = forwarded.get("proto", "").lower() or scheme
+        named = forwarded.get("host", "")
+        if _HOST.fullmatch(named):
+            host = named
+    return f"{scheme if scheme in _SCHEMES else 'http'}://{host}"
+
+
+def path_of(request: web.Request) -> str:
+    """The request's path as the client sent it: X-Forwarded-Path of a trusted proxy, else ours."""
+    if is_from_trusted_proxy(request):
+        path = request.headers.get("X-Forwarded-Path", "")
+        if _PATH.fullmatch(path):
+            return path.rstrip("/")
+    return request.rel_url.raw_path.rstrip("/")
+
+
+def is_from_trusted_proxy(request: web.Request) -> bool:
+    """Whether the other end of the connection is in ``http.trusted.proxies``."""
+    networks = _networks(api_of(request).config.http_trusted_proxies)
+    if not networks or request.remote is None:
+        return False
+    address = ipaddress.ip_address(request.remote)
+    return any(address in network for network in networks)
+
+
+def _forwarded(request: web.Request) -> dict[str, str]:
+    """``proto`` and ``host`` of the first hop, by RFC 7239 or its predecessors."""
+    standard = request.headers.get("Forwarded")
+    if standard is not None:
+        pairs = (pair.partition("=") for pair in standard.split(",")[0].split(";"))
+        return {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs}
+    return {
+        name: request.headers.get(f"X-Forwarded-{name}", "").split(",")[0].strip()
+        for name in ("proto", "host")
+    }
+
+
+@functools.lru_cache(maxsize=8)
+def _networks(
+    proxies: tuple[str, ...],
+) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    return tuple(ipaddress.ip_network(each, strict=False) for each in proxies)

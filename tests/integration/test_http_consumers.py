@@ -1,0 +1,557 @@
+"""Goal: v2 consumers work as the REST proxies' clients expect, and never lose a record.
+Method: a live daemon: both dialects, every route, rebalances, lost answers, restarts.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import struct
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.daemon import BINARY, TEXT, V2, Daemon
+from tests.integration.http_world import refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.daemon import Answer
+
+SETTINGS = {"offsets_topic_num_partitions": "3", "http_trusted_proxies": "127.0.0.0/8"}
+JSON_RECORDS = "application/vnd.kafka.json.v2+json"
+STRIMZI = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "format": "binary"}
+CONFLUENT = {"auto.commit.enable": "false", "auto.offset.reset": "earliest"}
+HEADERS = {"Content-Type": V2}
+
+
+class Instance:
+    """One consumer instance of a daemon."""
+
+    def __init__(self, daemon: Daemon, group: str, **config: object) -> None:
+        self.daemon = daemon
+        answer = daemon.request("POST", f"/consumers/{group}", config, HEADERS)
+        assert answer.status == 200, answer.body
+        self.name = answer.json["instance_id"]
+        self.uri = answer.json["base_uri"]
+        self.path = f"/consumers/{group}/instances/{self.name}"
+
+    def call(self, method: str, tail: str = "", body: object = None) -> Answer:
+        return self.daemon.request(method, self.path + tail, body, HEADERS)
+
+    def done(self, method: str, tail: str = "", body: object = None) -> None:
+        answer = self.call(method, tail, body)
+        assert answer.status == 204, answer.body
+
+    def subscribe(self, *topics: str) -> None:
+        self.done("POST", "/subscription", {"topics": list(topics)})
+
+    def poll(self, query: str = "timeout=0", accept: str = "*/*") -> list[Any]:
+        answer = self.daemon.request(
+            "GET", f"{self.path}/records?{query}", None, {"Accept": accept}
+        )
+        assert answer.status == 200, answer.body
+        records: list[Any] = answer.json
+        return records
+
+    def offsets(self) -> list[int]:
+        return [each["offset"] for each in self.poll()]
+
+    def committed(self, topic: str, *partitions: int) -> dict[int, int]:
+        asked = [{"topic": topic, "partition": number} for number in partitions]
+        answer = self.call("GET", "/offsets", {"partitions": asked})
+        assert answer.status == 200, answer.body
+        return {each["partition"]: each["offset"] for each in answer.json["offsets"]}
+
+    def assigned(self) -> list[tuple[str, int]]:
+        answer = self.call("GET", "/assignments")
+        assert answer.status == 200
+        return [(each["topic"], each["partition"]) for each in answer.json["partitions"]]
+
+
+def topic_of(daemon: Daemon, name: str, count: int = 3, partitions: int = 1) -> str:
+    """A topic with ``count`` records, the values v0, v1, ... in its first partition."""
+    daemon.create_topic(name, partitions)
+    if count:
+        records = [{"value": f"v{number}", "partition": 0} for number in range(count)]
+        body = {"records": records}
+        answer = daemon.request("POST", f"/topics/{name}", body, {"Content-Type": TEXT})
+        assert answer.status == 200
+    return name
+
+
+@pytest.mark.parametrize("config", [CONFLUENT, STRIMZI], ids=["confluent", "strimzi"])
+def test_a_consumer_reads_commits_and_comes_back(daemon: Daemon, config: dict[str, object]) -> None:
+    """M24. Goal: create, subscribe, poll, commit, leave, and go on from the commit.
+
+    Method: the same steps in both dialects; only commits and their answers differ.
+    """
+    is_confluent = config is CONFLUENT
+    topic = topic_of(daemon, f"life-{is_confluent}")
+    group = f"g-{is_confluent}"
+    one = Instance(daemon, group, **config)
+    assert one.name.startswith("rest-consumer-" if is_confluent else "kafka-bridge-consumer-")
+    one.subscribe(topic)
+    records = one.poll()
+    assert [each["offset"] for each in records] == [0, 1, 2]
+    assert records[0].keys() == {"topic", "key", "value", "partition", "offset", "timestamp"}
+    assert records[0]["value"] == "djA="
+    assert one.offsets() == []
+    assert one.committed(topic, 0) == {}
+    entry = {"topic": topic, "partition": 0, "offset": 1, "metadata": "so far"}
+    answer = one.call("POST", "/offsets", {"offsets": [entry]})
+    assert (answer.status, answer.body) == ((200, b"[]") if is_confluent else (204, b""))
+    assert one.committed(topic, 0) == {0: 2 if is_confluent else 1}
+    one.done("DELETE")
+    again = Instance(daemon, group, **config)
+    again.subscribe(topic)
+    assert again.offsets() == ([2] if is_confluent else [1, 2])
+    assert again.call("POST", "/offsets").status == (200 if is_confluent else 204)
+    assert again.committed(topic, 0) == {0: 3}
+    again.done("DELETE")
+
+
+def test_the_body_of_pandaproxy_is_stored_as_it_is(daemon: Daemon) -> None:
+    """Goal: ``partitions`` in a commit is nobody's last record.
+
+    Method: an instance of the dialect confluent that commits so.
+    """
+    topic = topic_of(daemon, "panda")
+    one = Instance(daemon, "pandas", **CONFLUENT)
+    entry = {"topic": topic, "partition": "0", "offset": "2"}
+    one.done("POST", "/offsets", {"partitions": [entry]})
+    assert one.committed(topic, 0) == {0: 2}
+    both = one.call("POST", "/offsets", {"partitions": [entry], "offsets": [entry]})
+    refused(both, 422, 422)
+
+
+def test_what_is_created_wrongly_is_refused(daemon: Daemon) -> None:
+    """Goal: a misspelt or impossible config is an error that names it.
+
+    Method: each, and a name that is taken; numbers and flags may be texts.
+    """
+    for config, code in (
+        ({"format": "avro"}, 42204),
+        ({"auto.offset.reset": "sometime"}, 42204),
+        ({"isolation.level": "none"}, 42204),
+        ({"fetch.min.bytes": "10000001"}, 42204),
+        ({"consumer.request.timeout.ms": -1}, 42204),
+        ({"auto.comit.enable": True}, 422),
+        ({"auto.commit.enable": "maybe"}, 422),
+    ):
+        answer = daemon.request("POST", "/consumers/wrong", config, HEADERS)
+        assert (answer.status, answer.json["error_code"]) == (422, code), config
+    refused(daemon.request("POST", "/consumers/wrong", {"format": "avro"}, HEADERS), 422, 42204)
+    Instance(daemon, "taken", name="me", **{"fetch.min.bytes": "1", "auto.commit.enable": "False"})
+    taken = daemon.request("POST", "/consumers/taken", {"id": "me"}, HEADERS)
+    refused(taken, 409, 40902)
+    assert daemon.request("POST", "/consumers/no-body").status == 200
+
+
+def test_the_way_to_an_instance(daemon: Daemon) -> None:
+    """Goal: base_uri leads back, whatever the names hold and whoever stands in between.
+
+    Method: a group with a slash, forwarded headers from a trusted proxy.
+    """
+    answer = daemon.request("POST", "/consumers/a%2Fb", {"name": "c d/e"}, HEADERS)
+    base = f"http://127.0.0.1:{daemon.port}"
+    assert answer.json["base_uri"] == f"{base}/consumers/a%2Fb/instances/c%20d%2Fe"
+    path = answer.json["base_uri"].removeprefix(base)
+    assert daemon.request("GET", f"{path}/subscription").json == {"topics": [], "partitions": []}
+    older = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "k.example"}
+    standard = {"Forwarded": 'for=1.2.3.4;proto=https;host="k.example", for=5.6.7.8'}
+    for headers in (older, standard):
+        headers["X-Forwarded-Path"] = "/p/consumers/f/"
+        found = daemon.request("POST", "/consumers/f", {"name": "x"}, {**HEADERS, **headers})
+        assert found.json["base_uri"] == "https://k.example/p/consumers/f/instances/x"
+        assert daemon.request("DELETE", "/consumers/f/instances/x").status == 204
+    hostile = {"X-Forwarded-Host": 'k"><x', "X-Forwarded-Proto": "gopher"}
+    found = daemon.request("POST", "/consumers/f", {"name": "x"}, {**HEADERS, **hostile})
+    assert found.json["base_uri"] == f"{base}/consumers/f/instances/x"
+
+
+def test_an_instance_that_is_not_there(daemon: Daemon) -> None:
+    """Goal: every route says 404/40403, which clients know how to heal.
+
+    Method: all of them; deleting twice.
+    """
+    path = "/consumers/nobody/instances/none"
+    partitions: dict[str, object] = {"partitions": []}
+    for method, tail, body in (
+        ("DELETE", "", None),
+        ("GET", "/subscription", None),
+        ("POST", "/subscription", {"topics": []}),
+        ("DELETE", "/subscription", None),
+        ("GET", "/assignments", None),
+        ("POST", "/assignments", partitions),
+        ("GET", "/records", None),
+        ("GET", "/offsets", None),
+        ("POST", "/offsets", None),
+        ("POST", "/positions", {}),
+        ("POST", "/positions/beginning", partitions),
+        ("POST", "/positions/end", partitions),
+    ):
+        refused(daemon.request(method, path + tail, body), 404, 40403)
+    one = Instance(daemon, "twice")
+    one.done("DELETE")
+    refused(one.call("DELETE"), 404, 40403)
+
+
+def test_a_subscription_and_an_assignment_exclude_each_other(daemon: Daemon) -> None:
+    """Goal: 409/40903 for what Java's consumer calls an illegal state.
+
+    Method: each way round, polls before either, seeks where nothing is assigned.
+    """
+    topic = topic_of(daemon, "either", partitions=2)
+    one = Instance(daemon, "either", **CONFLUENT)
+    at = {"partitions": [{"topic": topic, "partition": 1}]}
+    refused(one.call("GET", "/records"), 409, 40903)
+    refused(one.call("POST", "/positions/end", at), 409, 40903)
+    both = {"topics": [topic], "topic_pattern": "x"}
+    refused(one.call("POST", "/subscription", both), 409, 40903)
+    refused(one.call("POST", "/subscription", {}), 422, 422)
+    refused(one.call("POST", "/subscription", {"topic_pattern": "(x"}), 400, 40002)
+    one.done("POST", "/assignments", at)
+    refused(one.call("POST", "/subscription", {"topics": [topic]}), 409, 40903)
+    assert one.assigned() == [(topic, 1)]
+    one.done("DELETE", "/subscription")
+    one.subscribe(topic)
+    refused(one.call("POST", "/assignments", at), 409, 40903)
+    assert one.call("GET", "/subscription").json == {
+        "topics": [topic],
+        "partitions": [{topic: [0, 1]}],
+    }
+    one.done("POST", "/subscription", {"topics": []})
+    assert one.assigned() == []
+    unknown = {"partitions": [{"topic": "no-such", "partition": 0}]}
+    refused(one.call("POST", "/assignments", unknown), 404, 40401)
+    beyond = {"partitions": [{"topic": topic, "partition": 2}]}
+    refused(one.call("POST", "/assignments", beyond), 404, 40402)
+
+
+def test_positions(daemon: Daemon) -> None:
+    """Goal: read on from an offset, the edges and a time; no record that late is the end, no 500.
+
+    Method: records with known times.
+    """
+    daemon.create_topic("seeks")
+    records = [{"value": f"v{number}", "timestamp": 1000 * number} for number in range(5)]
+    daemon.request("POST", "/topics/seeks", {"records": records}, {"Content-Type": TEXT})
+    one = Instance(daemon, "seeks", **CONFLUENT)
+    at = {"topic": "seeks", "partition": 0}
+    one.done("POST", "/assignments", {"partitions": [at]})
+    assert one.offsets() == [0, 1, 2, 3, 4]
+    one.done("POST", "/positions", {"offsets": [{**at, "offset": 3}]})
+    assert one.offsets() == [3, 4]
+    one.done("POST", "/positions/beginning", {"partitions": [at]})
+    assert one.offsets() == [0, 1, 2, 3, 4]
+    one.done("POST", "/positions/end", {"partitions": [at]})
+    assert one.offsets() == []
+    for timestamp, expected in (
+        (2500, [3, 4]),
+        ("1970-01-01T00:00:04Z", [4]),
+        ("2999-01-01T00:00:00Z", []),
+    ):
+        one.done("POST", "/positions", {"timestamps": [{**at, "timestamp": timestamp}]})
+        assert one.offsets() == expected
+    wrong = one.call("POST", "/positions", {"timestamps": [{**at, "timestamp": "tomorrow"}]})
+    refused(wrong, 400, 40005)
+
+
+def test_formats(daemon: Daemon) -> None:
+    """Goal: records come in the format of the instance; what does not fit it stays in place.
+
+    Method: json and text instances over a record that is no JSON, and every kind of Accept.
+    """
+    topic = topic_of(daemon, "formats", 0)
+    daemon.request(
+        "POST",
+        f"/topics/{topic}",
+        {"records": [{"value": {"a": 1}}]},
+        {"Content-Type": JSON_RECORDS},
+    )
+    daemon.produce_text(topic, "not json")
+    one = Instance(daemon, "formats", format="json", **CONFLUENT)
+    one.subscribe(topic)
+    other = daemon.request("GET", f"{one.path}/records", None, {"Accept": BINARY})
+    refused(other, 406, 40601)
+    refused(daemon.request("GET", f"{one.path}/records", None, {"Accept": "image/png"}), 406, 406)
+    assert [each["value"] for each in one.poll(accept="application/json")] == [{"a": 1}]
+    for _ in range(2):
+        stuck = refused(one.call("GET", "/records?timeout=0"), 406, 40602)
+        assert stuck["details"] == {"topic": topic, "partition": 0, "offset": 1}
+    text = Instance(daemon, "formats-2", format="text", **{"auto.offset.reset": "earliest"})
+    text.subscribe(topic)
+    assert [each["value"] for each in text.poll(accept=TEXT)] == ['{"a": 1}', "not json"]
+
+
+def test_one_record_larger_than_max_bytes_is_delivered(daemon: Daemon) -> None:
+    """Goal: no consumer is stuck at a large record.
+
+    Method: records of 1 KB with max_bytes=10, one at a time.
+    """
+    topic = topic_of(daemon, "large", 0)
+    daemon.produce_text(topic, *("x" * 1000 for _ in range(3)))
+    one = Instance(daemon, "large", **CONFLUENT)
+    one.subscribe(topic)
+    polled = [[each["offset"] for each in one.poll("max_bytes=10&timeout=0")] for _ in range(4)]
+    assert polled == [[0], [1], [2], []]
+
+
+def test_latest_begins_at_the_subscription(daemon: Daemon) -> None:
+    """Goal: what is appended between subscribing and the first poll is not missed.
+
+    Method: the default reset.
+    """
+    topic = topic_of(daemon, "latest")
+    one = Instance(daemon, "latest", **{"auto.commit.enable": "false"})
+    one.subscribe(topic)
+    daemon.produce_text(topic, "new")
+    assert one.offsets() == [3]
+
+
+def test_an_offset_outside_the_log_is_reset(daemon: Daemon) -> None:
+    """Goal: auto.offset.reset decides, and ``none`` says so.
+
+    Method: a position above the log end, for each.
+    """
+    topic = topic_of(daemon, "outside")
+    at = {"topic": topic, "partition": 0}
+    for reset, expected in (("earliest", [0, 1, 2]), ("latest", [])):
+        one = Instance(daemon, f"outside-{reset}", **{"auto.offset.reset": reset})
+        one.done("POST", "/assignments", {"partitions": [at]})
+        one.done("POST", "/positions", {"offsets": [{**at, "offset": 99}]})
+        assert one.offsets() == expected
+    one = Instance(daemon, "outside-none", **{"auto.offset.reset": "none"})
+    one.subscribe(topic)
+    refused(one.call("GET", "/records?timeout=0"), 416, 41601)
+
+
+def test_the_group_is_dealt_out_at_once(daemon: Daemon) -> None:
+    """Goal: members share the partitions by range from the very next request on.
+
+    Method: members come and go; each one's partitions and positions after each step.
+    """
+    topic = topic_of(daemon, "shared", 4, partitions=4)
+    one = Instance(daemon, "sharing", name="a", **CONFLUENT)
+    one.subscribe(topic)
+    assert one.offsets() == [0, 1, 2, 3]
+    two = Instance(daemon, "sharing", name="b", **CONFLUENT)
+    two.subscribe(topic)
+    assert [number for _, number in one.assigned()] == [0, 1]
+    assert [number for _, number in two.assigned()] == [2, 3]
+    assert one.offsets() == []  # partition 0 stayed, and so did its position
+    three = Instance(daemon, "sharing", name="A", **CONFLUENT)
+    three.subscribe(topic)
+    assert [number for _, number in three.assigned()] == [0, 1]
+    assert three.offsets() == [0, 1, 2, 3]  # nothing of it was committed
+    three.done("DELETE")
+    two.done("DELETE")
+    assert [number for _, number in one.assigned()] == [0, 1, 2, 3]
+    body = {"records": [{"value": "x"}]}
+    daemon.request("POST", f"/topics/{topic}/partitions/3", body, {"Content-Type": TEXT})
+    assert (3, 0) in [(each["partition"], each["offset"]) for each in one.poll()]
+
+
+def test_a_pattern_follows_new_topics(daemon: Daemon) -> None:
+    """Goal: topics that appear or go are read or not from the next poll on.
+
+    Method: a pattern, a topic made and one deleted behind it; internal topics never match.
+    """
+    first = topic_of(daemon, "pattern-1")
+    one = Instance(daemon, "patterns", **CONFLUENT)
+    one.done("POST", "/subscription", {"topic_pattern": "pattern-[0-9]|__.*"})
+    assert len(one.poll()) == 3
+    second = topic_of(daemon, "pattern-2", 2)
+    topic_of(daemon, "pattern-x")
+    assert [each["topic"] for each in one.poll()] == [second] * 2
+    cluster = daemon.request("GET", "/v3/clusters").json["data"][0]["cluster_id"]
+    deleted = daemon.request("DELETE", f"/v3/clusters/{cluster}/topics/{first}")
+    assert deleted.status == 204
+    assert one.assigned() == [(second, 0)]
+    assert one.call("GET", "/subscription").json["topics"] == [second]
+
+
+def test_a_waiting_poll_is_woken(daemon: Daemon) -> None:
+    """Goal: an append, a seek and the end of the instance end the wait; a newer poll takes over.
+
+    Method: polls of a minute on threads of their own.
+    """
+    topic = topic_of(daemon, "waiting")
+    one = Instance(daemon, "waiting", **CONFLUENT)
+    one.subscribe(topic)
+    assert one.offsets() == [0, 1, 2]
+
+    def waiting() -> tuple[threading.Thread, list[Answer]]:
+        answers: list[Answer] = []
+
+        def poll() -> None:
+            answers.append(one.call("GET", "/records?timeout=50000"))
+
+        thread = threading.Thread(target=poll)
+        thread.start()
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and "kafkalog_http_in_flight 2.0" not in (
+            daemon.request("GET", "/metrics").body.decode()
+        ):
+            time.sleep(0.01)  # another process: until it waits
+        return thread, answers
+
+    def ended(thread: threading.Thread) -> None:
+        thread.join(20)
+        assert not thread.is_alive()
+
+    thread, answers = waiting()
+    daemon.produce_text(topic, "new")
+    ended(thread)
+    assert [each["offset"] for each in answers[0].json] == [3]
+    at = {"topic": topic, "partition": 0, "offset": 2}
+    thread, answers = waiting()
+    one.done("POST", "/positions", {"offsets": [at]})
+    ended(thread)
+    assert [each["offset"] for each in answers[0].json] == [2, 3]
+    thread, answers = waiting()
+    assert one.offsets() == []
+    ended(thread)
+    assert answers[0].json == []
+    thread, answers = waiting()
+    one.done("DELETE")
+    ended(thread)
+    refused(answers[0], 404, 40403)
+
+
+def test_a_lost_answer_comes_again(daemon: Daemon) -> None:
+    """Goal: a client whose connection broke before it read its records gets them again.
+
+    Method: a connection that is reset with the answer unread; then one that reads all and closes.
+    """
+    topic = topic_of(daemon, "lost")
+    one = Instance(daemon, "losing", **CONFLUENT)
+    one.subscribe(topic)
+    request = f"GET {one.path}/records?timeout=0 HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    for _ in range(2):
+        raw = socket.create_connection(("127.0.0.1", daemon.port))
+        raw.sendall(request)
+        assert raw.recv(20, socket.MSG_PEEK)  # it is there, and nobody takes it
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        raw.close()
+    assert one.offsets() == [0, 1, 2]
+    assert one.offsets() == []
+    one.call("POST", "/offsets")
+    assert one.committed(topic, 0) == {0: 3}
+
+
+def test_a_lost_answer_is_not_committed(daemon: Daemon) -> None:
+    """Goal: a commit without body never covers records that were lost on the way.
+
+    Method: the reset as above, then the commit.
+    """
+    topic = topic_of(daemon, "uncommitted")
+    one = Instance(daemon, "uncommitted", **CONFLUENT)
+    one.subscribe(topic)
+    raw = socket.create_connection(("127.0.0.1", daemon.port))
+    raw.sendall(f"GET {one.path}/records?timeout=0 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    assert raw.recv(20, socket.MSG_PEEK)
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    raw.close()
+    assert one.call("POST", "/offsets").status == 200
+    assert one.committed(topic, 0) == {0: 0}
+
+
+def test_auto_commit_covers_what_was_delivered_before(daemon: Daemon) -> None:
+    """Goal: the next poll commits what the one before delivered; leaving commits the rest.
+
+    Method: an interval of 0; the commit seen by another member of the group.
+    """
+    topic = topic_of(daemon, "automatic")
+    config = {"auto.offset.reset": "earliest", "auto.commit.interval.ms": 0}
+    one = Instance(daemon, "automatic", **config)
+    one.subscribe(topic)
+    watcher = Instance(daemon, "automatic", **CONFLUENT)
+    assert one.offsets() == [0, 1, 2]
+    assert watcher.committed(topic, 0) == {0: 0}
+    assert one.offsets() == []
+    assert watcher.committed(topic, 0) == {0: 3}
+    daemon.produce_text(topic, "more")
+    assert one.offsets() == [3]
+    one.done("DELETE")
+    assert watcher.committed(topic, 0) == {0: 4}
+
+
+def test_bodies_with_every_verb_and_a_connection_that_stays(daemon: Daemon) -> None:
+    """Goal: clients that send ``{}`` with GET and DELETE are understood, on one connection.
+
+    Method: the whole life of an instance on one connection.
+    """
+    topic = topic_of(daemon, "verbose")
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=20)
+
+    def call(method: str, path: str, body: object) -> tuple[int, Any]:
+        connection.request(method, path, json.dumps(body), HEADERS)
+        answer = connection.getresponse()
+        data = answer.read()
+        return answer.status, json.loads(data) if data else None
+
+    _, made = call("POST", "/consumers/verbose", {**STRIMZI, "name": "v"})
+    path = made["base_uri"].removeprefix(f"http://127.0.0.1:{daemon.port}")
+    assert call("POST", f"{path}/subscription", {"topics": [topic]})[0] == 204
+    status, records = call("GET", f"{path}/records?timeout=0", {})
+    assert (status, len(records)) == (200, 3)
+    assert call("POST", f"{path}/offsets/", {})[0] == 204
+    assert call("GET", f"{path}/offsets", {})[1]["offsets"][0]["offset"] == 3
+    assert call("DELETE", path, {})[0] == 204
+    connection.close()
+
+
+def test_commits_of_what_is_not_there(daemon: Daemon) -> None:
+    """Goal: a commit names a partition that exists, or nothing is committed.
+
+    Method: an unknown topic and partition beside a good one.
+    """
+    topic = topic_of(daemon, "partly")
+    one = Instance(daemon, "partly", **STRIMZI)
+    good = {"topic": topic, "partition": 0, "offset": 1}
+    for bad, code in (({"topic": "no-such"}, 40401), ({"partition": 1}, 40402)):
+        answer = one.call("POST", "/offsets", {"offsets": [good, {**good, **bad}]})
+        assert (answer.status, answer.json["error_code"]) == (404, code)
+    assert one.committed(topic, 0) == {}
+
+
+def test_idle_instances_leave_and_commits_stay(tmp_path: Path) -> None:
+    """Goal: an instance that nobody uses leaves its group; commits survive a kill of the daemon.
+
+    Method: an idle time of a second; SIGKILL and a new start, where instances are unknown.
+    """
+    with Daemon(
+        tmp_path,
+        offsets_topic_num_partitions="3",
+        consumer_instance_timeout_ms="1000",
+        http_v2_dialect="strimzi",
+    ) as daemon:
+        topic = topic_of(daemon, "t", 3, partitions=2)
+        idle = Instance(daemon, "g", name="idle", **CONFLUENT)
+        idle.subscribe(topic)
+        one = Instance(daemon, "g", name="one", **CONFLUENT)
+        one.subscribe(topic)
+        assert one.assigned() == [(topic, 1)]
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and len(one.assigned()) < 2:
+            time.sleep(0.05)  # the daemon's clock
+        assert len(one.assigned()) == 2
+        refused(idle.call("GET", "/assignments"), 404, 40403)
+        assert one.offsets() == [0, 1, 2]
+        entry = {"topic": topic, "partition": 0, "offset": 2}
+        one.done("POST", "/offsets", {"offsets": [entry]})  # http.v2.dialect says 204 and as given
+        daemon.kill()
+        daemon.start()
+        refused(one.call("GET", "/assignments"), 404, 40403)
+        again = Instance(daemon, "g", name="one", **CONFLUENT)
+        again.subscribe(topic)
+        while again.call("GET", "/offsets").status == 503:
+            assert time.monotonic() < deadline, "the offsets of the group were not loaded"
+        assert again.committed(topic, 0, 1) == {0: 2}
+        assert again.offsets() == [2]

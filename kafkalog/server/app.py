@@ -20,6 +20,7 @@ from kafkalog.server.routes import (
     consumer_records,
     consumers,
     delete_records,
+    groups,
     log_dirs,
     offsets,
     openapi,
@@ -31,6 +32,7 @@ from kafkalog.server.routes import (
     tasks,
     topics,
     v3_configs,
+    v3_groups,
     v3_topics,
 )
 
@@ -58,6 +60,8 @@ ROUTE_TABLES = (
     consumers.ROUTES,
     consumer_records.ROUTES,
     consumer_offsets.ROUTES,
+    groups.ROUTES,
+    v3_groups.ROUTES,
     v3_topics.ROUTES,
     v3_configs.ROUTES,
 )

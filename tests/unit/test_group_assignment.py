@@ -18,7 +18,8 @@ NAMES = ("a", "b.c", "orders", "orders-eu", "orders-us.2", "__x", "A_1", "x" * 2
 PATTERNS = (
     "a", "orders.*", "^orders$", "orders(-eu|-us)?.*", "[a-c].*", "[^_].*", r"b\.c", "b.c", ".*",
     "(a|b)*", "(a*)*b?", "orders|a|", r"\w+", r"[\w.]+\d", "x{249}", "x{3,}", "x{1,5}", "a??",
-    "(?:or).+?",     "[-a]", "[a-]", "[]a]", r"[\]a]", "a{0}orders", "o[^a-z]*r.*", "((o)(r))ders.{0,3}", r"__\D",
+    "(?:or).+?", "[-a]", "[a-]", "[]a]", r"[\]a]", "a{0}orders", "o[^a-z]*r.*", r"__\D",
+    "((o)(r))ders.{0,3}",
 )  # fmt: skip
 
 

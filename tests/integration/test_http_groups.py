@@ -1,0 +1,230 @@
+"""Goal: operators see groups, their lags and members, and reset or delete what nobody reads.
+Method: a live daemon: the native routes and the entities of v3 about the same groups.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.daemon import TEXT, V2
+from tests.integration.http_world import refused
+
+if TYPE_CHECKING:
+    from tests.integration.daemon import Answer, Daemon
+
+SETTINGS = {"offsets_topic_num_partitions": "3"}
+
+
+@pytest.fixture(scope="module")
+def topic(daemon: Daemon) -> str:
+    """Two partitions with ten and five records, times 1000, 2000, ..., the first three deleted."""
+    daemon.create_topic("t", 2)
+    for partition, count in ((0, 10), (1, 5)):
+        records = [{"value": "v", "timestamp": 1000 * (1 + number)} for number in range(count)]
+        path = f"/topics/t/partitions/{partition}"
+        answer = daemon.request("POST", path, {"records": records}, {"Content-Type": TEXT})
+        assert answer.status == 200
+    entry = {"topic": "t", "partition": 0, "offset": 3}
+    answer = daemon.request("POST", "/v1/records:delete", {"partitions": [entry]})
+    assert answer.status == 200, answer.body
+    return "t"
+
+
+def put(daemon: Daemon, group: str, **offsets: int) -> Answer:
+    """Commit p0=..., p1=... of t."""
+    entries = [
+        {"topic": "t", "partition": int(name[1:]), "offset": offset, "metadata": "m"}
+        for name, offset in offsets.items()
+    ]
+    return daemon.request("PUT", f"/v1/groups/{group}/offsets", {"offsets": entries})
+
+
+def offsets(daemon: Daemon, group: str) -> dict[int, int]:
+    """By partition of t."""
+    answer = daemon.request("GET", f"/v1/groups/{group}/offsets")
+    assert answer.status == 200, answer.body
+    return {each["partition"]: each["offset"] for each in answer.json["offsets"]}
+
+
+def reset(daemon: Daemon, group: str, **body: object) -> list[Any]:
+    """Entries of a reset."""
+    answer = daemon.request("POST", f"/v1/groups/{group}/offsets:reset", body)
+    assert answer.status == 200, answer.body
+    entries: list[Any] = answer.json["offsets"]
+    return entries
+
+
+def member(daemon: Daemon, group: str, topic: str) -> str:
+    """Path of a new member that reads the topic."""
+    config = {"name": "one", "auto.commit.enable": "false"}
+    created = daemon.request("POST", f"/consumers/{group}", config, {"Content-Type": V2})
+    assert created.status == 200
+    path = f"/consumers/{group}/instances/one"
+    answer = daemon.request("POST", f"{path}/subscription", {"topics": [topic]})
+    assert answer.status == 204
+    return path
+
+
+def test_offsets_are_stored_as_sent(daemon: Daemon, topic: str) -> None:
+    """N9. Goal: a client without an instance keeps its place with one PUT, no dialect in between.
+
+    Method: put, read back with the lag, put again; an unknown group has nothing.
+    """
+    assert put(daemon, "plain", p0=4, p1=5).status == 204
+    answer = daemon.request("GET", "/v1/groups/plain/offsets").json
+    first, second = answer["offsets"]
+    assert first.pop("commit_timestamp") > 1_700_000_000_000
+    assert first == {
+        "topic": topic,
+        "partition": 0,
+        "offset": 4,
+        "leader_epoch": -1,
+        "metadata": "m",
+        "log_start_offset": 3,
+        "log_end_offset": 10,
+        "lag": 6,
+    }
+    assert second["lag"] == 0
+    put(daemon, "plain", p0=9)
+    assert offsets(daemon, "plain") == {0: 9, 1: 5}
+    assert daemon.request("GET", "/v1/groups/nobody/offsets").json["offsets"] == []
+    refused(put(daemon, "plain", p7=1), 404, 40402)
+    refused(put(daemon, "plain", p0=-1), 422, 422)
+    long = {"topic": topic, "partition": 0, "offset": 1, "metadata": "x" * 4097}
+    answer = daemon.request("PUT", "/v1/groups/plain/offsets", {"offsets": [long]})
+    refused(answer, 400, 40002)
+
+
+def test_groups_are_listed_and_described(daemon: Daemon, topic: str) -> None:
+    """Goal: a group shows its state, members and commits; one that is not there is 404/40405.
+
+    Method: a group with a commit, one with a member, one with neither.
+    """
+    put(daemon, "quiet", p0=4)
+    path = member(daemon, "busy", topic)
+    states = {each["group"]: each for each in daemon.request("GET", "/v1/groups").json["groups"]}
+    assert states["quiet"] == {"group": "quiet", "state": "Empty", "members": 0}
+    assert states["busy"] == {"group": "busy", "state": "Stable", "members": 1}
+    busy = daemon.request("GET", "/v1/groups/busy").json
+    partitions = [{"topic": topic, "partition": number} for number in range(2)]
+    one = {"instance_id": "one", "topics": [topic], "partitions": partitions}
+    assert busy == {"group": "busy", "state": "Stable", "members": [one], "offsets": []}
+    refused(daemon.request("GET", "/v1/groups/nobody"), 404, 40405)
+    assert daemon.request("DELETE", path).status == 204
+    refused(daemon.request("GET", "/v1/groups/busy"), 404, 40405)
+
+
+def test_resets(daemon: Daemon, topic: str) -> None:
+    """Goal: earliest, latest, a time, a shift and an offset, each inside the log.
+
+    Method: the same group again and again; dry runs change nothing.
+    """
+    for body, expected in (
+        ({"to": "earliest"}, {0: 3, 1: 0}),
+        ({"to": "latest"}, {0: 10, 1: 5}),
+        ({"to": "timestamp", "timestamp": 4500}, {0: 4, 1: 4}),
+        ({"to": "timestamp", "timestamp": "1970-01-01T00:00:08Z"}, {0: 7, 1: 5}),
+        ({"to": "shift", "shift": 1}, {0: 6, 1: 4}),
+        ({"to": "shift", "shift": -9}, {0: 3, 1: 0}),
+        ({"to": "offset", "offset": 100}, {0: 10, 1: 5}),
+        ({"to": "offset", "offset": 0, "topics": [topic]}, {0: 3, 1: 0}),
+        ({"to": "latest", "partitions": [{"topic": topic, "partition": 1}]}, {0: 5, 1: 5}),
+    ):
+        put(daemon, "reset", p0=5, p1=3)
+        entries = reset(daemon, "reset", dry_run=True, **body)
+        assert offsets(daemon, "reset") == {0: 5, 1: 3}
+        assert reset(daemon, "reset", **body) == entries
+        assert offsets(daemon, "reset") == expected, body
+        named = {each["partition"]: each["new_offset"] for each in entries}
+        assert named.items() <= expected.items()
+    first = reset(daemon, "fresh", to="earliest", topics=[topic])[0]
+    assert first == {"topic": topic, "partition": 0, "old_offset": None, "new_offset": 3}
+
+
+def test_what_a_reset_refuses(daemon: Daemon, topic: str) -> None:
+    """Goal: a reset that cannot be meant changes nothing.
+
+    Method: numbers that do not go with ``to``, unknown groups and topics, a shift of nothing.
+    """
+    path = "/v1/groups/unset/offsets:reset"
+    for body, status, code in (
+        ({"to": "shift"}, 422, 422),
+        ({"to": "latest", "shift": 1}, 422, 422),
+        ({"to": "sometime"}, 422, 422),
+        ({"to": "timestamp", "timestamp": "soon", "topics": [topic]}, 400, 40005),
+        ({"to": "latest"}, 404, 40405),
+        ({"to": "latest", "topics": ["no-such"]}, 404, 40401),
+        ({"to": "latest", "partitions": [{"topic": topic, "partition": 9}]}, 404, 40402),
+    ):
+        answer = daemon.request("POST", path, body)
+        assert (answer.status, answer.json["error_code"]) == (status, code), body
+    entry = reset(daemon, "unset", to="shift", shift=1, topics=[topic])[0]
+    assert entry["error_code"] == 40002
+    assert offsets(daemon, "unset") == {}
+
+
+def test_a_group_with_members_is_not_changed_behind_their_backs(daemon: Daemon, topic: str) -> None:
+    """Goal: 409/40911 until the last member left; a dry run is always possible.
+
+    Method: reset, delete offsets and delete the group with a member and without.
+    """
+    put(daemon, "owned", p0=5, p1=3)
+    path = member(daemon, "owned", topic)
+    base = "/v1/groups/owned"
+    refused(daemon.request("POST", f"{base}/offsets:reset", {"to": "latest"}), 409, 40911)
+    refused(daemon.request("DELETE", f"{base}/offsets"), 409, 40911)
+    refused(daemon.request("DELETE", base), 409, 40911)
+    assert len(reset(daemon, "owned", to="latest", dry_run=True)) == 2
+    assert offsets(daemon, "owned") == {0: 5, 1: 3}
+    daemon.request("DELETE", path)
+    removed = daemon.request("DELETE", f"{base}/offsets?topics=no-such,x")
+    assert removed.json == {"group": "owned", "removed": 0}
+    assert daemon.request("DELETE", f"{base}/offsets?topics={topic}").json["removed"] == 2
+    refused(daemon.request("DELETE", base), 404, 40405)
+    put(daemon, "owned", p0=5)
+    assert daemon.request("DELETE", base).status == 204
+    assert offsets(daemon, "owned") == {}
+
+
+def test_v3_shows_the_same_groups(daemon: Daemon, topic: str) -> None:
+    """Goal: the entities of v3: groups, consumers, assignments, lags and their summary.
+
+    Method: every link below a group followed; a group whose name needs quoting.
+    """
+    put(daemon, "a%2Fb", p0=4, p1=5)
+    path = member(daemon, "a%2Fb", topic)
+    cluster = daemon.request("GET", "/v3/clusters").json["data"][0]["cluster_id"]
+    base = f"/v3/clusters/{cluster}/consumer-groups"
+
+    def got(tail: str) -> Any:
+        answer = daemon.request("GET", base + tail)
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    listed = got("")
+    assert listed["kind"] == "KafkaConsumerGroupList"
+    assert "a/b" in [each["consumer_group_id"] for each in listed["data"]]
+    group = got("/a%2Fb")
+    assert (group["state"], group["partition_assignor"]) == ("STABLE", "range")
+    for link in ("consumers", "lag_summary", "coordinator"):
+        url = group[link]["related"].removeprefix(f"http://127.0.0.1:{daemon.port}")
+        assert daemon.request("GET", url).status == 200
+    assert got("/a%2Fb/consumers")["data"][0]["consumer_id"] == "one"
+    assert got("/a%2Fb/consumers/one")["kind"] == "KafkaConsumer"
+    assigned = got("/a%2Fb/consumers/one/assignments")["data"]
+    assert [each["partition_id"] for each in assigned] == [0, 1]
+    lags = got("/a%2Fb/lags")["data"]
+    assert [(each["current_offset"], each["lag"]) for each in lags] == [(4, 6), (5, 0)]
+    for entity in (*assigned, *lags):
+        url = entity["metadata"]["self"].removeprefix(f"http://127.0.0.1:{daemon.port}")
+        assert daemon.request("GET", url).json == entity
+    summary = got("/a%2Fb/lag-summary")
+    assert (summary["max_lag"], summary["total_lag"]) == (6, 6)
+    assert (summary["max_lag_topic_name"], summary["max_lag_consumer_id"]) == (topic, "one")
+    refused(daemon.request("GET", f"{base}/nobody"), 404, 40405)
+    refused(daemon.request("GET", f"{base}/a%2Fb/consumers/two"), 404, 40403)
+    refused(daemon.request("GET", f"{base}/a%2Fb/lags/{topic}/partitions/7"), 404, 40403)
+    assert daemon.request("DELETE", path).status == 204
+    assert got("/a%2Fb")["state"] == "EMPTY"

@@ -19,12 +19,15 @@ import org.apache.kafka.coordinator.group.generated.OffsetCommitValue;
  *   prints the fields of an OffsetCommitKey and OffsetCommitValue as Kafka's classes read them.
  * GroupRecords commit BOOTSTRAP GROUP TOPIC PARTITION OFFSET METADATA
  *   commits through a running broker.
+ * GroupRecords committed BOOTSTRAP GROUP
+ *   prints what a running broker says the group has committed: topic-partition offset metadata.
  */
 public class GroupRecords {
     public static void main(String[] a) throws Exception {
         switch (a[0]) {
             case "encode": encode(a); break;
             case "decode": decode(a); break;
+            case "committed": committed(a); break;
             default: commit(a);
         }
     }
@@ -59,6 +62,15 @@ public class GroupRecords {
         offsets.put(new TopicPartition(a[3], Integer.parseInt(a[4])), new OffsetAndMetadata(Long.parseLong(a[5]), a[6]));
         try (Admin admin = Admin.create(p)) {
             admin.alterConsumerGroupOffsets(a[2], offsets).all().get();
+        }
+    }
+
+    static void committed(String[] a) throws Exception {
+        Properties p = new Properties();
+        p.put("bootstrap.servers", a[1]);
+        try (Admin admin = Admin.create(p)) {
+            admin.listConsumerGroupOffsets(a[2]).partitionsToOffsetAndMetadata().get().forEach((at, found) ->
+                System.out.println(at + " " + found.offset() + " " + found.metadata()));
         }
     }
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,12 @@ from kafkalog.format.group_offsets import (
     encode_value,
     partition_of_group,
 )
+from tests.integration.daemon import Daemon
+from tests.oracle.kafka import record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.oracle.kafka import Broker, Kafka
 
 pytestmark = pytest.mark.oracle
@@ -81,3 +86,45 @@ def test_commits_of_a_broker_are_found_where_kafka_puts_them(broker: Broker) -> 
     }
     found = commits[GroupPartition("grüße", "read-by-groups", 1)]
     assert (found.offset, found.metadata, found.leader_epoch) == (17, "so far", -1)
+
+
+def test_groups_go_from_kafka_to_kafkalog_and_back(
+    new_broker: Callable[..., Broker], tmp_path: Path
+) -> None:
+    """M24. Goal: an adopted directory brings its groups along, and takes them back to Kafka.
+
+    Method: commits through a broker, its directory served by the daemon, which commits in turn, one
+    group of each kind; the broker comes back on the same files.
+    """
+    broker = new_broker("offsets.topic.num.partitions=5")
+    broker.create_topic("t", 2)
+    broker.produce("t", [record(value=b"x") for _ in range(9)])
+    asked(broker.kafka, "commit", broker.bootstrap, "old", "t", "0", "4", "by kafka")
+    asked(broker.kafka, "commit", broker.bootstrap, "untouched", "t", "0", "5", "by kafka")
+    broker.stop()
+    daemon = Daemon(tmp_path, log_dirs=0)
+    daemon.log_dirs = [broker.data]
+    with daemon:
+        deadline = time.monotonic() + 60
+        while daemon.request("GET", "/v1/groups").status == 503:
+            assert time.monotonic() < deadline, daemon.log_tail()
+        groups = daemon.request("GET", "/v1/groups").json["groups"]
+        assert [each["group"] for each in groups] == ["old", "untouched"]
+        (found,) = daemon.request("GET", "/v1/groups/old/offsets").json["offsets"]
+        assert (found["partition"], found["offset"], found["metadata"]) == (0, 4, "by kafka")
+        configs = daemon.request("GET", "/topics/__consumer_offsets").json["configs"]
+        assert configs["cleanup.policy"] == "compact"
+        for group, partition, offset in (("old", 0, 6), ("old", 1, 0), ("new", 0, 7)):
+            entry = {"topic": "t", "partition": partition, "offset": offset, "metadata": "here"}
+            answer = daemon.request("PUT", f"/v1/groups/{group}/offsets", {"offsets": [entry]})
+            assert answer.status == 204, answer.body
+    broker.start()
+    said = {
+        group: sorted(asked(broker.kafka, "committed", broker.bootstrap, group))
+        for group in ("old", "untouched", "new")
+    }
+    assert said == {
+        "old": ["t-0 6 here", "t-1 0 here"],
+        "untouched": ["t-0 5 by kafka"],
+        "new": ["t-0 7 here"],
+    }

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kafkalog.cli.connection import Connection, output_option, segment, url_option
+from kafkalog.cli.table import print_table
 
 _PARTIAL_FAILURE = 3
 _PROGRESS_SECONDS = 1.0
@@ -125,11 +126,7 @@ def _print(entries: list[dict[str, Any]], output: str) -> None:
     if output == "json":
         click.echo(json.dumps(entries))
         return
-    rows = [_HEAD, *map(_row, entries)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    print_table([_HEAD, *map(_row, entries)])
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "produce": "kafkalog.cli.produce:produce",
         "consume": "kafkalog.cli.consume:consume",
         "dirs": "kafkalog.cli.dirs:dirs",
+        "groups": "kafkalog.cli.groups:groups",
         "tasks": "kafkalog.cli.tasks:tasks",
         "backup": "kafkalog.cli.backup:backup",
         "restore": "kafkalog.cli.restore:restore",

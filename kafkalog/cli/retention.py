@@ -15,6 +15,7 @@ import click
 from kafkalog.cli.config_pairs import config_pairs
 from kafkalog.cli.connection import Connection, output_option, segment, url_option
 from kafkalog.cli.partial_failure import end_with_failures, is_failed
+from kafkalog.cli.table import print_table
 from kafkalog.format.integers import INT64_MAX
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -278,14 +279,9 @@ def _print_schedule(schedule: dict[str, Any] | None) -> None:
 
 
 def _print_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Columns as wide as their widest cell; nothing without rows."""
-    if not rows:
-        return
-    lines = [tuple(cell.upper() for cell in head), *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    """Nothing without rows."""
+    if rows:
+        print_table([tuple(cell.upper() for cell in head), *rows])
 
 
 def _due_cells(due: dict[str, Any] | None) -> tuple[str, str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kafkalog.cli.connection import Connection, output_option, url_option
+from kafkalog.cli.table import print_table
 
 _HEADINGS = ("TASK", "STATE", "PERIOD", "NEXT RUN", "LAST RUN", "TOOK", "RUNS", "FAILURES")
 _NONE = "-"
@@ -34,11 +35,7 @@ def list_tasks(url: str, output: str) -> None:
         click.echo(json.dumps(answer))
         return
     entries = answer["tasks"]
-    rows = [_HEADINGS, *(_row(entry) for entry in entries)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    print_table([_HEADINGS, *(_row(entry) for entry in entries)])
     for entry in entries:
         if entry["last_error"] is not None:
             moment = _moment(entry["last_failure_ms"])

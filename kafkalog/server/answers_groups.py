@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field, RootModel
 
-from kafkalog.server.answers import Body, EntryError
+from kafkalog.server.answers import Body
 
 
 class NewInstance(Body):
@@ -110,11 +110,12 @@ class ResetEntry(AssignedPartition):
     new_offset: int
 
 
-class FailedReset(EntryError):
+class FailedReset(AssignedPartition):
     """A partition that stays as it is."""
 
-    topic: str
-    partition: int
+    error_code: int
+    kafka_error: str
+    error: str
 
 
 class ResetReport(Body):

@@ -42,6 +42,10 @@ from kafkalog.cli.main import make_cli
         ["retention", "explain"],
         ["retention", "explain", "t", "--partition", "-1"],
         ["retention", "run", "--partition", "0"],
+        ["groups", "describe", ""],
+        ["groups", "reset-offsets", "g"],
+        ["groups", "reset-offsets", "g", "--to-earliest", "--shift-by", "1"],
+        ["groups", "reset-offsets", "g", "--to-offset", "-1"],
     ],
 )
 def test_wrong_arguments(words: list[str]) -> None:

@@ -22,7 +22,7 @@ from kafkalog.server.answers_groups import (
 )
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
-from kafkalog.server.error_map import ApiError, error_body
+from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.group_commits import commit, commits_of
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON
@@ -180,8 +180,7 @@ async def reset(request: web.Request) -> web.Response:
         try:
             offset = await _reset_offset(api, at, old, wanted)
         except KafkalogError as error:
-            _, body = error_body(error)
-            entries.append({"topic": at.topic, "partition": at.partition, **body})
+            entries.append({"topic": at.topic, "partition": at.partition, **entry_error(error)})
             continue
         commits[at] = CommittedOffset(offset, "", api.operations.now_ms())
         entries.append(

@@ -127,7 +127,9 @@ class GroupOffsets:
         self._used_ms: Callable[[str], int] = lambda _: 0
         # published when loaded; added under the mutex
         self._shards: dict[int, Shard] = {}
-        self._loading: set[int] = set()  # under the mutex
+        # under the mutex
+        self._loading: set[int] = set()
+        self._forgotten: set[str] = set()  # topics, while not everything is loaded
         # under a mutex of their own, held while a file is read
         self._reads = manager.seams.threads.mutex()
         self._is_stopped = False
@@ -240,11 +242,14 @@ class GroupOffsets:
         )
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted, and so are all commits to it.
+        """All commits to a topic go: it was deleted, or a new one of that name is to be made.
 
-        Called when the registry does not have it any more, so later commits are refused. What
-        cannot be written is logged and left to the expiry task.
+        Called while the registry does not have it, so later commits are refused. What cannot be
+        written is logged, and tried again when a topic of that name is made.
         """
+        with self._mutex:
+            if len(self._shards) < self._partition_count():
+                self._forgotten.add(topic)  # and of what is not loaded yet
         for number in list(self._shards):
             try:
                 self._remove(number, lambda _, key: key.topic == topic)
@@ -254,7 +259,7 @@ class GroupOffsets:
                 )
 
     def expire_once(self) -> None:
-        """Take away what expired and what is of topics that are no more. Loop body."""
+        """Take away what expired, also of topics that are not here (yet). Loop body."""
         for number in list(self._shards):
             self._remove(number, self._is_over)
 
@@ -262,8 +267,6 @@ class GroupOffsets:
         committed = shard.get(key)
         if committed is None or key in shard.in_flight:
             return False  # a commit on its way is young
-        if key.topic not in self._manager.registry.topics:
-            return True
         retention_ms = self._config.offsets_retention_minutes * _MINUTE_MS
         now_ms = self._seams.clock.wall_ms()
         return is_expired(committed, self._used_ms(key.group), now_ms, retention_ms)
@@ -272,7 +275,8 @@ class GroupOffsets:
         """Tombstones for what is doomed, some at a time, and wait for them; how many."""
         shard = self._shard_at(number)
         with self._mutex:
-            keys = dict.fromkeys((*(key for key, _ in shard.commits()), *shard.in_flight))
+            in_flight = list(shard.in_flight)
+        keys = dict.fromkeys((*in_flight, *(key for key, _ in shard.commits())))
         candidates = iter([key for key in keys if is_doomed(shard, key)])
         removed = 0
         while some := list(islice(candidates, _RECORDS)):
@@ -374,9 +378,9 @@ class GroupOffsets:
             log = self._manager.log_of(GROUP_OFFSETS_TOPIC, number)
             shard = Shard()
             self._replay(log, shard)
-            self._clamp(log, shard)
-            with self._mutex:
-                self._shards.setdefault(number, shard)
+            self._write(log, shard, self._clamped(shard))
+            while stale := self._publish(number, shard):
+                self._write(log, shard, stale)
         finally:
             with self._mutex:
                 self._loading.discard(number)
@@ -410,7 +414,17 @@ class GroupOffsets:
                 break  # nothing but a gap of compaction is left
             offset = found.next_offset
 
-    def _clamp(self, log: UnifiedLog, shard: Shard) -> None:
+    def _publish(self, number: int, shard: Shard) -> Changes:
+        """Serve the partition, unless a topic was deleted meanwhile: then its commits go first."""
+        with self._mutex:
+            stale = [key for key, _ in shard.commits() if key.topic in self._forgotten]
+            if not stale:
+                self._shards.setdefault(number, shard)
+                if len(self._shards) == self._partition_count():
+                    self._forgotten.clear()
+        return dict.fromkeys(stale)
+
+    def _clamped(self, shard: Shard) -> Changes:
         """After an unclean start no group may be ahead of its log: it would miss new records.
 
         Only records that were not durable are lost, but a commit may be when they were read with
@@ -434,8 +448,12 @@ class GroupOffsets:
             )
             self._seams.metrics.group_offsets_clamped.inc()
             changes[key] = replace(committed, offset=end)
-        shard.apply(changes)
+        return changes
+
+    def _write(self, log: UnifiedLog, shard: Shard, changes: Changes) -> None:
+        """Records for changes in a partition that is not served yet, and wait for them."""
         pending = iter(changes.items())
         while some := dict(islice(pending, _RECORDS)):
             command = AppendCommand(log, self._records(log, some), self._acks, None, None)
             self._manager.unit_of(log).writer.run(command)
+            shard.apply(some)

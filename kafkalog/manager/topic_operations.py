@@ -75,6 +75,7 @@ class TopicOperations:
             self._manager.validate_overrides(overrides)
             if validate_only:
                 return self._description(draft)
+            self._manager.group_offsets.forget_topic(name)  # a crash may have left some
             return self._description(self._manager.topics.create(name, count, overrides))
 
     def ensure(self, name: str) -> None:

@@ -59,10 +59,12 @@ class Delivery:
     """What one answer held: (position before, position behind) of each partition.
 
     was_lost    whether its client cannot have got it all; asked at the next request
+    via         the connection: another request on it says that the client got it all
     """
 
     moves: Mapping[TopicPartition, tuple[int, int]]
     was_lost: Callable[[], bool]
+    via: object = None
 
 
 class Consumer:
@@ -268,6 +270,11 @@ class Consumer:
             self.step_over(at, before, behind)
         if delivery.moves:
             self._unsettled = delivery
+
+    def confirm(self, via: object) -> None:
+        """A request came on this connection, where one follows the answer to the other."""
+        if self._unsettled is not None and self._unsettled.via is via:
+            self._unsettled = None
 
     def settle(self) -> None:
         """The client speaks again: an answer that it cannot have got is taken back."""

@@ -25,7 +25,10 @@ def origin_of(request: web.Request) -> str:
     """``scheme://host``, without a slash behind."""
     config = api_of(request).config
     # HTTP/1.0 may leave it open; aiohttp would then ask the DNS.
-    scheme, host = "http", request.headers.get("Host") or f"{config.http_host}:{config.http_port}"
+    scheme, host = (
+        request.scheme,
+        request.headers.get("Host") or f"{config.http_host}:{config.http_port}",
+    )
     if is_from_trusted_proxy(request):
         forwarded = _forwarded(request)
         scheme = forwarded.get("proto", "").lower() or scheme
@@ -50,6 +53,8 @@ def is_from_trusted_proxy(request: web.Request) -> bool:
     if not networks or request.remote is None:
         return False
     address = ipaddress.ip_address(request.remote)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped  # a listener of both kinds shows it so
     return any(address in network for network in networks)
 
 

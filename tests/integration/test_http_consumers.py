@@ -439,6 +439,7 @@ def test_a_lost_answer_comes_again(daemon: Daemon) -> None:
         assert raw.recv(20, socket.MSG_PEEK)  # it is there, and nobody takes it
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         raw.close()
+    assert daemon.request("HEAD", f"{one.path}/records?timeout=0").status == 200
     assert one.offsets() == [0, 1, 2]
     assert one.offsets() == []
     one.call("POST", "/offsets")

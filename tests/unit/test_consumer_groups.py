@@ -127,6 +127,11 @@ def test_a_lost_answer_is_taken_back_once() -> None:
         assert a.position(T[0]) == expected
         a.settle()
         assert a.position(T[0]) == expected
+    delivered(a, T[2], was_lost=True)
+    a.confirm("another connection")
+    a.confirm(None)  # its own: the client asks on, so it had the answer
+    a.settle()
+    assert a.position(T[2]) == 3
     delivered(a, T[1], was_lost=True)
     a.seek({T[1]: 1})
     a.settle()

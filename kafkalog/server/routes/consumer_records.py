@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiohttp import web
+import structlog
+from aiohttp import hdrs, web
 
+from kafkalog.errors import KafkalogError
 from kafkalog.manager.consumer import Delivery
 from kafkalog.server.answers import RecordPage
 from kafkalog.server.api import api_of
@@ -19,9 +21,12 @@ from kafkalog.server.replies import REQUEST_ID, bytes_reply, seal
 from kafkalog.server.routes.consumers import INSTANCE, READ_GROUP, consumer_of
 
 if TYPE_CHECKING:
+    from kafkalog.manager.consumer import Consumer
+    from kafkalog.server.api import Api
     from kafkalog.server.consumer_poll import PartitionPage
 
 ROUTES = web.RouteTableDef()
+_log = structlog.get_logger("kafkalog.server")
 _UNSAID = -1
 _TIMEOUT = IntegerParameter(
     "timeout",
@@ -62,7 +67,7 @@ async def poll(request: web.Request) -> web.StreamResponse:
     max_bytes = min(_MAX_BYTES.read(request), api.config.http_max_fetch_bytes)
     consumer.settle()
     if consumer.is_commit_due():
-        await commit_positions(api, consumer, only_moved=True)
+        await _auto_commit(api, consumer)
     reading = ConsumerPoll(api, consumer, max_bytes)
     pages = await reading.run(min(timeout_ms, api.config.http_max_wait_ms))
     response = bytes_reply(_joined(pages), content_type=content_type)
@@ -72,9 +77,20 @@ async def poll(request: web.Request) -> web.StreamResponse:
     await response.write_eof()
     connection = request.protocol
     assert isinstance(connection, Connection)
-    moves = {page.at: (page.position, page.next_offset) for page in pages}
-    consumer.deliver(Delivery(moves, lambda: connection.was_cut))
+    if request.method != hdrs.METH_HEAD:  # its answer held no records
+        moves = {page.at: (page.position, page.next_offset) for page in pages}
+        consumer.deliver(Delivery(moves, lambda: connection.was_cut, connection))
     return response
+
+
+async def _auto_commit(api: Api, consumer: Consumer) -> None:
+    """A commit that fails is tried again at the next poll; reading goes on, as in Java's."""
+    try:
+        await commit_positions(api, consumer, only_moved=True)
+    except KafkalogError as fault:
+        _log.warning(
+            "auto_commit_failed", group=consumer.group, consumer=consumer.name, reason=fault.message
+        )
 
 
 def _joined(pages: list[PartitionPage]) -> bytes:

@@ -48,7 +48,9 @@ _NAME_PREFIX = {Dialect.CONFLUENT: "rest-consumer-", Dialect.STRIMZI: "kafka-bri
 def consumer_of(request: web.Request) -> Consumer:
     """The instance in the path; UnknownConsumer."""
     members = api_of(request).operations.groups.members
-    return members.find(group_of(request), request.match_info["instance"])
+    consumer = members.find(group_of(request), request.match_info["instance"])
+    consumer.confirm(request.protocol)
+    return consumer
 
 
 def v2_reply(request: web.Request, value: object, status: int = 200) -> web.Response:

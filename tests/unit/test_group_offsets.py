@@ -4,6 +4,7 @@ Method: a whole manager on the simulated disk: restarts, crashes, transactions, 
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import (
+    DiskFull,
     InvalidRequest,
     KafkalogError,
     NotReady,
@@ -35,6 +37,7 @@ from kafkalog.manager.group_offsets import is_expired
 from kafkalog.manager.group_offsets_replay import GroupOffsetsReplay
 from kafkalog.manager.values import Acks
 from tests.sim.sim_crash import CrashMode
+from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 if TYPE_CHECKING:
@@ -389,3 +392,23 @@ def test_commits_count_in_the_order_of_the_log() -> None:
     sim.threads.run_until(lambda: answers[True] == 20)
     assert offsets(sim, "g") == {T0: 20}
     assert offsets(started(sim.stop()), "g") == {T0: 20}
+
+
+def test_a_disk_that_fails_commits_nothing() -> None:
+    """Goal: a commit that could not be written is not counted, and the group goes on later.
+
+    Method: a full disk under the commit, then under a deletion; room again.
+    """
+    sim = world()
+    commit(sim, "g", {T0: 1})
+    for fail in (lambda: commit(sim, "g", {T0: 2}), lambda: sim.manager.group_offsets.delete("g")):
+        sim.disk.faults.add(
+            Fault(error=errno.ENOSPC, kinds=frozenset({"write"}), path_contains=GROUP_OFFSETS_TOPIC)
+        )
+        with pytest.raises(DiskFull):
+            fail()
+        sim.disk.faults.clear()
+        assert offsets(sim, "g") == {T0: 1}
+        sim.clock.advance_ms(20_000)  # the directory is looked at again
+    commit(sim, "g", {T0: 3})
+    assert offsets(started(sim.kill()), "g") == {T0: 3}

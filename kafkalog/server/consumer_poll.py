@@ -43,9 +43,10 @@ class ConsumerPoll:
         self._api = api
         self._consumer = consumer
         self._max_bytes = max(max_bytes, 1)
-        consumer.on_change = lambda: api.delayed_fetches.wake((consumer,))
         self._number = consumer.begin_poll()
-        self._seen: dict[TopicPartition, int] = {}  # end of what was readable
+        consumer.on_change = self._note_change
+        self._is_changed = False  # the consumer, since the last look
+        self._seen: dict[TopicPartition, int] = {}  # end of what was readable before the last look
         self._fault: KafkalogError | ApiError | None = None
 
     async def run(self, timeout_ms: int) -> list[PartitionPage]:
@@ -73,6 +74,10 @@ class ConsumerPoll:
                 keys = (self._consumer, *self._seen)
                 await self._api.delayed_fetches.wait_any(keys, left)
 
+    def _note_change(self) -> None:
+        self._is_changed = True
+        self._api.delayed_fetches.wake((self._consumer,))
+
     def _is_current(self) -> bool:
         consumer = self._consumer
         if consumer.is_gone:
@@ -80,10 +85,8 @@ class ConsumerPoll:
         return consumer.poll_number == self._number
 
     def _has_moved(self) -> bool:
-        """Whether something was appended since it was read: a read may have hopped to a pool."""
-        if self._seen.keys() != set(self._consumer.partitions):
-            return True
-        return any(self._end_of(at) != end for at, end in self._seen.items())
+        """Whether something happened since the last look: a read may have hopped to a pool."""
+        return self._is_changed or any(self._end_of(at) != end for at, end in self._seen.items())
 
     def _end_of(self, at: TopicPartition) -> int:
         return self._consumer.end_of(self._api.operations.partition_log(at.topic, at.partition))
@@ -92,7 +95,7 @@ class ConsumerPoll:
         """A page of each partition that has records, as long as there is room."""
         pages: list[PartitionPage] = []
         room = self._max_bytes
-        self._seen, self._fault = {}, None
+        self._seen, self._fault, self._is_changed = {}, None, False
         for at in self._consumer.poll_order():
             if room <= 0:
                 break
@@ -104,7 +107,8 @@ class ConsumerPoll:
             if page is not None:
                 pages.append(page)
                 room -= len(page.body)
-        return [page for page in pages if page.at in self._consumer.positions()]
+        positions = self._consumer.positions()  # a seek or a rebalance may have come in between
+        return [page for page in pages if positions.get(page.at) == page.position]
 
     async def _page_of(self, at: TopicPartition, max_bytes: int) -> PartitionPage | None:
         """The next records of a partition; control and aborted batches are stepped over."""
@@ -112,8 +116,8 @@ class ConsumerPoll:
         position = consumer.position(at)
         log = api.operations.partition_log(at.topic, at.partition)
         while True:
-            info = await self._read(log, position, max_bytes)
             self._seen[at] = consumer.end_of(log)
+            info = await self._read(log, position, max_bytes)
             if not len(info.data):
                 return None
             page = await self._write(log, info, position, max_bytes)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 _HOST = re.compile(r"[A-Za-z0-9._~:%\[\]-]{1,260}")
-_PATH = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+/?")
+_PATH = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+")
 _SCHEMES = ("http", "https")
 
 
@@ -39,12 +39,16 @@ def origin_of(request: web.Request) -> str:
 
 
 def path_of(request: web.Request) -> str:
-    """The request's path as the client sent it: X-Forwarded-Path of a trusted proxy, else ours."""
-    if is_from_trusted_proxy(request):
-        path = request.headers.get("X-Forwarded-Path", "")
-        if _PATH.fullmatch(path):
-            return path.rstrip("/")
-    return request.rel_url.raw_path.rstrip("/")
+    """The request's path as the client sent it.
+
+    A trusted proxy's X-Forwarded-Path is all of it, as the Bridge takes it, or what the proxy took
+    away in front.
+    """
+    own = request.rel_url.raw_path.rstrip("/")
+    path = request.headers.get("X-Forwarded-Path", "").rstrip("/")
+    if not _PATH.fullmatch(path) or not is_from_trusted_proxy(request):
+        return own
+    return path if path.endswith(own) else path + own
 
 
 def is_from_trusted_proxy(request: web.Request) -> bool:

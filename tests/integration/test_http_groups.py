@@ -4,15 +4,18 @@ Method: a live daemon: the native routes and the entities of v3 about the same g
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.daemon import TEXT, V2
+from tests.integration.daemon import TEXT, V2, Daemon
 from tests.integration.http_world import failed_entry, refused
 
 if TYPE_CHECKING:
-    from tests.integration.daemon import Answer, Daemon
+    from pathlib import Path
+
+    from tests.integration.daemon import Answer
 
 SETTINGS = {"offsets_topic_num_partitions": "3"}
 
@@ -228,3 +231,39 @@ def test_v3_shows_the_same_groups(daemon: Daemon, topic: str) -> None:
     refused(daemon.request("GET", f"{base}/a%2Fb/lags/{topic}/partitions/7"), 404, 40403)
     assert daemon.request("DELETE", path).status == 204
     assert got("/a%2Fb")["state"] == "EMPTY"
+
+
+def test_compaction_keeps_the_last_commit_of_each_group(tmp_path: Path) -> None:
+    """M24. Goal: the topic stays as small as its groups, and no commit is lost by that.
+
+    Method: many commits in small segments, a group that is deleted, a clean, SIGKILL, and all read
+    back from what is left.
+    """
+    with Daemon(tmp_path, offsets_topic_num_partitions="1") as daemon:
+        daemon.create_topic("t", 2)
+        for partition in range(2):  # a kill sets what is ahead of its log to the log end
+            records = {"records": [{"value": "v"}] * 60}
+            path = f"/topics/t/partitions/{partition}"
+            assert daemon.request("POST", path, records, {"Content-Type": TEXT}).status == 200
+        put(daemon, "first", p0=0)
+        cluster = daemon.request("GET", "/v3/clusters").json["data"][0]["cluster_id"]
+        configs = f"/v3/clusters/{cluster}/topics/__consumer_offsets/configs"
+        small = {"data": [{"name": "internal.segment.bytes", "value": "1500"}]}
+        assert daemon.request("POST", f"{configs}:alter", small).status == 204
+        for number in range(1, 60):
+            assert put(daemon, f"g{number % 3}", p0=number, p1=1).status == 204
+        assert daemon.request("DELETE", "/v1/groups/g0").status == 204
+        put(daemon, "last", p0=1)
+        answer = daemon.request("POST", "/v1/topics/__consumer_offsets/partitions/0/log:clean", {})
+        assert answer.status == 200, answer.body
+        left = len(daemon.fetch_all("__consumer_offsets"))
+        assert left < 60  # of 122 records: what the active segment holds is not cleaned
+        daemon.kill()
+        daemon.start()
+        deadline = time.monotonic() + 20
+        while daemon.request("GET", "/v1/groups").status == 503:
+            assert time.monotonic() < deadline, daemon.log_tail()
+        groups = [each["group"] for each in daemon.request("GET", "/v1/groups").json["groups"]]
+        assert groups == ["first", "g1", "g2", "last"]
+        assert offsets(daemon, "g1") == {0: 58, 1: 1}
+        assert offsets(daemon, "g2") == {0: 59, 1: 1}

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests.sim.sim_filesystem import disposing_of_disks
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -53,6 +55,13 @@ def pytest_runtest_makereport(
             entry = {"test": item.nodeid, "outcome": report.outcome, "mechanisms": mechanisms}
             _lines.append(json.dumps(entry))
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """Simulated disks end with the test that made them."""
+    with disposing_of_disks():
+        return (yield)
 
 
 def pytest_sessionfinish() -> None:

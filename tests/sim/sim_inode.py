@@ -99,6 +99,11 @@ class Inode:
         for change in self.pending:
             apply_change(self.content, change)
 
+    def dispose(self) -> None:
+        """Give the memory back; handles may still know the inode."""
+        self.content, self.durable = bytearray(), None
+        self.pending.clear()
+
     def durable_content(self) -> bytearray:
         """A copy of what the platter holds."""
         return bytearray(self.content if self.durable is None else self.durable)

@@ -235,9 +235,10 @@ class TopicRegistry:
     def spread(self) -> None:
         """Bring the directories that ``load`` found behind up to what is in force, durably.
 
-        DiskFull and DescriptorsShort raise; a directory that fails goes offline.
+        One whose disk is full stays behind until the next change or start: an older generation
+        misleads nobody as long as a newer one is there. A directory that fails goes offline.
         """
-        self._write(self._state, [log_dir for log_dir in self._behind if log_dir.is_online])
+        self._write_best_effort(self._state, [each for each in self._behind if each.is_online])
         self._behind = ()
 
     def change(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> None:
@@ -275,7 +276,7 @@ class TopicRegistry:
         return written
 
     def _write_best_effort(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> None:
-        """Undo a refused change where a directory takes it: a generation above the refused one."""
+        """Where a directory takes it; the others are told of and stay behind."""
         for log_dir in log_dirs:
             try:
                 self._write(state, [log_dir])

@@ -419,6 +419,32 @@ def test_a_growth_that_fails_everywhere_leaves_nothing() -> None:
         assert again.manager.log_of("t", 3).log_end_offset == 1, f"call {nth}"
 
 
+def test_a_start_does_not_need_room_for_the_registry() -> None:
+    """M15: the directory that took no change for want of space is behind, serves, and catches up."""
+    sim = started()
+    sim.operations.topics.create("t", 4)
+    full = Fault(
+        error=errno.ENOSPC,
+        kinds=frozenset({"create", "write"}),
+        path_contains=f"{DIRS[1]}/{REGISTRY_FILE}",
+        times=99,
+    )
+    sim.disk.faults.add(full)
+    change = [ConfigChange("retention.ms", "7")]
+    with pytest.raises(StorageFault):
+        sim.operations.topics.alter_configs("t", change)
+    disk = sim.kill()
+    disk.faults.add(full)
+    again = started(disk)
+    assert full.seen > 2, "the start tried"
+    assert not again.operations.readiness().offline_dirs
+    assert all(again.produce("t", batch_of("a"), partition=n).error is None for n in range(4))
+    again.disk.faults.clear()
+    again.operations.topics.alter_configs("t", change)
+    first, second = (again.disk.read_file(f"{path}/{REGISTRY_FILE}") for path in DIRS)
+    assert first == second
+
+
 def test_a_registry_that_cannot_grow_keeps_the_old_count() -> None:
     """M15: partitions that were made for nothing are removed."""
     sim = started()

@@ -222,18 +222,27 @@ class PartitionMove:
         future = self._loading.load_future(self.target, self.topic_partition, topic, path)
         current = self._current()
         with self.target.log_dir.guard(), self.source.log_dir.guard():
-            is_usable = future_log.is_beginning_of(future, current, found_at_end)
+            is_beginning = future_log.is_beginning_of(future, current, found_at_end)
         with self._manager.topics.lock:
             if self.is_over:  # cancelled meanwhile: ``clean_up`` removes the files
                 future.close_handles()
                 return
             self._take(future)
-            if is_usable:
+            if is_beginning and not self._may_be_cleaned(current):
                 _log.info("move_resumed", directory=path, end_offset=future.log_end_offset)
                 return
             _log.warning("move_begun_anew", directory=path, reason="the copy holds other records")
             self.found_at_end = None
             self.discard_copy()
+
+    def _may_be_cleaned(self, current: UnifiedLog) -> bool:
+        """Whether a clean may have been at the log since the copy was made; no more from now on.
+
+        The copy then holds what is superseded, and deleted keys whose tombstones are gone.
+        """
+        first_dirty_offset = self._manager.cleaning.states.first_dirty_offset
+        is_known_clean = first_dirty_offset(self.topic_partition) is not None
+        return current.config.is_compacted or is_known_clean
 
     def _copy(self, current: UnifiedLog, future: UnifiedLog) -> int:
         """One slice; its bytes. What was deleted faster than copied leaves the copy empty."""

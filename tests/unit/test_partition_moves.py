@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.cleaner.cleaning_run import CleaningRun, CleanRequest
 from kafkalog.errors import (
     InvalidReplicaAssignment,
     InvalidTopicName,
@@ -29,6 +30,7 @@ from kafkalog.manager.commands import AppendCommand, FlushCommand
 from kafkalog.manager.partition_move import HoldCommand
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.values import Acks, ConfigChange, MoveState
+from tests.cleaning_daemon import keyed_batch
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
@@ -395,6 +397,47 @@ def test_a_copy_that_parted_from_its_log_is_begun_anew() -> None:
     expected = contents(again)
     assert ended(again).state is MoveState.DONE
     assert (place(again), contents(again)) == (B, expected)
+
+
+def test_a_copy_of_a_log_that_was_cleaned_is_begun_anew() -> None:
+    """Goal: what a clean took away does not come back by an older copy, nor a deleted key with it.
+    Method: clean between the start that found the copy and the one that goes on with it; the
+    tombstone behind the end of the copy goes, the record of its key is in the copy.
+    """
+    sim = SimManager(config=SLOW).start()
+    compacted = {"cleanup.policy": "compact", "internal.segment.bytes": "400"}
+    sim.operations.topics.create("t", 1, {**compacted, "delete.retention.ms": "0"})
+    for key in ("gone", "kept 1", "kept 2", "kept 3", *("k1", "k2") * 8):
+        sim.produce("t", keyed_batch((key, "x" * 40)))
+    sim.produce("t", keyed_batch(("gone", None)))
+    for key in ("k1", "k2") * 5:
+        sim.produce("t", keyed_batch((key, "x" * 40)))
+    sim.operations.move_partition("t", 0, B)
+    sim.threads.run_until_idle()
+    copy = sim.manager.table.future_of(T0)
+    assert copy is not None
+    assert 2 <= copy.log_end_offset <= 4, "its last record is one that no clean takes"
+    again = SimManager(sim.kill(), config=SLOW).start()
+    again.manager.stop_loading()
+    clean(again)  # the tombstone has its horizon now
+    for key in ("k1", "k2") * 5:
+        again.produce("t", keyed_batch((key, "x" * 40)))
+    clean(again)
+    expected = contents(again)
+    assert b"gone" not in expected
+    third = SimManager(again.stop()).start()
+    assert ended(third).state is MoveState.DONE
+    assert (place(third), contents(third)) == (B, expected)
+
+
+def clean(sim: SimManager) -> None:
+    """A clean that somebody asks for."""
+    done: list[CleaningRun] = []
+    request = CleanRequest(sim.manager.log_of("t", 0), False, done.append)
+    sim.manager.cleaning.cleaner.submit(request)
+    sim.threads.run_until(lambda: bool(done))
+    assert done[0].error is None
+    sim.clock.advance_ms(1)
 
 
 def test_a_target_that_fails_leaves_the_partition_where_it_is() -> None:

@@ -43,7 +43,7 @@ def _check_offsets(log: UnifiedLog) -> None:
     start, end = log.log_start_offset, log.log_end_offset
     assert start <= log.recovery_point <= end, f"I6: {start} <= {log.recovery_point} <= {end}"
     assert start <= log.high_watermark <= end, f"I6: {start} <= {log.high_watermark} <= {end}"
-    assert log.last_stable_offset <= log.high_watermark, "I6: stable above the high watermark"
+    assert start <= log.last_stable_offset <= log.high_watermark, "I6: stable outside of the log"
     assert log.segments.first.base_offset <= start, "I6: the start lies below the first segment"
 
 

@@ -130,10 +130,12 @@ class UnifiedLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset of an open transaction, at most the high watermark."""
+        """First live offset of an open transaction, at most the high watermark."""
         first = self._first_unstable_offset  # before the high watermark: it is published first
         high_watermark = self.high_watermark
-        return high_watermark if first is None else min(first, high_watermark)
+        if first is None:
+            return high_watermark
+        return min(max(first, self.log_start_offset), high_watermark)
 
     @property
     def is_broken(self) -> bool:

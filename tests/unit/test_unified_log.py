@@ -219,6 +219,25 @@ def test_transactions_and_last_stable_offset() -> None:
     check_invariants(world.log)
 
 
+def test_the_last_stable_offset_is_live() -> None:
+    """Goal: a log start that moves into an open transaction takes the last stable offset along.
+
+    Method: two batches of a transaction; the start inside the first one; an abort, a reload.
+    """
+    world = world_of()
+    world.append(batch([b"a", b"b"], producer=(7, 0, 0), is_transactional=True))
+    world.append(batch([b"c"], producer=(7, 0, 2), is_transactional=True))
+    world.log.delete_records(1)
+    assert world.log.last_stable_offset == 1
+    assert not world.log.read(1, 1000, Isolation.LAST_STABLE).data
+    check_invariants(world.log)
+    world.reopen(clean=True)
+    assert world.log.last_stable_offset == 1
+    marker = build_end_transaction_marker(7, 0, 0, ControlRecordType.ABORT, timestamp_ms=NOW_MS)
+    world.append(marker, origin=AppendOrigin.COORDINATOR)
+    assert world.log.last_stable_offset == 4
+
+
 def test_truncate() -> None:
     """Batches at and above the offset go, producers go back with them."""
     world = world_of(internal_segment_bytes=200)

@@ -8,15 +8,17 @@ Source: Kafka's LogManager, where it calls the LogCleaner; log-lifecycle 12.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog.cleaner.log_cleaner import LogCleaner
 from kafkalog.cleaner.log_cleaner_manager import LogCleanerManager
+from kafkalog.cleaner.swapping import end_pending_swap
 from kafkalog.errors import CleaningConflict, InvalidRequest, LogCleaningAborted
 from kafkalog.log.retention_forecast import Schedule
 from kafkalog.manager.cleaning_observer import CleaningObserver
 from kafkalog.manager.clock_guard import ClockGuard
-from kafkalog.manager.commands import FlushCommand
+from kafkalog.manager.commands import DIRECTORY_OPERATIONS_MAX, FlushCommand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -168,6 +170,16 @@ class Cleaning:
             is_cleaners=True,
         )
 
+    def end_pending_swap(self, log: UnifiedLog) -> None:
+        """What a fault left of a swap is done; nothing when there is none. Durable on return.
+
+        For who paused or grabbed the log and deletes of it. StorageFault: the rest is still to do.
+        """
+        with self.guard(log):
+            end_pending_swap(
+                log, partial(self.on_writer, log), operations_max=DIRECTORY_OPERATIONS_MAX
+            )
+
     # ---- CleanerHost
 
     def logs(self) -> list[UnifiedLog]:
@@ -217,10 +229,8 @@ class Cleaning:
         return self._clock_guard.look()
 
     def is_retention_due(self, log: UnifiedLog, jump_ms: int) -> bool:
-        """See CleanerHost. Not while a swap that a fault stopped waits for the next clean."""
+        """See CleanerHost."""
         retention = self._manager.retention
-        if log.local.pending_swap is not None:
-            return False
         return retention.is_due(log) and not retention.is_guarded(log, jump_ms)
 
     def retain(self, log: UnifiedLog) -> None:

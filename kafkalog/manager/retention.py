@@ -181,6 +181,7 @@ class Retention:
         now_ms, hold_offset = self._clock.wall_ms(), self.hold_of(log.topic_partition)
         if not self.is_due(log):
             return ()
+        self._manager.cleaning.end_pending_swap(log)  # old names would outlive their segments
         run = unit.writer.run
         try:
             base = cast("int", run(BeginCommand(log, now_ms, hold_offset)))

@@ -4,14 +4,20 @@ Method: a simulated daemon; a seed decides which thread goes on at every call an
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
+from kafkalog.cleaner.cleaning_run import CleaningRun, CleanRequest
 from kafkalog.cleaner.cleaning_state import NONE
-from kafkalog.errors import CleaningConflict, CorruptBatch, InvalidRequest, NotReady
+from kafkalog.errors import CleaningConflict, CorruptBatch, DiskFull, InvalidRequest, NotReady
+from kafkalog.format.file_names import segment_file_name
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.log.log_config import LogConfig
 from kafkalog.manager.values import Acks, ConfigChange
 from tests.cleaning_daemon import BOTH, COMPACTED, NOW_MS, CleaningDaemon, keyed_batch
+from tests.sim.sim_faults import Fault
+from tests.sim.sim_manager import SimManager
 
 T0 = TopicPartition("t", 0)
 DAY = 86_400_000
@@ -114,6 +120,39 @@ def test_old_segments_of_a_compacted_log_go_in_the_cleaners_thread() -> None:
     assert due.latest_ms <= report.now_ms + 15_000
     world.sim.clock.advance_ms(due.expected_ms - report.now_ms + 1)
     assert world.log().log_start_offset > 0
+
+
+def test_retention_ends_a_swap_that_a_fault_stopped() -> None:
+    """Goal: what retention deletes of a log is all of it, also amid a swap.
+    Method: a full disk stops a clean at an old file; an order to retain next to nothing; the
+    files, a restart.
+    """
+    sim = SimManager().start()
+    configs = {"cleanup.policy": "compact,delete", "internal.segment.bytes": "300"}
+    sim.operations.topics.create("t", 1, configs)
+    for number in range(12):
+        sim.produce("t", keyed_batch((f"k{number % 3}", "v" * 40)))
+    log = sim.operations.partition_log("t", 0)
+    second = segment_file_name(log.segments.values[1].base_offset, ".log")
+    rename = frozenset({"rename"})  # the first one is of the new file
+    sim.disk.faults.add(Fault(error=errno.ENOSPC, kinds=rename, path_contains=second, nth=2))
+    done: list[CleaningRun] = []
+    sim.manager.cleaning.cleaner.submit(CleanRequest(log, False, done.append))
+    sim.threads.run_until(lambda: bool(done))
+    assert isinstance(done[0].error, DiskFull)
+    stopped = log.local.pending_swap
+    assert stopped is not None
+    sim.operations.topics.alter_configs("t", [ConfigChange("retention.bytes", "1")])
+    sim.operations.retain("t", 0, dry_run=False)
+    active = log.segments.active.base_offset
+    assert log.log_start_offset == active
+    assert log.local.pending_swap is None
+    names = {entry.name for entry in sim.disk.list_dir_stats(log.directory)}
+    assert {name for name in names if name.endswith((".log", ".swap"))} == {
+        segment_file_name(active, ".log")
+    }
+    again = SimManager(sim.kill()).start()
+    assert again.operations.partition_log("t", 0).log_start_offset == active
 
 
 def test_an_uncleanable_log_still_loses_what_retention_deletes() -> None:

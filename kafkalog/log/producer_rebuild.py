@@ -131,10 +131,8 @@ def rebuild(
     (such a log has no producers). Snapshots are written (unsynced) at the last two segment bases
     and at ``last_offset``. What ``before_chunk`` raises ends the scan.
     """
-    bases = [
-        segment.base_offset for segment in segments.values if segment.base_offset < last_offset
-    ]
-    snapshot_at = {*bases[-SNAPSHOTS_AT_LAST_SEGMENTS:], last_offset}
+    newest = segments.values[-SNAPSHOTS_AT_LAST_SEGMENTS:]  # also one that is empty, or behind
+    snapshot_at = {*(segment.base_offset for segment in newest), last_offset}
     if is_clean and not manager.snapshot_offsets:
         for offset in sorted(snapshot_at):
             manager.end_offset = offset

@@ -46,6 +46,26 @@ def test_expired_producers_are_dropped_at_every_segment() -> None:
     assert [entry.producer_id for entry in snapshot] == list(range(before_last, last))
 
 
+def test_a_clean_load_without_snapshots_counts_an_empty_segment() -> None:
+    """M25. Goal: snapshots at the last two segments, one of which may be empty, and no other.
+
+    Method: roll behind the last record, remove every snapshot, load as after a clean stop.
+    """
+    world = PartitionWorld(SMALL)
+    for number in range(10):
+        world.append(batch([b"value-%d" % number]))
+    world.log.roll()
+    world.flush()
+    world.log.close()
+    for name in world.names():
+        if name.endswith(".snapshot"):
+            world.filesystem.unlink(f"{DIRECTORY}/{name}")
+    world.open(clean=True)
+    assert world.bases()[-1] == world.log.log_end_offset
+    left = [name for name in world.names() if name.endswith(".snapshot")]
+    assert left == [segment_file_name(base, ".snapshot") for base in world.bases()[-2:]]
+
+
 def test_recovery_leaves_no_transaction_unstable() -> None:
     """M25: transactions that ended before a crash do not hold the last stable offset back."""
     world = PartitionWorld()

@@ -18,7 +18,10 @@ _BRACKETS = re.compile(r"^\[(.*)\]$")
 
 def pairs_of(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
     """``k=v,k=[a,b]``, as kafka-configs takes them; repeatable."""
-    pairs = config_pairs((pair for text in texts for pair in _BETWEEN_PAIRS.split(text)), option)
+    texts = tuple(pair for text in texts for pair in _BETWEEN_PAIRS.split(text))
+    pairs = config_pairs(
+        texts, option, hint="; a value with commas is written in brackets: key=[a,b]"
+    )
     return [(name, _BRACKETS.sub(r"\1", value)) for name, value in pairs]
 
 

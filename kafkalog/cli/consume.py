@@ -61,9 +61,7 @@ class Printer:
 @click.command()
 @click.argument("topic")
 @click.option("--partition", type=int, help="Default: all partitions.")
-@click.option(
-    "--offset", default="latest", show_default=True, help="earliest, latest, a number, or -n."
-)
+@click.option("--offset", help="earliest, latest, a number, or -n.  [default: latest]")
 @click.option("--from-beginning", is_flag=True, help="The same as --offset earliest.")
 @click.option("--max-messages", type=click.IntRange(min=1), help="Stop after so many records.")
 @click.option("--exit-at-end", "-e", is_flag=True, help="Stop at the end instead of waiting.")
@@ -77,7 +75,7 @@ def consume(
     ctx: click.Context,
     topic: str,
     partition: int | None,
-    offset: str,
+    offset: str | None,
     from_beginning: bool,
     max_messages: int | None,
     exit_at_end: bool,
@@ -93,6 +91,8 @@ def consume(
 
     Example: kafkalog consume orders --from-beginning -e
     """
+    if from_beginning and offset is not None:
+        raise click.UsageError("--from-beginning is an --offset: give one of them")
     connection = Connection(url)
     base = f"/topics/{segment(topic)}/partitions"
     is_partial = False
@@ -104,7 +104,7 @@ def consume(
         partitions = [int(entry["partition"]) for entry in entries if not is_failed(entry)]
     if not partitions:
         raise RequestFailed(f"No partition of topic {topic} is served.")
-    wanted = "earliest" if from_beginning else offset
+    wanted = "earliest" if from_beginning else offset or "latest"
     positions = {p: _start(connection, f"{base}/{p}", wanted) for p in partitions}
     printer = Printer(as_json=output == "json", print_key=print_key, key_separator=key_separator)
     try:

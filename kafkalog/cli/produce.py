@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from kafkalog.cli.connection import Connection, segment, url_option
+from kafkalog.cli.connection import Connection, RequestFailed, segment, url_option
 from kafkalog.cli.partial_failure import PARTIAL_FAILURE
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ def produce(
 ) -> None:
     """Append standard input to a topic, a line a record. Exit 3 when some were not appended.
 
+    A request that fails whole is the last one; "N of M" counts what was sent until then.
+
     Example: echo 'k1:hello' | kafkalog produce orders -K :
     """
     connection = Connection(url)
@@ -100,23 +103,35 @@ def produce(
     if acks is not None:
         path += f"?acks={acks}"
     separator = key_separator.encode() if key_separator is not None else None
-    sent = failed = 0
-    for batch in _batches(sys.stdin.buffer, separator, input_format == "jsonl"):
-        answer = connection.json("POST", path, {"records": batch}, content_type=_BINARY)
-        sent += len(batch)
-        failed += _report(topic, answer, verbose)
+    sent = 0
+    reasons: Counter[str] = Counter()
+    try:
+        for batch in _batches(sys.stdin.buffer, separator, input_format == "jsonl"):
+            try:
+                answer = connection.json("POST", path, {"records": batch}, content_type=_BINARY)
+            except RequestFailed as error:
+                if sent == reasons.total():
+                    raise  # nothing was appended: its reason is the command's
+                sent += len(batch)
+                reasons[error.message] += len(batch)
+                break  # what ends a whole request would meet the next one, too
+            sent += len(batch)
+            reasons += _report(topic, answer, verbose)
+    finally:
+        for reason, count in reasons.items():
+            click.echo(f"{topic}: {reason} ({count} records)", err=True)
+    failed = reasons.total()
     if failed:
         click.echo(f"Error: {failed} of {sent} records were not appended.", err=True)
         ctx.exit(PARTIAL_FAILURE if failed < sent else 1)
 
 
-def _report(topic: str, answer: dict[str, Any] | None, verbose: bool) -> int:
-    """Print receipts; return how many records failed. acks=0 answers nothing to report."""
-    failed = 0
+def _report(topic: str, answer: dict[str, Any] | None, verbose: bool) -> Counter[str]:
+    """Print receipts; return failed records by reason. acks=0 answers nothing to report."""
+    reasons: Counter[str] = Counter()
     for receipt in (answer or {}).get("offsets", ()):
         if receipt["error_code"] is not None:
-            failed += 1
-            click.echo(f"{topic}: {receipt['error']}", err=True)
+            reasons[receipt["error"]] += 1
         elif verbose:
             click.echo(f"{topic} [{receipt['partition']}] at offset {receipt['offset']}")
-    return failed
+    return reasons

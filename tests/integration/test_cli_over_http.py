@@ -136,6 +136,9 @@ def test_configs_in_kafkas_words(daemon: Daemon) -> None:
     assert run(daemon, "configs", "describe", *topic, "--broker").returncode == 2
     assert run(daemon, "configs", "alter", *topic).returncode == 2
     assert run(daemon, "configs", "alter", *topic, "--add-config", "x").returncode == 2
+    split = run(daemon, "configs", "alter", *topic, "--add-config", "cleanup.policy=compact,delete")
+    assert split.returncode == 2
+    assert b"a value with commas is written in brackets: key=[a,b]" in split.stderr
 
 
 def test_produce_and_consume(daemon: Daemon) -> None:
@@ -163,6 +166,9 @@ def test_produce_and_consume(daemon: Daemon) -> None:
     assert run(daemon, "produce", "lines", "-K", ":", stdin=b"no separator\n").returncode == 1
     assert run(daemon, "produce", "lines", "--partition", "9", stdin=b"x\n").returncode == 1
     assert run(daemon, "produce", "lines", "--format", "jsonl", stdin=b"{\n").returncode == 1
+    both = run(daemon, "consume", "lines", "--from-beginning", "--offset", "1", "-e")
+    assert both.returncode == 2
+    assert b"--from-beginning is an --offset: give one of them" in both.stderr
     assert run(daemon, "consume", "nope", "-e").returncode == 1
     assert run(daemon, "consume", "lines", "--offset", "soon").returncode == 2
 
@@ -173,6 +179,36 @@ def test_many_lines_go_in_several_requests(daemon: Daemon) -> None:
     done(run(daemon, "produce", "many", stdin=text))
     assert end_offset(daemon, "many") == 2500
     assert done(run(daemon, "consume", "many", "--from-beginning", "-e")) == text
+
+
+def test_a_produce_that_is_refused_half_way(daemon: Daemon) -> None:
+    """A line for each reason with its count, the sum, and exit 3: something was appended.
+
+    Goal: the exit status tells partly from wholly, whichever request was the refused one.
+    Method: requests of 1000 records against a quota that holds the first one alone; one request
+    with records of two partitions, one of which does not exist.
+    """
+    wanted = ("--config", "quota.bytes=30000")
+    done(run(daemon, "topics", "create", "brimming", *wanted))
+    text = b"".join(b"line %d\n" % number for number in range(2500))
+    later = run(daemon, "produce", "brimming", stdin=text)
+    reason, total = later.stderr.decode().splitlines()
+    assert later.returncode == 3
+    assert reason.startswith("brimming: Topic brimming holds ")
+    assert reason.endswith(" (1000 records)")
+    assert total == "Error: 1000 of 2000 records were not appended."
+    assert end_offset(daemon, "brimming") == 1000
+    whole = run(daemon, "produce", "brimming", stdin=text)
+    assert whole.returncode == 1
+    assert whole.stderr.startswith(b"Error: Topic brimming holds ")
+    records = [{"value": "eA==", "partition": number % 2} for number in range(10)]
+    mixed = b"".join(json.dumps(record).encode() + b"\n" for record in records)
+    first = run(daemon, "produce", "lines", "--format", "jsonl", stdin=mixed)
+    assert first.returncode == 3
+    reason, total = first.stderr.decode().splitlines()
+    assert reason.startswith("lines: ")
+    assert reason.endswith(" (5 records)")
+    assert total == "Error: 5 of 10 records were not appended."
 
 
 def test_records_delete(daemon: Daemon, tmp_path: Path) -> None:

@@ -32,7 +32,9 @@ def backup(directory: str, topics: tuple[str, ...], is_copied: bool, url: str, o
     Example: kafkalog backup /backup/2026-11-21
     """
     connection = Connection(url)
-    body = {"directory": directory, "topics": list(topics), "link": not is_copied}
+    body: dict[str, Any] = {"directory": directory, "link": not is_copied}
+    if topics:
+        body["topics"] = list(topics)
     operation = connection.json("POST", "/v1/backups", body)
     path, wait_seconds = f"/v1/operations/{segment(operation['id'])}", _POLL_SECONDS_MIN
     while operation["state"] == "running":

@@ -42,6 +42,13 @@ class Schedule(NamedTuple):
             return known
         return known + -(-(moment_ms - known) // interval_ms) * interval_ms
 
+    def seen_from(self, moment_ms: int) -> Schedule:
+        """The same rhythm with its first check at or after a moment, which may be past."""
+        if self.next_check_ms is None:
+            return self
+        behind_ms = (self.next_check_ms - moment_ms) % self.check_interval_ms
+        return self._replace(next_check_ms=moment_ms + behind_ms)
+
 
 class Due(NamedTuple):
     """When a segment goes.

@@ -137,6 +137,8 @@ class RetentionReport:
             facts = retention_pass.settled(facts)
         policy = retention_pass.policy_of(config)
         schedule = self._retention.schedule_of(config)
+        if schedule is not None and start_ms is not None:
+            schedule = schedule.seen_from(start_ms)
         going: list[Departure] = []
         if schedule is not None:
             going = list(departures(facts, policy, start, horizon_ms, schedule))

@@ -158,14 +158,14 @@ class RetentionSimulateRequest(Schema):
     partition: int | None = None
     configs: dict[str, str] = Field(default_factory=dict)
     horizon_ms: int = Field(ge=0, le=INT64_MAX)
-    at: str | None = None
+    at: str | int | None = None
 
 
 class BackupRequest(Schema):
     """``POST /v1/backups``; without topics all."""
 
     directory: str
-    topics: list[str] = Field(default_factory=list)
+    topics: list[str] | None = None
     link: bool = True
 
 
@@ -209,6 +209,11 @@ PRODUCE_SCHEMA: Mapping[str, object] = {
 }
 
 S = TypeVar("S", bound=Schema)
+
+
+def parse_optional_body(schema: type[S], data: bytes) -> S:
+    """As ``parse_body``, of a schema without required fields: no body at all is an empty one."""
+    return parse_body(schema, data or b"{}")
 
 
 def parse_body(schema: type[S], data: bytes, *, shape_error: int = 422) -> S:

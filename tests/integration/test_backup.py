@@ -279,6 +279,8 @@ def test_what_is_refused(held: HeldDaemon, tmp_path: Path) -> None:
         404,
         40401,
     )
+    none = {"directory": str(held.backup), "topics": []}
+    refused(held.request("POST", "/v1/backups", none), 400, 40002)
     refused(held.request("POST", "/v1/backups", {"dir": str(held.backup)}), 422, 422)
     assert [path.name for path in full.iterdir()] == ["file"]
     assert not held.backup.exists()

@@ -40,8 +40,10 @@ async def begin(request: web.Request) -> web.Response:
     api = api_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(BackupRequest, data)
+    if wanted.topics is not None and not wanted.topics:
+        raise ApiError(40002, "Name topics, or leave them out for all.")
     operation = await api.blocking(
-        api.operations.begin_backup, wanted.directory, wanted.topics, may_link=wanted.link
+        api.operations.begin_backup, wanted.directory, wanted.topics or (), may_link=wanted.link
     )
     location = f"/v1/operations/{operation.operation_id}"
     return json_reply(_operation_json(operation), status=202, headers={"Location": location})

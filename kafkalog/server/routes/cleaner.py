@@ -27,7 +27,13 @@ from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON
 from kafkalog.server.parameters import TextParameter, partition_of, topic_of
 from kafkalog.server.replies import json_reply
-from kafkalog.server.schemas import CleanerRunRequest, CleanRequest, PartitionName, parse_body
+from kafkalog.server.schemas import (
+    CleanerRunRequest,
+    CleanRequest,
+    PartitionName,
+    parse_body,
+    parse_optional_body,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -200,6 +206,7 @@ def _error_json(error: KafkalogError) -> dict[str, object]:
     _OPERATE,
     {200: Answer("The run.", {JSON: CleaningRunAnswer})},
     body={JSON: CleanRequest},
+    is_body_required=False,
     errors=(40907, 40910, 50010, 50302, 50303, 50701),
 )
 async def clean(request: web.Request) -> web.Response:
@@ -210,7 +217,7 @@ async def clean(request: web.Request) -> web.Response:
     api = api_of(request)
     topic, partition = topic_of(request), partition_of(request)
     async with Body(request, api) as data:
-        wanted = parse_body(CleanRequest, data)
+        wanted = parse_optional_body(CleanRequest, data)
     run = await _ended(api, TopicPartition(topic, partition), is_dry=wanted.dry_run)
     if run.error is not None:
         raise run.error

@@ -26,6 +26,7 @@ from kafkalog.server.schemas import (
     RetentionRunRequest,
     RetentionSimulateRequest,
     parse_body,
+    parse_optional_body,
 )
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ async def retain(request: web.Request) -> web.Response:
     api = api_of(request)
     topic, partition = topic_of(request), partition_of(request)
     async with Body(request, api) as data:
-        wanted = parse_body(RetainRequest, data)
+        wanted = parse_optional_body(RetainRequest, data)
     key = TopicPartition(topic, partition)
     return await api.blocking(_retain, api.operations, key, dry_run=wanted.dry_run)
 
@@ -257,7 +258,7 @@ async def simulate(request: web.Request) -> web.Response:
 
 
 def _simulate(operations: Operations, wanted: RetentionSimulateRequest) -> web.Response:
-    start_ms = None if wanted.at is None else _parse_at(wanted.at)
+    start_ms = None if wanted.at is None else _parse_at(str(wanted.at))
     numbers = (
         range(operations.partition_count(wanted.topic))
         if wanted.partition is None

@@ -17,7 +17,7 @@ KafkalogError
 ├── StorageFault                the disk failed us
 │   ├── LogDirOffline, DiskFull, DescriptorsShort, AppendOutcomeUnknown, BackupFailed
 ├── Unavailable                 nothing was done; try again later
-│   ├── NotReady (PartitionMoving), Overloaded, QuotaExceeded
+│   ├── NotReady (PartitionMoving), Overloaded, QuotaExceeded (LargerThanQuota: never fits)
 └── InvalidConfig               the operator's configuration is wrong; refuse to start
 
 LogCleaningAborted is control flow, outside the tree: a cleaning was stopped because somebody asked.
@@ -354,6 +354,12 @@ class QuotaExceeded(Unavailable):
     """The append would pass the topic's ``quota.bytes``; details: quota_bytes, used_bytes."""
 
     kafka_error = "THROTTLING_QUOTA_EXCEEDED"
+
+
+class LargerThanQuota(QuotaExceeded):
+    """The append alone is larger than ``quota.bytes``: it would not fit into an empty topic."""
+
+    kafka_error = "RECORD_LIST_TOO_LARGE"
 
 
 class InvalidConfig(KafkalogError):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.errors import QuotaExceeded
+from kafkalog.errors import LargerThanQuota, QuotaExceeded
 
 if TYPE_CHECKING:
     from kafkalog.env.clock import Clock
@@ -34,13 +34,21 @@ _log = structlog.get_logger(__name__)
 class _Usage:
     """Of one topic, since its quota was last changed."""
 
-    __slots__ = ("is_reached", "left_bytes", "next_look_ns", "quota_bytes", "used_bytes")
+    __slots__ = (
+        "has_outsized",
+        "is_reached",
+        "left_bytes",
+        "next_look_ns",
+        "quota_bytes",
+        "used_bytes",
+    )
 
     def __init__(self, quota_bytes: int) -> None:
         self.quota_bytes = quota_bytes
         self.used_bytes = 0  # at the last sum
         self.left_bytes = -1  # counted down since then; below 0 before the first one
         self.is_reached = False  # an append was refused, and nothing went since
+        self.has_outsized = False  # an append larger than the quota was refused
         self.next_look_ns = 0
 
 
@@ -59,6 +67,7 @@ class TopicQuotas:
     def take(self, log: UnifiedLog, size_bytes: int) -> None:
         """Before an append of so many bytes to a log with a quota: QuotaExceeded when it passes it.
 
+        LargerThanQuota when nothing that goes could ever make room for it.
         A write that fails later stays counted until the next sum.
         """
         topic, quota_bytes = log.topic_partition.topic, log.config.quota_bytes
@@ -71,8 +80,18 @@ class TopicQuotas:
             if size_bytes <= usage.left_bytes:
                 usage.left_bytes -= size_bytes
                 return
-            self._note_refusal(topic, usage)
+            self._metrics.quota_refusals.labels(topic).inc()
             used_bytes = quota_bytes - usage.left_bytes
+            if size_bytes > quota_bytes:
+                self._note_outsized(topic, usage, size_bytes)
+                raise LargerThanQuota(
+                    f"The append of {size_bytes} bytes is larger than the quota.bytes of topic "
+                    f"{topic} ({quota_bytes}): it never fits",
+                    topic=topic,
+                    quota_bytes=quota_bytes,
+                    used_bytes=used_bytes,
+                )
+            self._note_refusal(topic, usage)
         raise QuotaExceeded(
             f"Topic {topic} holds {used_bytes} bytes; {size_bytes} more would pass its "
             f"quota.bytes ({quota_bytes})",
@@ -99,7 +118,6 @@ class TopicQuotas:
             _log.info("topic_has_room_again", topic=topic, used_bytes=usage.used_bytes)
 
     def _note_refusal(self, topic: str, usage: _Usage) -> None:
-        self._metrics.quota_refusals.labels(topic).inc()
         if usage.is_reached:
             return
         usage.is_reached = True
@@ -110,4 +128,17 @@ class TopicQuotas:
             used_bytes=usage.used_bytes,
             consequence="appends that do not fit are refused with 507 until something goes",
             remedy="Raise quota.bytes, lower a retention limit, or delete records.",
+        )
+
+    def _note_outsized(self, topic: str, usage: _Usage, size_bytes: int) -> None:
+        if usage.has_outsized:
+            return
+        usage.has_outsized = True
+        _log.warning(
+            "append_larger_than_quota",
+            topic=topic,
+            quota_bytes=usage.quota_bytes,
+            size_bytes=size_bytes,
+            consequence="appends larger than the quota are refused with 413",
+            remedy="Raise quota.bytes, or send smaller batches.",
         )

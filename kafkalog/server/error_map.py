@@ -70,6 +70,9 @@ _ROWS = (
     ErrorEntry(41303, 413, "RECORD_LIST_TOO_LARGE", "a batch inflates beyond the limit"),
     ErrorEntry(41304, 413, "RECORD_LIST_TOO_LARGE", "the set is larger than segment.bytes"),
     ErrorEntry(
+        41305, 413, "RECORD_LIST_TOO_LARGE", "an append larger than the topic's quota.bytes"
+    ),
+    ErrorEntry(
         41502, 415, "INVALID_REQUEST", "Content-Encoding other than gzip, deflate and identity"
     ),
     ErrorEntry(41601, 416, "OFFSET_OUT_OF_RANGE", "offset above the log end offset"),
@@ -157,6 +160,7 @@ _BY_EXCEPTION: dict[type[errors.KafkalogError], int] = {
     errors.PartitionMoving: 50304,
     errors.Overloaded: 42902,
     errors.QuotaExceeded: 50702,
+    errors.LargerThanQuota: 41305,
     errors.KafkalogError: 50000,
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from kafkalog.errors import InvalidTopicConfig, QuotaExceeded
+from kafkalog.errors import InvalidTopicConfig, LargerThanQuota, QuotaExceeded
 from kafkalog.log.log_config import LogConfig
 from kafkalog.manager.commands import AppendCommand
 from kafkalog.manager.partition_table import PartitionTable
@@ -101,6 +101,22 @@ def test_it_resumes_when_retention_made_room() -> None:
         assert append(sim).error is None
     assert [line["event"] for line in lines] == ["topic_has_room_again"]
     assert held(sim) <= QUOTA
+
+
+def test_what_is_larger_than_the_quota_never_fits() -> None:
+    """M16: refused for good, not until something goes; told once; smaller ones are taken.
+
+    Goal: nobody sends again what an empty topic would not take, or waits for retention.
+    Method: an append larger than the quota to an empty topic, the log's lines, one that fits.
+    """
+    sim = started(quota=BATCH_BYTES - 1)
+    with capture_logs() as lines:
+        for _ in range(2):
+            error = append(sim).error
+            assert isinstance(error, LargerThanQuota)
+            assert error.details["used_bytes"] == 0
+    assert [line["event"] for line in lines] == ["append_larger_than_quota"]
+    assert append(sim, "v").error is None
 
 
 def test_deleted_records_make_no_room_before_their_files_go() -> None:

@@ -56,7 +56,7 @@ _EXPECTED_OFFSET = IntegerParameter(
 _FLUSH = FlagParameter("flush", "As acks=all.")
 _APPEND_ERRORS = (
     *(40905, 40906, 40908, 41201),  # sequence, epoch, transaction, expected offset
-    *(41301, 41303, 41304),  # sizes
+    *(41301, 41303, 41304, 41305),  # sizes
     *(42209, 42210, 42211, 42212, 42213),  # the batch itself
     *(50003, 50302, 50701),
 )

@@ -39,7 +39,7 @@ _ANSWERS = {
     202: Answer("acks=0: nobody waited.", headers=("Kafka-Durability",)),
     204: Answer("async=true: nobody waited.", headers=("Kafka-Durability",)),
 }
-_ERRORS = (406, 422, 41301, 41304, 42211, 42212, 42214, 40402, 50003, 50303, 50302, 50701)
+_ERRORS = (406, 422, 41301, 41304, 41305, 42211, 42212, 42214, 40402, 50003, 50303, 50302, 50701)
 _SYNCED_TAIL, _WRITTEN_TAIL = _TAIL % b"synced", _TAIL % b"os"
 
 

@@ -187,6 +187,10 @@ class Filesystem(Protocol):
         """(total bytes, bytes available to us) of the file system that holds path."""
         ...
 
+    def device(self, path: str) -> int:
+        """The same number for paths on the same file system."""
+        ...
+
     def real_path(self, path: str) -> str:
         """Absolute, links resolved."""
         ...

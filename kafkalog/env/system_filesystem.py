@@ -338,6 +338,10 @@ class SystemFilesystem:
         status = os.statvfs(path)
         return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
 
+    def device(self, path: str) -> int:
+        """See Filesystem."""
+        return os.stat(path).st_dev
+
     def real_path(self, path: str) -> str:
         """See Filesystem."""
         return os.path.realpath(path)

@@ -169,10 +169,11 @@ class Backup:
             )
 
     def _discard(self) -> None:
-        """What was made before the room was found too small: empty directories and a manifest."""
+        """What was made before the room was found too small: directories and a manifest."""
         for target in self._targets.values():
             self._files.remove(target.name)
         self._files.remove(MANIFEST_FILE)
+        self._files.remove_root()
 
     # ---- the work
 
@@ -222,7 +223,7 @@ class Backup:
 
     def _back_up(self, topic_partition: TopicPartition) -> None:
         """One partition; UnknownTopic and its like when its topic is deleted meanwhile."""
-        manager, taker = self._manager, None
+        manager, taker, gone = self._manager, None, ""
         for _ in range(_ATTEMPTS):
             manager.background.check_stop()
             log = manager.log_of(topic_partition.topic, topic_partition.partition)
@@ -239,11 +240,12 @@ class Backup:
             assert log.high_watermark >= captured.state.end_offset or log.refusal is not None
             try:
                 target.partitions.append(taker.take(captured))
-            except SourceGone:
+            except SourceGone as error:
+                gone = str(error).rpartition("/")[2]
                 continue
             return
         raise BackupFailed(
-            f"Files of {topic_partition} are missing, or were replaced {_ATTEMPTS} times meanwhile",
+            f"{topic_partition}: {gone} is missing, or was replaced {_ATTEMPTS} times meanwhile",
             topic=topic_partition.topic,
             partition=topic_partition.partition,
         )

@@ -58,6 +58,7 @@ class BackupFiles:
         self._note_bytes = note_bytes
         # owned by the thread that works
         self._is_made = False
+        self._was_there = False
 
     @contextmanager
     def guard(self) -> Iterator[None]:
@@ -107,9 +108,30 @@ class BackupFiles:
     def make_root(self) -> None:
         """Make the directory unless it is there; the name is durable on return."""
         with self.guard():
+            self._was_there = self._filesystem.exists(self.directory)
             self._filesystem.make_dir(self.directory)
             self._filesystem.sync_dir(_parent(self.directory))
         self._is_made = True
+
+    def remove_root(self) -> None:
+        """Undo ``make_root``, durable on return: what was there before stays, empty."""
+        if not self._was_there:
+            with self.guard():
+                self._filesystem.remove_tree(self.directory)
+                self._filesystem.sync_dir(_parent(self.directory))
+
+    @property
+    def is_made(self) -> bool:
+        """Whether ``make_root`` has ended: there may be something to clear away."""
+        return self._is_made
+
+    def usable_space(self) -> tuple[int, int]:
+        """(device, bytes to use) of the file system it is on, or would be made on."""
+        directory = self.directory
+        with self.guard():
+            if not self._filesystem.exists(directory):
+                directory = _parent(directory)
+            return self._filesystem.device(directory), self._filesystem.space(directory)[1]
 
     def make_dir(self, name: str) -> None:
         """Make a directory below; ``sync_dir`` of its parent makes the name durable."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from kafkalog.errors import BackupFailed, InvalidBackupTarget
+from kafkalog.errors import BackupFailed, DiskFull, InvalidBackupTarget, KafkalogError
 from kafkalog.format.backup_manifest import MANIFEST_FILE, RESTORE_MARKER, decode_manifest
 from kafkalog.format.checkpoint_text import decode_offsets, encode_offsets
 from kafkalog.format.format_error import FormatError
@@ -129,17 +129,52 @@ class Restore:
         """Check the backup and the targets, copy, sync, and let go of the targets.
 
         BackupFailed: the backup is no complete one, or a file does not agree with its manifest.
-        InvalidBackupTarget: nothing was written. DiskFull, DescriptorsShort.
+        InvalidBackupTarget, DiskFull, DescriptorsShort. Whatever ends it says which directories
+        have to be emptied before another try; none when nothing was written.
         """
         manifest = self._manifest()
         usable = {log_dir.name: self._check_files(log_dir) for log_dir in manifest.log_dirs}
         taken = [self._directory]
         for target in self._targets:
+            if target.directory in taken[1:]:
+                message = f"{target.directory} is named twice"
+                raise InvalidBackupTarget(message, directory=target.directory)
             target.check_fresh(taken)
             taken.append(target.directory)
+        placed = place_partitions(manifest.log_dirs, len(self._targets))
+        self._check_space(placed)
+        try:
+            restored = self._write(manifest, placed, usable)
+        except KafkalogError as error:
+            made = [target.directory for target in self._targets if target.is_made]
+            if not made:
+                raise
+            message = f"{error.message}. Before another try empty: {', '.join(made)}"
+            raise type(error)(message, **error.details) from error
+        return RestoreReport(tuple(restored), tuple(self._left_out))
+
+    def _check_space(self, placed: Sequence[Sequence[PlacedPartition]]) -> None:
+        """DiskFull when a file system has less room than its targets need."""
+        needed: dict[int, int] = {}
+        for target, here in zip(self._targets, placed, strict=True):
+            device, usable_bytes = target.usable_space()
+            needed[device] = needed.get(device, 0) + sum(p.partition.size_bytes for p in here)
+            if needed[device] > usable_bytes:
+                raise DiskFull(
+                    f"The restore needs at least {needed[device]} bytes on the file system of "
+                    f"{target.directory}, which has {usable_bytes} to use; nothing was written",
+                    directory=target.directory,
+                )
+
+    def _write(
+        self,
+        manifest: BackupManifest,
+        placed: Sequence[Sequence[PlacedPartition]],
+        usable: dict[str, set[str]],
+    ) -> list[Restored]:
+        """Fill the targets, each locked until all are durable."""
         checkpoints = self._checkpoints(manifest)
         registry = self._small_file(manifest.log_dirs[0], REGISTRY_FILE)
-        placed = place_partitions(manifest.log_dirs, len(self._targets))
         restored = []
         locks: list[DirLock] = []
         try:
@@ -165,7 +200,7 @@ class Restore:
         finally:
             for lock in locks:
                 lock.release()
-        return RestoreReport(tuple(restored), tuple(self._left_out))
+        return restored
 
     # ---- the backup
 

@@ -360,6 +360,11 @@ class SimFilesystem:
         self._existing(path)
         return self.capacity_bytes, max(0, self.capacity_bytes - self._used_pages * PAGE_BYTES)
 
+    def device(self, path: str) -> int:
+        """See Filesystem; there is one file system."""
+        self._existing(path)
+        return 1
+
     def real_path(self, path: str) -> str:
         """See Filesystem."""
         return "/" + "/".join(part for part in path.split("/") if part)

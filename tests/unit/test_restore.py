@@ -192,7 +192,7 @@ def test_what_is_no_backup() -> None:
     ("targets", "why"),
     [
         (("/data/a", "/new/b"), "not empty"),
-        (("/new/a", "/new/a"), "lies in"),
+        (("/new/a", "/new/a"), "named twice"),
         (("/new/a", "/new/a/b"), "not exist|lies in"),
         ((f"{BACKUP}/new",), "lies in"),
         (("new",), "absolute"),
@@ -229,10 +229,30 @@ def test_a_target_that_fails(error: int) -> None:
             effect=Effect.SHORT_WRITE,
         )
     )
-    with pytest.raises(DiskFull if error == errno.ENOSPC else BackupFailed, match=NEW_DIRS[1]):
+    every = f"{NEW_DIRS[1]}.*Before another try empty: {', '.join(NEW_DIRS)}$"
+    with pytest.raises(DiskFull if error == errno.ENOSPC else BackupFailed, match=every):
         restore(disk)
     with pytest.raises(InvalidConfig, match="empty the directory"):
         started(disk.kill(), NEW_DIRS)
+
+
+def test_too_little_room_is_known_before() -> None:
+    """Refused before anything is made: what all targets of a file system need together.
+
+    Goal: a restore does not end half way for a reason that could be seen.
+    Method: room for each of two targets alone, not for both.
+    """
+    disk, _ = backed_up()
+    needed = sum(
+        partition.size_bytes
+        for log_dir in manifest_of(disk).log_dirs
+        for partition in log_dir.partitions
+    )
+    total, free = disk.space("/new")
+    disk.capacity_bytes = total - free + needed - 1
+    with pytest.raises(DiskFull, match=r"needs at least .* nothing was written"):
+        restore(disk)
+    assert disk.list_dir("/new") == []
 
 
 def test_a_backup_that_cannot_be_read() -> None:

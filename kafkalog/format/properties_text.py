@@ -7,6 +7,7 @@ Never interprets a key. Pure functions. Source: the grammar of `java.util.Proper
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,8 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 def decode_properties(data: bytes) -> dict[str, str]:
     r"""All pairs; of a repeated key the last value holds. FormatError: a broken ``\u`` escape."""
     properties: dict[str, str] = {}
-    for line in _logical_lines(data.decode("latin-1")):
+    # Differs from Java, for which an editor's byte order mark begins the first key.
+    for line in _logical_lines(data.removeprefix(BOM_UTF8).decode("latin-1")):
         key_end, value_start = _split(line)
         properties[_unescape(line[:key_end])] = _unescape(line[value_start:])
     return properties

@@ -45,6 +45,11 @@ class TopicOperations:
         self._manager = manager
         self._partitions_max = manager.config.max_partitions_per_topic
 
+    @property
+    def default_partition_count(self) -> int:
+        """Of a topic that is created without saying one: ``num.partitions``."""
+        return self._manager.config.num_partitions
+
     def describe(self, name: str) -> TopicDescription:
         """The topic with its effective configs; UnknownTopic."""
         return self._description(self._manager.registered(name))
@@ -64,7 +69,7 @@ class TopicOperations:
         InvalidRequest (replication factor, internal name), StorageFault.
         """
         overrides = dict(configs or {})
-        count = self._manager.config.num_partitions
+        count = self.default_partition_count
         if partition_count not in (None, -1):
             assert partition_count is not None
             count = partition_count

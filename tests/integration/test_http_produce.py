@@ -290,6 +290,20 @@ def test_an_unknown_topic_is_created(daemon: Daemon) -> None:
     assert "auto" in daemon.request("GET", "/topics").json
 
 
+def test_no_topic_is_created_for_a_partition_it_would_not_have(daemon: Daemon) -> None:
+    """What is refused changes nothing.
+
+    Goal: a mistyped address leaves no topic behind.
+    Method: a produce to partition 3 of an unknown topic; the topics before and after.
+    """
+    before = daemon.request("GET", "/topics").json
+    path = "/topics/mistyped/partitions/3"
+    refused(daemon.request("POST", path, {"records": [{"value": "a"}]}), 404, 40401)
+    assert daemon.request("GET", "/topics").json == before
+    path = "/topics/well-typed/partitions/0"
+    assert daemon.request("POST", path, {"records": [{"value": "a"}]}).status == 200
+
+
 def test_compressed_request_bodies(daemon: Daemon) -> None:
     """gzip, several members, and deflate; what does not inflate to its end is refused."""
     daemon.create_topic("zipped")

@@ -85,7 +85,7 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
     is_async = _ASYNC.read(request)
     acks = Acks.NONE if is_async else ACKS.read(request)
     async with Body(request, api) as data:
-        partition_count = await _partition_count(api, topic)
+        partition_count = await _partition_count(api, topic, partition)
         acks = acks or api.operations.default_acks(topic)
         now_ms = api.operations.now_ms()
         null_key_partition = api.null_key_partition(partition_count)
@@ -114,12 +114,18 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
     return bytes_reply(body, content_type=content_type)
 
 
-async def _partition_count(api: Api, topic: str) -> int:
-    """Of the topic, which is created when the configuration says so (auto.create.topics.enable)."""
+async def _partition_count(api: Api, topic: str, partition: int | None) -> int:
+    """Of the topic, which is created when the configuration says so (auto.create.topics.enable).
+
+    Not for a partition in the path that the new topic would not have. Differs from Kafka, whose
+    clients create it by asking for metadata before they know that they will refuse themselves.
+    """
     try:
         return api.operations.partition_count(topic)
     except UnknownTopic:
         if not api.config.auto_create_topics_enable:
+            raise
+        if partition is not None and partition >= api.operations.topics.default_partition_count:
             raise
     await api.blocking(api.operations.topics.ensure, topic)
     return api.operations.partition_count(topic)

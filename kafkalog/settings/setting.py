@@ -120,10 +120,13 @@ class Setting:
         return self.valid.describe(self.kind)
 
     def parse(self, text: str) -> Value:
-        """The value of text; ValueError when it is not of the kind or outside the valid range."""
+        """The value of text; ValueError when it is not of the kind or outside the valid range.
+
+        Its message leaves it to the caller to name that range.
+        """
         value = parse_value(self.kind, text)
         if not self.valid.accepts(value):
-            raise ValueError(f"must be {self.valid_text}")
+            raise ValueError("is not allowed")
         return value
 
 
@@ -134,7 +137,7 @@ def parse_value(kind: Kind, text: str) -> Value:
         case Kind.BOOLEAN:
             lowered = trimmed.lower()
             if lowered not in ("true", "false"):
-                raise ValueError("must be true or false")
+                raise ValueError("is no boolean")
             return lowered == "true"
         case Kind.INT:
             return _parse_integer(trimmed, INT32_MAX, "int")

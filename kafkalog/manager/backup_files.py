@@ -15,6 +15,7 @@ from crc32c import crc32c
 
 from kafkalog.errors import BackupFailed, DescriptorsShort, DiskFull, InvalidBackupTarget
 from kafkalog.format.backup_manifest import BackupFile
+from kafkalog.manager.log_dir import LOST_AND_FOUND
 from kafkalog.manager.storage_fault import fault_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _CHUNK_BYTES = 1 << 20
 # Another file system, one without hard links, too many links of one file, a kernel that forbids it.
 _NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
 # What a fresh file system has in its root.
-_FRESH_ENTRIES = frozenset({"lost+found"})
+_FRESH_ENTRIES = frozenset({LOST_AND_FOUND})
 
 
 class SourceGone(Exception):

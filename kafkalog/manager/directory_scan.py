@@ -2,8 +2,8 @@
 
 Reads, and renames what the plan puts aside; loads nothing, and decides only that the same partition
 in two places is a reason not to start. Source: Kafka's LogManager.loadLogs, log-lifecycle 11.1;
-unlike Kafka a directory whose name is no partition (``lost+found``) is skipped with a warning
-(operations.md 6.1).
+unlike Kafka a directory whose name is no partition is skipped with a warning (``lost+found``
+without one; operations.md 6.1).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kafkalog.format.topic_partition import (
     directory_name,
     parse_directory_name,
 )
-from kafkalog.manager.log_dir import CLEANER_OFFSETS, OWN_FILES
+from kafkalog.manager.log_dir import CLEANER_OFFSETS, LOST_AND_FOUND, OWN_FILES
 from kafkalog.manager.startup_plan import FoundPartition, contradicted_topic
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ def find_partitions(
             try:
                 parsed = parse_directory_name(entry.name)
             except FormatError as error:
-                _log.warning(
-                    "directory_skipped", log_dir=log_dir.path, name=entry.name, reason=str(error)
-                )
+                # Every file system of the ext family has one in its root: nobody need do anything.
+                tell = _log.info if entry.name == LOST_AND_FOUND else _log.warning
+                tell("directory_skipped", log_dir=log_dir.path, name=entry.name, reason=str(error))
                 continue
             if parsed.topic_partition.topic == CLUSTER_METADATA_TOPIC:
                 continue

@@ -61,6 +61,7 @@ _WITHOUT_ENTRY = {
     "does not count as compacted",
 }
 _SHOWN_CHARACTERS = 200
+LOST_AND_FOUND = "lost+found"
 _REPLACED_FILES = (*_WITHOUT_ENTRY, REGISTRY_FILE, META_PROPERTIES, CLEAN_SHUTDOWN_MARKER)
 _TEMPORARY_FILES = tuple(f"{name}{TEMPORARY_SUFFIX}" for name in _REPLACED_FILES)
 OWN_FILES = frozenset((LOCK_FILE, *_REPLACED_FILES, *_TEMPORARY_FILES))
@@ -135,14 +136,17 @@ class LogDir:
         if self._offline_reason is not None:
             raise LogDirOffline(self._offline_reason, log_dir=self.path)
 
-    def take_offline(self, reason: str) -> None:
-        """Mark it offline; the first call logs and tells the listeners, later ones do nothing."""
+    def take_offline(self, reason: str, file: str | None = None) -> None:
+        """Mark it offline; the first call logs and tells the listeners, later ones do nothing.
+
+        ``file``: what the failed call named, for the log alone; None when it named nothing.
+        """
         with self._mutex:
             if self._offline_reason is not None:
                 return
             self._offline_reason = reason
             listeners = self._on_offline
-        _log.error("log_dir_offline", log_dir=self.path, reason=reason)
+        _log.error("log_dir_offline", log_dir=self.path, reason=reason, file=file)
         for listener in listeners:
             listener(self)
 
@@ -150,7 +154,7 @@ class LogDir:
         """The fault that error is, after its consequence for the directory was drawn."""
         fault = fault_of(error, self.path)
         if isinstance(fault, LogDirOffline):
-            self.take_offline(fault.message)
+            self.take_offline(fault.message, error.filename)
         elif isinstance(fault, DiskFull):
             self._free_space.note_full(fault.message)
         else:
@@ -313,9 +317,12 @@ class LogDir:
             except FileNotFoundError:
                 return {}
         try:
-            return decode_offsets(data)
+            read = decode_offsets(data)
+            if all(key.partition >= 0 and offset >= 0 for key, offset in read.items()):
+                return read
         except FormatError:
-            offsets, bad_lines = salvage_offsets(data)
+            pass  # its lines are looked at one by one
+        offsets, bad_lines = salvage_offsets(data)
         for bad in bad_lines:
             _log.error(
                 "checkpoint_damaged",

@@ -65,6 +65,7 @@ def restarted(disk: SimFilesystem) -> tuple[SimManager, list[Any]]:
     [
         (b"0\n3\na 0 2\nb 0 x\nc 0 2\n", 4, "b 0 x", "b"),
         (b"0\n3\na 0 2\nb 0\nc 0 2\n", 4, "b 0", "b"),
+        (b"0\n3\na 0 2\nb 0 -5\nc 0 2\n", 4, "b 0 -5", "b"),
         (b"0\n3\na 0 2\n\xff\xfe 0 2\nc 0 2\n", 4, "\\xff\\xfe 0 2", "b"),
         (b"0\n3\na 0 2\nb 0 2\nc 0 2", None, None, ""),
         (b"0\n3\na 0 2\nb 0 2\nc 0 ", 5, "c 0 ", "c"),

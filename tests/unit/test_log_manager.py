@@ -290,6 +290,11 @@ def test_what_is_no_partition_is_named_and_left_alone() -> None:
                 ("entry_left_alone", log_dir, "t-0", "link or device"),
             )
         }
+        assert {
+            (line["name"], line["log_level"])
+            for line in lines
+            if line["event"] in ("directory_skipped", "entry_left_alone")
+        } == {("lost+found", "info"), ("notes.txt", "warning"), ("t-0", "warning")}
         assert sim.operations.topic_names() == []
         disk = sim.stop()
     assert disk.list_dir("/elsewhere/t-0") == []
@@ -313,6 +318,7 @@ def test_a_directory_that_fails_says_why_once() -> None:
     (line,) = [line for line in lines if line["event"] == "log_dir_offline"]
     assert (line["log_level"], line["log_dir"]) == ("error", lost.log_dir.path)
     assert line["reason"]
+    assert line["file"].startswith(f"{DIRS[0]}/t-")
     (fault,) = sim.operations.readiness().faults
     assert (fault.log_dir, fault.state, fault.reason) == (DIRS[0], "offline", line["reason"])
     labels = {"log_dir": DIRS[0], "reason": line["reason"]}

@@ -126,7 +126,8 @@ class FreeSpace:
             "log_dir_full",
             log_dir=self._path,
             reason=reason,
-            consequence="appends are refused with 507 until there is space again; all else goes on",
+            consequence="appends are refused with 507 until there is space again; reads and "
+            "retention go on, changes of topics need room on every directory",
             remedy=f"Free space until more than {self._resume_above_bytes} bytes are free.",
         )
 

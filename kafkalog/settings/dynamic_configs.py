@@ -47,6 +47,7 @@ CLEANER_KEYS = frozenset(
         "log.cleaner.backoff.ms",
     }
 )
+ALTERABLE_KEYS = CLEANER_KEYS | DYNAMIC_KEYS.keys()
 _MEMORY_MIN_BYTES = 1_048_576  # of each thread, exclusive
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from kafkalog.settings.setting import format_value
+from kafkalog.settings.dynamic_configs import ALTERABLE_KEYS
+from kafkalog.settings.setting import Scope, format_value
 from kafkalog.settings.setting_tables import (
     BROKER_SETTINGS,
     SERVER_SETTINGS,
@@ -27,9 +28,9 @@ kafkalog's. A value comes from `--override key=value`, else the environment, els
 default. Environment: `KAFKALOG_LOG_DIRS` is `log.dirs` (`_` is `.`, `__` is `_`, `___` is `-`);
 `KAFKALOG_` beats `KAFKA_` beats `KAFKA_CFG_`. An unknown key is a warning, a wrong value stops the
 start. Times and sizes are plain numbers in the unit named. A changed file takes effect at the next
-start. *Dynamic* is Kafka's property of the key; those among the defaults of topics change at run
-time: `kafkalog configs alter --broker --add-config KEY=VALUE`, or over HTTP. Such a value goes over
-override, environment and file and survives a restart.
+start. A *dynamic* key changes at run time, too: `kafkalog configs alter --broker --add-config
+KEY=VALUE`, or over HTTP (one of a topic: `--topic NAME`). Such a value goes over override,
+environment and file and survives a restart. Some keys are dynamic in Kafka and not here.
 """
 
 
@@ -42,7 +43,9 @@ def configuration_page() -> str:
         "## Logs and directories\n",
         _table(BROKER_SETTINGS),
         "## Topics\n\nGiven when a topic is created, changed at run time with `kafkalog topics "
-        "alter`. Without it the first broker key that is set counts, then the default.\n",
+        "alter`. Without it the first broker key that is set counts, then the default. "
+        "`internal.segment.bytes` is Kafka's, for tests: accepted and not listed, it goes over "
+        "`segment.bytes` and may be smaller.\n",
         _table(TOPIC_SETTINGS),
         "## Defaults of topics\n",
         _table(TOPIC_DEFAULT_SETTINGS),
@@ -60,7 +63,9 @@ def _row(setting: Setting) -> str:
     default = format_value(setting.default)
     shown = "not set" if default is None else f"`{default}`" if default else "empty"
     kind = setting.kind.value + (f", {setting.unit}" if setting.unit else "")
-    marks = [word for word, is_on in (("own", setting.own), ("dynamic", setting.dynamic)) if is_on]
+    is_altered = setting.scope is Scope.TOPIC or setting.key in ALTERABLE_KEYS
+    marked = (("own", setting.own), ("dynamic", setting.dynamic and is_altered))
+    marks = [word for word, is_on in marked if is_on]
     meaning = setting.doc + "".join(f" *{mark}*" for mark in marks)
     if setting.synonyms:
         meaning += " Broker: " + " > ".join(f"`{one.key}`" for one in setting.synonyms) + "."

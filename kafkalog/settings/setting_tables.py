@@ -211,7 +211,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _broker("log.dir.max.open.files", _I, 4_096, "files", Valid(low=OPEN_FILES_MIN), "Segment files of a directory that are kept open for the next read or append, whatever the number of segments; unsynced ones (3 a partition) and those that a request uses come on top. At most half of the process's descriptors, over all directories.", own=True),
     _broker("log.recovery.corruption", _S, "keep", "", Valid(words=("keep", "kafka")), "A bad batch with good ones after it, met in recovery: keep the rest and mark the range, or truncate there as Kafka does.", own=True),
     _broker("log.retention.check.interval.ms", _L, 300_000, "ms", _POSITIVE, "Period of the retention task."),
-    _broker("log.retention.clock.guard", _B, True, "", ANY, "After the wall clock jumped ahead by more than a log's retention.ms, the next check deletes nothing of it.", own=True),
+    _broker("log.retention.clock.guard", _B, True, "", ANY, "After the wall clock jumped ahead by more than a log's retention.ms, the next check deletes nothing of it. It does not survive a restart: a clock that was set while the daemon was down looks like a downtime.", own=True),
     _broker("log.dir.failure.timeout.ms", _L, 30_000, "ms", _POSITIVE, "Kept for Kafka; there is no controller to tell.", effective=False),
     _broker("cordoned.log.dirs", _LIST, (), "", ANY, "Directories of log.dirs that get no new partitions, or * for all; when all are cordoned the first one gets them (Kafka 4.3).", dynamic=True),
     _broker("log.cleaner.enable", _B, True, "", ANY, "Whether compaction runs, and with it the retention of compacted topics."),

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, cast
 from aiohttp import web
 
 from kafkalog.errors import KafkalogError
+from kafkalog.server.answers_operation import DeleteRecordsAnswer
 from kafkalog.server.api import Api, api_of
+from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.in_flight import Body
-from kafkalog.server.media_types import wants_plain_text
+from kafkalog.server.media_types import JSON, wants_plain_text
 from kafkalog.server.replies import json_reply
 from kafkalog.server.schemas import DeleteRecordsEntry, DeleteRecordsFile, parse_body
 
@@ -60,8 +62,8 @@ def _check(file: DeleteRecordsFile) -> None:
         raise ApiError(40002, f"Name 1 to {_MAX_PARTITIONS} partitions.")
 
 
-async def _delete(api: Api, entry: DeleteRecordsEntry) -> int | KafkalogError:
-    """The new low watermark, durable, or why not: one partition's failure is its own."""
+async def delete_one(api: Api, entry: DeleteRecordsEntry) -> int:
+    """Move the log start of one partition: the new low watermark, durable. KafkalogError."""
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def finish(command: Command) -> None:
@@ -72,11 +74,14 @@ async def _delete(api: Api, entry: DeleteRecordsEntry) -> int | KafkalogError:
         else:
             future.set_result(cast("int", command.result))
 
+    api.operations.submit_delete_records(entry.topic, entry.partition, entry.offset, on_done=finish)
+    return await future
+
+
+async def _outcome(api: Api, entry: DeleteRecordsEntry) -> int | KafkalogError:
+    """The new low watermark or why not: one partition's failure is its own."""
     try:
-        api.operations.submit_delete_records(
-            entry.topic, entry.partition, entry.offset, on_done=finish
-        )
-        return await future
+        return await delete_one(api, entry)
     except KafkalogError as error:
         return error
 
@@ -110,13 +115,29 @@ def _exception_text(fault: KafkalogError) -> str:
 
 
 @ROUTES.post("/v1/records:delete")
+@endpoint(
+    "deleteRecords",
+    "operation",
+    Access(Action.DELETE, Resource.TOPIC),
+    {
+        200: Answer(
+            "An entry each, or with Accept: text/plain the tool's lines.",
+            {JSON: DeleteRecordsAnswer, "text/plain": {"type": "string"}},
+        )
+    },
+    body={JSON: DeleteRecordsFile},
+    errors=(40002,),
+)
 async def delete_records(request: web.Request) -> web.Response:
-    """Move log start offsets: 200, an entry a partition; ``Accept: text/plain``: tool lines."""
+    """Move log start offsets, as kafka-delete-records does; durable before the answer.
+
+    The body is the tool's file; -1 is the high watermark. A partition's failure is its own entry.
+    """
     api = api_of(request)
     async with Body(request, api) as data:
         file = parse_body(DeleteRecordsFile, data, shape_error=40002)
     _check(file)
-    outcomes = await asyncio.gather(*(_delete(api, entry) for entry in file.partitions))
+    outcomes = await asyncio.gather(*(_outcome(api, entry) for entry in file.partitions))
     if wants_plain_text(request.headers.get("Accept", "")):
         return web.Response(text=_tool_lines(file.partitions, list(outcomes)))
     entries = [_entry_json(e, o) for e, o in zip(file.partitions, outcomes, strict=True)]

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
+from kafkalog.server.answers_operation import LogDirsAnswer
 from kafkalog.server.api import api_of
+from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.media_types import JSON
+from kafkalog.server.parameters import TextParameter
 from kafkalog.server.replies import bytes_reply
 
 if TYPE_CHECKING:
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from kafkalog.manager.values import LogDirDescription, PartitionSize
 
 ROUTES = web.RouteTableDef()
+_TOPICS = TextParameter(
+    "topics", "Only the partitions of these, a,b; none for unknown ones. Without it, all."
+)
 # The tool prints the class of the error that the broker answers for an offline directory.
 _OFFLINE = "org.apache.kafka.common.errors.KafkaStorageException"
 
@@ -52,13 +58,18 @@ def _document(operations: Operations, topics: Collection[str]) -> bytes:
 
 
 @ROUTES.get("/v1/log-dirs")
+@endpoint(
+    "describeLogDirs",
+    "operation",
+    Access(Action.DESCRIBE, Resource.CLUSTER),
+    {200: Answer("By directory.", {JSON: LogDirsAnswer})},
+    parameters=(_TOPICS,),
+)
 async def log_dirs(request: web.Request) -> web.Response:
-    """``?topics=a,b``: only their partitions, none for unknown ones; without it, all.
-
-    Touches no disk; on the control pool, because it looks at every partition.
-    """
+    """The log directories with their partitions, space and health; touches no disk."""
     api = api_of(request)
-    lists = request.query.getall("topics", [])
+    lists = request.query.getall(_TOPICS.name, [])
     topics = {name for names in lists for name in names.split(",") if name}
+    # On the control pool, because it looks at every partition.
     body = await api.blocking(_document, api.operations, topics)
     return bytes_reply(body, content_type=JSON)

@@ -27,8 +27,13 @@ ROUTES = web.RouteTableDef()
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 _MILLISECONDS = re.compile(r"[0-9]{1,19}")
 _NAMED = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
+_TIME = r"[0-9]{1,18}|[0-9]{4}-[0-9]{2}-[0-9]{2}T.+"
+TIME_SCHEMA = {"type": "string", "pattern": f"^({_TIME})$"}
 _SPEC = TextParameter(
-    "spec", "earliest, latest, max_timestamp, or a time: ms since 1970 or ISO-8601.", "latest"
+    "spec",
+    "earliest, latest, max_timestamp, or a time: ms since 1970 or ISO-8601.",
+    "latest",
+    schema={"type": "string", "pattern": f"^({'|'.join(_NAMED)}|{_TIME})$"},
 )
 _DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
 
@@ -49,9 +54,10 @@ def parse_timestamp(text: str) -> int:
     raise ApiError(40005, "A time is milliseconds since 1970 or ISO-8601 with a zone.")
 
 
-async def _look_up(
+async def look_up(
     api: Api, topic: str, partition: int, timestamp_ms: int, isolation: Isolation
 ) -> dict[str, object]:
+    """The answer to one look-up; -1 and -1 when nothing is found. KafkalogError."""
     operations = api.operations
     log = operations.partition_log(topic, partition)
 
@@ -87,7 +93,7 @@ async def offset_of(request: web.Request) -> web.Response:
     timestamp_ms = _NAMED.get(spec)
     if timestamp_ms is None:
         timestamp_ms = parse_timestamp(spec)
-    answer = await _look_up(
+    answer = await look_up(
         api_of(request),
         topic_of(request),
         partition_of(request),
@@ -121,7 +127,7 @@ async def list_offsets(request: web.Request) -> web.Response:
             if entry.timestamp < MAX_TIMESTAMP:
                 raise ApiError(40002, "timestamp must be -1, -2, -3 or milliseconds since 1970.")
             answers.append(
-                await _look_up(api, entry.topic, entry.partition, entry.timestamp, isolation)
+                await look_up(api, entry.topic, entry.partition, entry.timestamp, isolation)
             )
         except (KafkalogError, ApiError) as error:
             _, body = error_body(error)

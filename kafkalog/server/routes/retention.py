@@ -14,9 +14,17 @@ from kafkalog.errors import InvalidRequest, KafkalogError
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.manager.retention import RETENTION_TASK
+from kafkalog.server.answers_operation import (
+    RetainAnswer,
+    RetentionRunAnswer,
+    RetentionSimulateAnswer,
+    SegmentsAnswer,
+)
 from kafkalog.server.api import api_of
+from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.in_flight import Body
+from kafkalog.server.media_types import JSON
 from kafkalog.server.parameters import partition_of, topic_of
 from kafkalog.server.replies import json_reply
 from kafkalog.server.routes.offsets import parse_timestamp
@@ -44,6 +52,8 @@ if TYPE_CHECKING:
     )
 
 ROUTES = web.RouteTableDef()
+_DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
+_DELETE = Access(Action.DELETE, Resource.TOPIC)
 _MAX_PARTITIONS = 10_000
 
 
@@ -51,6 +61,9 @@ _MAX_PARTITIONS = 10_000
 
 
 @ROUTES.get("/v1/topics/{topic}/partitions/{partition}/segments")
+@endpoint(
+    "listSegments", "retention", _DESCRIBE, {200: Answer("Oldest first.", {JSON: SegmentsAnswer})}
+)
 async def segments(request: web.Request) -> web.Response:
     """Every segment with its fate: the rule that takes it or what keeps it, and when it goes."""
     api = api_of(request)
@@ -149,6 +162,13 @@ def _moment(moment_ms: int | None) -> int | None:
 
 
 @ROUTES.post("/v1/topics/{topic}/partitions/{partition}/log:retain")
+@endpoint(
+    "retainPartition",
+    "retention",
+    _DELETE,
+    {200: Answer("What went.", {JSON: RetainAnswer})},
+    body={JSON: RetainRequest},
+)
 async def retain(request: web.Request) -> web.Response:
     """A pass over one partition: what went, or with ``dry_run`` what would go, by which rule."""
     api = api_of(request)
@@ -165,6 +185,14 @@ def _retain(operations: Operations, key: TopicPartition, *, dry_run: bool) -> we
 
 
 @ROUTES.post("/v1/retention:run")
+@endpoint(
+    "runRetention",
+    "retention",
+    _DELETE,
+    {200: Answer("An entry for each partition.", {JSON: RetentionRunAnswer})},
+    body={JSON: RetentionRunRequest},
+    errors=(40002,),
+)
 async def run(request: web.Request) -> web.Response:
     """A pass over the named partitions, or over all; a partition's failure is its own entry."""
     api = api_of(request)
@@ -246,6 +274,14 @@ def _entry_json(
 
 
 @ROUTES.post("/v1/retention:simulate")
+@endpoint(
+    "simulateRetention",
+    "retention",
+    _DESCRIBE,
+    {200: Answer("By partition.", {JSON: RetentionSimulateAnswer})},
+    body={JSON: RetentionSimulateRequest},
+    errors=(40002, 40401, 40402, 50010, 50302, 50303, 50701),
+)
 async def simulate(request: web.Request) -> web.Response:
     """What would go until ``horizon_ms`` from ``at`` on, were these configs the topic's.
 

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from kafkalog.server.answers_operation import TasksAnswer
 from kafkalog.server.api import api_of
+from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.media_types import JSON
 from kafkalog.server.replies import json_reply
 
 if TYPE_CHECKING:
@@ -40,8 +43,14 @@ def _task_json(task: TaskStatus) -> dict[str, object]:
 
 
 @ROUTES.get("/v1/tasks")
+@endpoint(
+    "listTasks",
+    "operation",
+    Access(Action.DESCRIBE, Resource.CLUSTER),
+    {200: Answer("By name.", {JSON: TasksAnswer})},
+)
 async def tasks(request: web.Request) -> web.Response:
-    """By name; one-shot tasks are counted together. Moments are ms since 1970, as ``now_ms``."""
+    """What the background tasks do and did; one-shots of a name are counted together."""
     operations = api_of(request).operations
     entries = [_task_json(task) for task in operations.tasks()]
     return json_reply({"now_ms": operations.now_ms(), "tasks": entries})

@@ -8,10 +8,21 @@ from aiohttp import web
 
 from kafkalog import __version__
 from kafkalog.errors import InvalidRequest, KafkalogError
+from kafkalog.server.answers_topics import (
+    About,
+    BrokerIds,
+    Nothing,
+    OffsetRange,
+    TopicAnswer,
+    TopicNames,
+    TopicPartitionAnswer,
+    TopicPartitions,
+)
 from kafkalog.server.api import api_of
+from kafkalog.server.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.in_flight import Body
-from kafkalog.server.media_types import metadata_type
+from kafkalog.server.media_types import JSON, V2_JSON, metadata_type
 from kafkalog.server.parameters import partition_of, topic_of
 from kafkalog.server.replies import json_reply
 from kafkalog.server.schemas import AdminTopic, parse_body
@@ -21,6 +32,8 @@ if TYPE_CHECKING:
 
 ROUTES = web.RouteTableDef()
 _NO_LEADER = -1  # as Kafka has it
+_TYPES = (V2_JSON, JSON)
+_DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
 
 
 def _reply(request: web.Request, value: object, status: int = 200) -> web.Response:
@@ -47,24 +60,52 @@ def _partitions(broker_id: int, description: TopicDescription) -> list[dict[str,
 
 
 @ROUTES.get("/")
+@endpoint(
+    "about",
+    "metadata",
+    OPEN,
+    {200: Answer("Name and version.", dict.fromkeys(_TYPES, About))},
+    errors=(406,),
+)
 async def root(request: web.Request) -> web.Response:
     """Who answers here; the Bridge's clients read bridge_version."""
     return _reply(request, {"bridge_version": "1.2.0", "name": "kafkalog", "version": __version__})
 
 
 @ROUTES.get("/brokers")
+@endpoint(
+    "listBrokerIds",
+    "metadata",
+    Access(Action.DESCRIBE, Resource.CLUSTER),
+    {200: Answer("One.", dict.fromkeys(_TYPES, BrokerIds))},
+    errors=(406,),
+)
 async def brokers(request: web.Request) -> web.Response:
     """The one node."""
     return _reply(request, {"brokers": [api_of(request).operations.node_id]})
 
 
 @ROUTES.get("/topics")
+@endpoint(
+    "listTopicNames",
+    "metadata",
+    _DESCRIBE,
+    {200: Answer("Names.", dict.fromkeys(_TYPES, TopicNames))},
+    errors=(406,),
+)
 async def topics(request: web.Request) -> web.Response:
     """Names of all topics, internal ones too."""
     return _reply(request, api_of(request).operations.topic_names())
 
 
 @ROUTES.get("/topics/{topic}")
+@endpoint(
+    "describeTopic",
+    "metadata",
+    _DESCRIBE,
+    {200: Answer("The topic.", dict.fromkeys(_TYPES, TopicAnswer))},
+    errors=(406,),
+)
 async def topic(request: web.Request) -> web.Response:
     """Name, effective configs as strings, partitions."""
     operations = api_of(request).operations
@@ -81,6 +122,13 @@ async def topic(request: web.Request) -> web.Response:
 
 
 @ROUTES.get("/topics/{topic}/partitions")
+@endpoint(
+    "describePartitions",
+    "metadata",
+    _DESCRIBE,
+    {200: Answer("By number.", dict.fromkeys(_TYPES, TopicPartitions))},
+    errors=(406,),
+)
 async def partitions(request: web.Request) -> web.Response:
     """All partitions of a topic."""
     operations = api_of(request).operations
@@ -89,6 +137,13 @@ async def partitions(request: web.Request) -> web.Response:
 
 
 @ROUTES.get("/topics/{topic}/partitions/{partition}")
+@endpoint(
+    "describePartition",
+    "metadata",
+    _DESCRIBE,
+    {200: Answer("The partition.", dict.fromkeys(_TYPES, TopicPartitionAnswer))},
+    errors=(406,),
+)
 async def partition(request: web.Request) -> web.Response:
     """One partition, also one that is not served."""
     operations = api_of(request).operations
@@ -103,6 +158,13 @@ async def partition(request: web.Request) -> web.Response:
 
 
 @ROUTES.get("/topics/{topic}/partitions/{partition}/offsets")
+@endpoint(
+    "getOffsetRange",
+    "metadata",
+    _DESCRIBE,
+    {200: Answer("Where the log begins and ends.", dict.fromkeys(_TYPES, OffsetRange))},
+    errors=(406,),
+)
 async def offsets(request: web.Request) -> web.Response:
     """Log start offset and the next offset a reader has not seen (the high watermark)."""
     log = api_of(request).operations.partition_log(topic_of(request), partition_of(request))
@@ -113,6 +175,14 @@ async def offsets(request: web.Request) -> web.Response:
 
 
 @ROUTES.post("/admin/topics")
+@endpoint(
+    "createTopicAsBridge",
+    "topics",
+    Access(Action.CREATE, Resource.TOPIC),
+    {201: Answer("Made, durable.", dict.fromkeys(_TYPES, Nothing))},
+    body={JSON: AdminTopic},
+    errors=(406, 40002, 40904, 50302, 50303, 50701),
+)
 async def create_topic(request: web.Request) -> web.Response:
     """The Bridge's topic creation: 201 ``{}``; an existing topic is 409/40904."""
     api = api_of(request)

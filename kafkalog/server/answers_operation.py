@@ -1,0 +1,241 @@
+"""Bodies of what operators ask as the API's description has them: directories, tasks, retention.
+
+Moments are ms since 1970, null for never.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from kafkalog.server.answers import Body
+
+
+class EntryFault(Body):
+    """Why one entry of an answer about several failed."""
+
+    error_code: int
+    kafka_error: str
+    error: str
+
+
+class DeletedRecords(Body):
+    """The new log start of a partition."""
+
+    topic: str
+    partition: int
+    low_watermark: int
+
+
+class FailedPartition(EntryFault):
+    """A partition that failed; the others' entries stand."""
+
+    topic: str
+    partition: int
+
+
+class DeleteRecordsAnswer(Body):
+    """In the order of the request."""
+
+    partitions: list[DeletedRecords | FailedPartition]
+
+
+class LogDirPartition(Body):
+    """As kafka-log-dirs prints it."""
+
+    partition: str
+    size: int
+    offsetLag: int  # noqa: N815 - the tool's spelling
+    isFuture: bool  # noqa: N815
+
+
+class LogDirAnswer(Body):
+    """One log directory; an offline one has a reason and no partitions."""
+
+    error: str | None
+    reason: str | None
+    logDir: str  # noqa: N815
+    isCordoned: bool  # noqa: N815
+    totalBytes: int  # noqa: N815
+    usableBytes: int  # noqa: N815
+    partitions: list[LogDirPartition]
+
+
+class BrokerLogDirs(Body):
+    """The directories of the one broker."""
+
+    broker: int
+    logDirs: list[LogDirAnswer]  # noqa: N815
+
+
+class LogDirsAnswer(Body):
+    """What ``kafka-log-dirs --describe`` prints."""
+
+    version: int
+    brokers: list[BrokerLogDirs]
+
+
+class TaskAnswer(Body):
+    """The tasks of one name."""
+
+    name: str
+    state: Literal["waiting", "running", "idle"]
+    initial_delay_ms: int
+    period_ms: int | None
+    next_run_ms: int | None
+    last_run_ms: int | None
+    last_duration_ms: int | None
+    last_success_ms: int | None
+    last_failure_ms: int | None
+    last_error: str | None
+    waiting: int
+    running: int
+    runs: int
+    failures: int
+
+
+class TasksAnswer(Body):
+    """By name."""
+
+    now_ms: int
+    tasks: list[TaskAnswer]
+
+
+# ---- retention
+
+
+class Policy(Body):
+    """What limits the log."""
+
+    is_deleted: bool
+    retention_ms: int
+    retention_bytes: int
+
+
+class Checks(Body):
+    """When the log is looked at, and by whom."""
+
+    runs_in: Literal["kafka-log-retention", "log_cleaner"]
+    next_check_ms: int | None
+    check_interval_ms: int
+    delete_delay_ms: int
+
+
+class Due(Body):
+    """When a segment goes."""
+
+    earliest_ms: int
+    expected_ms: int | None
+    latest_ms: int | None
+    files_gone_ms: int | None
+
+
+class ServedSegment(Body):
+    """A segment and its fate: the rule that takes it, or what keeps it."""
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    offset_index_entries: int
+    offset_index_bytes: int
+    time_index_entries: int
+    time_index_bytes: int
+    largest_timestamp_ms: int
+    largest_timestamp_source: Literal["record", "file_mtime"]
+    state: Literal["active", "inactive"]
+    rule: str | None
+    keeper: str | None
+    bytes_until: int | None
+    due: Due | None
+
+
+class DeletingSegmentAnswer(Body):
+    """Gone for readers; its files are not yet."""
+
+    base_offset: int
+    size_bytes: int
+    state: Literal["deleting"]
+    files_gone_ms: int | None
+
+
+class SegmentsAnswer(Body):
+    """Every segment of a partition, oldest first."""
+
+    topic: str
+    partition: int
+    now_ms: int
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    size_bytes: int
+    hold_offset: int | None
+    policy: Policy
+    schedule: Checks | None
+    segments: list[DeletingSegmentAnswer | ServedSegment]
+
+
+class TakenSegment(Body):
+    """A segment that went, and by which rule."""
+
+    base_offset: int
+    size_bytes: int
+    reason: str
+
+
+class RetainedPartition(Body):
+    """What a pass took, or would take."""
+
+    topic: str
+    partition: int
+    log_start_offset: int
+    bytes: int
+    segments: list[TakenSegment]
+
+
+class RetainAnswer(RetainedPartition):
+    """A pass over one partition."""
+
+    dry_run: bool
+
+
+class RetentionRunAnswer(Body):
+    """A pass over several; a partition's failure is its own entry."""
+
+    dry_run: bool
+    segments: int
+    bytes: int
+    partitions: list[RetainedPartition | FailedPartition]
+
+
+class Departure(Body):
+    """A segment that would go."""
+
+    base_offset: int
+    size_bytes: int
+    reason: str
+    due: Due | None
+
+
+class SimulatedPartition(Body):
+    """What would go and what would be left."""
+
+    partition: int
+    start_ms: int
+    end_ms: int | None
+    policy: Policy
+    schedule: Checks | None
+    segments: list[Departure]
+    segments_left: int
+    bytes_left: int
+
+
+class UnservedPartition(EntryFault):
+    """A partition that is not served."""
+
+    partition: int
+
+
+class RetentionSimulateAnswer(Body):
+    """By partition."""
+
+    topic: str
+    partitions: list[SimulatedPartition | UnservedPartition]

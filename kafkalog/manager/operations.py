@@ -164,6 +164,15 @@ class Operations:
         """Partitions of the topic; UnknownTopic."""
         return self._manager.registered(topic).partition_count
 
+    def partitions(self) -> Iterator[tuple[str, int, KafkalogError | None]]:
+        """Every partition by topic and number, and why it is not served; no disk."""
+        for name in self.topic_names():
+            topic = self._manager.registry.topics.get(name)
+            if topic is not None:  # deleted since the names were taken
+                faults = self._manager.faults_of(topic)
+                for number in range(topic.partition_count):
+                    yield name, number, faults.get(number)
+
     @property
     def cluster_id(self) -> str:
         """Of the log directories; empty before the daemon is loaded."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,8 +32,10 @@ from kafkalog.server.routes import (
     retention,
     tasks,
     topics,
+    v3_clusters,
     v3_configs,
     v3_groups,
+    v3_partitions,
     v3_topics,
 )
 
@@ -62,8 +65,10 @@ ROUTE_TABLES = (
     consumer_offsets.ROUTES,
     groups.ROUTES,
     v3_groups.ROUTES,
+    v3_clusters.ROUTES,
     v3_topics.ROUTES,
     v3_configs.ROUTES,
+    v3_partitions.ROUTES,
 )
 
 
@@ -84,10 +89,15 @@ def make_app(api: Api, request_ids: RequestIds) -> web.Application:
                 if route.method == hdrs.METH_GET
                 else (route.method,)
             )
-            for method in methods:
-                app.router.add_route(method, route.path, route.handler, expect_handler=_on_expect)
+            for path, method in itertools.product(_addresses(route.path), methods):
+                app.router.add_route(method, path, route.handler, expect_handler=_on_expect)
     app.freeze()
     return app
+
+
+def _addresses(path: str) -> tuple[str, ...]:
+    """v3 is also where Confluent Server has it."""
+    return (path, f"/kafka{path}") if path.startswith("/v3/") else (path,)
 
 
 @functools.cache

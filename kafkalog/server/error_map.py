@@ -34,6 +34,7 @@ _ROWS = (
     ErrorEntry(417, 417, "INVALID_REQUEST", "Expect other than 100-continue"),
     ErrorEntry(422, 422, "INVALID_REQUEST", "JSON of the wrong shape; validation_errors names it"),
     ErrorEntry(431, 431, "INVALID_REQUEST", "request headers too large or too many"),
+    ErrorEntry(501, 501, "UNSUPPORTED_VERSION", "v3: Kafka ACLs and reassignments are not offered"),
     ErrorEntry(505, 505, "UNSUPPORTED_VERSION", "HTTP version other than 1.0 and 1.1"),
     ErrorEntry(40000, 400, "INVALID_REQUEST", "broken HTTP framing"),
     ErrorEntry(40002, 400, "INVALID_REQUEST", "refused as Kafka would: topic name, config, shape"),

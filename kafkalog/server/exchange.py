@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.server.api import Api
 
 _log = structlog.get_logger("kafkalog.server")
-_NATIVE_PREFIXES = ("/v1/", "/v3/")
+_NATIVE_PREFIXES = ("/v1/", "/v3/", "/kafka/v3/")
 # Routes that answer while the daemon starts, stops or has too much to do.
 _ALWAYS = frozenset(
     (

@@ -35,6 +35,18 @@ _BY_PATH_PARAMETER = {
     "topic": (40002, 40401),
     "partition": (404, 40402, 50303, 50010),
     "group": (40002,),
+    # A partition out of service tells its own reason.
+    "partition": (404, 40402, 50010, 50302, 50303, 50701),
+    "broker": (404,),
+    "config": (404,),
+}
+# v3 has one number for whatever of its paths does not exist.
+_V3 = "/v3/"
+_BY_V3_PATH_PARAMETER = {
+    **_BY_PATH_PARAMETER,
+    "cluster_id": (40403,),
+    "topic": (40002, 40403),
+    "partition": (404, 40403, 50010, 50302, 50303, 50701),
 }
 
 PATH_PARAMETERS: Mapping[str, tuple[str, Mapping[str, object]]] = {
@@ -99,8 +111,9 @@ def describe(tables: Iterable[web.RouteTableDef], *, version: str) -> dict[str, 
 def error_numbers(path: str, promise: Endpoint) -> tuple[int, ...]:
     """Every number of the register that the route may answer with."""
     numbers = {*_ALWAYS, *promise.errors}
+    by_parameter = _BY_V3_PATH_PARAMETER if path.startswith(_V3) else _BY_PATH_PARAMETER
     for name in _IN_PATH.findall(path):
-        numbers.update(_BY_PATH_PARAMETER.get(name, ()))
+        numbers.update(by_parameter.get(name, ()))
     if promise.parameters:
         numbers.update(_WITH_QUERY)
     if promise.body:

@@ -90,6 +90,12 @@ class DeleteRecordsFile(Schema):
     version: int = 1
 
 
+class DeleteUntil(Schema):
+    """``POST .../records:delete`` of v3; -1 is the high watermark."""
+
+    offset: int
+
+
 class ListOffsetsEntry(Schema):
     """Timestamp in ms, or -1 latest, -2 earliest, -3 max timestamp."""
 

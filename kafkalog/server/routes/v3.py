@@ -1,27 +1,51 @@
-"""What the v3 routes share: the one cluster, its addresses, lists, a missing topic's number."""
+"""What the v3 routes share: the one cluster, its addresses, pages, a missing topic's number."""
 
 from __future__ import annotations
 
+import bisect
+import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from kafkalog.errors import UnknownTopic
+from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.server.api import Api, api_of
+from kafkalog.server.endpoint import Access, Action, Resource
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.origin import origin_of
+from kafkalog.server.parameters import IntegerParameter, TextParameter
 from kafkalog.server.replies import json_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from aiohttp import web
+
+T = TypeVar("T")
+
+DESCRIBE_CLUSTER = Access(Action.DESCRIBE, Resource.CLUSTER)
+DESCRIBE_TOPIC = Access(Action.DESCRIBE, Resource.TOPIC)
+UNKNOWN = 40403
+
+_ALL = 0
+# The name behind which the page begins, in hexadecimal: any such text is a place in the order, so a
+# page can be asked for after its last entity was deleted.
+_TOKEN = re.compile(r"(?:[0-9a-f]{2}){1,600}")
+_PAGE_SIZE = IntegerParameter(
+    "page_size", "Entities of a page at most; without it all are on one.", _ALL, least=1, most=10000
+)
+_PAGE_TOKEN = TextParameter(
+    "page_token",
+    "Where the page begins: taken from metadata.next of the page before.",
+    schema={"type": "string", "pattern": f"^{_TOKEN.pattern}$"},
+)
+PAGING = (_PAGE_SIZE, _PAGE_TOKEN)
 
 
 def cluster_of(request: web.Request) -> Api:
     """The graph; only this node's own cluster id exists."""
     api = api_of(request)
     if request.match_info["cluster_id"] != api.cluster_id:
-        raise ApiError(40403, "Cluster not found; GET /v3/clusters names it.")
+        raise ApiError(UNKNOWN, "Cluster not found; GET /v3/clusters names it.")
     return api
 
 
@@ -34,20 +58,69 @@ def broker_of(request: web.Request) -> int:
 
 
 def clusters_url(request: web.Request) -> str:
-    """Absolute, where the client found us."""
-    return f"{origin_of(request)}/v3/clusters"
+    """Absolute, where the client found us and under the prefix that it uses."""
+    prefix = "/kafka" if request.path.startswith("/kafka/") else ""
+    return f"{origin_of(request)}{prefix}/v3/clusters"
+
+
+def cluster_url(request: web.Request) -> str:
+    """Of the one cluster."""
+    return f"{clusters_url(request)}/{api_of(request).cluster_id}"
 
 
 def list_reply(request: web.Request, kind: str, data: list[dict[str, object]]) -> web.Response:
     """All of them on one page."""
     url = f"{origin_of(request)}{request.path}"
     return json_reply({"kind": kind, "metadata": {"self": url, "next": None}, "data": data})
+def origin_of(request: web.Request) -> str:
+    """Where the client found us; HTTP/1.0 may leave that open (aiohttp would then ask the DNS)."""
+    config = api_of(request).config
+    host = request.headers.get("Host") or f"{config.http_host}:{config.http_port}"
+    return f"http://{host}"
+
+
+def page_reply(
+    request: web.Request,
+    kind: str,
+    items: Sequence[T],
+    key: Callable[[T], str],
+    entity: Callable[[T], dict[str, object] | None],
+) -> web.Response:
+    """One page of a list whose items are sorted by ``key``; entities are made of that page only.
+
+    An entity of None is one that vanished since the list was taken.
+    ``page_size`` and ``page_token`` choose it (PAGING); without a size everything is on one page,
+    as clients that do not follow ``next`` expect it. ApiError 40005.
+    """
+
+    def place(item: T) -> bytes:
+        return key(item).encode()
+
+    size = _PAGE_SIZE.read(request)
+    token = _PAGE_TOKEN.read(request)
+    start = 0
+    if token is not None:
+        if not _TOKEN.fullmatch(token):
+            raise ApiError(40005, "page_token is none that metadata.next ever had.")
+        start = bisect.bisect_right(items, bytes.fromhex(token), key=place)
+    end = len(items) if size == _ALL else start + size
+    page, url = items[start:end], f"{origin_of(request)}{request.path}"
+    following = None
+    if end < len(items):
+        following = f"{url}?page_size={size}&page_token={place(page[-1]).hex()}"
+    return json_reply(
+        {
+            "kind": kind,
+            "metadata": {"self": url, "next": following},
+            "data": [found for found in map(entity, page) if found is not None],
+        }
+    )
 
 
 @contextmanager
 def v3_numbers() -> Iterator[None]:
-    """A missing topic has another number in v3 than in v2."""
+    """A missing topic or partition has another number in v3 than in v2."""
     try:
         yield
-    except UnknownTopic as error:
-        raise ApiError(40403, error.message, details=error.details) from error
+    except (UnknownTopic, UnknownPartition) as error:
+        raise ApiError(UNKNOWN, error.message, details=error.details) from error

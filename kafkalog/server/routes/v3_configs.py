@@ -9,27 +9,47 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import web
 
 from kafkalog.errors import UnknownTopic
 from kafkalog.manager.operations import ConfigChange
+from kafkalog.server.answers_v3 import (
+    KafkaBrokerConfig,
+    KafkaBrokerConfigList,
+    KafkaClusterConfig,
+    KafkaClusterConfigList,
+    KafkaTopicConfig,
+    KafkaTopicConfigList,
+)
+from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.in_flight import Body
+from kafkalog.server.media_types import JSON
 from kafkalog.server.parameters import topic_of
 from kafkalog.server.replies import json_reply
-from kafkalog.server.routes.v3 import broker_of, cluster_of, clusters_url, list_reply, v3_numbers
+from kafkalog.server.routes.v3 import (
+    DESCRIBE_TOPIC,
+    PAGING,
+    broker_of,
+    cluster_of,
+    cluster_url,
+    page_reply,
+    v3_numbers,
+)
 from kafkalog.server.schemas import AlterConfigs, ConfigValue, parse_body
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from pydantic import BaseModel
+
     from kafkalog.manager.values import ConfigEntry
     from kafkalog.server.api import Api
+    from kafkalog.server.parameters import Parameter
 
-    Resource = Callable[[web.Request], "_Resource"]
-    Action = Callable[[web.Request, "_Resource"], Awaitable[web.Response]]
+    _Act = Callable[[web.Request, "_Resource"], Awaitable[web.Response]]
 
 ROUTES = web.RouteTableDef()
 
@@ -103,7 +123,7 @@ def _entity(request: web.Request, resource: _Resource, entry: ConfigEntry) -> di
     return {
         "kind": resource.kind,
         "metadata": {
-            "self": f"{clusters_url(request)}/{cluster_id}/{resource.path}/{entry.name}",
+            "self": f"{cluster_url(request)}/{resource.path}/{entry.name}",
             "resource_name": f"crn:///kafka={cluster_id}/{resource.crn}={entry.name}",
         },
         "cluster_id": cluster_id,
@@ -130,15 +150,23 @@ def _one(request: web.Request, resource: _Resource) -> ConfigEntry:
 
 
 async def _list(request: web.Request, resource: _Resource) -> web.Response:
-    entities = [_entity(request, resource, entry) for entry in resource.describe()]
-    return list_reply(request, f"{resource.kind}List", entities)
+    """All of them, by name."""
+    return page_reply(
+        request,
+        f"{resource.kind}List",
+        sorted(resource.describe(), key=lambda entry: entry.name),
+        key=lambda entry: entry.name,
+        entity=lambda entry: _entity(request, resource, entry),
+    )
 
 
 async def _get(request: web.Request, resource: _Resource) -> web.Response:
+    """One config with its sources."""
     return json_reply(_entity(request, resource, _one(request, resource)))
 
 
 async def _put(request: web.Request, resource: _Resource) -> web.Response:
+    """Set one config; durable and in force before the answer."""
     async with Body(request, resource.api) as data:
         wanted = parse_body(ConfigValue, data)
     name = _one(request, resource).name
@@ -146,10 +174,12 @@ async def _put(request: web.Request, resource: _Resource) -> web.Response:
 
 
 async def _delete(request: web.Request, resource: _Resource) -> web.Response:
+    """Back to the default of one config."""
     return await _alter(resource, [ConfigChange(_one(request, resource).name, None)])
 
 
 async def _post(request: web.Request, resource: _Resource) -> web.Response:
+    """Set and delete several configs, all or none."""
     async with Body(request, resource.api) as data:
         wanted = parse_body(AlterConfigs, data)
     changes = [
@@ -173,6 +203,13 @@ async def _alter(
 
 
 @ROUTES.get("/v3/clusters/{cluster_id}/topics/-/configs")
+@endpoint(
+    "listAllTopicConfigs",
+    "configs",
+    DESCRIBE_TOPIC,
+    {200: Answer("A page of configs.", {JSON: KafkaTopicConfigList})},
+    parameters=PAGING,
+)
 async def all_topics(request: web.Request) -> web.Response:
     """The configs of every topic in one list; made off the loop, for there are many."""
     api = cluster_of(request)
@@ -180,35 +217,104 @@ async def all_topics(request: web.Request) -> web.Response:
 
 
 def _all_topics(request: web.Request, api: Api) -> web.Response:
-    entities: list[dict[str, object]] = []
+    found: list[tuple[_Resource, str, ConfigEntry]] = []
     for name in api.operations.topic_names():
         resource = _topic_named(api, name)
         with suppress(UnknownTopic):  # deleted since the names were taken
-            entities += [_entity(request, resource, entry) for entry in resource.describe()]
-    return list_reply(request, "KafkaTopicConfigList", entities)
+            entries = sorted(resource.describe(), key=lambda entry: entry.name)
+            found += [(resource, name, entry) for entry in entries]
+    return page_reply(
+        request,
+        "KafkaTopicConfigList",
+        found,
+        key=lambda each: f"{each[1]}\0{each[2].name}",
+        entity=lambda each: _entity(request, each[0], each[2]),
+    )
 
 
-_ACTIONS = (
-    ("GET", "", _list),
-    ("GET", "/{config}", _get),
-    ("PUT", "/{config}", _put),
-    ("DELETE", "/{config}", _delete),
-    ("POST", ":alter", _post),
+class _Offer(NamedTuple):
+    """One of the five routes; ``{}`` in its operation id is the resource's name."""
+
+    method: str
+    rest: str
+    operation_id: str
+    action: Action
+    act: _Act
+    status: int
+    body: type[BaseModel] | None = None
+    parameters: tuple[Parameter, ...] = ()
+
+
+class _Place(NamedTuple):
+    """Where the configs of one kind of resource are, and what they look like."""
+
+    path: str
+    name: str
+    find: Callable[[web.Request], _Resource]
+    resource: Resource
+    entity: type[BaseModel]
+    entities: type[BaseModel]
+
+
+_OFFERS = (
+    _Offer("GET", "", "list{}Configs", Action.DESCRIBE, _list, 200, parameters=PAGING),
+    _Offer("GET", "/{config}", "get{}Config", Action.DESCRIBE, _get, 200),
+    _Offer("PUT", "/{config}", "set{}Config", Action.ALTER, _put, 204, ConfigValue),
+    _Offer("DELETE", "/{config}", "reset{}Config", Action.ALTER, _delete, 204),
+    _Offer("POST", ":alter", "alter{}Configs", Action.ALTER, _post, 204, AlterConfigs),
 )
-_RESOURCES: tuple[tuple[str, Resource], ...] = (
-    ("topics/{topic}/configs", _topic),
-    ("brokers/{broker}/configs", _broker),
-    ("broker-configs", _cluster),
+_PLACES = (
+    _Place(
+        "topics/{topic}/configs",
+        "Topic",
+        _topic,
+        Resource.TOPIC,
+        KafkaTopicConfig,
+        KafkaTopicConfigList,
+    ),
+    _Place(
+        "brokers/{broker}/configs",
+        "Broker",
+        _broker,
+        Resource.CLUSTER,
+        KafkaBrokerConfig,
+        KafkaBrokerConfigList,
+    ),
+    _Place(
+        "broker-configs",
+        "Cluster",
+        _cluster,
+        Resource.CLUSTER,
+        KafkaClusterConfig,
+        KafkaClusterConfigList,
+    ),
 )
 
 
-def _offer(method: str, path: str, find: Resource, act: Action) -> None:
-    @ROUTES.route(method, path)
+def _route(place: _Place, offer: _Offer) -> None:
+    """Offer one route over one kind of resource, with its promise."""
+    answer = Answer("Done, durable.")
+    if offer.status == 200:
+        is_list = offer.act is _list
+        answer = Answer("As it is now.", {JSON: place.entities if is_list else place.entity})
+
     async def handle(request: web.Request) -> web.Response:
         with v3_numbers():
-            return await act(request, find(request))
+            return await offer.act(request, place.find(request))
+
+    handle.__doc__ = offer.act.__doc__
+    promised = endpoint(
+        offer.operation_id.format(place.name),
+        "configs",
+        Access(offer.action, place.resource),
+        {offer.status: answer},
+        parameters=offer.parameters,
+        body=None if offer.body is None else {JSON: offer.body},
+        errors=(40002, 50302, 50303, 50701) if offer.action is Action.ALTER else (),
+    )(handle)
+    ROUTES.route(offer.method, f"/v3/clusters/{{cluster_id}}/{place.path}{offer.rest}")(promised)
 
 
-for _place, _find in _RESOURCES:
-    for _method, _rest, _act in _ACTIONS:
-        _offer(_method, f"/v3/clusters/{{cluster_id}}/{_place}{_rest}", _find, _act)
+for _each in _PLACES:
+    for _offer in _OFFERS:
+        _route(_each, _offer)

@@ -1,4 +1,4 @@
-"""v3 clusters, broker, topics: the one spelling of topic administration (http-api.md 1.7, 3.5)."""
+"""v3 topics: the one spelling of topic administration (http-api.md 1.7, 3.5)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from kafkalog.errors import TopicExists
-from kafkalog.server.api import api_of
+from kafkalog.errors import TopicExists, UnknownTopic
+from kafkalog.server.answers_v3 import KafkaTopic, KafkaTopicList
+from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.in_flight import Body
+from kafkalog.server.media_types import JSON
 from kafkalog.server.parameters import topic_of
 from kafkalog.server.replies import json_reply
-from kafkalog.server.routes.v3 import broker_of, cluster_of, clusters_url, list_reply, v3_numbers
+from kafkalog.server.routes.v3 import (
+    DESCRIBE_TOPIC,
+    PAGING,
+    cluster_of,
+    cluster_url,
+    page_reply,
+    v3_numbers,
+)
 from kafkalog.server.schemas import PartitionsCount, V3Topic, parse_body
 
 if TYPE_CHECKING:
@@ -20,40 +29,11 @@ if TYPE_CHECKING:
     from kafkalog.server.api import Api
 
 ROUTES = web.RouteTableDef()
-
-
-def _cluster_entity(request: web.Request, api: Api) -> dict[str, object]:
-    url = f"{clusters_url(request)}/{api.cluster_id}"
-    return {
-        "kind": "KafkaCluster",
-        "metadata": {"self": url, "resource_name": f"crn:///kafka={api.cluster_id}"},
-        "cluster_id": api.cluster_id,
-        "brokers": {"related": f"{url}/brokers"},
-        "broker_configs": {"related": f"{url}/broker-configs"},
-        "topics": {"related": f"{url}/topics"},
-    }
-
-
-def _broker_entity(request: web.Request, api: Api) -> dict[str, object]:
-    node_id = api.operations.node_id
-    url = f"{clusters_url(request)}/{api.cluster_id}/brokers/{node_id}"
-    return {
-        "kind": "KafkaBroker",
-        "metadata": {
-            "self": url,
-            "resource_name": f"crn:///kafka={api.cluster_id}/broker={node_id}",
-        },
-        "cluster_id": api.cluster_id,
-        "broker_id": node_id,
-        "host": api.config.http_host,
-        "port": api.config.http_port,
-        "rack": None,
-        "configs": {"related": f"{url}/configs"},
-    }
+_STORAGE = (50302, 50303, 50701)
 
 
 def _topic_entity(request: web.Request, api: Api, topic: TopicDescription) -> dict[str, object]:
-    url = f"{clusters_url(request)}/{api.cluster_id}/topics/{topic.name}"
+    url = f"{cluster_url(request)}/topics/{topic.name}"
     return {
         "kind": "KafkaTopic",
         "metadata": {
@@ -68,6 +48,7 @@ def _topic_entity(request: web.Request, api: Api, topic: TopicDescription) -> di
         "partitions_count": topic.partition_count,
         "partitions": {"related": f"{url}/partitions"},
         "configs": {"related": f"{url}/configs"},
+        "partition_reassignments": {"related": f"{url}/partitions/-/reassignment"},
         "config_overrides": dict(topic.overrides),
         "offline_partitions": [
             {"partition_id": number, **entry_error(fault)} for number, fault in topic.faults.items()
@@ -76,44 +57,46 @@ def _topic_entity(request: web.Request, api: Api, topic: TopicDescription) -> di
     }
 
 
-@ROUTES.get("/v3/clusters")
-async def clusters(request: web.Request) -> web.Response:
-    """The one cluster."""
-    return list_reply(request, "KafkaClusterList", [_cluster_entity(request, api_of(request))])
-
-
-@ROUTES.get("/v3/clusters/{cluster_id}")
-async def cluster(request: web.Request) -> web.Response:
-    """The cluster by its id."""
-    return json_reply(_cluster_entity(request, cluster_of(request)))
-
-
-@ROUTES.get("/v3/clusters/{cluster_id}/brokers")
-async def brokers(request: web.Request) -> web.Response:
-    """The one broker."""
-    entity = _broker_entity(request, cluster_of(request))
-    return list_reply(request, "KafkaBrokerList", [entity])
-
-
-@ROUTES.get("/v3/clusters/{cluster_id}/brokers/{broker}")
-async def broker(request: web.Request) -> web.Response:
-    """The broker by its id."""
-    api = cluster_of(request)
-    broker_of(request)
-    return json_reply(_broker_entity(request, api))
-
-
 @ROUTES.get("/v3/clusters/{cluster_id}/topics")
+@endpoint(
+    "listTopics",
+    "topics",
+    DESCRIBE_TOPIC,
+    {200: Answer("A page of topics.", {JSON: KafkaTopicList})},
+    parameters=PAGING,
+)
 async def topics(request: web.Request) -> web.Response:
-    """All topics."""
+    """All topics, internal ones too, by name."""
     api = cluster_of(request)
-    described = map(api.operations.topics.describe, api.operations.topic_names())
-    return list_reply(
-        request, "KafkaTopicList", [_topic_entity(request, api, t) for t in described]
+    return page_reply(
+        request,
+        "KafkaTopicList",
+        api.operations.topic_names(),
+        key=str,
+        entity=lambda name: _listed(request, api, name),
     )
 
 
+def _listed(request: web.Request, api: Api, name: str) -> dict[str, object] | None:
+    """None: deleted since the names were taken."""
+    try:
+        return _topic_entity(request, api, api.operations.topics.describe(name))
+    except UnknownTopic:
+        return None
+
+
 @ROUTES.post("/v3/clusters/{cluster_id}/topics")
+@endpoint(
+    "createTopic",
+    "topics",
+    Access(Action.CREATE, Resource.TOPIC),
+    {
+        200: Answer("validate_only: it could be made.", {JSON: KafkaTopic}),
+        201: Answer("Made, durable.", {JSON: KafkaTopic}, ("Location",)),
+    },
+    body={JSON: V3Topic},
+    errors=(40002, *_STORAGE),
+)
 async def create(request: web.Request) -> web.Response:
     """Create: 201 with Location; 200 when validate_only; an existing topic is 400/40002."""
     api = cluster_of(request)
@@ -134,11 +117,12 @@ async def create(request: web.Request) -> web.Response:
     entity = _topic_entity(request, api, created)
     if wanted.validate_only:
         return json_reply(entity)
-    location = f"{clusters_url(request)}/{api.cluster_id}/topics/{created.name}"
+    location = f"{cluster_url(request)}/topics/{created.name}"
     return json_reply(entity, status=201, headers={"Location": location})
 
 
 @ROUTES.get("/v3/clusters/{cluster_id}/topics/{topic}")
+@endpoint("getTopic", "topics", DESCRIBE_TOPIC, {200: Answer("The topic.", {JSON: KafkaTopic})})
 async def describe(request: web.Request) -> web.Response:
     """One topic."""
     api = cluster_of(request)
@@ -148,6 +132,14 @@ async def describe(request: web.Request) -> web.Response:
 
 
 @ROUTES.patch("/v3/clusters/{cluster_id}/topics/{topic}")
+@endpoint(
+    "growTopic",
+    "topics",
+    Access(Action.ALTER, Resource.TOPIC),
+    {200: Answer("As it is now.", {JSON: KafkaTopic})},
+    body={JSON: PartitionsCount},
+    errors=_STORAGE,
+)
 async def grow(request: web.Request) -> web.Response:
     """More partitions; fewer or as many are refused."""
     api = cluster_of(request)
@@ -161,6 +153,13 @@ async def grow(request: web.Request) -> web.Response:
 
 
 @ROUTES.delete("/v3/clusters/{cluster_id}/topics/{topic}")
+@endpoint(
+    "deleteTopic",
+    "topics",
+    Access(Action.DELETE, Resource.TOPIC),
+    {204: Answer("Gone.")},
+    errors=_STORAGE,
+)
 async def delete(request: web.Request) -> web.Response:
     """Delete a topic: its directories are renamed at once and removed later."""
     api = cluster_of(request)

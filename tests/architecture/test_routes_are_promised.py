@@ -1,0 +1,47 @@
+"""Goal: no route without a description, and none that somebody forgot to guard.
+Method: the route tables of the application, handler by handler.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from aiohttp import web
+
+from kafkalog.server.app import ROUTE_TABLES
+from kafkalog.server.endpoint import Action, Resource, endpoint_of
+
+ROUTES = [route for table in ROUTE_TABLES for route in table if isinstance(route, web.RouteDef)]
+# What everybody may ask: probes, who answers here, and what the API is.
+OPEN_PATHS = {
+    "/",
+    *("/livez", "/readyz", "/healthz", "/ready", "/healthy", "/status/ready", "/startupz"),
+    *("/openapi.json", "/openapi", "/openapi/v3"),
+}
+CHANGING = {Action.WRITE, Action.CREATE, Action.DELETE, Action.ALTER, Action.CLUSTER}
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_a_route_is_described_and_guarded(route: web.RouteDef) -> None:
+    """A new route without a rule of access fails here.
+
+    Its endpoint; only the paths named above are open to everybody, and a way to change something is
+    never guarded by the right to look.
+    """
+    promise = endpoint_of(route.handler)
+    assert promise is not None, "no @endpoint"
+    assert promise.summary, "the handler's docstring is the description"
+    assert (promise.access is None) == (route.path in OPEN_PATHS)
+    if promise.access is not None and route.method in ("PUT", "PATCH", "DELETE"):
+        assert promise.access.action in CHANGING
+    if promise.access is not None and promise.access.resource is Resource.TOPIC:
+        names_one = "{topic}" in route.path
+        assert names_one or "topic" in route.path or promise.body or "/v1/" in route.path
+
+
+def test_no_path_is_offered_twice() -> None:
+    """Of two handlers of one path the second would never be asked."""
+    ROUTES.sort(key=lambda route: (route.path, route.method))
+    for (method, path), group in itertools.groupby(ROUTES, lambda r: (r.method, r.path)):
+        assert len(list(group)) == 1, (method, path)

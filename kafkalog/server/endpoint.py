@@ -58,12 +58,21 @@ OPEN: None = None
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """What can be asked next: parameters of that operation by runtime expressions (OpenAPI)."""
+
+    operation_id: str
+    parameters: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """A successful answer: its bodies by media type and the headers worth naming."""
+    """A successful answer: its bodies by media type, the headers worth naming, what follows."""
 
     description: str
     content: Mapping[str, Model] = field(default_factory=dict)
     headers: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

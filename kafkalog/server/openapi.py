@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic.json_schema import models_json_schema
 
+from kafkalog.format.integers import INT32_MAX
 from kafkalog.server.endpoint import endpoint_of
 from kafkalog.server.error_map import REGISTER
 from kafkalog.server.media_types import JSON, V2_JSON
+from kafkalog.server.schemas import TOPIC_NAME_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from aiohttp import web
     from pydantic import BaseModel
 
-    from kafkalog.server.endpoint import Endpoint, Model
+    from kafkalog.server.endpoint import Endpoint, Link, Model
 
 _COMPONENT = "#/components/schemas/{model}"
 _IN_PATH = re.compile(r"\{([a-z_]+)(?::[^}]*)?\}")
@@ -49,17 +51,19 @@ _BY_V3_PATH_PARAMETER = {
     "partition": (404, 40403, 50010, 50302, 50303, 50701),
 }
 
+_INT32 = {"type": "integer", "format": "int32", "minimum": 0, "maximum": INT32_MAX}
 PATH_PARAMETERS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "topic": (
         "Name of a topic.",
-        {"type": "string", "pattern": "^[a-zA-Z0-9._-]+$", "minLength": 1, "maxLength": 249},
+        TOPIC_NAME_SCHEMA,
     ),
     "partition": (
         "Number of a partition.",
-        {"type": "integer", "format": "int32", "minimum": 0, "maximum": 2147483647},
+        _INT32,
     ),
     "group": ("Name of a consumer group.", {"type": "string", "minLength": 1}),
     "instance": ("Name of a consumer instance.", {"type": "string", "minLength": 1}),
+    "broker": ("Id of a broker: of this one.", _INT32),
 }
 _ANY_TEXT: tuple[str, Mapping[str, object]] = ("", {"type": "string", "minLength": 1})
 
@@ -177,6 +181,8 @@ def _responses(path: str, promise: Endpoint) -> dict[str, object]:
             response["content"] = _content(answer.content)
         if answer.headers:
             response["headers"] = {name: {"schema": {"type": "string"}} for name in answer.headers}
+        if answer.links:
+            response["links"] = {link.operation_id: _link(link) for link in answer.links}
         responses[str(status)] = response
     meanings: dict[int, list[str]] = {}
     for number in error_numbers(path, promise):
@@ -192,6 +198,10 @@ def _responses(path: str, promise: Endpoint) -> dict[str, object]:
             "content": error | cast("dict[str, object]", known.get("content", {})),
         }
     return responses
+
+
+def _link(link: Link) -> dict[str, object]:
+    return {"operationId": link.operation_id, "parameters": dict(link.parameters)}
 
 
 def _content(content: Mapping[str, Model]) -> dict[str, object]:

@@ -110,9 +110,9 @@ class IntegerParameter:
         return schema
 
     def read(self, request: web.Request) -> int:
-        """The number asked for, or the default; an empty text counts as absent."""
+        """The number asked for, or the default."""
         text = request.query.get(self.name)
-        if text is None or text == "":
+        if text is None:
             if self.default is not None:
                 return self.default
             raise _wrong(self.name, f"Query parameter '{self.name}' is required.")
@@ -162,7 +162,7 @@ class ChoiceParameter(Generic[T]):
     def read(self, request: web.Request) -> T:
         """The value of the word, or the default. ApiError 40005."""
         text = request.query.get(self.name)
-        if not text and self.header:
+        if text is None and self.header:
             text = request.headers.get(self.header)
         if text is None:
             return self.default

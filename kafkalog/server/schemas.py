@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.json_page import MalformedJson, check_envelope
@@ -12,6 +19,8 @@ from kafkalog.server.error_map import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pydantic.json_schema import JsonSchemaValue
 
 _SMALL_BODY_BYTES = 4 << 20  # a control-plane body above this is a mistake
 
@@ -22,12 +31,41 @@ class Schema(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+TOPIC_NAME_SCHEMA: JsonSchemaValue = {
+    "type": "string",
+    "pattern": (
+        r"^([a-zA-Z0-9_-][a-zA-Z0-9._-]*|\.[a-zA-Z0-9_-][a-zA-Z0-9._-]*|\.\.[a-zA-Z0-9._-]+)$"
+    ),
+    "minLength": 1,
+    "maxLength": 249,
+}
+# A moment as text: ms since 1970 or ISO-8601 with a zone.
+TIME_SCHEMA: JsonSchemaValue = {
+    "anyOf": [
+        {"type": "string", "pattern": "^[0-9]{1,18}$"},
+        {"type": "string", "format": "date-time"},
+    ]
+}
+MAX_PARTITIONS = 10_000  # that one request may name
+
+
+def _whole(value: object) -> object:
+    """1.0 is an integer in JSON Schema, and some writers of JSON have only that one."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+# Described, not checked here: further in they are refused in Kafka's words.
+TopicName = Annotated[str, WithJsonSchema(TOPIC_NAME_SCHEMA)]
+Time = Annotated[str, WithJsonSchema(TIME_SCHEMA)]
+
+
 class AdminTopic(Schema):
     """``POST /admin/topics``. ``configs`` is kafkalog's addition to the Bridge's body."""
 
-    topic_name: str
-    partitions_count: int | None = None
-    replication_factor: int | None = None
+    topic_name: TopicName
+    partitions_count: Whole | None = None
+    replication_factor: Whole | None = None
     configs: dict[str, str] = Field(default_factory=dict)
 
 
@@ -41,9 +79,9 @@ class TopicConfigEntry(Schema):
 class V3Topic(Schema):
     """``POST /v3/clusters/{cluster_id}/topics``."""
 
-    topic_name: str
-    partitions_count: int | None = None
-    replication_factor: int | None = None
+    topic_name: TopicName
+    partitions_count: Whole | None = None
+    replication_factor: Whole | None = None
     configs: list[TopicConfigEntry] = Field(default_factory=list)
     validate_only: bool = False
 
@@ -51,7 +89,7 @@ class V3Topic(Schema):
 class PartitionsCount(Schema):
     """``PATCH /v3/clusters/{cluster_id}/topics/{topic}``."""
 
-    partitions_count: int
+    partitions_count: Whole
 
 
 class ConfigValue(Schema):
@@ -79,29 +117,29 @@ class DeleteRecordsEntry(Schema):
     """One partition of kafka-delete-records' file; -1 is the high watermark."""
 
     topic: str
-    partition: int
-    offset: int
+    partition: Whole
+    offset: Whole
 
 
 class DeleteRecordsFile(Schema):
     """The JSON file of kafka-delete-records; a missing version is 1."""
 
     partitions: list[DeleteRecordsEntry]
-    version: int = 1
+    version: Whole = 1
 
 
 class DeleteUntil(Schema):
     """``POST .../records:delete`` of v3; -1 is the high watermark."""
 
-    offset: int
+    offset: Annotated[int, Field(ge=-1, le=INT64_MAX), BeforeValidator(_whole)]
 
 
 class ListOffsetsEntry(Schema):
     """Timestamp in ms, or -1 latest, -2 earliest, -3 max timestamp."""
 
     topic: str
-    partition: int
-    timestamp: int
+    partition: Whole
+    timestamp: Whole
 
 
 class ListOffsetsRequest(Schema):
@@ -114,7 +152,7 @@ class PartitionName(Schema):
     """One partition of a topic."""
 
     topic: str
-    partition: int
+    partition: Whole
 
 
 class PartitionMoveEntry(Schema):
@@ -161,10 +199,10 @@ class RetentionSimulateRequest(Schema):
     """``POST /v1/retention:simulate``; ``at``: ms since 1970 or ISO-8601, absent is now."""
 
     topic: str
-    partition: int | None = None
+    partition: Whole | None = None
     configs: dict[str, str] = Field(default_factory=dict)
-    horizon_ms: int = Field(ge=0, le=INT64_MAX)
-    at: str | int | None = None
+    horizon_ms: Whole = Field(ge=0, le=INT64_MAX)
+    at: Time | Whole | None = None
 
 
 class BackupRequest(Schema):
@@ -191,7 +229,11 @@ PRODUCE_SCHEMA: Mapping[str, object] = {
                     "value": {"description": "null or absent: a tombstone"},
                     "partition": {"type": ["integer", "null"], "minimum": 0},
                     "timestamp": {
-                        "type": ["integer", "string", "null"],
+                        "anyOf": [
+                            {"type": "integer"},
+                            {"type": "string", "format": "date-time"},
+                            {"type": "null"},
+                        ],
                         "description": "ms since 1970 or ISO-8601 with a zone; absent: now",
                     },
                     "headers": {

@@ -225,6 +225,8 @@ def test_offsets_out_of_range(daemon: Daemon) -> None:
         "offset=0&max_bytes=x",
         "offset=0&timeout=-5",
         "offset=0&isolation=dirty",
+        "offset=0&timeout=",
+        "offset=0&isolation=",
     ],
 )
 def test_parameters_out_of_range(daemon: Daemon, query: str) -> None:

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from kafkalog.server.answers import OperationAnswer
 from kafkalog.server.api import api_of
-from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.endpoint import Access, Action, Answer, Link, Resource, endpoint
 from kafkalog.server.error_map import ApiError, error_body
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.background_operations import BackgroundOperation
 
 ROUTES = web.RouteTableDef()
+_LOOK = (Link("describeOperation", {"operation_id": "$response.body#/id"}),)
 _ACCESS = Access(Action.CLUSTER, Resource.CLUSTER)
 
 
@@ -27,7 +28,7 @@ _ACCESS = Access(Action.CLUSTER, Resource.CLUSTER)
     "beginBackup",
     "operation",
     _ACCESS,
-    {202: Answer("It has begun; see Location.", {JSON: OperationAnswer}, headers=("Location",))},
+    {202: Answer("It has begun; see Location.", {JSON: OperationAnswer}, ("Location",), _LOOK)},
     body={JSON: BackupRequest},
     errors=(40002, 40401, 40909, 50010, 50011, 50302, 50303, 50701),
 )

@@ -16,13 +16,17 @@ from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON, wants_plain_text
 from kafkalog.server.replies import json_reply
-from kafkalog.server.schemas import DeleteRecordsEntry, DeleteRecordsFile, parse_body
+from kafkalog.server.schemas import (
+    MAX_PARTITIONS,
+    DeleteRecordsEntry,
+    DeleteRecordsFile,
+    parse_body,
+)
 
 if TYPE_CHECKING:
     from kafkalog.manager.commands import Command
 
 ROUTES = web.RouteTableDef()
-_MAX_PARTITIONS = 10_000
 # The tool prints the exception that Kafka's client makes of an error code.
 _EXCEPTIONS = {
     "INVALID_TOPIC_EXCEPTION": (
@@ -58,8 +62,8 @@ def _check(file: DeleteRecordsFile) -> None:
         raise ApiError(
             40002, f"Offset json file contains duplicate topic partitions: {','.join(twice)}"
         )
-    if not 1 <= len(file.partitions) <= _MAX_PARTITIONS:
-        raise ApiError(40002, f"Name 1 to {_MAX_PARTITIONS} partitions.")
+    if not 1 <= len(file.partitions) <= MAX_PARTITIONS:
+        raise ApiError(40002, f"Name 1 to {MAX_PARTITIONS} partitions.")
 
 
 async def delete_one(api: Api, entry: DeleteRecordsEntry) -> int:

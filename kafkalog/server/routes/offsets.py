@@ -18,7 +18,7 @@ from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON
 from kafkalog.server.parameters import ISOLATION, TextParameter, partition_of, topic_of
 from kafkalog.server.replies import json_reply
-from kafkalog.server.schemas import ListOffsetsRequest, parse_body
+from kafkalog.server.schemas import TIME_SCHEMA, ListOffsetsRequest, parse_body
 
 if TYPE_CHECKING:
     from kafkalog.log.values import Isolation, TimestampOffset
@@ -27,13 +27,11 @@ ROUTES = web.RouteTableDef()
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 _MILLISECONDS = re.compile(r"[0-9]{1,19}")
 _NAMED = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
-_TIME = r"[0-9]{1,18}|[0-9]{4}-[0-9]{2}-[0-9]{2}T.+"
-TIME_SCHEMA = {"type": "string", "pattern": f"^({_TIME})$"}
 _SPEC = TextParameter(
     "spec",
     "earliest, latest, max_timestamp, or a time: ms since 1970 or ISO-8601.",
     "latest",
-    schema={"type": "string", "pattern": f"^({'|'.join(_NAMED)}|{_TIME})$"},
+    schema={"anyOf": [{"type": "string", "enum": list(_NAMED)}, TIME_SCHEMA]},
 )
 _DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
 

@@ -29,6 +29,7 @@ from kafkalog.server.parameters import partition_of, topic_of
 from kafkalog.server.replies import json_reply
 from kafkalog.server.routes.offsets import parse_timestamp
 from kafkalog.server.schemas import (
+    MAX_PARTITIONS,
     PartitionName,
     RetainRequest,
     RetentionRunRequest,
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 ROUTES = web.RouteTableDef()
 _DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
 _DELETE = Access(Action.DELETE, Resource.TOPIC)
-_MAX_PARTITIONS = 10_000
 
 
 # ---- segments
@@ -204,8 +204,8 @@ async def run(request: web.Request) -> web.Response:
 
 
 def _check_names(names: list[PartitionName]) -> None:
-    if not 1 <= len(names) <= _MAX_PARTITIONS:
-        raise ApiError(40002, f"Name 1 to {_MAX_PARTITIONS} partitions, or leave them out for all.")
+    if not 1 <= len(names) <= MAX_PARTITIONS:
+        raise ApiError(40002, f"Name 1 to {MAX_PARTITIONS} partitions, or leave them out for all.")
     if len({(name.topic, name.partition) for name in names}) < len(names):
         raise ApiError(40002, "Name each partition once.")
 

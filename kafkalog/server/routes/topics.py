@@ -19,7 +19,7 @@ from kafkalog.server.answers_topics import (
     TopicPartitions,
 )
 from kafkalog.server.api import api_of
-from kafkalog.server.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
+from kafkalog.server.endpoint import OPEN, Access, Action, Answer, Link, Resource, endpoint
 from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON, V2_JSON, metadata_type
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 ROUTES = web.RouteTableDef()
 _NO_LEADER = -1  # as Kafka has it
 _TYPES = (V2_JSON, JSON)
+_ABOUT_IT = tuple(
+    Link(operation_id, {"topic": "$request.body#/topic_name"})
+    for operation_id in ("describeTopic", "describePartitions", "produce")
+)
 _DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
 
 
@@ -179,7 +183,7 @@ async def offsets(request: web.Request) -> web.Response:
     "createTopicAsBridge",
     "topics",
     Access(Action.CREATE, Resource.TOPIC),
-    {201: Answer("Made, durable.", dict.fromkeys(_TYPES, Nothing))},
+    {201: Answer("Made, durable.", dict.fromkeys(_TYPES, Nothing), links=_ABOUT_IT)},
     body={JSON: AdminTopic},
     errors=(406, 40002, 40904, 50302, 50303, 50701),
 )

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from kafkalog.server.answers_v3 import KafkaBroker, KafkaBrokerList, KafkaCluster, KafkaClusterList
 from kafkalog.server.api import api_of
-from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.endpoint import Access, Action, Answer, Link, Resource, endpoint
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import JSON
 from kafkalog.server.replies import json_reply
@@ -20,6 +20,10 @@ from kafkalog.server.routes.v3 import (
 )
 
 ROUTES = web.RouteTableDef()
+_INTO_IT = tuple(
+    Link(operation_id, {"cluster_id": "$response.body#/data/0/cluster_id"})
+    for operation_id in ("getCluster", "listBrokers", "listTopics", "createTopic")
+)
 
 
 def _cluster_entity(request: web.Request) -> dict[str, object]:
@@ -62,7 +66,7 @@ def _broker_entity(request: web.Request, node_id: int) -> dict[str, object]:
     "listClusters",
     "clusters",
     DESCRIBE_CLUSTER,
-    {200: Answer("One.", {JSON: KafkaClusterList})},
+    {200: Answer("One.", {JSON: KafkaClusterList}, links=_INTO_IT)},
     parameters=PAGING,
 )
 async def clusters(request: web.Request) -> web.Response:

@@ -37,7 +37,6 @@ from kafkalog.server.routes.offsets import (
     EARLIEST,
     LATEST,
     MAX_TIMESTAMP,
-    TIME_SCHEMA,
     look_up,
     parse_timestamp,
 )
@@ -51,7 +50,7 @@ from kafkalog.server.routes.v3 import (
     page_reply,
     v3_numbers,
 )
-from kafkalog.server.schemas import DeleteRecordsEntry, DeleteUntil, parse_body
+from kafkalog.server.schemas import TIME_SCHEMA, DeleteRecordsEntry, DeleteUntil, parse_body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -258,6 +257,8 @@ async def offset(request: web.Request) -> web.Response:
     api = cluster_of(request)
     key = _Partition(topic_of(request), partition_of(request), None)
     offset_type, isolation = _OFFSET_TYPE.read(request), ISOLATION.read(request)
+    text = _TIMESTAMP.read(request)
+    moment_ms = None if text is None else parse_timestamp(text)
 
     async def at(timestamp_ms: int) -> Mapping[str, object]:
         with v3_numbers():
@@ -265,10 +266,9 @@ async def offset(request: web.Request) -> web.Response:
 
     answer: dict[str, object] = {}
     if offset_type == _AT_TIME:
-        text = _TIMESTAMP.read(request)
-        if text is None:
+        if moment_ms is None:
             raise ApiError(40005, "offset_type=timestamp needs the parameter timestamp.")
-        found = await at(parse_timestamp(text))
+        found = await at(moment_ms)
         answer = {"offset": found["offset"], "timestamp": found["timestamp"]}
     elif offset_type == _BOTH:
         answer = {

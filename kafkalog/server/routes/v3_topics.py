@@ -8,7 +8,7 @@ from aiohttp import web
 
 from kafkalog.errors import TopicExists, UnknownTopic
 from kafkalog.server.answers_v3 import KafkaTopic, KafkaTopicList
-from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.endpoint import Access, Action, Answer, Link, Resource, endpoint
 from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON
@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 
 ROUTES = web.RouteTableDef()
 _STORAGE = (50302, 50303, 50701)
+_NAMED = {"cluster_id": "$response.body#/cluster_id", "topic": "$response.body#/topic_name"}
+_ABOUT_IT = tuple(
+    Link(operation_id, _NAMED)
+    for operation_id in (
+        *("getTopic", "growTopic", "deleteTopic"),
+        *("listPartitions", "listTopicConfigs", "alterTopicConfigs"),
+    )
+)
 
 
 def _topic_entity(request: web.Request, api: Api, topic: TopicDescription) -> dict[str, object]:
@@ -92,7 +100,7 @@ def _listed(request: web.Request, api: Api, name: str) -> dict[str, object] | No
     Access(Action.CREATE, Resource.TOPIC),
     {
         200: Answer("validate_only: it could be made.", {JSON: KafkaTopic}),
-        201: Answer("Made, durable.", {JSON: KafkaTopic}, ("Location",)),
+        201: Answer("Made, durable.", {JSON: KafkaTopic}, ("Location",), _ABOUT_IT),
     },
     body={JSON: V3Topic},
     errors=(40002, *_STORAGE),

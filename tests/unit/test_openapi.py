@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 
 from aiohttp import web
+from openapi_spec_validator import validate
 
 from kafkalog import __version__
 from kafkalog.server.app import ROUTE_TABLES
@@ -15,6 +16,36 @@ from kafkalog.server.error_map import REGISTER
 from kafkalog.server.openapi import describe, error_numbers
 
 DOCUMENT = json.loads(json.dumps(describe(ROUTE_TABLES, version=__version__)))
+
+
+def test_the_document_is_valid() -> None:
+    """Tools that check before they read take it.
+
+    The validator of the OpenAPI project's own schema for 3.1.
+    """
+    validate(DOCUMENT)
+
+
+def test_what_is_made_leads_to_what_can_be_asked_of_it() -> None:
+    """A tool that walks links finds operations that exist, with parameters that they have.
+
+    Every link of the document.
+    """
+    operations = {
+        each["operationId"]: {parameter["name"] for parameter in each["parameters"]}
+        for item in DOCUMENT["paths"].values()
+        for each in item.values()
+    }
+    links = [
+        link
+        for item in DOCUMENT["paths"].values()
+        for each in item.values()
+        for response in each["responses"].values()
+        for link in response.get("links", {}).values()
+    ]
+    assert len(links) >= 10
+    for link in links:
+        assert link["parameters"].keys() <= operations[link["operationId"]]
 
 
 def test_references_lead_to_components() -> None:

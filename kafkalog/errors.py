@@ -3,7 +3,7 @@
 KafkalogError
 ├── InvalidRequest              the client asked for something wrong; nothing was changed
 │   ├── InvalidTopicName, TopicExists, TopicCollision, InvalidPartitions, InvalidTopicConfig
-│   ├── UnknownTopic, UnknownPartition, UnknownMove
+│   ├── UnknownTopic, UnknownPartition, UnknownSegment, UnknownMove
 │   ├── LogDirNotFound, InvalidReplicaAssignment
 │   ├── OffsetBelowLogStart, OffsetAboveLogEnd, OffsetAboveHighWatermark
 │   ├── RecordBatchTooLarge, RecordSetTooLarge, DecompressedTooLarge
@@ -107,6 +107,10 @@ class InvalidReplicaAssignment(InvalidRequest):
     """A partition may not be moved to a cordoned log directory."""
 
     kafka_error = "INVALID_REPLICA_ASSIGNMENT"
+
+
+class UnknownSegment(InvalidRequest):
+    """The partition has no segment that begins at that offset; details: base_offset."""
 
 
 class OffsetBelowLogStart(InvalidRequest):

@@ -80,6 +80,10 @@ class BackgroundOperations:
         """The operation of that id; None when it is not known any more, or never was."""
         return self._operations.get(operation_id)
 
+    def known(self) -> list[BackgroundOperation]:
+        """Those that run and the latest that ended, in the order in which they were begun."""
+        return list(self._operations.copy().values())
+
     def is_running(self, kind: str) -> bool:
         """Whether one of that kind has not ended."""
         return any(

@@ -14,6 +14,7 @@ from kafkalog.manager.backup import Backup
 from kafkalog.manager.cleaning_operations import CleaningOperations
 from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand
 from kafkalog.manager.group_operations import GroupOperations
+from kafkalog.manager.log_maintenance import LogMaintenance
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.retention_report import RetentionReport
 from kafkalog.manager.topic_operations import TopicOperations, altered, refuse_internal
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from kafkalog.log.values import FetchDataInfo, Isolation, TimestampOffset, ValidatedRecords
     from kafkalog.manager.background_operations import BackgroundOperation
     from kafkalog.manager.commands import Command
+    from kafkalog.manager.log_maintenance import LogDescription, Rolled
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.manager.retention_report import (
         RetentionOutcome,
@@ -59,6 +61,7 @@ class Operations:
         self.cleaning = CleaningOperations(manager)
         self.groups = GroupOperations(manager)
         self._retention = RetentionReport(manager)
+        self._maintenance = LogMaintenance(manager)
         fetch_seconds = manager.seams.metrics.fetch_seconds
         self._fetch_seconds = fetch_seconds.labels("ok")
         self._fetch_error_seconds = fetch_seconds.labels("error")
@@ -318,6 +321,39 @@ class Operations:
     def moves(self) -> list[MoveStatus]:
         """Moves under way, and those that ended since the start; of a partition the last one."""
         return self._manager.moves.statuses()
+
+    def in_background(
+        self, kind: str, details: Mapping[str, str], work: Callable[[], dict[str, object]]
+    ) -> BackgroundOperation:
+        """Do what a request asked for after it was answered; what work returns is the result."""
+
+        def run(operation: BackgroundOperation) -> None:
+            operation.result = work()
+
+        self._manager.check_ready()
+        return self._manager.background.begin(kind, details, run)
+
+    def background_operations(self) -> list[BackgroundOperation]:
+        """All that are known, in the order in which they were begun."""
+        return self._manager.background.known()
+
+    # ---- one log, blocking but for its description
+
+    def describe_log(self, topic: str, partition: int) -> LogDescription:
+        """Offsets, sizes and durability of one log; no disk."""
+        return self._maintenance.describe(self.partition_log(topic, partition))
+
+    def roll(self, topic: str, partition: int) -> Rolled:
+        """Close the active segment, durable on return; an empty one stays."""
+        return self._maintenance.roll(self.partition_log(topic, partition))
+
+    def flush(self, topic: str, partition: int) -> int:
+        """Everything appended so far is durable on return; the recovery point."""
+        return self._maintenance.flush(self.partition_log(topic, partition))
+
+    def segment_path(self, topic: str, partition: int, base_offset: int) -> str:
+        """The ``.log`` file of a segment, for who dumps it; UnknownSegment."""
+        return self._maintenance.segment_path(self.partition_log(topic, partition), base_offset)
 
     # ---- retention, blocking
 

@@ -175,7 +175,7 @@ class OperationAnswer(Body):
     """Work that outlasts its request. Moments are ms since 1970."""
 
     id: str
-    kind: Literal["backup"]
+    kind: Literal["backup", "log-flush", "log-retain", "log-roll", "retention-run"]
     details: dict[str, str]
     state: Literal["running", "succeeded", "failed"]
     started_ms: int
@@ -292,3 +292,9 @@ class CleanerAnswer(Body):
     throttle_bytes_per_second: float | None
     threads: list[CleanerThreadAnswer]
     logs: list[CompactedLogAnswer]
+
+
+class OperationsAnswer(Body):
+    """In the order in which they were begun."""
+
+    operations: list[OperationAnswer]

@@ -148,6 +148,14 @@ class ServedSegment(Body):
     due: Due | None
 
 
+class SegmentAnswer(ServedSegment):
+    """One segment of a partition."""
+
+    topic: str
+    partition: int
+    now_ms: int
+
+
 class DeletingSegmentAnswer(Body):
     """Gone for readers; its files are not yet."""
 
@@ -239,3 +247,77 @@ class RetentionSimulateAnswer(Body):
 
     topic: str
     partitions: list[SimulatedPartition | UnservedPartition]
+
+
+# ---- one log, the daemon
+
+
+class LogAnswer(Body):
+    """One log as it is published now; ``leader_epoch`` is -1 before the first record."""
+
+    topic: str
+    partition: int
+    topic_id: str | None
+    directory: str
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_end_offset: int
+    recovery_point: int
+    unflushed_records: int
+    leader_epoch: int
+    size_bytes: int
+    segments: int
+    active_base_offset: int
+
+
+class RollAnswer(Body):
+    """Whether there was anything to close, and where the active segment begins."""
+
+    topic: str
+    partition: int
+    is_rolled: bool
+    active_base_offset: int
+
+
+class FlushAnswer(Body):
+    """Below the recovery point everything is durable."""
+
+    topic: str
+    partition: int
+    recovery_point: int
+
+
+class InfoAnswer(Body):
+    """What runs here. ``limits`` by setting, in its unit."""
+
+    name: str
+    version: str
+    cluster_id: str
+    node_id: int
+    phase: Literal["starting", "serving", "stopping"]
+    listeners: dict[str, str]
+    limits: dict[str, int]
+    features: list[str]
+
+
+class ConfigSource(Body):
+    """One link of a chain of sources."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+class ExplainedConfig(ConfigSource):
+    """An effective config; ``synonyms`` strongest first."""
+
+    is_default: bool
+    is_read_only: bool
+    synonyms: list[ConfigSource]
+
+
+class ConfigsAnswer(Body):
+    """By name."""
+
+    configs: list[ExplainedConfig]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import itertools
 from typing import TYPE_CHECKING
@@ -22,9 +23,12 @@ from kafkalog.server.routes import (
     consumers,
     delete_records,
     groups,
+    info,
     log_dirs,
+    log_operations,
     offsets,
     openapi,
+    operations,
     partition_moves,
     probes,
     produce,
@@ -56,9 +60,12 @@ ROUTE_TABLES = (
     log_dirs.ROUTES,
     partition_moves.ROUTES,
     tasks.ROUTES,
+    log_operations.ROUTES,  # before retention's, whose segment would match a segment:dump
     retention.ROUTES,
     backups.ROUTES,
     cleaner.ROUTES,
+    operations.ROUTES,
+    info.ROUTES,
     topics.ROUTES,
     consumers.ROUTES,
     consumer_records.ROUTES,
@@ -79,6 +86,7 @@ def make_app(api: Api, request_ids: RequestIds) -> web.Application:
         client_max_size=0,  # bodies are bounded by in_flight.Body, which counts inflated bytes
     )
     app[API_KEY] = api
+    app[log_operations.DUMPS] = asyncio.Semaphore(log_operations.DUMPS_MAX)
     describe_api: Callable[[], bytes] = _description
     app[openapi.DESCRIPTION] = describe_api
     for table in ROUTE_TABLES:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic.json_schema import models_json_schema
 
-from kafkalog.format.integers import INT32_MAX
+from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.server.endpoint import endpoint_of
 from kafkalog.server.error_map import REGISTER
 from kafkalog.server.media_types import JSON, V2_JSON
@@ -64,6 +64,10 @@ PATH_PARAMETERS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "group": ("Name of a consumer group.", {"type": "string", "minLength": 1}),
     "instance": ("Name of a consumer instance.", {"type": "string", "minLength": 1}),
     "broker": ("Id of a broker: of this one.", _INT32),
+    "base_offset": (
+        "Where a segment begins.",
+        {"type": "integer", "format": "int64", "minimum": 0, "maximum": INT64_MAX},
+    ),
 }
 _ANY_TEXT: tuple[str, Mapping[str, object]] = ("", {"type": "string", "minLength": 1})
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from kafkalog.errors import InvalidRequest, KafkalogError
+from kafkalog.errors import InvalidRequest, KafkalogError, UnknownSegment
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.manager.retention import RETENTION_TASK
@@ -18,6 +18,7 @@ from kafkalog.server.answers_operation import (
     RetainAnswer,
     RetentionRunAnswer,
     RetentionSimulateAnswer,
+    SegmentAnswer,
     SegmentsAnswer,
 )
 from kafkalog.server.api import api_of
@@ -25,9 +26,10 @@ from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON
-from kafkalog.server.parameters import partition_of, topic_of
+from kafkalog.server.parameters import base_offset_of, partition_of, topic_of
 from kafkalog.server.replies import json_reply
 from kafkalog.server.routes.offsets import parse_timestamp
+from kafkalog.server.routes.operations import BEGUN, now_or_later
 from kafkalog.server.schemas import (
     MAX_PARTITIONS,
     PartitionName,
@@ -58,6 +60,30 @@ _DELETE = Access(Action.DELETE, Resource.TOPIC)
 
 
 # ---- segments
+
+
+@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/segments/{base_offset}")
+@endpoint(
+    "describeSegment",
+    "retention",
+    _DESCRIBE,
+    {200: Answer("The segment.", {JSON: SegmentAnswer})},
+    errors=(404,),
+)
+async def segment(request: web.Request) -> web.Response:
+    """The segment that begins at an offset, with its fate."""
+    api = api_of(request)
+    topic, partition = topic_of(request), partition_of(request)
+    return await api.blocking(_segment, api.operations, topic, partition, base_offset_of(request))
+
+
+def _segment(operations: Operations, topic: str, partition: int, base_offset: int) -> web.Response:
+    report = operations.describe_segments(topic, partition)
+    for listed, fate in zip(report.segments, report.fates, strict=True):
+        if listed.facts.base_offset == base_offset:
+            head = {"topic": topic, "partition": partition, "now_ms": report.now_ms}
+            return json_reply({**head, **_segment_json(listed, fate)})
+    raise UnknownSegment(f"{topic}-{partition} has no segment {base_offset}")
 
 
 @ROUTES.get("/v1/topics/{topic}/partitions/{partition}/segments")
@@ -166,7 +192,7 @@ def _moment(moment_ms: int | None) -> int | None:
     "retainPartition",
     "retention",
     _DELETE,
-    {200: Answer("What went.", {JSON: RetainAnswer})},
+    {200: Answer("What went.", {JSON: RetainAnswer}), 202: BEGUN},
     body={JSON: RetainRequest},
 )
 async def retain(request: web.Request) -> web.Response:
@@ -176,12 +202,17 @@ async def retain(request: web.Request) -> web.Response:
     async with Body(request, api) as data:
         wanted = parse_optional_body(RetainRequest, data)
     key = TopicPartition(topic, partition)
-    return await api.blocking(_retain, api.operations, key, dry_run=wanted.dry_run)
+    return await now_or_later(
+        request,
+        "log-retain",
+        {"partition": str(key)},
+        lambda: _retain(api.operations, key, dry_run=wanted.dry_run),
+    )
 
 
-def _retain(operations: Operations, key: TopicPartition, *, dry_run: bool) -> web.Response:
+def _retain(operations: Operations, key: TopicPartition, *, dry_run: bool) -> dict[str, object]:
     outcome = operations.retain(key.topic, key.partition, dry_run=dry_run)
-    return json_reply({"dry_run": dry_run, **_entry_json(key, outcome)})
+    return {"dry_run": dry_run, **_entry_json(key, outcome)}
 
 
 @ROUTES.post("/v1/retention:run")
@@ -189,7 +220,7 @@ def _retain(operations: Operations, key: TopicPartition, *, dry_run: bool) -> we
     "runRetention",
     "retention",
     _DELETE,
-    {200: Answer("An entry for each partition.", {JSON: RetentionRunAnswer})},
+    {200: Answer("An entry for each partition.", {JSON: RetentionRunAnswer}), 202: BEGUN},
     body={JSON: RetentionRunRequest},
     errors=(40002,),
 )
@@ -200,7 +231,7 @@ async def run(request: web.Request) -> web.Response:
         wanted = parse_body(RetentionRunRequest, data)
     if wanted.partitions is not None:
         _check_names(wanted.partitions)
-    return await api.blocking(_run, api.operations, wanted)
+    return await now_or_later(request, "retention-run", {}, lambda: _run(api.operations, wanted))
 
 
 def _check_names(names: list[PartitionName]) -> None:
@@ -210,7 +241,7 @@ def _check_names(names: list[PartitionName]) -> None:
         raise ApiError(40002, "Name each partition once.")
 
 
-def _run(operations: Operations, wanted: RetentionRunRequest) -> web.Response:
+def _run(operations: Operations, wanted: RetentionRunRequest) -> dict[str, object]:
     """Named partitions all have an entry; of the rest those where something went or failed."""
     entries: list[dict[str, object]] = []
     deleted: list[Taken] = []
@@ -220,14 +251,12 @@ def _run(operations: Operations, wanted: RetentionRunRequest) -> web.Response:
             if wanted.partitions is None and not outcome.deleted:
                 continue
         entries.append(_entry_json(topic_partition, outcome))
-    return json_reply(
-        {
-            "dry_run": wanted.dry_run,
-            "segments": len(deleted),
-            "bytes": sum(each.size_bytes for each in deleted),
-            "partitions": entries,
-        }
-    )
+    return {
+        "dry_run": wanted.dry_run,
+        "segments": len(deleted),
+        "bytes": sum(each.size_bytes for each in deleted),
+        "partitions": entries,
+    }
 
 
 def _outcomes(

@@ -1,0 +1,112 @@
+"""What an operator asks of one log by hand: how it stands, a roll, a flush, a segment's file.
+
+Owns nothing. ``describe`` looks at published facts; the rest waits for the log's writer or the disk
+and is not for the event loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from kafkalog.errors import UnknownSegment
+from kafkalog.manager.commands import COMMAND_OVERHEAD_BYTES, Command, FlushCommand, Step
+
+if TYPE_CHECKING:
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.log_dir_writer import LogDirWriter
+    from kafkalog.manager.log_manager import LogManager
+
+
+class LogDescription(NamedTuple):
+    """One log now. ``unflushed_records``: offsets between the recovery point and the end."""
+
+    directory: str
+    topic_id: str | None
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_end_offset: int
+    recovery_point: int
+    unflushed_records: int
+    leader_epoch: int  # -1: no record was ever appended
+    size_bytes: int
+    segments: int
+    active_base_offset: int
+
+
+class Rolled(NamedTuple):
+    """What a roll did; nothing (``is_rolled`` false) when the active segment was empty."""
+
+    is_rolled: bool
+    active_base_offset: int
+
+
+class RollCommand(Command):
+    """Close the active segment and begin another; result: Rolled, durable.
+
+    A crash leaves the log with or without the new, empty segment. OSError as UnifiedLog.roll has
+    it.
+    """
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: UnifiedLog) -> None:
+        super().__init__(None, COMMAND_OVERHEAD_BYTES)
+        self._log = log
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """Ends with the flush of what was closed."""
+        log = self._log
+        writer.refuse_retired(log)
+        has_records = log.segments.active.base_offset < log.log_end_offset
+        if has_records:
+            log.roll()
+        self.result = Rolled(has_records, log.segments.active.base_offset)
+        writer.wait_for_flush(log, self)
+        return Step.WAIT
+
+
+class LogMaintenance:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+
+    def describe(self, log: UnifiedLog) -> LogDescription:
+        """The log as it is published now; no disk, any thread."""
+        recovery_point, end = log.recovery_point, log.log_end_offset
+        return LogDescription(
+            directory=log.directory,
+            topic_id=log.topic_id,
+            log_start_offset=log.log_start_offset,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_end_offset=end,
+            recovery_point=recovery_point,
+            unflushed_records=max(0, end - recovery_point),
+            leader_epoch=log.epochs.epoch_for(end),
+            size_bytes=log.size_bytes,
+            segments=len(log.segments),
+            active_base_offset=log.segments.active.base_offset,
+        )
+
+    def roll(self, log: UnifiedLog) -> Rolled:
+        """Roll now, whatever the segment's size and age. KafkalogError."""
+        return cast("Rolled", self._manager.unit_of(log).writer.run(RollCommand(log)))
+
+    def flush(self, log: UnifiedLog) -> int:
+        """Make everything appended so far durable; the recovery point after it. KafkalogError."""
+        self._manager.unit_of(log).writer.run(FlushCommand(log))
+        return log.recovery_point
+
+    def segment_path(self, log: UnifiedLog, base_offset: int) -> str:
+        """The ``.log`` file of the segment with this base offset; UnknownSegment.
+
+        Deletion may rename it at any time.
+        """
+        segment = log.segments.get(base_offset)
+        if segment is None:
+            name = log.topic_partition
+            raise UnknownSegment(f"{name} has no segment {base_offset}", base_offset=base_offset)
+        return segment.log_file.path

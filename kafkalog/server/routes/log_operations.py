@@ -1,0 +1,143 @@
+"""One log by hand: how it stands, roll, flush, dump of a segment (http-api.md N11, N12).
+
+A dump is text a record: it runs as a process of its own, ``kafkalog segments dump``, and its output
+passes through as fast as the client takes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from typing import TYPE_CHECKING
+
+from aiohttp import hdrs, web
+
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.server.answers_operation import FlushAnswer, LogAnswer, RollAnswer
+from kafkalog.server.api import api_of
+from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.error_map import ApiError
+from kafkalog.server.media_types import JSON
+from kafkalog.server.parameters import FlagParameter, base_offset_of, partition_of, topic_of
+from kafkalog.server.replies import REQUEST_ID, json_reply, seal
+from kafkalog.server.routes.operations import BEGUN, now_or_later
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+
+ROUTES = web.RouteTableDef()
+_PARTITION = "/v1/topics/{topic}/partitions/{partition}"
+_DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
+_ALTER = Access(Action.ALTER, Resource.TOPIC)
+_TEXT = "text/plain; charset=utf-8"
+_CHUNK_BYTES = 64 << 10
+DUMPS_MAX = 2  # each is a process at full speed
+DUMPS: web.AppKey[asyncio.Semaphore] = web.AppKey("dumps", asyncio.Semaphore)
+_PRINT_DATA = FlagParameter("print_data_log", "Print keys and values too.")
+_DEEP = FlagParameter("deep_iteration", "A line for every record.")
+
+
+@ROUTES.get(f"{_PARTITION}/log")
+@endpoint("describeLog", "logs", _DESCRIBE, {200: Answer("As it is now.", {JSON: LogAnswer})})
+async def log(request: web.Request) -> web.Response:
+    """Offsets, durability and size of one log."""
+    topic, partition = topic_of(request), partition_of(request)
+    described = api_of(request).operations.describe_log(topic, partition)
+    return json_reply({"topic": topic, "partition": partition, **described._asdict()})
+
+
+@ROUTES.post(f"{_PARTITION}/log:roll")
+@endpoint(
+    "rollLog",
+    "logs",
+    _ALTER,
+    {200: Answer("Durable.", {JSON: RollAnswer}), 202: BEGUN},
+)
+async def roll(request: web.Request) -> web.Response:
+    """Close the active segment and begin another, now; an empty one stays."""
+    operations, key = api_of(request).operations, _key_of(request)
+
+    def work() -> dict[str, object]:
+        return {**_head(key), **operations.roll(key.topic, key.partition)._asdict()}
+
+    return await now_or_later(request, "log-roll", {"partition": str(key)}, work)
+
+
+@ROUTES.post(f"{_PARTITION}/log:flush")
+@endpoint(
+    "flushLog",
+    "logs",
+    _ALTER,
+    {200: Answer("Durable.", {JSON: FlushAnswer}), 202: BEGUN},
+)
+async def flush(request: web.Request) -> web.Response:
+    """Make everything that was appended durable."""
+    operations, key = api_of(request).operations, _key_of(request)
+
+    def work() -> dict[str, object]:
+        recovery_point = operations.flush(key.topic, key.partition)
+        return {**_head(key), "recovery_point": recovery_point}
+
+    return await now_or_later(request, "log-flush", {"partition": str(key)}, work)
+
+
+def _head(key: TopicPartition) -> dict[str, object]:
+    return {"topic": key.topic, "partition": key.partition}
+
+
+def _key_of(request: web.Request) -> TopicPartition:
+    """The partition in the path, looked up before anything is begun."""
+    key = TopicPartition(topic_of(request), partition_of(request))
+    api_of(request).operations.partition_log(key.topic, key.partition)
+    return key
+
+
+@ROUTES.get(f"{_PARTITION}/segments/{{base_offset}}:dump")
+@endpoint(
+    "dumpSegment",
+    "logs",
+    Access(Action.READ, Resource.TOPIC),
+    {200: Answer("The tool's lines.", {_TEXT: {"type": "string"}})},
+    parameters=(_PRINT_DATA, _DEEP),
+    errors=(404, 42902),
+)
+async def dump(request: web.Request) -> web.StreamResponse:
+    """What kafka-dump-log.sh prints of a segment; a damaged one ends with what was found."""
+    path = api_of(request).operations.segment_path(
+        topic_of(request), partition_of(request), base_offset_of(request)
+    )
+    flags = [
+        f"--{each.name.replace('_', '-')}" for each in (_PRINT_DATA, _DEEP) if each.read(request)
+    ]
+    if request.method == hdrs.METH_HEAD:
+        return web.Response(headers={hdrs.CONTENT_TYPE: _TEXT})
+    dumps = request.app[DUMPS]
+    if dumps.locked():
+        raise ApiError(42902, f"{DUMPS_MAX} dumps are running. Try again.")
+    async with dumps:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "kafkalog", "segments", "dump", "--files", path, *flags),
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            limit=_CHUNK_BYTES,
+        )
+        try:
+            return await _pass_on(request, process)
+        finally:
+            if process.returncode is None:  # the client went away
+                process.kill()
+            await process.wait()
+
+
+async def _pass_on(request: web.Request, process: Process) -> web.StreamResponse:
+    """The process's output as the answer; the client's pace is the process's."""
+    assert process.stdout is not None
+    response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: _TEXT})
+    seal(response, request[REQUEST_ID])
+    await response.prepare(request)
+    while chunk := await process.stdout.read(_CHUNK_BYTES):
+        await response.write(chunk)
+    await response.write_eof()
+    return response

@@ -159,7 +159,7 @@ class PartitionMoveEntry(Schema):
     """One partition and the entry of ``log.dirs`` that it is to go to."""
 
     topic: str
-    partition: int
+    partition: Whole
     log_dir: str
 
 

@@ -18,8 +18,6 @@ from kafkalog.format.json_page import MalformedJson, check_envelope
 from kafkalog.server.error_map import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pydantic.json_schema import JsonSchemaValue
 
 _SMALL_BODY_BYTES = 4 << 20  # a control-plane body above this is a mistake
@@ -213,48 +211,37 @@ class BackupRequest(Schema):
     link: bool = True
 
 
-# The body of a produce, for the API's description: kernels parse it (``produce_body``).
-PRODUCE_SCHEMA: Mapping[str, object] = {
-    "type": "object",
-    "required": ["records"],
-    "properties": {
-        "records": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "properties": {
-                    "key": {"description": "null or absent: no key"},
-                    "value": {"description": "null or absent: a tombstone"},
-                    "partition": {"type": ["integer", "null"], "minimum": 0},
-                    "timestamp": {
-                        "anyOf": [
-                            {"type": "integer"},
-                            {"type": "string", "format": "date-time"},
-                            {"type": "null"},
-                        ],
-                        "description": "ms since 1970 or ISO-8601 with a zone; absent: now",
-                    },
-                    "headers": {
-                        "type": ["array", "null"],
-                        "items": {
-                            "type": "object",
-                            "required": ["key"],
-                            "properties": {
-                                "key": {"type": "string"},
-                                "value": {
-                                    "type": ["string", "null"],
-                                    "contentEncoding": "base64",
-                                },
-                            },
-                        },
-                    },
-                },
-            },
-        },
-    },
-}
+# ---- the body of a produce, for the API's description alone: kernels parse it (``produce_body``)
+
+
+_Moment = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
+
+
+class ProducedHeader(BaseModel):
+    """A record header; the value is base64."""
+
+    key: str
+    value: Annotated[str | None, Field(json_schema_extra={"contentEncoding": "base64"})] = None
+
+
+class ProducedRecord(Schema):
+    """Key and value as the media type has them: null or absent is none, of a value a tombstone."""
+
+    key: object = None
+    value: object = None
+    partition: Annotated[int, Field(ge=0)] | None = None
+    timestamp: Annotated[
+        int | _Moment | None,
+        Field(description="ms since 1970 or ISO-8601 with a zone; absent: now"),
+    ] = None
+    headers: list[ProducedHeader] | None = None
+
+
+class ProduceRequest(BaseModel):
+    """Records in request order; schema ids of other proxies' clients are passed by."""
+
+    records: Annotated[list[ProducedRecord], Field(min_length=1)]
+
 
 S = TypeVar("S", bound=Schema)
 

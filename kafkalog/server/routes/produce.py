@@ -26,14 +26,14 @@ from kafkalog.server.media_types import EMBEDDED_TYPES, JSON, V2_JSON, metadata_
 from kafkalog.server.parameters import ACKS, FlagParameter, partition_of, topic_of
 from kafkalog.server.produce_batches import PartitionBatch, prepare
 from kafkalog.server.replies import REQUEST_ID, bytes_reply, error_reply
-from kafkalog.server.schemas import PRODUCE_SCHEMA
+from kafkalog.server.schemas import ProduceRequest
 
 ROUTES = web.RouteTableDef()
 _INLINE_BYTES = 256 << 10
 _TAIL = b',"key_schema_id":null,"value_schema_id":null,"durability":"%b"}'
 _ASYNC = FlagParameter("async", "Answer 204 at once, as acks=0.")
 _WRITE = Access(Action.WRITE, Resource.TOPIC)
-_BODY = dict.fromkeys((*EMBEDDED_TYPES, JSON), PRODUCE_SCHEMA)
+_BODY = dict.fromkeys((*EMBEDDED_TYPES, JSON), ProduceRequest)
 _ANSWERS = {
     200: Answer("A receipt each.", dict.fromkeys((V2_JSON, JSON), ProduceAnswer)),
     202: Answer("acks=0: nobody waited.", headers=("Kafka-Durability",)),

@@ -39,6 +39,7 @@ _ALWAYS = frozenset(
         "/startupz",
         "/healthz",
         "/healthy",
+        "/_health",
         "/ready",
         "/status/ready",
         "/metrics",

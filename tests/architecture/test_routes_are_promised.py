@@ -16,8 +16,17 @@ ROUTES = [route for table in ROUTE_TABLES for route in table if isinstance(route
 # What everybody may ask: probes, who answers here, and what the API is.
 OPEN_PATHS = {
     "/",
-    *("/livez", "/readyz", "/healthz", "/ready", "/healthy", "/status/ready", "/startupz"),
-    *("/openapi.json", "/openapi", "/openapi/v3"),
+    *(
+        "/livez",
+        "/readyz",
+        "/healthz",
+        "/ready",
+        "/healthy",
+        "/_health",
+        "/status/ready",
+        "/startupz",
+    ),
+    *("/openapi.json", "/openapi.yaml", "/openapi", "/openapi/v3"),
 }
 CHANGING = {Action.WRITE, Action.CREATE, Action.DELETE, Action.ALTER, Action.CLUSTER}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from ruamel.yaml import YAML
 
 if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
@@ -20,6 +21,17 @@ def test_the_document_is_served(daemon: Daemon, path: str) -> None:
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.json["openapi"] == "3.1.0"
     assert path in answer.json["paths"]
+
+
+def test_yaml_is_the_same_document(daemon: Daemon) -> None:
+    """For tools that ask for YAML.
+
+    A reader of YAML, not of JSON, reads it.
+    """
+    answer = daemon.request("GET", "/openapi.yaml")
+    assert answer.headers["Content-Type"] == "application/yaml"
+    document = daemon.request("GET", "/openapi.json").json
+    assert YAML(typ="safe").load(answer.body) == document
 
 
 def test_an_answer_has_the_fields_that_are_declared(daemon: Daemon) -> None:

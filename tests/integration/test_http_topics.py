@@ -42,6 +42,14 @@ def test_admin_accepts_the_bridges_content_type(daemon: Daemon) -> None:
     assert answer.status == 201
 
 
+def test_signs_of_life_of_other_proxies(daemon: Daemon) -> None:
+    """REST Proxy's POST /, Karapace's /_health."""
+    answer = daemon.request("POST", "/", {"anything": 1})
+    assert (answer.status, answer.json) == (200, {})
+    assert answer.headers["Content-Type"] == V2
+    assert daemon.request("GET", "/_health").json["status"] == "ready"
+
+
 def test_an_existing_topic_is_refused(daemon: Daemon) -> None:
     daemon.create_topic("twice")
     refused(daemon.request("POST", "/admin/topics", {"topic_name": "twice"}), 409, 40904)

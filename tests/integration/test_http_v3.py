@@ -158,6 +158,8 @@ def test_pages(daemon: Daemon) -> None:
         for each in page
     ]
     assert numbers == list(range(12))
+    of_all = daemon.request("GET", f"{root}/brokers/-/configs").json
+    assert of_all["data"] == daemon.request("GET", f"{root}/brokers/1/configs").json["data"]
     for path in ("topics/pg/configs", "broker-configs", "brokers/1/configs", "topics/-/configs"):
         whole = daemon.request("GET", f"{root}/{path}").json
         assert whole["metadata"]["next"] is None

@@ -1,4 +1,4 @@
-"""``GET /openapi.json``: the API describes itself."""
+"""``GET /openapi.json`` and ``.yaml``: the API describes itself."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 DESCRIPTION: web.AppKey[Callable[[], bytes]] = web.AppKey("description")
 
 ROUTES = web.RouteTableDef()
+_YAML = "application/yaml"
 
 
 @ROUTES.get("/openapi.json")
@@ -31,3 +32,15 @@ ROUTES = web.RouteTableDef()
 async def openapi(request: web.Request) -> web.Response:
     """The API's own description."""
     return bytes_reply(request.app[DESCRIPTION](), content_type=JSON)
+
+
+@ROUTES.get("/openapi.yaml")
+@endpoint(
+    "openapiYaml",
+    "description",
+    OPEN,
+    {200: Answer("OpenAPI 3.1.", {_YAML: {"type": "object"}})},
+)
+async def openapi_yaml(request: web.Request) -> web.Response:
+    """The same for tools that ask for YAML: every JSON text is one (YAML 1.2)."""
+    return bytes_reply(request.app[DESCRIPTION](), content_type=_YAML)

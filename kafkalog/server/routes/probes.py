@@ -27,6 +27,7 @@ async def live(_: web.Request) -> web.Response:
 @ROUTES.get("/healthz")
 @ROUTES.get("/ready")
 @ROUTES.get("/healthy")
+@ROUTES.get("/_health")
 @ROUTES.get("/status/ready")
 @ROUTES.get("/startupz")
 @endpoint(

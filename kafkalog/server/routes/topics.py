@@ -76,6 +76,19 @@ async def root(request: web.Request) -> web.Response:
     return _reply(request, {"bridge_version": "1.2.0", "name": "kafkalog", "version": __version__})
 
 
+@ROUTES.post("/")
+@endpoint(
+    "nothing",
+    "metadata",
+    OPEN,
+    {200: Answer("It answers.", dict.fromkeys(_TYPES, Nothing))},
+    errors=(406,),
+)
+async def nothing(request: web.Request) -> web.Response:
+    """The REST Proxy's sign of life; whatever is sent is not read."""
+    return _reply(request, {})
+
+
 @ROUTES.get("/brokers")
 @endpoint(
     "listBrokerIds",

@@ -30,6 +30,7 @@ from kafkalog.server.media_types import JSON
 from kafkalog.server.parameters import topic_of
 from kafkalog.server.replies import json_reply
 from kafkalog.server.routes.v3 import (
+    DESCRIBE_CLUSTER,
     DESCRIBE_TOPIC,
     PAGING,
     broker_of,
@@ -87,7 +88,13 @@ def _topic_named(api: Api, name: str) -> _Resource:
 
 
 def _broker(request: web.Request) -> _Resource:
-    api, node_id = cluster_of(request), broker_of(request)
+    api = cluster_of(request)
+    broker_of(request)
+    return _broker_resource(api)
+
+
+def _broker_resource(api: Api) -> _Resource:
+    node_id = api.operations.node_id
     return _Resource(
         api,
         "KafkaBrokerConfig",
@@ -200,6 +207,19 @@ async def _alter(
 ) -> web.Response:
     await resource.api.blocking(resource.alter, changes, validate_only)
     return web.Response(status=204)
+
+
+@ROUTES.get("/v3/clusters/{cluster_id}/brokers/-/configs")
+@endpoint(
+    "listAllBrokerConfigs",
+    "configs",
+    DESCRIBE_CLUSTER,
+    {200: Answer("A page of configs.", {JSON: KafkaBrokerConfigList})},
+    parameters=PAGING,
+)
+async def all_brokers(request: web.Request) -> web.Response:
+    """The configs of every broker: of the one."""
+    return await _list(request, _broker_resource(cluster_of(request)))
 
 
 @ROUTES.get("/v3/clusters/{cluster_id}/topics/-/configs")

@@ -56,6 +56,18 @@ def roll(run: DaemonRun) -> None:
         run.run_until_idle()
 
 
+def roll_by_hand(run: DaemonRun) -> None:
+    """With records that nobody synced yet, an empty active segment, and a flush of the other."""
+    run.produce("orders", 0, Acks.LEADER, client=1)
+    run.produce("orders", 1, Acks.LEADER, client=1)
+    run.run_until_idle()
+    assert run.life.operations.roll("orders", 0).is_rolled
+    assert not run.life.operations.roll("orders", 0).is_rolled
+    run.life.operations.flush("orders", 1)
+    run.produce("orders", 0, Acks.ALL, client=1)
+    run.run_until_idle()
+
+
 def retention_delete(run: DaemonRun) -> None:
     assert run.retain() > 2
     run.life.clock.advance_ms(DELETION_MS)
@@ -123,6 +135,7 @@ def calls_of(story: Callable[[DaemonRun], None]) -> int:
 
 OPERATIONS = {
     "roll": Operation(two_partitions, roll),
+    "roll by hand": Operation(two_partitions, roll_by_hand),
     "retention delete": Operation(limited, retention_delete),
     "retention of everything": Operation(limited, retention_of_everything),
     "delete-records": Operation(checkpointed, delete_records),

@@ -7,13 +7,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkalog import __version__
 from tests.integration.daemon import ROOT, Daemon
-from tests.integration.http_world import refused
+from tests.integration.http_world import Wire, refused
 
 SETTINGS = {"http_produce_acks": "1", "log_retention_ms": "1000"}
 
@@ -117,6 +118,40 @@ def test_a_dump_is_the_commands(daemon: Daemon, query: str, flags: list[str]) ->
     assert answer.body == printed
     head = daemon.request("HEAD", path_of("dumped", f"segments/0:dump{query}"))
     assert (head.status, head.body) == (200, b"")
+
+
+def children(daemon: Daemon) -> list[str]:
+    """Processes of the daemon that run now."""
+    assert daemon.process is not None
+    pid = daemon.process.pid
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def wait_for_children(daemon: Daemon, count: int) -> None:
+    """Until it has that many; ten seconds."""
+    deadline = time.monotonic() + 10
+    while len(children(daemon)) != count:
+        assert time.monotonic() < deadline, children(daemon)
+        time.sleep(0.02)
+
+
+def test_dumps_that_nobody_reads(daemon: Daemon) -> None:
+    """Two at once, each held back by its reader; who goes away ends its process.
+
+    A dump of more lines than sockets and pipes can hold, and readers that read nothing.
+    """
+    daemon.create_topic("long", retention_ms="-1")
+    for _ in range(3):
+        daemon.produce_text("long", *["x"] * 30_000)
+    path = path_of("long", "segments/0:dump?deep_iteration=true")
+    request = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    with Wire(daemon, receive_bytes=4096) as first, Wire(daemon, receive_bytes=4096) as second:
+        first.send(request)
+        second.send(request)
+        wait_for_children(daemon, 2)
+        refused(daemon.request("GET", path), 429, 42902)
+    wait_for_children(daemon, 0)
+    assert daemon.request("GET", path).status == 200
 
 
 @pytest.mark.parametrize("rest", ["log", "segments/0", "segments/0:dump"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -47,9 +47,13 @@ TIME_SCHEMA: JsonSchemaValue = {
 MAX_PARTITIONS = 10_000  # that one request may name
 
 
+_EXACT = 1 << 53  # above it a float may have been another number when it was written
+
+
 def _whole(value: object) -> object:
     """1.0 is an integer in JSON Schema, and some writers of JSON have only that one."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    is_exact = isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT
+    return int(cast("float", value)) if is_exact else value
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
@@ -199,7 +203,7 @@ class RetentionSimulateRequest(Schema):
     topic: str
     partition: Whole | None = None
     configs: dict[str, str] = Field(default_factory=dict)
-    horizon_ms: Whole = Field(ge=0, le=INT64_MAX)
+    horizon_ms: Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(_whole)]
     at: Time | Whole | None = None
 
 

@@ -162,8 +162,8 @@ def test_unknown_logs(daemon: Daemon, rest: str) -> None:
 def test_unknown_logs_are_not_begun(daemon: Daemon) -> None:
     """What cannot be begun is said at once, also with respond-async."""
     later = {"Prefer": "respond-async"}
-    for rest in ("log:roll", "log:flush"):
-        refused(daemon.request("POST", path_of("nowhere", rest), None, later), 404, 40401)
+    for rest in ("log:roll", "log:flush", "log:retain"):
+        refused(daemon.request("POST", path_of("nowhere", rest), {}, later), 404, 40401)
 
 
 def test_answers_that_come_later(daemon: Daemon) -> None:

@@ -61,7 +61,7 @@ async def roll(request: web.Request) -> web.Response:
     def work() -> dict[str, object]:
         return {**_head(key), **operations.roll(key.topic, key.partition)._asdict()}
 
-    return await now_or_later(request, "log-roll", {"partition": str(key)}, work)
+    return await now_or_later(request, "log-roll", key, work)
 
 
 @ROUTES.post(f"{_PARTITION}/log:flush")
@@ -79,7 +79,7 @@ async def flush(request: web.Request) -> web.Response:
         recovery_point = operations.flush(key.topic, key.partition)
         return {**_head(key), "recovery_point": recovery_point}
 
-    return await now_or_later(request, "log-flush", {"partition": str(key)}, work)
+    return await now_or_later(request, "log-flush", key, work)
 
 
 def _head(key: TopicPartition) -> dict[str, object]:
@@ -87,10 +87,7 @@ def _head(key: TopicPartition) -> dict[str, object]:
 
 
 def _key_of(request: web.Request) -> TopicPartition:
-    """The partition in the path, looked up before anything is begun."""
-    key = TopicPartition(topic_of(request), partition_of(request))
-    api_of(request).operations.partition_log(key.topic, key.partition)
-    return key
+    return TopicPartition(topic_of(request), partition_of(request))
 
 
 @ROUTES.get(f"{_PARTITION}/segments/{{base_offset}}:dump")

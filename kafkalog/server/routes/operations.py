@@ -14,8 +14,9 @@ from kafkalog.server.media_types import JSON
 from kafkalog.server.replies import json_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
+    from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.manager.background_operations import BackgroundOperation
 
 ROUTES = web.RouteTableDef()
@@ -64,16 +65,21 @@ def begun(operation: BackgroundOperation) -> web.Response:
 async def now_or_later(
     request: web.Request,
     kind: str,
-    details: Mapping[str, str],
+    key: TopicPartition | None,
     work: Callable[[], dict[str, object]],
 ) -> web.Response:
     """The answer that ``work`` makes off the loop; with ``Prefer: respond-async`` 202 at once.
 
-    Then the same answer is the operation's result.
+    Then the same answer is the operation's result. A partition that is unknown or not served is
+    refused before anything is begun.
     """
     api: Api = api_of(request)
     if not _prefers_async(request):
         return await api.blocking(lambda: json_reply(work()))
+    details = {}
+    if key is not None:
+        api.operations.partition_log(key.topic, key.partition)
+        details["partition"] = str(key)
     response = begun(api.operations.in_background(kind, details, work))
     response.headers["Preference-Applied"] = "respond-async"
     return response

@@ -205,7 +205,7 @@ async def retain(request: web.Request) -> web.Response:
     return await now_or_later(
         request,
         "log-retain",
-        {"partition": str(key)},
+        key,
         lambda: _retain(api.operations, key, dry_run=wanted.dry_run),
     )
 
@@ -231,7 +231,7 @@ async def run(request: web.Request) -> web.Response:
         wanted = parse_body(RetentionRunRequest, data)
     if wanted.partitions is not None:
         _check_names(wanted.partitions)
-    return await now_or_later(request, "retention-run", {}, lambda: _run(api.operations, wanted))
+    return await now_or_later(request, "retention-run", None, lambda: _run(api.operations, wanted))
 
 
 def _check_names(names: list[PartitionName]) -> None:

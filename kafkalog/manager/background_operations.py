@@ -66,6 +66,12 @@ class BackgroundOperations:
         work: Callable[[BackgroundOperation], None],
     ) -> BackgroundOperation:
         """Run ``work`` soon, as the task ``kafkalog-<kind>``; a KafkalogError is its outcome."""
+        operation = self.begin_elsewhere(kind, details)
+        self._scheduler.schedule_once(f"kafkalog-{kind}", lambda: self._run(operation, work))
+        return operation
+
+    def begin_elsewhere(self, kind: str, details: Mapping[str, str]) -> BackgroundOperation:
+        """Work of somebody's own threads, who says with ``end`` that it is over."""
         operation = BackgroundOperation(
             encode_id(new_id(self._random.uuid_bytes)), kind, details, self._clock.wall_ms()
         )
@@ -73,8 +79,11 @@ class BackgroundOperations:
         ended = [key for key, each in self._operations.copy().items() if each.ended_ms >= 0]
         for key in ended[:-_KEPT]:
             self._operations.pop(key, None)
-        self._scheduler.schedule_once(f"kafkalog-{kind}", lambda: self._run(operation, work))
         return operation
+
+    def end(self, operation: BackgroundOperation, error: KafkalogError | None) -> None:
+        """The work is over, by an error or well; any thread, once."""
+        self._settle(operation, error, is_well=error is None)
 
     def find(self, operation_id: str) -> BackgroundOperation | None:
         """The operation of that id; None when it is not known any more, or never was."""
@@ -103,13 +112,22 @@ class BackgroundOperations:
     def _run(
         self, operation: BackgroundOperation, work: Callable[[BackgroundOperation], None]
     ) -> None:
-        state = OperationState.FAILED  # also after a defect of ours, which the scheduler reports
+        fault: KafkalogError | None = None
+        is_well = False  # nor after a defect of ours, which the scheduler reports
         try:
             work(operation)
-            state = OperationState.SUCCEEDED
+            is_well = True
         except KafkalogError as error:
-            operation.error = error.with_traceback(None)  # a frame holds open files
+            fault = error
             raise
         finally:
-            operation.ended_ms = self._clock.wall_ms()
-            operation.state = state
+            self._settle(operation, fault, is_well=is_well)
+
+    def _settle(
+        self, operation: BackgroundOperation, error: KafkalogError | None, *, is_well: bool
+    ) -> None:
+        """The state last: who sees it sees the rest."""
+        if error is not None:
+            operation.error = error.with_traceback(None)  # a frame holds open files
+        operation.ended_ms = self._clock.wall_ms()
+        operation.state = OperationState.SUCCEEDED if is_well else OperationState.FAILED

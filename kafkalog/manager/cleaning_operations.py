@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.cleaner.cleaning_plan import NotCleanable
 from kafkalog.cleaner.cleaning_run import CleanRequest
 from kafkalog.cleaner.cleaning_state import NONE
-from kafkalog.errors import PolicyViolation
+from kafkalog.errors import KafkalogError, PolicyViolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
     from kafkalog.cleaner.log_cleaner_manager import Standing
     from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.background_operations import BackgroundOperation
     from kafkalog.manager.log_manager import LogManager
 
 
@@ -135,6 +136,30 @@ class CleaningOperations:
         """
         log = self._compacted(topic, partition)
         self._cleaning.cleaner.submit(CleanRequest(log, is_dry, on_done))
+
+    def begin(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        is_dry: bool,
+        result: Callable[[CleaningRun], dict[str, object]],
+    ) -> BackgroundOperation:
+        """``submit`` as an operation that outlasts its request; ``result`` describes the run."""
+        log = self._compacted(topic, partition)
+        background = self._manager.background
+        operation = background.begin_elsewhere("log-clean", {"partition": str(log.topic_partition)})
+
+        def done(run: CleaningRun) -> None:
+            operation.result = result(run)
+            background.end(operation, run.error)
+
+        try:
+            self._cleaning.cleaner.submit(CleanRequest(log, is_dry, done))
+        except KafkalogError as error:
+            background.end(operation, error)
+            raise
+        return operation
 
     def _compacted(self, topic: str, partition: int) -> UnifiedLog:
         """UnknownTopic, UnknownPartition, NotReady, LogDirOffline, PolicyViolation."""

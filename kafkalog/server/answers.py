@@ -175,7 +175,7 @@ class OperationAnswer(Body):
     """Work that outlasts its request. Moments are ms since 1970."""
 
     id: str
-    kind: Literal["backup", "log-flush", "log-retain", "log-roll", "retention-run"]
+    kind: Literal["backup", "log-clean", "log-flush", "log-retain", "log-roll", "retention-run"]
     details: dict[str, str]
     state: Literal["running", "succeeded", "failed"]
     started_ms: int

@@ -189,6 +189,17 @@ def test_answers_that_come_later(daemon: Daemon) -> None:
         assert operation["result"].items() >= result.items()
         listed = daemon.request("GET", "/v1/operations").json["operations"]
         assert operation in listed
+    daemon.create_topic("compacted", cleanup_policy="compact")
+    path = path_of("compacted", "log:clean")
+    answer = daemon.request("POST", path, {"dry_run": True}, {"Prefer": "respond-async"})
+    assert (answer.status, answer.json["kind"]) == (202, "log-clean")
+    operation = finished(daemon, answer.headers["Location"])
+    assert operation["state"] == "succeeded"
+    at_once = daemon.request("POST", path, {"dry_run": True}).json
+    assert operation["result"].keys() == at_once.keys()
+    assert operation["result"]["outcome"] == at_once["outcome"] == "nothing_cleanable"
+    other = path_of("later", "log:clean")
+    refused(daemon.request("POST", other, {}, {"Prefer": "respond-async"}), 409, 40907)
     names = {task["name"] for task in daemon.request("GET", "/v1/tasks").json["tasks"]}
     assert {"kafkalog-log-roll", "kafkalog-retention-run"} <= names
     refused(daemon.request("GET", "/v1/operations/no-such"), 404, 404)

@@ -27,6 +27,7 @@ from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON
 from kafkalog.server.parameters import TextParameter, partition_of, topic_of
 from kafkalog.server.replies import json_reply
+from kafkalog.server.routes.operations import BEGUN, begun_async, prefers_async
 from kafkalog.server.schemas import (
     CleanerRunRequest,
     CleanRequest,
@@ -204,7 +205,7 @@ def _error_json(error: KafkalogError) -> dict[str, object]:
     "cleanPartition",
     "cleaner",
     _OPERATE,
-    {200: Answer("The run.", {JSON: CleaningRunAnswer})},
+    {200: Answer("The run.", {JSON: CleaningRunAnswer}), 202: BEGUN},
     body={JSON: CleanRequest},
     is_body_required=False,
     errors=(40907, 40910, 50010, 50302, 50303, 50701),
@@ -218,6 +219,10 @@ async def clean(request: web.Request) -> web.Response:
     topic, partition = topic_of(request), partition_of(request)
     async with Body(request, api) as data:
         wanted = parse_optional_body(CleanRequest, data)
+    if prefers_async(request):
+        return begun_async(
+            api.operations.cleaning.begin(topic, partition, is_dry=wanted.dry_run, result=_run_json)
+        )
     run = await _ended(api, TopicPartition(topic, partition), is_dry=wanted.dry_run)
     if run.error is not None:
         raise run.error

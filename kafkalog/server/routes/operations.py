@@ -74,18 +74,23 @@ async def now_or_later(
     refused before anything is begun.
     """
     api: Api = api_of(request)
-    if not _prefers_async(request):
+    if not prefers_async(request):
         return await api.blocking(lambda: json_reply(work()))
     details = {}
     if key is not None:
         api.operations.partition_log(key.topic, key.partition)
         details["partition"] = str(key)
-    response = begun(api.operations.in_background(kind, details, work))
+    return begun_async(api.operations.in_background(kind, details, work))
+
+
+def begun_async(operation: BackgroundOperation) -> web.Response:
+    """The same to who asked for it with ``Prefer``."""
+    response = begun(operation)
     response.headers["Preference-Applied"] = "respond-async"
     return response
 
 
-def _prefers_async(request: web.Request) -> bool:
+def prefers_async(request: web.Request) -> bool:
     """Whether a Prefer header (RFC 7240; there may be several) asks for it."""
     preferences = ",".join(request.headers.getall("Prefer", [])).split(",")
     return any(each.partition(";")[0].strip().lower() == "respond-async" for each in preferences)

@@ -15,7 +15,7 @@ class About(Body):
     version: str
 
 
-class Nothing(Body):
+class EmptyObject(Body):
     """An empty object."""
 
 

@@ -35,7 +35,6 @@ _WITH_MODEL = (422,)
 _WITH_QUERY = (40005,)
 _BY_PATH_PARAMETER = {
     "topic": (40002, 40401),
-    "partition": (404, 40402, 50303, 50010),
     "group": (40002,),
     # A partition out of service tells its own reason.
     "partition": (404, 40402, 50010, 50302, 50303, 50701),

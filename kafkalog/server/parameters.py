@@ -52,6 +52,8 @@ def group_of(request: web.Request) -> str:
     if fault is not None:
         raise InvalidRequest(f"The name of the group {fault}")
     return name
+
+
 def base_offset_of(request: web.Request) -> int:
     """The base offset in the path; what is no int64 >= 0 is 404, as there is no such segment."""
     text = request.match_info["base_offset"]

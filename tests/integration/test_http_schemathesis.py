@@ -26,8 +26,7 @@ SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
 @pytest.fixture
 def asked(tmp_path: Path) -> Iterator[Daemon]:
     """A daemon with some records; topics that are made stay small, and no fetch waits for long."""
-    settings = {"max_partitions_per_topic": "8", "http_max_wait_ms": "50"}
-    with Daemon(tmp_path, **settings) as daemon:
+    with Daemon(tmp_path, max_partitions_per_topic="8", http_max_wait_ms="50") as daemon:
         daemon.create_topic("fuzz-a", partitions=2)
         daemon.create_topic("fuzz.b")
         daemon.produce_text("fuzz-a", *map(str, range(20)))

@@ -11,7 +11,7 @@ from kafkalog.errors import InvalidRequest, KafkalogError
 from kafkalog.server.answers_topics import (
     About,
     BrokerIds,
-    Nothing,
+    EmptyObject,
     OffsetRange,
     TopicAnswer,
     TopicNames,
@@ -81,7 +81,7 @@ async def root(request: web.Request) -> web.Response:
     "nothing",
     "metadata",
     OPEN,
-    {200: Answer("It answers.", dict.fromkeys(_TYPES, Nothing))},
+    {200: Answer("It answers.", dict.fromkeys(_TYPES, EmptyObject))},
     errors=(406,),
 )
 async def nothing(request: web.Request) -> web.Response:
@@ -196,7 +196,7 @@ async def offsets(request: web.Request) -> web.Response:
     "createTopicAsBridge",
     "topics",
     Access(Action.CREATE, Resource.TOPIC),
-    {201: Answer("Made, durable.", dict.fromkeys(_TYPES, Nothing), links=_ABOUT_IT)},
+    {201: Answer("Made, durable.", dict.fromkeys(_TYPES, EmptyObject), links=_ABOUT_IT)},
     body={JSON: AdminTopic},
     errors=(406, 40002, 40904, 50302, 50303, 50701),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.server.api import Api, api_of
@@ -29,7 +29,8 @@ UNKNOWN = 40403
 _ALL = 0
 # The name behind which the page begins, in hexadecimal: any such text is a place in the order, so a
 # page can be asked for after its last entity was deleted.
-_TOKEN = re.compile(r"(?:[0-9a-f]{2}){1,600}")
+_TOKEN = re.compile(r"(?:[0-9a-f]{2}){1,2000}")
+_NUMBER = re.compile(r"[0-9]+")
 _PAGE_SIZE = IntegerParameter(
     "page_size", "Entities of a page at most; without it all are on one.", _ALL, least=1, most=10000
 )
@@ -69,14 +70,13 @@ def cluster_url(request: web.Request) -> str:
 
 
 def list_reply(request: web.Request, kind: str, data: list[dict[str, object]]) -> web.Response:
-    """All of them on one page."""
-    url = f"{origin_of(request)}{request.path}"
-    return json_reply({"kind": kind, "metadata": {"self": url, "next": None}, "data": data})
-def origin_of(request: web.Request) -> str:
-    """Where the client found us; HTTP/1.0 may leave that open (aiohttp would then ask the DNS)."""
-    config = api_of(request).config
-    host = request.headers.get("Host") or f"{config.http_host}:{config.http_port}"
-    return f"http://{host}"
+    """A page of entities that are made already, in the order of their resource names."""
+
+    def place(entity: dict[str, object]) -> str:
+        metadata = cast("dict[str, str]", entity["metadata"])
+        return _NUMBER.sub(lambda number: number[0].zfill(10), metadata["resource_name"])
+
+    return page_reply(request, kind, sorted(data, key=place), place, lambda entity: entity)
 
 
 def page_reply(

@@ -16,7 +16,7 @@ from kafkalog.server.media_types import JSON
 from kafkalog.server.parameters import group_of, partition_of, topic_of
 from kafkalog.server.replies import json_reply
 from kafkalog.server.routes.groups import DESCRIBE_GROUP
-from kafkalog.server.routes.v3 import cluster_of, clusters_url, list_reply
+from kafkalog.server.routes.v3 import PAGING, cluster_of, clusters_url, list_reply
 
 if TYPE_CHECKING:
     from kafkalog.manager.consumer import Consumer
@@ -148,7 +148,7 @@ def _readers(groups: GroupOperations, group: str) -> dict[TopicPartition, str]:
 
 
 @ROUTES.get(_GROUPS)
-@endpoint("v3ListConsumerGroups", "v3", DESCRIBE_GROUP, _LIST, errors=_ERRORS)
+@endpoint("v3ListConsumerGroups", "v3", DESCRIBE_GROUP, _LIST, parameters=PAGING, errors=_ERRORS)
 async def consumer_groups(request: web.Request) -> web.Response:
     """Groups that have commits or members."""
     found = [_group_entity(request, each) for each in _groups_of(request).summaries()]
@@ -163,7 +163,7 @@ async def consumer_group(request: web.Request) -> web.Response:
 
 
 @ROUTES.get(f"{_GROUP}/consumers")
-@endpoint("v3ListConsumers", "v3", DESCRIBE_GROUP, _LIST, errors=_ERRORS)
+@endpoint("v3ListConsumers", "v3", DESCRIBE_GROUP, _LIST, parameters=PAGING, errors=_ERRORS)
 async def consumers(request: web.Request) -> web.Response:
     """Consumer instances of the group."""
     group = _summary_of(request).name
@@ -189,7 +189,9 @@ async def consumer(request: web.Request) -> web.Response:
 
 
 @ROUTES.get(f"{_GROUP}/consumers/{{consumer}}/assignments")
-@endpoint("v3ListConsumerAssignments", "v3", DESCRIBE_GROUP, _LIST, errors=_ERRORS)
+@endpoint(
+    "v3ListConsumerAssignments", "v3", DESCRIBE_GROUP, _LIST, parameters=PAGING, errors=_ERRORS
+)
 async def assignments(request: web.Request) -> web.Response:
     """Partitions that a consumer instance reads."""
     member = _consumer_in(request)
@@ -208,7 +210,7 @@ async def assignment(request: web.Request) -> web.Response:
 
 
 @ROUTES.get(f"{_GROUP}/lags")
-@endpoint("v3ListConsumerLags", "v3", DESCRIBE_GROUP, _LIST, errors=_ERRORS)
+@endpoint("v3ListConsumerLags", "v3", DESCRIBE_GROUP, _LIST, parameters=PAGING, errors=_ERRORS)
 async def lags(request: web.Request) -> web.Response:
     """How far the group is behind in each partition; null when the partition is not served."""
     groups, group = _groups_of(request), _summary_of(request).name

@@ -194,6 +194,7 @@ def _moment(moment_ms: int | None) -> int | None:
     _DELETE,
     {200: Answer("What went.", {JSON: RetainAnswer}), 202: BEGUN},
     body={JSON: RetainRequest},
+    is_body_required=False,
 )
 async def retain(request: web.Request) -> web.Response:
     """A pass over one partition: what went, or with ``dry_run`` what would go, by which rule."""

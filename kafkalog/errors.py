@@ -11,6 +11,8 @@ KafkalogError
 │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced
 │   ├── ExpectedOffsetMismatch, InvalidBackupTarget, BackupRunning, CleaningConflict
 │   ├── UnknownGroup, NonEmptyGroup, UnknownConsumer, ConsumerExists, IllegalConsumerState
+│   ├── AccessDenied
+│   │   ├── TopicAccessDenied, GroupAccessDenied, ClusterAccessDenied
 │   └── PolicyViolation
 ├── CorruptData                 bytes on disk are not what was written: always file and position
 │   ├── CorruptBatch, CorruptIndex, CorruptSnapshot, CorruptCheckpoint
@@ -221,6 +223,28 @@ class InvalidBackupTarget(InvalidRequest):
 
 class BackupRunning(InvalidRequest):
     """One backup at a time."""
+
+
+class AccessDenied(InvalidRequest):
+    """The access rules do not let the principal do it; details: action, resource, name."""
+
+
+class TopicAccessDenied(AccessDenied):
+    """Of a topic; whether it exists is not told."""
+
+    kafka_error = "TOPIC_AUTHORIZATION_FAILED"
+
+
+class GroupAccessDenied(AccessDenied):
+    """Of a consumer group; whether it exists is not told."""
+
+    kafka_error = "GROUP_AUTHORIZATION_FAILED"
+
+
+class ClusterAccessDenied(AccessDenied):
+    """Of the daemon itself."""
+
+    kafka_error = "CLUSTER_AUTHORIZATION_FAILED"
 
 
 class PolicyViolation(InvalidRequest):

@@ -7,9 +7,10 @@ The handler's docstring is the description: its first line the summary. Paramete
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
+
+from kafkalog.manager.access_rules import Action, Resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,32 +23,14 @@ if TYPE_CHECKING:
     JsonSchema = Mapping[str, object]
     Model = type[BaseModel] | JsonSchema  # a schema by its class, or spelt out
 
+__all__ = ["OPEN", "Access", "Action", "Answer", "Endpoint", "Resource", "endpoint", "endpoint_of"]
+
 _ATTRIBUTE = "__kafkalog_endpoint__"
-
-
-class Action(enum.Enum):
-    """What a principal may be allowed to do: the words of the access rules."""
-
-    READ = "read"
-    WRITE = "write"
-    CREATE = "create"
-    DELETE = "delete"
-    ALTER = "alter"
-    DESCRIBE = "describe"
-    CLUSTER = "cluster"  # operate the daemon
-
-
-class Resource(enum.Enum):
-    """What the action is about; a topic or a group is the one that path or body names."""
-
-    TOPIC = "topic"
-    GROUP = "group"
-    CLUSTER = "cluster"
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The right that a request needs."""
+    """The right that a request needs; a topic or a group is the one that path or body names."""
 
     action: Action
     resource: Resource

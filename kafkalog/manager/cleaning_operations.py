@@ -13,6 +13,8 @@ from kafkalog.cleaner.cleaning_plan import NotCleanable
 from kafkalog.cleaner.cleaning_run import CleanRequest
 from kafkalog.cleaner.cleaning_state import NONE
 from kafkalog.errors import KafkalogError, PolicyViolation
+from kafkalog.manager.access_rules import Action, Resource
+from kafkalog.manager.authorized import operation_class, requires
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,6 +66,7 @@ class CleanerReport(NamedTuple):
     logs: Sequence[CompactedLog]
 
 
+@operation_class()
 class CleaningOperations:
     """See the module."""
 
@@ -72,6 +75,7 @@ class CleaningOperations:
         self._manager = manager
         self._cleaning = manager.cleaning
 
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
     def describe(self, topic: str | None = None) -> CleanerReport:
         """Threads and every compacted log, or those of a topic: UnknownTopic; dirtiest first."""
         self._manager.check_ready()
@@ -104,29 +108,34 @@ class CleaningOperations:
             ],
         )
 
+    @requires(Action.CLUSTER, Resource.CLUSTER)
     def pause(self, topic: str, partition: int) -> CleaningState:
         """Abort a clean of the partition, begin none until ``resume``; the state after it."""
         log = self._compacted(topic, partition)
         self._cleaning.pause(log.topic_partition)
         return self._cleaning.states.state_of(log.topic_partition)
 
+    @requires(Action.CLUSTER, Resource.CLUSTER)
     def resume(self, topic: str, partition: int) -> CleaningState:
         """Take back one pause: CleaningConflict when there is none; the state after it."""
         log = self._manager.log_of(topic, partition)
         self._cleaning.resume(log.topic_partition)
         return self._cleaning.states.state_of(log.topic_partition)
 
+    @requires(Action.CLUSTER, Resource.CLUSTER)
     def abort(self, topic: str, partition: int) -> CleaningState:
         """End a clean of the partition; the next turn may begin another one."""
         log = self._compacted(topic, partition)
         self._cleaning.states.abort_cleaning(log.topic_partition)
         return self._cleaning.states.state_of(log.topic_partition)
 
+    @requires(Action.CLUSTER, Resource.CLUSTER)
     def retry(self, topic: str, partition: int) -> bool:
         """Forget that cleaning failed; whether it had. The next turn tries again."""
         log = self._compacted(topic, partition)
         return self._cleaning.states.retry(log.topic_partition)
 
+    @requires(Action.CLUSTER, Resource.CLUSTER)
     def submit(
         self, topic: str, partition: int, *, is_dry: bool, on_done: Callable[[CleaningRun], None]
     ) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import BackupRunning, KafkalogError
+from kafkalog.manager.access_rules import Action, Resource
+from kafkalog.manager.authorized import lists, open_to_all, operation_class, requires
 from kafkalog.manager.backup import Backup
 from kafkalog.manager.cleaning_operations import CleaningOperations
 from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand
@@ -51,6 +53,7 @@ __all__ = ["Acks", "ConfigChange", "Operations"]
 BACKUP = "backup"
 
 
+@operation_class("node_id", "max_decompressed_bytes")
 class Operations:
     """See the module."""
 
@@ -72,10 +75,12 @@ class Operations:
 
     # ---- data plane, any thread
 
+    @open_to_all
     def now_ms(self) -> int:
         """Wall clock: what ``log.append.time`` and timestamp windows are judged by."""
         return self._manager.seams.clock.wall_ms()
 
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def partition_log(self, topic: str, partition: int) -> UnifiedLog:
         """The log of a partition: UnknownTopic, UnknownPartition, NotReady, LogDirOffline.
 
@@ -84,6 +89,7 @@ class Operations:
         self._manager.registered(topic)
         return self._manager.log_of(topic, partition)
 
+    @requires(Action.WRITE, Resource.TOPIC, "log")
     def submit_produce(
         self,
         log: UnifiedLog,
@@ -102,6 +108,7 @@ class Operations:
         unit = self._manager.unit_of(log)
         unit.writer.submit(AppendCommand(log, records, acks, expected_offset, on_done))
 
+    @requires(Action.READ, Resource.TOPIC, "topic")
     def fetch(
         self,
         topic: str,
@@ -128,6 +135,7 @@ class Operations:
         self._fetch_seconds.observe((monotonic_ns() - started_ns) / 1e9)
         return found
 
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def list_offset(
         self,
         topic: str,
@@ -142,6 +150,7 @@ class Operations:
         with self._manager.unit_of(log).log_dir.guard():
             return log.offset_for_timestamp(timestamp_ms, isolation, may_block=may_block)
 
+    @requires(Action.DELETE, Resource.TOPIC, "topic")
     def submit_delete_records(
         self,
         topic: str,
@@ -154,15 +163,18 @@ class Operations:
         log = self.partition_log(topic, partition)
         self._manager.unit_of(log).writer.submit(DeleteRecordsCommand(log, offset, on_done))
 
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def default_acks(self, topic: str) -> Acks:
         """Acks of a produce that names none: the topic's own setting, else the broker's."""
         fixed = self._manager.topic_config(self._manager.registered(topic)).http_produce_acks
         return self._broker_acks if fixed is None else Acks(fixed)
 
+    @lists(Action.DESCRIBE, Resource.TOPIC)
     def topic_names(self) -> list[str]:
         """All topics, sorted, internal ones too."""
         return sorted(self._manager.registry.topics)
 
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def partition_count(self, topic: str) -> int:
         """Partitions of the topic; UnknownTopic."""
         return self._manager.registered(topic).partition_count
@@ -177,14 +189,17 @@ class Operations:
                     yield name, number, faults.get(number)
 
     @property
+    @open_to_all
     def cluster_id(self) -> str:
         """Of the log directories; empty before the daemon is loaded."""
         return self._manager.cluster_id
 
+    @open_to_all
     def loading(self) -> Loading:
         """How far the start has come."""
         return self._manager.progress.loading
 
+    @open_to_all
     def readiness(self) -> Readiness:
         """For probes."""
         manager = self._manager
@@ -201,6 +216,7 @@ class Operations:
             faults=tuple(faults),
         )
 
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
     def partition_samples(self) -> list[PartitionSample]:
         """Published facts of every served partition, for the metrics page; no disk."""
         return [
@@ -216,10 +232,12 @@ class Operations:
             for log in self._manager.table.logs()
         ]
 
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
     def tasks(self) -> list[TaskStatus]:
         """What the background tasks do and did, by name; no disk."""
         return self._manager.seams.scheduler.tasks()
 
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
     def log_dirs(self, topics: Collection[str] = ()) -> list[LogDirDescription]:
         """Every entry of ``log.dirs`` with its partitions, sorted; of these topics, or of all.
 
@@ -258,11 +276,13 @@ class Operations:
 
     # ---- control plane, blocking
 
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
     def describe_broker_configs(self) -> Sequence[ConfigEntry]:
         """Every broker config with its sources, by name."""
         dynamic = self._manager.registry.state.broker_configs
         return self._manager.rules.describe_broker_config(dynamic)
 
+    @requires(Action.ALTER, Resource.CLUSTER)
     def alter_broker_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> None:
@@ -284,6 +304,7 @@ class Operations:
 
     # ---- backup
 
+    @requires(Action.CLUSTER, Resource.CLUSTER)
     def begin_backup(
         self, directory: str, topics: Collection[str] = (), *, may_link: bool = True
     ) -> BackgroundOperation:
@@ -301,6 +322,7 @@ class Operations:
             backup.prepare()
             return manager.background.begin(BACKUP, {"directory": directory}, backup.run)
 
+    @requires(Action.CLUSTER, Resource.CLUSTER)
     def background_operation(self, operation_id: str) -> BackgroundOperation | None:
         """What was begun in the background; None when its id is not known (any more)."""
         return self._manager.background.find(operation_id)
@@ -357,10 +379,12 @@ class Operations:
 
     # ---- retention, blocking
 
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def describe_segments(self, topic: str, partition: int) -> SegmentReport:
         """Every segment of a partition, why it is still here and when it goes."""
         return self._retention.describe(self.partition_log(topic, partition))
 
+    @requires(Action.DELETE, Resource.TOPIC, "topic")
     def retain(self, topic: str, partition: int, *, dry_run: bool) -> RetentionOutcome:
         """A retention pass over one partition, whatever its policy; a dry run deletes nothing.
 
@@ -371,6 +395,7 @@ class Operations:
         refuse_internal(topic, "deleted from")
         return self._retention.run(self.partition_log(topic, partition))
 
+    @requires(Action.CLUSTER, Resource.CLUSTER)
     def retain_all(
         self, *, dry_run: bool
     ) -> Iterator[tuple[TopicPartition, RetentionOutcome | KafkalogError]]:
@@ -378,6 +403,7 @@ class Operations:
         self._manager.check_ready()
         return self._retention.over_all(dry_run=dry_run)
 
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def simulate_retention(
         self,
         topic: str,

@@ -25,6 +25,8 @@ from kafkalog.format.topic_partition import (
     collision_key,
     topic_name_fault,
 )
+from kafkalog.manager.access_rules import Action, Resource
+from kafkalog.manager.authorized import open_to_all, operation_class, requires
 from kafkalog.manager.topic_registry import RegisteredTopic
 from kafkalog.manager.values import TopicDescription
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 _CLOSED_TO_CLIENTS = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC}
 
 
+@operation_class()
 class TopicOperations:
     """See the module."""
 
@@ -46,14 +49,17 @@ class TopicOperations:
         self._partitions_max = manager.config.max_partitions_per_topic
 
     @property
+    @open_to_all
     def default_partition_count(self) -> int:
         """Of a topic that is created without saying one: ``num.partitions``."""
         return self._manager.config.num_partitions
 
+    @requires(Action.DESCRIBE, Resource.TOPIC, "name")
     def describe(self, name: str) -> TopicDescription:
         """The topic with its effective configs; UnknownTopic."""
         return self._description(self._manager.registered(name))
 
+    @requires(Action.CREATE, Resource.TOPIC, "name")
     def create(
         self,
         name: str,
@@ -83,6 +89,7 @@ class TopicOperations:
             self._manager.group_offsets.forget_topic(name)  # a crash may have left some
             return self._description(self._manager.topics.create(name, count, overrides))
 
+    @requires(Action.CREATE, Resource.TOPIC, "name")
     def ensure(self, name: str) -> None:
         """Create the topic with the defaults unless it exists (``auto.create.topics.enable``)."""
         if name in self._manager.registry.topics:
@@ -94,6 +101,7 @@ class TopicOperations:
         except TopicExists:
             return  # another request was faster
 
+    @requires(Action.DELETE, Resource.TOPIC, "name")
     def delete(self, name: str) -> None:
         """Delete a topic; its directories are renamed on return and removed later."""
         with self._manager.topics.lock:
@@ -103,6 +111,7 @@ class TopicOperations:
             self._manager.topics.delete(name)
         self._manager.group_offsets.forget_topic(name)
 
+    @requires(Action.ALTER, Resource.TOPIC, "name")
     def create_partitions(
         self, name: str, partition_count: int, *, validate_only: bool = False
     ) -> TopicDescription:
@@ -119,6 +128,7 @@ class TopicOperations:
                 return self._description(replace(topic, partition_count=partition_count))
             return self._description(self._manager.topics.add_partitions(name, partition_count))
 
+    @requires(Action.ALTER, Resource.TOPIC, "name")
     def alter_configs(
         self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> TopicDescription:

@@ -1,0 +1,171 @@
+"""Authorized: the operation layer as one principal sees it.
+
+Each public method of an operation class says beside itself which right it needs (``requires``), or
+that it needs none (``open_to_all``). ``authorized`` makes a view of such an object: the same
+methods, each behind its check. A method that says nothing cannot be called through a view: what is
+forgotten is refused, and a test names it. Without authentication nobody makes a view, so that it
+costs nothing. Any thread.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from kafkalog.manager.access_rules import CLUSTER_NAME, Action, Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.access_rules import Rights
+
+F = TypeVar("F", bound="Callable[..., object]")
+T = TypeVar("T")
+
+_NEED = "__kafkalog_need__"
+_CHECKED = "__kafkalog_checked_class__"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a method needs. ``action`` None: nothing.
+
+    ``argument`` names the parameter that holds the topic or group: a name, or a log. With
+    ``is_listing`` everybody may call it, and sees the names on which the action is allowed.
+    """
+
+    action: Action | None = None
+    resource: Resource = Resource.CLUSTER
+    argument: str = ""
+    is_listing: bool = False
+
+
+def requires(action: Action, resource: Resource, argument: str = "") -> Callable[[F], F]:
+    """The method needs this right on what ``argument`` names, or on the cluster."""
+    assert bool(argument) is (resource is not Resource.CLUSTER)
+    return _marked(Need(action, resource, argument))
+
+
+def lists(action: Action, resource: Resource) -> Callable[[F], F]:
+    """The method answers a list of names: those are left on which the action is allowed."""
+    return _marked(Need(action, resource, is_listing=True))
+
+
+def open_to_all(method: F) -> F:
+    """The method tells and does nothing that needs a right."""
+    return _marked(Need())(method)
+
+
+def _marked(need: Need) -> Callable[[F], F]:
+    def mark(method: F) -> F:
+        setattr(method, _NEED, need)
+        return method
+
+    return mark
+
+
+def operation_class(*open_fields: str) -> Callable[[type[T]], type[T]]:
+    """Of a class whose objects may be seen through a view, also as a field of such a one.
+
+    ``open_fields``: plain values among its attributes that everybody may see.
+    """
+
+    def mark(kind: type[T]) -> type[T]:
+        setattr(kind, _CHECKED, frozenset(open_fields))
+        return kind
+
+    return mark
+
+
+def need_of(method: object) -> Need | None:
+    """What a method, or a property's, needs; None when it says nothing."""
+    if isinstance(method, property):
+        method = method.fget
+    need = getattr(method, _NEED, None)
+    return need if isinstance(need, Need) else None
+
+
+def public_operations(kind: type[object]) -> dict[str, object]:
+    """Every public method and property of an operation class, by name."""
+    return {
+        name: value
+        for name, value in inspect.getmembers(kind)
+        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))
+    }
+
+
+def authorized(operations: T, rights: Rights) -> T:
+    """``operations`` as a principal with these rights sees them."""
+    assert hasattr(type(operations), _CHECKED)
+    return cast("T", _View(operations, rights))
+
+
+class _View:
+    """See ``authorized``. A method is wrapped when it is first asked for."""
+
+    def __init__(self, operations: object, rights: Rights) -> None:
+        # constant after construction
+        self._operations = operations
+        self._rights = rights
+
+    def __getattr__(self, name: str) -> object:
+        """AttributeError as of the object itself; AssertionError for what has no rule."""
+        operations, rights = self._operations, self._rights
+        kind = type(operations)
+        declared = getattr(kind, name, None)
+        need = need_of(declared)
+        if isinstance(declared, property):
+            assert need == Need(), f"{kind.__name__}.{name} has no rule of access"
+            return getattr(operations, name)
+        value = getattr(operations, name)
+        seen = self._field(name, value) if need is None else _checked(value, need, rights)
+        self.__dict__[name] = seen
+        return seen
+
+    def _field(self, name: str, value: object) -> object:
+        """An attribute of the object: further operations, or a plain value."""
+        if hasattr(type(value), _CHECKED):
+            return _View(value, self._rights)
+        kind = type(self._operations)
+        allowed = name in getattr(kind, _CHECKED)
+        assert allowed, f"{kind.__name__}.{name} has no rule of access"
+        return value
+
+
+def _checked(method: Callable[..., object], need: Need, rights: Rights) -> Callable[..., object]:
+    """The method behind its check, which comes before anything of it runs."""
+    action = need.action
+    if action is None:
+        return method
+    if need.is_listing:
+
+        @functools.wraps(method)
+        def listing(*args: object, **kwargs: object) -> object:
+            names = cast("list[str]", method(*args, **kwargs))
+            return [name for name in names if rights.allow(action, need.resource, name)]
+
+        return listing
+    position = (
+        list(inspect.signature(method).parameters).index(need.argument) if need.argument else 0
+    )
+
+    @functools.wraps(method)
+    def checked(*args: object, **kwargs: object) -> object:
+        name = CLUSTER_NAME
+        if need.argument:
+            name = _name_of(args[position] if position < len(args) else kwargs[need.argument])
+        rights.require(action, need.resource, name)
+        return method(*args, **kwargs)
+
+    return checked
+
+
+def _name_of(argument: object) -> str:
+    """The name that an argument stands for."""
+    if isinstance(argument, str):
+        return argument
+    log = cast("UnifiedLog", argument)
+    return log.topic_partition.topic

@@ -1,0 +1,160 @@
+"""Goal: a principal's view of the operations lets through what its rules allow and nothing else.
+Method: every public operation by its own declaration; a manager on a simulated disk.
+"""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.errors import ClusterAccessDenied, TopicAccessDenied, UnknownTopic
+from kafkalog.log.values import Isolation
+from kafkalog.manager.access_rules import ALL_ALLOWED, AccessRules, parse_access_rules
+from kafkalog.manager.authorized import (
+    authorized,
+    need_of,
+    open_to_all,
+    operation_class,
+    public_operations,
+)
+from kafkalog.manager.cleaning_operations import CleaningOperations
+from kafkalog.manager.operations import Acks, Operations
+from kafkalog.manager.topic_operations import TopicOperations
+from tests.sim.sim_manager import SimManager, batch_of, records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CLASSES: tuple[type[object], ...] = (Operations, TopicOperations, CleaningOperations)
+
+
+@contextmanager
+def started() -> Iterator[SimManager]:
+    sim = SimManager().start()
+    try:
+        yield sim
+    finally:
+        sim.stop()
+
+
+def view(sim: SimManager, rules: str, principal: str = "p") -> Operations:
+    return authorized(sim.operations, parse_access_rules(rules).rights_of(principal))
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_public_operation_says_what_it_needs(kind: type[object]) -> None:
+    """Goal: a new operation without a rule fails here, before it fails at a view.
+    Method: the declarations of all public methods; an argument they name is a parameter.
+    """
+    for name, method in public_operations(kind).items():
+        need = need_of(method)
+        assert need is not None, f"{kind.__name__}.{name} needs @requires, @lists or @open_to_all"
+        if need.argument:
+            assert inspect.isfunction(method)
+            assert need.argument in inspect.signature(method).parameters, name
+
+
+def test_every_field_of_the_operations_can_be_seen_or_is_private() -> None:
+    """Goal: operations that are held as a field are checked too.
+    Method: each public attribute of an object, through a view that may do everything.
+    """
+    with started() as sim:
+        seen = authorized(sim.operations, ALL_ALLOWED.rights_of("p"))
+        for name in vars(sim.operations):
+            if not name.startswith("_"):
+                getattr(seen, name)
+            else:
+                with pytest.raises(AssertionError, match="no rule of access"):
+                    getattr(seen, name)
+
+
+def test_what_is_not_declared_is_refused() -> None:
+    """Goal: what is forgotten is closed, not open.
+    Method: a class with a method, a property and a field that say nothing.
+    """
+
+    @operation_class()
+    class Forgetful:
+        def __init__(self) -> None:
+            self.field = 1
+
+        def method(self) -> int:
+            return 1
+
+        @property
+        def value(self) -> int:
+            return 1
+
+        @open_to_all
+        def shown(self) -> int:
+            return 1
+
+    seen = authorized(Forgetful(), ALL_ALLOWED.rights_of("p"))
+    assert seen.shown() == 1
+    for name in ("method", "value", "field"):
+        with pytest.raises(AssertionError, match=f"Forgetful.{name} has no rule"):
+            getattr(seen, name)
+    with pytest.raises(AttributeError):
+        seen.missing  # type: ignore[attr-defined]  # noqa: B018 - the look-up is the test
+
+
+def test_the_acts_of_a_reader_and_of_a_writer() -> None:
+    """Goal: each act needs its own right, and the right to read or write lets describe.
+    Method: the same calls through three views.
+    """
+    with started() as sim:
+        sim.operations.topics.create("t")
+        log = sim.operations.partition_log("t", 0)
+        reader, writer = view(sim, "allow p read topic t"), view(sim, "allow p write topic t*")
+        for seen in (reader, writer):
+            assert seen.partition_log("t", 0) is log
+            assert seen.partition_count(topic="t") == 1
+            with pytest.raises(TopicAccessDenied, match="create topic new"):
+                seen.topics.create("new")
+            with pytest.raises(TopicAccessDenied, match="delete topic t"):
+                seen.submit_delete_records("t", 0, 0, None)
+            with pytest.raises(ClusterAccessDenied):
+                seen.log_dirs()
+            with pytest.raises(ClusterAccessDenied):
+                seen.alter_broker_configs([])
+        with pytest.raises(TopicAccessDenied, match="write topic t"):
+            reader.submit_produce(log, records_of(batch_of("x"), log), Acks.LEADER)
+        with pytest.raises(TopicAccessDenied, match="read topic t"):
+            writer.fetch("t", 0, 0, 100, Isolation.HIGH_WATERMARK, may_block=True)
+        writer.submit_produce(log, records_of(batch_of("x"), log), Acks.LEADER)
+
+
+def test_unknown_and_forbidden_topics_answer_alike() -> None:
+    """Goal: nobody finds out by asking which topics exist.
+    Method: one that is there and one that is not, to a stranger and to one who may describe.
+    """
+    with started() as sim:
+        sim.operations.topics.create("here")
+        stranger, guest = view(sim, ""), view(sim, "allow p describe topic *")
+        refusals = []
+        for name in ("here", "gone"):
+            with pytest.raises(TopicAccessDenied) as refused:
+                stranger.partition_log(name, 0)
+            refusals.append(refused.value.message.replace(name, "NAME"))
+        assert refusals[0] == refusals[1]
+        assert stranger.topic_names() == []
+        assert guest.topic_names() == ["here"]
+        with pytest.raises(UnknownTopic):
+            guest.partition_log("gone", 0)
+
+
+def test_the_owner_of_everything_sees_what_is_there() -> None:
+    """Goal: a view changes nothing for those who may do everything.
+    Method: properties, plain values and nested operations beside those of the object.
+    """
+    with started() as sim:
+        seen = authorized(sim.operations, ALL_ALLOWED.rights_of("p"))
+        seen.topics.create("t", 2)
+        assert seen.cluster_id == sim.operations.cluster_id
+        assert seen.node_id == sim.operations.node_id
+        assert seen.topics.describe("t").partition_count == 2
+        nothing = authorized(sim.operations, AccessRules().rights_of("p"))
+        assert nothing.readiness() == sim.operations.readiness()

@@ -46,6 +46,10 @@ COMMANDS: dict[str, dict[str, str]] = {
         "dump": "kafkalog.cli.dump_log_segments:dump_command",
         "verify": "kafkalog.cli.segments_verify:verify",
     },
+    "auth": {
+        "hash-password": "kafkalog.cli.auth:hash_password",
+        "new-token": "kafkalog.cli.auth:new_token",
+    },
     "compat": {"kafka-delete-records": "kafkalog.cli.compat_delete_records:delete_records"},
     "offline": {
         "scan": "kafkalog.cli.offline_scan:scan",
@@ -55,6 +59,7 @@ COMMANDS: dict[str, dict[str, str]] = {
 }
 _GROUP_HELP = {
     "compact": "What compaction would save, why it does not run, and cleans by hand.",
+    "auth": "Lines for the file of passwords and tokens, without a server.",
     "records": "Delete records below an offset.",
     "retention": "Why segments are still here, when they go, and a pass by hand.",
     "segments": "Look into segment files, without a server.",

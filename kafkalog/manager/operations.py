@@ -329,6 +329,7 @@ class Operations:
 
     # ---- moves between log directories, blocking
 
+    @requires(Action.ALTER, Resource.CLUSTER)
     def move_partition(self, topic: str, partition: int, path: str) -> MoveStatus:
         """Begin to move a partition into another log directory; errors: ``PartitionMoves.start``.
 
@@ -336,10 +337,12 @@ class Operations:
         """
         return self._manager.moves.start(topic, partition, path)
 
+    @requires(Action.ALTER, Resource.CLUSTER)
     def cancel_move(self, topic: str, partition: int) -> MoveStatus:
         """Give a move up; the partition stays where it is. UnknownMove."""
         return self._manager.moves.cancel(topic, partition)
 
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
     def moves(self) -> list[MoveStatus]:
         """Moves under way, and those that ended since the start; of a partition the last one."""
         return self._manager.moves.statuses()

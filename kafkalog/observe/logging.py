@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
+AUDIT = "audit"
+"""The logger whose lines are printed whatever ``log.level`` is."""
+
+
 class _AboveTerminalLine(logging.StreamHandler[TextIO]):
     """Takes the terminal's own line off the screen while a log line is printed."""
 
@@ -73,6 +77,7 @@ def configure_logging(
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
+    logging.getLogger(AUDIT).setLevel(logging.INFO)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

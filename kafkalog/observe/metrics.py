@@ -248,6 +248,10 @@ class Metrics:
         self.http_request_seconds = self._histogram(
             "http_request_seconds", "From request header to end of the answer.", "route", "method"
         )
+        self.file_reloads = self._counter(
+            "file_reloads", "Changed files of a setting. Outcome is taken or refused.",
+            "setting", "outcome",
+        )  # fmt: skip
         self.http_in_flight = Gauge(
             "kafkalog_http_in_flight", "Requests in work.", registry=self.registry
         )
@@ -345,6 +349,10 @@ class Metrics:
         known = method if method in _KNOWN_METHODS else "OTHER"
         _child(self.http_requests, route, known, str(code))._value.inc(1)
         _observe(_child(self.http_request_seconds, route, known), seconds)
+
+    def observe_reload(self, setting: str, *, is_taken: bool) -> None:
+        """A watched file changed; what is wrong is not taken."""
+        self.file_reloads.labels(setting, "taken" if is_taken else "refused").inc()
 
     def observe_loop_lag(self, seconds: float) -> None:
         """How late the loop's timer was; negative counts as none."""

@@ -10,7 +10,7 @@ import asyncio
 import enum
 import functools
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from aiohttp import web
@@ -31,7 +31,14 @@ if TYPE_CHECKING:
     from kafkalog.server.in_flight import InFlightBytes
     from kafkalog.settings import ServerConfig
 
-    _Append = tuple[UnifiedLog, ValidatedRecords, Acks, int | None, asyncio.Future[LogAppendInfo]]
+    _Append = tuple[
+        Operations,
+        UnifiedLog,
+        ValidatedRecords,
+        Acks,
+        int | None,
+        asyncio.Future[LogAppendInfo],
+    ]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,8 +56,19 @@ class Phase(enum.Enum):
 
 
 @dataclass(slots=True)
+class _Shared:
+    """What all views of one edge have in common. Owned by the event loop."""
+
+    phase: Phase = Phase.STARTING
+    requests_in_work: int = 0
+    null_key_turns: Iterator[int] = field(default_factory=itertools.count)
+    turn: list[_Append] = field(default_factory=list)  # appends of this turn of the loop
+    turn_bytes: int = 0
+
+
+@dataclass(slots=True)
 class Api:
-    """The object graph of the HTTP edge."""
+    """The object graph of the HTTP edge; with access rules, as one principal sees it."""
 
     # constant after construction
     operations: Operations
@@ -60,17 +78,34 @@ class Api:
     in_flight: InFlightBytes
     control_pool: Executor
     reader_pools: Callable[[str], Executor]  # by partition directory
-    # owned by the event loop
-    phase: Phase = Phase.STARTING
-    requests_in_work: int = 0
-    _null_key_turns: Iterator[int] = field(default_factory=itertools.count)
-    _turn: list[_Append] = field(default_factory=list)  # appends of this turn of the loop
-    _turn_bytes: int = 0
+    _shared: _Shared = field(default_factory=_Shared)
+
+    def with_operations(self, operations: Operations) -> Api:
+        """The same edge with other operations: a principal's view of them."""
+        return replace(self, operations=operations)
+
+    @property
+    def phase(self) -> Phase:
+        """Of the daemon's life."""
+        return self._shared.phase
+
+    @phase.setter
+    def phase(self, phase: Phase) -> None:
+        self._shared.phase = phase
+
+    @property
+    def requests_in_work(self) -> int:
+        """Requests that were let in and are not answered yet, waiting ones too."""
+        return self._shared.requests_in_work
+
+    @requests_in_work.setter
+    def requests_in_work(self, count: int) -> None:
+        self._shared.requests_in_work = count
 
     @property
     def stopping(self) -> bool:
         """Nothing new is begun, nobody waits any longer."""
-        return self.phase is Phase.STOPPING
+        return self._shared.phase is Phase.STOPPING
 
     @property
     def cluster_id(self) -> str:
@@ -89,7 +124,7 @@ class Api:
 
     def null_key_partition(self, partition_count: int) -> int:
         """Where the records without key of one request go: the next partition in turn."""
-        return next(self._null_key_turns) % partition_count
+        return next(self._shared.null_key_turns) % partition_count
 
     async def blocking(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a control-plane call that may touch the disk on the control pool."""
@@ -118,21 +153,23 @@ class Api:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[LogAppendInfo] = loop.create_future()
-        if not self._turn:
+        shared = self._shared
+        if not shared.turn:
             loop.call_soon(self._submit_turn)
-        self._turn.append((log, records, acks, expected_offset, future))
-        self._turn_bytes += records.size_bytes
-        if self._turn_bytes > _TURN_BYTES:
+        shared.turn.append((self.operations, log, records, acks, expected_offset, future))
+        shared.turn_bytes += records.size_bytes
+        if shared.turn_bytes > _TURN_BYTES:
             self._submit_turn()
         return future
 
     def _submit_turn(self) -> None:
         """Queue what this turn appended, in order; a refusal is the outcome of its future."""
-        turn, self._turn, self._turn_bytes = self._turn, [], 0
-        for log, records, acks, expected_offset, future in turn:
+        shared = self._shared
+        turn, shared.turn, shared.turn_bytes = shared.turn, [], 0
+        for operations, log, records, acks, expected_offset, future in turn:
             finish = functools.partial(_finish, future)
             try:
-                self.operations.submit_produce(
+                operations.submit_produce(
                     log, records, acks, expected_offset=expected_offset, on_done=finish
                 )
             except KafkalogError as error:
@@ -151,8 +188,12 @@ def _finish(future: asyncio.Future[LogAppendInfo], command: Command) -> None:
 
 
 API_KEY: web.AppKey[Api] = web.AppKey("api", Api)
+# What the gate gives a request when there is one: its principal's view, and who that is.
+API_VIEW: web.RequestKey[Api] = web.RequestKey("api_view", Api)
+PRINCIPAL: web.RequestKey[str] = web.RequestKey("principal", str)
 
 
 def api_of(request: web.Request) -> Api:
-    """The graph behind a request."""
-    return request.app[API_KEY]
+    """The graph behind a request, as its principal sees it."""
+    view = request.get(API_VIEW)
+    return request.app[API_KEY] if view is None else view

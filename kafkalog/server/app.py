@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from kafkalog.server.api import Api
     from kafkalog.server.replies import RequestIds
+    from kafkalog.server.security.gate import Gate
 
 ROUTE_TABLES = (
     probes.ROUTES,
@@ -79,14 +80,14 @@ ROUTE_TABLES = (
 )
 
 
-def make_app(api: Api, request_ids: RequestIds) -> web.Application:
-    """An application over one object graph."""
+def make_app(api: Api, request_ids: RequestIds, gate: Gate | None = None) -> web.Application:
+    """An application over one object graph; with a gate, requests see what it gives them."""
     app = web.Application(
-        middlewares=[make_middleware(api, request_ids)],
+        middlewares=[make_middleware(api, request_ids, gate)],
         client_max_size=0,  # bodies are bounded by in_flight.Body, which counts inflated bytes
     )
-    app[API_KEY] = api
     app[log_operations.DUMPS] = asyncio.Semaphore(log_operations.DUMPS_MAX)
+    app[API_KEY] = api if gate is None else gate.closed_api
     describe_api: Callable[[], bytes] = _description
     app[openapi.DESCRIPTION] = describe_api
     for table in ROUTE_TABLES:

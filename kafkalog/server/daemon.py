@@ -9,6 +9,7 @@ no recovery and a long recovery can be watched.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -26,6 +27,7 @@ from kafkalog.server.in_flight import InFlightBytes
 from kafkalog.server.load_display import show_loading
 from kafkalog.server.protocol import ConnectionServer
 from kafkalog.server.replies import RequestIds
+from kafkalog.server.security.gate import AccessFiles, Gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("kafkalog.server")
 _CONTROL_THREADS = 4
 _LAG_PERIOD_SECONDS = 0.1
+_WATCH_PERIOD_SECONDS = 2.0
 _FINISH_SECONDS = 15.0  # for requests in work at the stop
 # A pure-Python background thread may hold the GIL this long at most (design: the GIL is shared).
 _SWITCH_INTERVAL_SECONDS = 0.0005
@@ -77,6 +80,7 @@ class Daemon:
         """
         sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
         loop = asyncio.get_running_loop()
+        files = AccessFiles(self.config)
         delayed = DelayedFetches(loop, self.config.http_max_streams)
         control = thread_pool("control", _CONTROL_THREADS)
         readers = PoolPerLogDir("reader", self.reader_threads_per_dir)
@@ -97,7 +101,8 @@ class Daemon:
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number, api, graph, stop)
-        server, listener = await self._listen(api)
+        server, listener = await self._listen(api, files)
+        watch = asyncio.create_task(self._watch_files(api, files))
         try:
             await self._load(api, graph)
         except BaseException:
@@ -107,6 +112,7 @@ class Daemon:
             await self._serve(api, listener, stop)
             await self._close_port(server, listener)
         finally:
+            watch.cancel()
             await loop.run_in_executor(None, graph.close)
             await loop.run_in_executor(None, readers.shutdown)
             await loop.run_in_executor(None, control.shutdown)
@@ -135,12 +141,15 @@ class Daemon:
         api.phase = Phase.STOPPING
         stop.set()
 
-    async def _listen(self, api: Api) -> tuple[ConnectionServer, asyncio.Server]:
+    async def _listen(
+        self, api: Api, files: AccessFiles
+    ) -> tuple[ConnectionServer, asyncio.Server]:
         """Open the port: probes are answered from here on, all else is refused until loaded."""
         loop = asyncio.get_running_loop()
         ids = RequestIds(self.request_id_prefix)
+        gate = Gate(api, files) if Gate.is_needed(self.config) else None
         server = ConnectionServer(
-            make_app(api, ids), loop=loop, config=self.config, request_ids=ids
+            make_app(api, ids, gate), loop=loop, config=self.config, request_ids=ids
         )
         listener = await loop.create_server(
             server, self.config.http_host, self.config.http_port, backlog=1024, reuse_address=True
@@ -187,6 +196,20 @@ class Daemon:
     async def _close_port(self, server: ConnectionServer, listener: asyncio.Server) -> None:
         listener.close()
         await server.finish(_FINISH_SECONDS)
+
+    async def _watch_files(self, api: Api, files: AccessFiles) -> None:
+        """Read the files of access again when they change, or at once at SIGHUP."""
+        loop = asyncio.get_running_loop()
+        hang_up = asyncio.Event()
+        loop.add_signal_handler(signal.SIGHUP, hang_up.set)
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(hang_up.wait(), _WATCH_PERIOD_SECONDS)
+            hang_up.clear()
+            for file in files.all():
+                changed = await loop.run_in_executor(api.control_pool, file.refresh)
+                if changed is not None:
+                    api.metrics.observe_reload(file.key, is_taken=changed)
 
     async def _watch_lag(self, api: Api) -> None:
         """How late the loop runs a timer: proof that no disk work is on it."""

@@ -40,6 +40,8 @@ _ROWS = (
     ErrorEntry(40002, 400, "INVALID_REQUEST", "refused as Kafka would: topic name, config, shape"),
     ErrorEntry(40005, 400, "INVALID_REQUEST", "a query parameter is not a number in its range"),
     ErrorEntry(40006, 400, "INVALID_REQUEST", "a compressed body does not inflate"),
+    ErrorEntry(40101, 401, "SASL_AUTHENTICATION_FAILED", "no or wrong credentials"),
+    ErrorEntry(40301, 403, "TOPIC_AUTHORIZATION_FAILED", "the access rules do not allow it"),
     ErrorEntry(40401, 404, "UNKNOWN_TOPIC_OR_PARTITION", "topic not found"),
     ErrorEntry(40402, 404, "UNKNOWN_TOPIC_OR_PARTITION", "partition not found"),
     ErrorEntry(
@@ -87,6 +89,13 @@ _ROWS = (
     ErrorEntry(42212, 422, "INVALID_RECORD", "a record without key on a compacted topic"),
     ErrorEntry(42213, 422, "UNSUPPORTED_COMPRESSION_TYPE", "unknown codec or undecodable stream"),
     ErrorEntry(42214, 422, "INVALID_REQUEST", "more records in one request than allowed"),
+    ErrorEntry(
+        42901,
+        429,
+        "THROTTLING_QUOTA_EXCEEDED",
+        "a rate of the principal or address is used up",
+        True,
+    ),
     ErrorEntry(
         42902, 429, "THROTTLING_QUOTA_EXCEEDED", "too much in flight; see Retry-After", True
     ),
@@ -142,6 +151,7 @@ _BY_EXCEPTION: dict[type[errors.KafkalogError], int] = {
     errors.TransactionCoordinatorFenced: 40906,
     errors.ExpectedOffsetMismatch: 41201,
     errors.PolicyViolation: 40907,
+    errors.AccessDenied: 40301,
     errors.InvalidBackupTarget: 40002,
     errors.BackupRunning: 40909,
     errors.CleaningConflict: 40910,

@@ -23,11 +23,13 @@ from kafkalog.server.replies import (
     framework_error,
     seal,
 )
+from kafkalog.server.security.audit import audit
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
     from kafkalog.server.api import Api
+    from kafkalog.server.security.gate import Gate
 
 _log = structlog.get_logger("kafkalog.server")
 _NATIVE_PREFIXES = ("/v1/", "/v3/", "/kafka/v3/")
@@ -50,7 +52,7 @@ _HOST = re.compile(r"[A-Za-z0-9._~:%\[\]-]{0,260}")
 _CLOSING = (408, 413, 417, 505)
 
 
-def make_middleware(api: Api, ids: RequestIds) -> Middleware:
+def make_middleware(api: Api, ids: RequestIds, gate: Gate | None = None) -> Middleware:
     """The middleware of an application."""
     metrics = api.metrics
     metrics.http_in_flight.set_function(lambda: api.requests_in_work)
@@ -61,16 +63,21 @@ def make_middleware(api: Api, ids: RequestIds) -> Middleware:
         request_id = ids.take(request)
         request[REQUEST_ID] = request_id
         api.requests_in_work += 1
+        error: Exception | None = None
         try:
             _admit(api, request)
+            if gate is not None:
+                await gate.admit(request)
             response = await handler(request)
         except ConnectionError:
             raise
-        except Exception as error:  # noqa: BLE001 - the outermost frame of a request: a defect is 500, never a dead loop
+        except Exception as raised:  # noqa: BLE001 - the outermost frame of a request: a defect is 500, never a dead loop
+            error = raised
             response = _answer_error(request, error, request_id)
         finally:
             api.requests_in_work -= 1
         seal(response, request_id)
+        audit(request, response.status, error)
         resource = request.match_info.route.resource
         route = resource.canonical if resource is not None else "unmatched"
         seconds = time.perf_counter() - started

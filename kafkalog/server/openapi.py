@@ -87,6 +87,14 @@ _ERROR_SCHEMA: Mapping[str, object] = {
 }
 
 
+# What is answered to those who are not known or not allowed, or ask too much.
+_WITH_ACCESS = (40101, 40301, 42901)
+_SECURITY_SCHEMES: dict[str, object] = {
+    "basic": {"type": "http", "scheme": "basic"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+}
+
+
 def describe(tables: Iterable[web.RouteTableDef], *, version: str) -> dict[str, object]:
     """The document over all routes; a route without a promise is left out."""
     routes = [cast("web.RouteDef", route) for table in tables for route in table]
@@ -111,7 +119,10 @@ def describe(tables: Iterable[web.RouteTableDef], *, version: str) -> dict[str, 
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": dict(sorted(paths.items())),
-        "components": {"schemas": {"Error": _ERROR_SCHEMA, **schemas}},
+        "components": {
+            "schemas": {"Error": _ERROR_SCHEMA, **schemas},
+            "securitySchemes": _SECURITY_SCHEMES,
+        },
     }
 
 
@@ -119,6 +130,8 @@ def error_numbers(path: str, promise: Endpoint) -> tuple[int, ...]:
     """Every number of the register that the route may answer with."""
     numbers = {*_ALWAYS, *promise.errors}
     by_parameter = _BY_V3_PATH_PARAMETER if path.startswith(_V3) else _BY_PATH_PARAMETER
+    if promise.access is not None:
+        numbers.update(_WITH_ACCESS)
     for name in _IN_PATH.findall(path):
         numbers.update(by_parameter.get(name, ()))
     if promise.parameters:
@@ -142,6 +155,8 @@ def _operation(path: str, promise: Endpoint, *, is_alias: bool) -> dict[str, obj
     if promise.description:
         operation["description"] = promise.description
     if promise.access is not None:
+        # Whether one is asked for is the daemon's configuration: the last takes none.
+        operation["security"] = [{name: []} for name in _SECURITY_SCHEMES] + [{}]
         operation["x-access"] = {
             "action": promise.access.action.value,
             "resource": promise.access.resource.value,

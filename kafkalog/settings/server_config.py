@@ -16,7 +16,11 @@ class ServerConfig:
 
     http_host: str = "127.0.0.1"
     http_port: int = 8082
-    http_auth: str | None = None
+    http_auth: tuple[str, ...] | None = None
+    http_auth_file: str | None = None
+    http_auth_tries_per_minute: int = 10
+    http_acl_file: str | None = None
+    http_metrics_open: bool = False
     metrics_port: int | None = None
     admin_port: int | None = None
     socket_request_max_bytes: int = 104_857_600

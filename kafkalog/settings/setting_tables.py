@@ -225,9 +225,13 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
 )
 
 SERVER_SETTINGS: tuple[Setting, ...] = (
-    _server("http.host", _S, "127.0.0.1", "", ANY, "Address to listen on. One that others can reach needs http.auth=none spelled out."),
+    _server("http.host", _S, "127.0.0.1", "", ANY, "Address to listen on. One that others can reach needs authentication, or http.auth=none spelled out."),
     _server("http.port", _I, 8082, "", _PORT, "Port of the API, probes and metrics; 0 takes a free one."),
-    _server("http.auth", _S, None, "", Valid(words=("none",)), "none: serve without authentication on any address, knowingly."),
+    _server("http.auth", _LIST, None, "", Valid(words=("none", "basic", "bearer")), "How clients prove who they are, several at once: basic (password), bearer (token); none alone: not at all, on any address, knowingly."),
+    _server("http.auth.file", _S, None, "", ANY, "File of the credentials for basic and bearer; not readable by everybody. Read again when it changes."),
+    _server("http.auth.tries.per.minute", _I, 10, "tries", _POSITIVE, "Wrong credentials that an address may present in a minute; then it has to wait."),
+    _server("http.acl.file", _S, None, "", ANY, "File of the access rules; unset: whoever may come in may do everything. Read again when it changes."),
+    _server("http.metrics.open", _B, False, "", ANY, "Whether /metrics is served without credentials, as the probes are."),
     _server("metrics.port", _I, None, "", _PORT, "A further port that serves only /metrics and probes; unset: none.", effective=False),
     _server("admin.port", _I, None, "", _PORT, "A further port for the administrative routes, which then leave http.port; unset: none.", effective=False),
     _server("socket.request.max.bytes", _I, 104_857_600, "bytes", _POSITIVE, "Largest request body, counted after inflation.", own=False),

@@ -146,16 +146,32 @@ def load_settings(
             values[key] = ResolvedValue(setting, setting.default, Source.DEFAULT)
     _check_together(values)
     broker, server = _broker_config(values), _server_config(values)
-    if not server.is_loopback and server.http_auth is None:
+    notices += _check_access(server)
+    return Settings(values, broker, server, tuple(notices))
+
+
+def _check_access(server: ServerConfig) -> list[Notice]:
+    """Nobody is served without authentication by oversight; InvalidConfig."""
+    auth = server.http_auth
+    if auth == () or (auth is not None and "none" in auth and len(auth) > 1):
+        message = "http.auth is none alone, or one or more of the ways to authenticate"
+        raise InvalidConfig(message, key="http.auth")
+    if auth is not None and set(auth) & {"basic", "bearer"} and server.http_auth_file is None:
+        message = f"http.auth={','.join(auth)} needs a file of credentials: set http.auth.file"
+        raise InvalidConfig(message, key="http.auth.file")
+    if server.is_loopback:
+        return []
+    if auth is None:
         raise InvalidConfig(
             f"http.host={server.http_host} can be reached from other machines and there is no "
-            "authentication: set http.auth=none to serve it nevertheless, or http.host=127.0.0.1",
+            "authentication: set http.auth to how clients prove who they are, or http.auth=none to "
+            "serve it nevertheless, or http.host=127.0.0.1",
             key="http.host",
         )
-    if not server.is_loopback:
+    if auth == ("none",):
         message = f"http.host={server.http_host} serves other machines without authentication"
-        notices.append(Notice("warning", message))
-    return Settings(values, broker, server, tuple(notices))
+        return [Notice("warning", message)]
+    return []
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:

@@ -181,6 +181,28 @@ def test_other_addresses_need_a_word_and_get_a_warning() -> None:
     settings = load("http.host=0.0.0.0\nhttp.auth=none")
     assert settings.notices[0].level == "warning"
     assert load("http.host=::1").server.is_loopback
+    with pytest.raises(InvalidConfig, match=r"http.auth=none to serve it nevertheless"):
+        load("http.host=0.0.0.0")
+    known = load("http.host=0.0.0.0\nhttp.auth=bearer,basic\nhttp.auth.file=f")
+    assert known.server.http_auth == ("bearer", "basic")
+    assert not known.notices
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("http.auth=none,basic\nhttp.auth.file=f", "none alone"),
+        ("http.auth=", "none alone"),
+        ("http.auth=basic", "needs a file of credentials: set http.auth.file"),
+        ("http.auth=kerberos", "a list of: none, basic, bearer"),
+    ],
+)
+def test_authentication_that_cannot_be_is_refused(text: str, fault: str) -> None:
+    """Goal: nobody believes to be protected by a setting that does nothing.
+    Method: contradictions and halves.
+    """
+    with pytest.raises(InvalidConfig, match=fault):
+        load(text)
 
 
 def test_variable_names_follow_kafkas_image() -> None:

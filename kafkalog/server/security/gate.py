@@ -1,0 +1,147 @@
+"""The gate: every request passes it before its handler; it decides who asks and what he may see.
+
+Behind it a request sees the ``Api`` of its principal (``api_of``), whose operations check every
+call. Where the path names the topic or group, the right that the endpoint promises is asked for
+here too, before a byte of the body is read. An application with a gate has no other ``Api``: a
+route that is let in by mistake meets one that may do nothing. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from typing import TYPE_CHECKING
+
+from kafkalog.format.credentials import Credentials, decode_credentials
+from kafkalog.manager.access_rules import (
+    ALL_ALLOWED,
+    CLUSTER_NAME,
+    AccessRules,
+    Resource,
+    parse_access_rules,
+)
+from kafkalog.manager.authorized import authorized
+from kafkalog.server.api import API_VIEW, PRINCIPAL
+from kafkalog.server.endpoint import endpoint_of
+from kafkalog.server.security.authenticators import NONE, Authenticators
+from kafkalog.server.security.failed_tries import FailedTries
+from kafkalog.server.security.watched_file import WatchedFile
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from kafkalog.format.credentials import PasswordHash
+    from kafkalog.manager.access_rules import Rights
+    from kafkalog.server.api import Api
+    from kafkalog.server.endpoint import Endpoint
+    from kafkalog.settings import ServerConfig
+
+_METRICS = "/metrics"
+_SCRAPER = parse_access_rules("allow * describe cluster")
+_NOBODY = AccessRules()
+# Principals whose view is kept; beyond, it is made anew.
+_VIEWS = 1024
+
+
+class AccessFiles:
+    """The files behind the gate, read before anything else is begun."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        """InvalidConfig names setting, file and line. Blocks on the disk."""
+        self.credentials: WatchedFile[Credentials] | None = None
+        self.rules: WatchedFile[AccessRules] | None = None
+        if config.http_auth_file is not None:
+            self.credentials = WatchedFile(
+                "http.auth.file", config.http_auth_file, decode_credentials, is_secret=True
+            )
+        if config.http_acl_file is not None:
+            self.rules = WatchedFile(
+                "http.acl.file", config.http_acl_file, parse_access_rules, is_secret=False
+            )
+
+    def all(self) -> list[WatchedFile[Credentials] | WatchedFile[AccessRules]]:
+        """Those that there are."""
+        return [each for each in (self.credentials, self.rules) if each is not None]
+
+
+class Gate:
+    """See the module."""
+
+    def __init__(self, api: Api, files: AccessFiles) -> None:
+        config = api.config
+        # constant after construction
+        self._api = api
+        self._files = files
+        self._authenticators = Authenticators(
+            config.http_auth or (NONE,),
+            self._credentials,
+            FailedTries(config.http_auth_tries_per_minute),
+            self._matches,
+        )
+        self._is_metrics_open = config.http_metrics_open
+        self.closed_api = self._view_of(_NOBODY.rights_of(""))
+        self._scraper_api = self._view_of(_SCRAPER.rights_of(""))
+        # owned by the event loop
+        self._views: dict[str, tuple[Rights, Api]] = {}
+        self._views_from: AccessRules | None = None
+
+    @staticmethod
+    def is_needed(config: ServerConfig) -> bool:
+        """Whether anybody is asked anything; else there is no gate, and it costs nothing."""
+        return config.http_acl_file is not None or config.http_auth not in (None, (NONE,))
+
+    async def admit(self, request: web.Request) -> None:
+        """Give the request its ``Api``; ApiError 40101 and 42901, AccessDenied."""
+        promise = endpoint_of(request.match_info.handler)
+        if promise is not None and promise.access is None:
+            request[API_VIEW] = self.closed_api  # open operations are open there too
+            return
+        if self._is_metrics_open and request.path == _METRICS:
+            request[API_VIEW] = self._scraper_api
+            return
+        principal = await self._authenticators.principal_of(request, time.monotonic())
+        request[PRINCIPAL] = principal
+        rights, request[API_VIEW] = self._view(principal)
+        if promise is not None:
+            _require(promise, request, rights)
+
+    def _view(self, principal: str) -> tuple[Rights, Api]:
+        """What the principal may do and sees by the rules in force."""
+        rules = self._files.rules.current if self._files.rules is not None else ALL_ALLOWED
+        if rules is not self._views_from or len(self._views) >= _VIEWS:
+            self._views.clear()
+            self._views_from = rules
+        view = self._views.get(principal)
+        if view is None:
+            rights = rules.rights_of(principal)
+            view = self._views[principal] = (rights, self._view_of(rights))
+        return view
+
+    def _view_of(self, rights: Rights) -> Api:
+        return self._api.with_operations(authorized(self._api.operations, rights))
+
+    def _credentials(self) -> Credentials:
+        files = self._files
+        return files.credentials.current if files.credentials is not None else _NO_CREDENTIALS
+
+    async def _matches(self, kept: PasswordHash, password: bytes) -> bool:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._api.control_pool, functools.partial(kept.matches, password)
+        )
+
+
+_NO_CREDENTIALS = Credentials()
+
+
+def _require(promise: Endpoint, request: web.Request, rights: Rights) -> None:
+    """The promised right, when the path alone says on what."""
+    access = promise.access
+    assert access is not None
+    if access.resource is Resource.CLUSTER:
+        rights.require(access.action, access.resource, CLUSTER_NAME)
+        return
+    name = request.match_info.get(access.resource.value)
+    if name is not None:
+        rights.require(access.action, access.resource, name)

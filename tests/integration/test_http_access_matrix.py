@@ -1,0 +1,100 @@
+"""Goal: every route lets in whom its promise names, and nobody else.
+Method: the route tables x {anonymous, denied, reader, writer, admin} against a running daemon; the
+topic of the questions does not exist, so that what is allowed ends in 404 and changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+
+from kafkalog.manager.access_rules import CLUSTER_NAME, Resource, parse_access_rules
+from kafkalog.server.app import ROUTE_TABLES
+from kafkalog.server.endpoint import endpoint_of
+from tests.integration.access_world import PRINCIPALS, RULES, access_settings, ask
+from tests.integration.daemon import Daemon
+from tests.integration.http_world import refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.integration.daemon import Answer
+
+ROUTES = [route for table in ROUTE_TABLES for route in table if isinstance(route, web.RouteDef)]
+# What stands for each part of a path.
+PARTS = {"topic": "t-none", "group": "g-none", "partition": "0"}
+# Routes that name their topics in the body or not at all: what they are sent, to be allowed.
+BODIES: dict[str, object] = {
+    "POST /v1/offsets:list": {"partitions": [{"topic": "t-none", "partition": 0, "timestamp": -1}]},
+}
+# Routes that answer to everybody what he may see of it.
+FILTERED: set[str] = set()
+RULES_IN_FORCE = parse_access_rules(RULES)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    root = tmp_path_factory.mktemp("guarded")
+    with Daemon(root, **access_settings(root)) as daemon:
+        yield daemon
+        assert "Unhandled" not in daemon.log_path.read_text(), daemon.log_tail()
+
+
+def path_of(route: web.RouteDef) -> str:
+    """A path that the route takes."""
+    return re.sub(r"\{([a-z_]+)(:[^}]*)?\}", lambda found: PARTS.get(found[1], "other"), route.path)
+
+
+def is_denied(answer: Answer) -> bool:
+    """401 or 403, in the register's shape; also as the entry of an answer about several."""
+    if answer.status == 200 and b'"error_code":40301' in answer.body:
+        return True
+    if answer.status not in (401, 403):
+        return False
+    refused(answer, answer.status, {401: 40101, 403: 40301}[answer.status])
+    return True
+
+
+def name(route: web.RouteDef) -> str:
+    return f"{route.method} {route.path}"
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=name)
+def test_route(guarded: Daemon, route: web.RouteDef) -> None:
+    """Goal: as the promise says.
+    Method: the rules decide what each principal must meet.
+    """
+    promise = endpoint_of(route.handler)
+    path, body = path_of(route), BODIES.get(name(route))
+    anonymous = ask(guarded, None, route.method, path, body)
+    if promise is not None and promise.access is None:
+        assert not is_denied(anonymous)
+        return
+    assert anonymous.status == 401, anonymous.body
+    refused(anonymous, 401, 40101)
+    if promise is None or promise.access is None:
+        return  # tests/unit/test_openapi.py wants a promise of every route
+    action, resource = promise.access.action, promise.access.resource
+    key = {Resource.TOPIC: "topic", Resource.GROUP: "group", Resource.CLUSTER: ""}[resource]
+    named = PARTS.get(key, CLUSTER_NAME)
+    is_in_path = resource is Resource.CLUSTER or f"{{{key}" in route.path
+    for principal in PRINCIPALS:
+        answer = ask(guarded, principal, route.method, path, body)
+        if is_in_path or name(route) in BODIES:
+            allowed = RULES_IN_FORCE.rights_of(principal).allow(action, resource, named)
+            assert is_denied(answer) is not allowed, (principal, answer.status, answer.body)
+        else:
+            assert name(route) in FILTERED, f"{name(route)}: give it a body, or call it filtered"
+            assert answer.status == 200, (principal, answer.body)
+
+
+def test_an_unknown_path_tells_nothing_to_strangers(guarded: Daemon) -> None:
+    """Goal: nobody maps the API without credentials.
+    Method: a path and a method that there are not.
+    """
+    refused(ask(guarded, None, "GET", "/v1/nothing"), 401, 40101)
+    refused(ask(guarded, "denied", "GET", "/v1/nothing"), 404, 404)
+    refused(ask(guarded, None, "PATCH", "/topics"), 401, 40101)

@@ -350,7 +350,7 @@ class Metrics:
         _child(self.http_requests, route, known, str(code))._value.inc(1)
         _observe(_child(self.http_request_seconds, route, known), seconds)
 
-    def observe_reload(self, setting: str, *, is_taken: bool) -> None:
+    def observe_reload(self, setting: str, is_taken: bool) -> None:
         """A watched file changed; what is wrong is not taken."""
         self.file_reloads.labels(setting, "taken" if is_taken else "refused").inc()
 

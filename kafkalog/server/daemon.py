@@ -28,6 +28,7 @@ from kafkalog.server.load_display import show_loading
 from kafkalog.server.protocol import ConnectionServer
 from kafkalog.server.replies import RequestIds
 from kafkalog.server.security.gate import AccessFiles, Gate
+from kafkalog.server.security.tls import listening_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,8 +152,16 @@ class Daemon:
         server = ConnectionServer(
             make_app(api, ids, gate), loop=loop, config=self.config, request_ids=ids
         )
+        context = listening_context(files.tls) if files.tls is not None else None
+        timeout = self.config.tls_handshake_timeout_seconds if context is not None else None
         listener = await loop.create_server(
-            server, self.config.http_host, self.config.http_port, backlog=1024, reuse_address=True
+            server,
+            self.config.http_host,
+            self.config.http_port,
+            backlog=1024,
+            reuse_address=True,
+            ssl=context,
+            ssl_handshake_timeout=timeout,
         )
         return server, listener
 
@@ -186,7 +195,8 @@ class Daemon:
         if api.stopping:
             return  # it never was ready: nobody sends anything
         port = listener.sockets[0].getsockname()[1]
-        _log.info("kafkalog is ready", url=f"http://{self.config.http_host}:{port}")
+        scheme = "http" if self.config.http_tls_cert_file is None else "https"
+        _log.info("kafkalog is ready", url=f"{scheme}://{self.config.http_host}:{port}")
         lag = asyncio.create_task(self._watch_lag(api))
         await stop.wait()
         api.delayed_fetches.wake_all()
@@ -206,10 +216,7 @@ class Daemon:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(hang_up.wait(), _WATCH_PERIOD_SECONDS)
             hang_up.clear()
-            for file in files.all():
-                changed = await loop.run_in_executor(api.control_pool, file.refresh)
-                if changed is not None:
-                    api.metrics.observe_reload(file.key, is_taken=changed)
+            await loop.run_in_executor(api.control_pool, files.refresh, api.metrics.observe_reload)
 
     async def _watch_lag(self, api: Api) -> None:
         """How late the loop runs a timer: proof that no disk work is on it."""

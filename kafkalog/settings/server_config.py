@@ -19,6 +19,12 @@ class ServerConfig:
     http_auth: tuple[str, ...] | None = None
     http_auth_file: str | None = None
     http_auth_tries_per_minute: int = 10
+    http_mtls_principal: tuple[str, ...] = ("cn",)
+    http_tls_cert_file: str | None = None
+    http_tls_key_file: str | None = None
+    http_tls_client_ca_file: str | None = None
+    http_tls_min_version: str = "1.2"
+    http_tls_handshake_timeout_ms: int = 10_000
     http_acl_file: str | None = None
     http_metrics_open: bool = False
     metrics_port: int | None = None
@@ -72,6 +78,11 @@ class ServerConfig:
     def stall_seconds(self) -> float:
         """Time in which a client must take a part of its answer: ``http.stall.ms``."""
         return self.http_stall_ms / 1000
+
+    @property
+    def tls_handshake_timeout_seconds(self) -> float:
+        """Time for a TLS handshake: ``http.tls.handshake.timeout.ms``."""
+        return self.http_tls_handshake_timeout_ms / 1000
 
     def body_timeout_seconds(self, declared_bytes: int) -> float:
         """Time for a body of declared_bytes (0 when unknown): the set time and 1 s per MiB."""

@@ -159,6 +159,7 @@ def _check_access(server: ServerConfig) -> list[Notice]:
     if auth is not None and set(auth) & {"basic", "bearer"} and server.http_auth_file is None:
         message = f"http.auth={','.join(auth)} needs a file of credentials: set http.auth.file"
         raise InvalidConfig(message, key="http.auth.file")
+    _check_tls(server)
     if server.is_loopback:
         return []
     if auth is None:
@@ -171,7 +172,26 @@ def _check_access(server: ServerConfig) -> list[Notice]:
     if auth == ("none",):
         message = f"http.host={server.http_host} serves other machines without authentication"
         return [Notice("warning", message)]
+    if server.http_tls_cert_file is None:
+        message = f"http.host={server.http_host} takes credentials without TLS (http.tls.cert.file)"
+        return [Notice("warning", message)]
     return []
+
+
+def _check_tls(server: ServerConfig) -> None:
+    """What belongs together is there together; InvalidConfig."""
+    if (server.http_tls_cert_file is None) is not (server.http_tls_key_file is None):
+        message = "http.tls.cert.file and http.tls.key.file are set both or neither"
+        raise InvalidConfig(message, key="http.tls.key.file")
+    wants = "mtls" in (server.http_auth or ())
+    if wants is not (server.http_tls_client_ca_file is not None):
+        message = "mtls in http.auth and http.tls.client.ca.file are set both or neither"
+        raise InvalidConfig(message, key="http.tls.client.ca.file")
+    if wants and server.http_tls_cert_file is None:
+        message = "mtls in http.auth needs TLS: set http.tls.cert.file and http.tls.key.file"
+        raise InvalidConfig(message, key="http.tls.cert.file")
+    if wants and not server.http_mtls_principal:
+        raise InvalidConfig("http.mtls.principal names no place", key="http.mtls.principal")
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:

@@ -144,6 +144,10 @@ class Daemon:
         """The end of its log, for messages."""
         return self.log_path.read_text(errors="replace")[-3000:]
 
+    def connect(self, timeout: float) -> http.client.HTTPConnection:
+        """A connection to its port, opened by the first request."""
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
     def request(
         self,
         method: str,
@@ -153,7 +157,7 @@ class Daemon:
         timeout: float = 30,
     ) -> Answer:
         """One request on a connection of its own; body may be bytes or a JSON value."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection = self.connect(timeout)
         all_headers = dict(headers or {})
         data: bytes | None = None
         if body is not None:

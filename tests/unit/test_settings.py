@@ -185,7 +185,13 @@ def test_other_addresses_need_a_word_and_get_a_warning() -> None:
         load("http.host=0.0.0.0")
     known = load("http.host=0.0.0.0\nhttp.auth=bearer,basic\nhttp.auth.file=f")
     assert known.server.http_auth == ("bearer", "basic")
-    assert not known.notices
+    (notice,) = known.notices
+    assert "without TLS" in notice.message
+    encrypted = load(
+        "http.host=0.0.0.0\nhttp.auth=bearer\nhttp.auth.file=f\n"
+        "http.tls.cert.file=c\nhttp.tls.key.file=k"
+    )
+    assert not encrypted.notices
 
 
 @pytest.mark.parametrize(
@@ -195,6 +201,15 @@ def test_other_addresses_need_a_word_and_get_a_warning() -> None:
         ("http.auth=", "none alone"),
         ("http.auth=basic", "needs a file of credentials: set http.auth.file"),
         ("http.auth=kerberos", "a list of: none, basic, bearer"),
+        ("http.tls.cert.file=c", "both or neither"),
+        ("http.tls.cert.file=c\nhttp.tls.key.file=k\nhttp.auth=mtls", "both or neither"),
+        ("http.tls.client.ca.file=c", "both or neither"),
+        ("http.auth=mtls\nhttp.tls.client.ca.file=c", "needs TLS"),
+        (
+            "http.auth=mtls\nhttp.tls.client.ca.file=c\nhttp.tls.cert.file=c\n"
+            "http.tls.key.file=k\nhttp.mtls.principal=",
+            "names no place",
+        ),
     ],
 )
 def test_authentication_that_cannot_be_is_refused(text: str, fault: str) -> None:

@@ -1,6 +1,7 @@
 """Authenticators: from what a request carries to the name of a principal.
 
-Several are in force at once (``http.auth``); the scheme of the Authorization header chooses. What
+Several are in force at once (``http.auth``); the scheme of the Authorization header chooses, and
+without one the client certificate. What
 was verified is remembered under a keyed digest, because a password costs 0.2 s: a new credentials
 file forgets it all. Wrong and unknown credentials cost the same time and get the same answer.
 Owned by the event loop; passwords are tried on a pool.
@@ -19,6 +20,7 @@ from aiohttp import hdrs
 
 from kafkalog.format.credentials import BASIC, BEARER, NO_PASSWORD, token_digest
 from kafkalog.server.error_map import ApiError
+from kafkalog.server.security.tls import certificate_principal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -47,13 +49,18 @@ class Authenticators:
         credentials: Callable[[], Credentials],
         tries: FailedTries,
         matches: Callable[[PasswordHash, bytes], Awaitable[bool]],
+        certificate_sources: tuple[str, ...] = (),
     ) -> None:
-        """``credentials`` gives those in force; ``matches`` tries a password off the loop."""
+        """``credentials`` gives those in force; ``matches`` tries a password off the loop.
+
+        ``certificate_sources``: where in a client certificate its principal stands (``tls.py``).
+        """
         # constant after construction
         self._schemes = schemes
         self._credentials = credentials
         self._tries = tries
         self._matches = matches
+        self._certificate_sources = certificate_sources
         self._key = os.urandom(32)
         offered = [_CHALLENGES[scheme] for scheme in schemes if scheme in _CHALLENGES]
         self._challenge: dict[str, str] = {}
@@ -99,9 +106,14 @@ class Authenticators:
         return principal
 
     def _without_header(self, request: web.Request) -> str:
-        """Nobody's name, when nobody has to give one."""
+        """The client certificate's principal; nobody's name, when nobody has to give one."""
         if NONE in self._schemes:
             return ANONYMOUS
+        if MTLS in self._schemes and request.transport is not None:
+            certificate = request.transport.get_extra_info("peercert")
+            principal = certificate_principal(certificate, self._certificate_sources)
+            if principal is not None:
+                return principal
         raise self._refusal("Credentials are needed.")
 
     async def _verified(self, header: str, credentials: Credentials) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog.format.credentials import Credentials, decode_credentials
 from kafkalog.manager.access_rules import (
@@ -26,9 +26,12 @@ from kafkalog.server.api import API_VIEW, PRINCIPAL
 from kafkalog.server.endpoint import endpoint_of
 from kafkalog.server.security.authenticators import NONE, Authenticators
 from kafkalog.server.security.failed_tries import FailedTries
-from kafkalog.server.security.watched_file import WatchedFile
+from kafkalog.server.security.tls import watched_contexts
+from kafkalog.server.security.watched_files import WatchedFiles, read_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aiohttp import web
 
     from kafkalog.format.credentials import PasswordHash
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     from kafkalog.server.api import Api
     from kafkalog.server.endpoint import Endpoint
     from kafkalog.settings import ServerConfig
+
+T = TypeVar("T")
 
 _METRICS = "/metrics"
 _SCRAPER = parse_access_rules("allow * describe cluster")
@@ -49,20 +54,28 @@ class AccessFiles:
 
     def __init__(self, config: ServerConfig) -> None:
         """InvalidConfig names setting, file and line. Blocks on the disk."""
-        self.credentials: WatchedFile[Credentials] | None = None
-        self.rules: WatchedFile[AccessRules] | None = None
-        if config.http_auth_file is not None:
-            self.credentials = WatchedFile(
-                "http.auth.file", config.http_auth_file, decode_credentials, is_secret=True
-            )
-        if config.http_acl_file is not None:
-            self.rules = WatchedFile(
-                "http.acl.file", config.http_acl_file, parse_access_rules, is_secret=False
-            )
+        self.tls = watched_contexts(config)
+        self.credentials = _watched(
+            "http.auth.file", config.http_auth_file, decode_credentials, is_secret=True
+        )
+        self.rules = _watched(
+            "http.acl.file", config.http_acl_file, parse_access_rules, is_secret=False
+        )
 
-    def all(self) -> list[WatchedFile[Credentials] | WatchedFile[AccessRules]]:
-        """Those that there are."""
-        return [each for each in (self.credentials, self.rules) if each is not None]
+    def refresh(self, observe_reload: Callable[[str, bool], None]) -> None:
+        """Read again what changed and tell of it: the setting, and whether it was taken."""
+        for files in (self.tls, self.credentials, self.rules):
+            is_taken = files.refresh() if files is not None else None
+            if files is not None and is_taken is not None:
+                observe_reload(files.key, is_taken)
+
+
+def _watched(
+    key: str, path: str | None, parse: Callable[[str], T], *, is_secret: bool
+) -> WatchedFiles[T] | None:
+    if path is None:
+        return None
+    return WatchedFiles(key, (path,), lambda: read_file(key, path, parse, is_secret=is_secret))
 
 
 class Gate:
@@ -78,6 +91,7 @@ class Gate:
             self._credentials,
             FailedTries(config.http_auth_tries_per_minute),
             self._matches,
+            config.http_mtls_principal,
         )
         self._is_metrics_open = config.http_metrics_open
         self.closed_api = self._view_of(_NOBODY.rights_of(""))

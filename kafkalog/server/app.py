@@ -42,6 +42,7 @@ from kafkalog.server.routes import (
     v3_partitions,
     v3_topics,
 )
+from kafkalog.server.security.cors import Cors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,6 +88,9 @@ def make_app(api: Api, request_ids: RequestIds, gate: Gate | None = None) -> web
         client_max_size=0,  # bodies are bounded by in_flight.Body, which counts inflated bytes
     )
     app[log_operations.DUMPS] = asyncio.Semaphore(log_operations.DUMPS_MAX)
+    cors = Cors.of(api.config)
+    if cors is not None:
+        app.on_response_prepare.append(cors.on_prepare)
     app[API_KEY] = api if gate is None else gate.closed_api
     describe_api: Callable[[], bytes] = _description
     app[openapi.DESCRIPTION] = describe_api

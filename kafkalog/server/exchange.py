@@ -24,6 +24,7 @@ from kafkalog.server.replies import (
     seal,
 )
 from kafkalog.server.security.audit import audit
+from kafkalog.server.security.cors import Cors
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
@@ -48,6 +49,7 @@ _ALWAYS = frozenset(
     )
 )
 _HOST = re.compile(r"[A-Za-z0-9._~:%\[\]-]{0,260}")
+_PORT = re.compile(r":[0-9]*$")
 # What the rest of a body is not worth reading after.
 _CLOSING = (408, 413, 417, 505)
 
@@ -55,6 +57,7 @@ _CLOSING = (408, 413, 417, 505)
 def make_middleware(api: Api, ids: RequestIds, gate: Gate | None = None) -> Middleware:
     """The middleware of an application."""
     metrics = api.metrics
+    cors = Cors.of(api.config)
     metrics.http_in_flight.set_function(lambda: api.requests_in_work)
 
     @web.middleware
@@ -66,9 +69,10 @@ def make_middleware(api: Api, ids: RequestIds, gate: Gate | None = None) -> Midd
         error: Exception | None = None
         try:
             _admit(api, request)
-            if gate is not None:
+            preflight = cors.preflight(request) if cors is not None else None
+            if gate is not None and preflight is None:
                 await gate.admit(request)
-            response = await handler(request)
+            response = preflight or await handler(request)
         except ConnectionError:
             raise
         except Exception as raised:  # noqa: BLE001 - the outermost frame of a request: a defect is 500, never a dead loop
@@ -77,6 +81,8 @@ def make_middleware(api: Api, ids: RequestIds, gate: Gate | None = None) -> Midd
         finally:
             api.requests_in_work -= 1
         seal(response, request_id)
+        if cors is not None:
+            cors.mark(request, response)
         audit(request, response.status, error)
         resource = request.match_info.route.resource
         route = resource.canonical if resource is not None else "unmatched"
@@ -96,6 +102,9 @@ def _admit(api: Api, request: web.Request) -> None:
         raise ApiError(40000, "Host is no host name or address.")
     if request.path in _ALWAYS:
         return
+    allowed = api.config.http_allowed_hosts
+    if allowed and _PORT.sub("", host or "").lower() not in allowed:
+        raise ApiError(40000, "Host is none of http.allowed.hosts.")
     if api.phase is not Phase.SERVING:
         raise NotReady(api.refusal())
     if (

@@ -27,6 +27,25 @@ class ServerConfig:
     http_tls_handshake_timeout_ms: int = 10_000
     http_acl_file: str | None = None
     http_metrics_open: bool = False
+    access_control_allow_origin: tuple[str, ...] = ()
+    access_control_allow_methods: tuple[str, ...] = (
+        "GET",
+        "HEAD",
+        "POST",
+        "PUT",
+        "PATCH",
+        "DELETE",
+    )
+    access_control_allow_headers: tuple[str, ...] = (
+        "Accept",
+        "Authorization",
+        "Content-Type",
+        "Kafka-Acks",
+        "Last-Event-ID",
+        "Prefer",
+        "X-Request-Id",
+    )
+    http_allowed_hosts: tuple[str, ...] = ()
     metrics_port: int | None = None
     admin_port: int | None = None
     socket_request_max_bytes: int = 104_857_600

@@ -1,0 +1,86 @@
+"""Goal: web pages of other origins read what they are allowed to, and nothing by default.
+Method: the headers a browser sends, with and without configured origins and hosts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.access_world import RULES, access_settings, by
+from tests.integration.daemon import Daemon
+from tests.integration.http_world import check_sealed, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ORIGIN = {"Origin": "https://page.example"}
+ALLOW = "Access-Control-Allow-Origin"
+PREFLIGHT = {**ORIGIN, "Access-Control-Request-Method": "POST"}
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    root = tmp_path_factory.mktemp("opened")
+    with Daemon(
+        root,
+        **access_settings(root, RULES),
+        access_control_allow_origin="https://page.example, https://other.example",
+        http_allowed_hosts="127.0.0.1,kafkalog.test",
+    ) as daemon:
+        yield daemon
+        assert "Unhandled" not in daemon.log_path.read_text(), daemon.log_tail()
+
+
+def test_nothing_without_configuration(daemon: Daemon) -> None:
+    """Goal: off by default.
+    Method: a request and a preflight with an origin.
+    """
+    answer = daemon.request("GET", "/topics", None, ORIGIN)
+    assert ALLOW not in answer.headers
+    refused(daemon.request("OPTIONS", "/topics", None, PREFLIGHT), 405, 405)
+    assert daemon.request("GET", "/topics", None, {"Host": "evil.example"}).status == 200
+
+
+def test_a_preflight_needs_no_credentials(opened: Daemon) -> None:
+    """Goal: what a browser asks first is answered, to allowed origins alone.
+    Method: a preflight of an allowed origin, of another, and an OPTIONS that is none.
+    """
+    answer = opened.request("OPTIONS", "/topics/t-1", None, PREFLIGHT)
+    assert answer.status == 204
+    assert answer.headers[ALLOW] == "https://page.example"
+    assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]
+    assert "DELETE" in answer.headers["Access-Control-Allow-Methods"]
+    check_sealed(answer)
+    stranger = opened.request("OPTIONS", "/topics", None, {**PREFLIGHT, "Origin": "https://evil"})
+    refused(stranger, 401, 40101)
+    assert ALLOW not in stranger.headers
+    refused(opened.request("OPTIONS", "/topics", None, ORIGIN), 401, 40101)
+
+
+def test_answers_and_errors_say_who_may_read_them(opened: Daemon) -> None:
+    """Goal: a page sees results and reasons; caches keep origins apart.
+    Method: a result, errors of the gate and of a route, and an origin that is not allowed.
+    """
+    for headers, status in (({}, 401), (by("denied"), 403), (by("reader"), 404)):
+        answer = opened.request("GET", "/topics/t-none", None, {**ORIGIN, **headers})
+        assert answer.status == status
+        assert answer.headers[ALLOW] == "https://page.example"
+        assert answer.headers["Vary"] == "Origin"
+        assert "Kafka-Next-Offset" in answer.headers["Access-Control-Expose-Headers"]
+    other = opened.request("GET", "/livez", None, {"Origin": "https://page.example.evil"})
+    assert ALLOW not in other.headers
+    assert other.headers["Vary"] == "Origin"
+
+
+def test_hosts_that_are_not_ours_are_refused(opened: Daemon) -> None:
+    """Goal: a name that an attacker lets point here opens nothing.
+    Method: Host with allowed and other names; probes take any.
+    """
+    for host in ("127.0.0.1", "127.0.0.1:80", "KAFKALOG.test:8082"):
+        headers = {**by("reader"), "Host": host}
+        assert opened.request("GET", "/topics/t-none", None, headers).status == 404
+    for host in ("evil.example", "127.0.0.1.evil.example", "evil:127.0.0.1"):
+        refused(opened.request("GET", "/topics", None, {"Host": host}), 400, 40000)
+    assert opened.request("GET", "/readyz", None, {"Host": "10.1.2.3"}).status == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import functools
 import itertools
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from aiohttp import hdrs, web
 
 from kafkalog import __version__
 from kafkalog.server.api import API_KEY, api_of
+from kafkalog.server.endpoint import ADMINISTRATIVE, METRICS_PATH, endpoint_of
 from kafkalog.server.exchange import make_middleware
 from kafkalog.server.openapi import describe
 from kafkalog.server.routes import (
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from kafkalog.server.api import Api
     from kafkalog.server.replies import RequestIds
     from kafkalog.server.security.gate import Gate
+    from kafkalog.settings import ServerConfig
 
 ROUTE_TABLES = (
     probes.ROUTES,
@@ -81,7 +84,47 @@ ROUTE_TABLES = (
 )
 
 
-def make_app(api: Api, request_ids: RequestIds, gate: Gate | None = None) -> web.Application:
+class Door(enum.Enum):
+    """A port, by the routes that are behind it."""
+
+    HTTP = "http"
+    ADMIN = "admin"
+    METRICS = "metrics"
+
+
+def door_of(route: web.RouteDef) -> Door | None:
+    """Where a route goes when each door has a port; None: to all of them.
+
+    Administrative is what creates, deletes, alters or operates, by the endpoint's promise.
+    """
+    promise = endpoint_of(route.handler)
+    if promise is None:
+        return Door.HTTP
+    if promise.access is None:
+        return None
+    if route.path == METRICS_PATH:
+        return Door.METRICS
+    return Door.ADMIN if promise.access.action in ADMINISTRATIVE else Door.HTTP
+
+
+def _routes_at(door: Door, config: ServerConfig) -> list[web.RouteDef]:
+    """The routes behind a door; ``http.port`` has those of the doors that have no port."""
+    ports = {Door.ADMIN: config.admin_port, Door.METRICS: config.metrics_port}
+    found = []
+    for table in ROUTE_TABLES:
+        for route in table:
+            assert isinstance(route, web.RouteDef)
+            home = door_of(route)
+            if home is not None and ports.get(home) is None:
+                home = Door.HTTP
+            if home in (None, door):
+                found.append(route)
+    return found
+
+
+def make_app(
+    api: Api, request_ids: RequestIds, gate: Gate | None = None, door: Door = Door.HTTP
+) -> web.Application:
     """An application over one object graph; with a gate, requests see what it gives them."""
     app = web.Application(
         middlewares=[make_middleware(api, request_ids, gate)],
@@ -94,16 +137,12 @@ def make_app(api: Api, request_ids: RequestIds, gate: Gate | None = None) -> web
     app[API_KEY] = api if gate is None else gate.closed_api
     describe_api: Callable[[], bytes] = _description
     app[openapi.DESCRIPTION] = describe_api
-    for table in ROUTE_TABLES:
-        for route in table:
-            assert isinstance(route, web.RouteDef)
-            methods = (
-                (hdrs.METH_GET, hdrs.METH_HEAD)
-                if route.method == hdrs.METH_GET
-                else (route.method,)
-            )
-            for path, method in itertools.product(_addresses(route.path), methods):
-                app.router.add_route(method, path, route.handler, expect_handler=_on_expect)
+    for route in _routes_at(door, api.config):
+        methods = (
+            (hdrs.METH_GET, hdrs.METH_HEAD) if route.method == hdrs.METH_GET else (route.method,)
+        )
+        for path, method in itertools.product(_addresses(route.path), methods):
+            app.router.add_route(method, path, route.handler, expect_handler=_on_expect)
     app.freeze()
     return app
 

@@ -21,14 +21,12 @@ import structlog
 
 from kafkalog.env.pools import PoolPerLogDir, thread_pool
 from kafkalog.server.api import Api, Phase
-from kafkalog.server.app import make_app
 from kafkalog.server.delayed_fetch import DelayedFetches
 from kafkalog.server.in_flight import InFlightBytes
+from kafkalog.server.listeners import Listener, close_listeners, open_listeners
 from kafkalog.server.load_display import show_loading
-from kafkalog.server.protocol import ConnectionServer
 from kafkalog.server.replies import RequestIds
-from kafkalog.server.security.gate import AccessFiles, Gate
-from kafkalog.server.security.tls import listening_context
+from kafkalog.server.security.gate import AccessFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,16 +100,16 @@ class Daemon:
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number, api, graph, stop)
-        server, listener = await self._listen(api, files)
+        listeners = await open_listeners(api, files, RequestIds(self.request_id_prefix))
         watch = asyncio.create_task(self._watch_files(api, files))
         try:
             await self._load(api, graph)
         except BaseException:
-            await self._close_port(server, listener)
+            await close_listeners(listeners, _FINISH_SECONDS)
             raise
         try:
-            await self._serve(api, listener, stop)
-            await self._close_port(server, listener)
+            await self._serve(api, listeners, stop)
+            await close_listeners(listeners, _FINISH_SECONDS)
         finally:
             watch.cancel()
             await loop.run_in_executor(None, graph.close)
@@ -142,29 +140,6 @@ class Daemon:
         api.phase = Phase.STOPPING
         stop.set()
 
-    async def _listen(
-        self, api: Api, files: AccessFiles
-    ) -> tuple[ConnectionServer, asyncio.Server]:
-        """Open the port: probes are answered from here on, all else is refused until loaded."""
-        loop = asyncio.get_running_loop()
-        ids = RequestIds(self.request_id_prefix)
-        gate = Gate(api, files) if Gate.is_needed(self.config) else None
-        server = ConnectionServer(
-            make_app(api, ids, gate), loop=loop, config=self.config, request_ids=ids
-        )
-        context = listening_context(files.tls) if files.tls is not None else None
-        timeout = self.config.tls_handshake_timeout_seconds if context is not None else None
-        listener = await loop.create_server(
-            server,
-            self.config.http_host,
-            self.config.http_port,
-            backlog=1024,
-            reuse_address=True,
-            ssl=context,
-            ssl_handshake_timeout=timeout,
-        )
-        return server, listener
-
     async def _load(self, api: Api, graph: Graph) -> None:
         """Load all logs off the loop, then let requests in; not when a stop came first."""
         await self._shown(api, graph.load)
@@ -190,22 +165,20 @@ class Daemon:
             shown.cancel()
             await asyncio.wait([shown])
 
-    async def _serve(self, api: Api, listener: asyncio.Server, stop: asyncio.Event) -> None:
+    async def _serve(self, api: Api, listeners: list[Listener], stop: asyncio.Event) -> None:
         """Until it is stopped and those who watch /readyz have had time to see it."""
         if api.stopping:
             return  # it never was ready: nobody sends anything
-        port = listener.sockets[0].getsockname()[1]
         scheme = "http" if self.config.http_tls_cert_file is None else "https"
-        _log.info("kafkalog is ready", url=f"{scheme}://{self.config.http_host}:{port}")
+        for each in listeners[1:]:
+            _log.info("Further port", routes=each.door.value, port=each.port)
+        url = f"{scheme}://{self.config.http_host}:{listeners[0].port}"
+        _log.info("kafkalog is ready", url=url)
         lag = asyncio.create_task(self._watch_lag(api))
         await stop.wait()
         api.delayed_fetches.wake_all()
         await asyncio.sleep(self.config.shutdown_grace_ms / 1000)
         lag.cancel()
-
-    async def _close_port(self, server: ConnectionServer, listener: asyncio.Server) -> None:
-        listener.close()
-        await server.finish(_FINISH_SECONDS)
 
     async def _watch_files(self, api: Api, files: AccessFiles) -> None:
         """Read the files of access again when they change, or at once at SIGHUP."""

@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     JsonSchema = Mapping[str, object]
     Model = type[BaseModel] | JsonSchema  # a schema by its class, or spelt out
 
-__all__ = ["OPEN", "Access", "Action", "Answer", "Endpoint", "Resource", "endpoint", "endpoint_of"]
+__all__ = [
+    "ADMINISTRATIVE",
+    "METRICS_PATH",
+    "OPEN",
+    "Access",
+    "Action",
+    "Answer",
+    "Endpoint",
+    "Resource",
+    "endpoint",
+    "endpoint_of",
+]
 
 _ATTRIBUTE = "__kafkalog_endpoint__"
 
@@ -35,6 +46,11 @@ class Access:
     action: Action
     resource: Resource
 
+
+ADMINISTRATIVE = frozenset((Action.CREATE, Action.DELETE, Action.ALTER, Action.CLUSTER))
+"""What changes more than the records that it appends: on record, and behind ``admin.port``."""
+
+METRICS_PATH = "/metrics"
 
 OPEN: None = None
 """In the place of an access: probes, which everybody may ask."""

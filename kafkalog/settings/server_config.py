@@ -47,7 +47,9 @@ class ServerConfig:
     )
     http_allowed_hosts: tuple[str, ...] = ()
     metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
     admin_port: int | None = None
+    admin_host: str = "127.0.0.1"
     socket_request_max_bytes: int = 104_857_600
     queued_max_request_bytes: int = 268_435_456
     http_max_inflight_requests: int = 1_000
@@ -108,11 +110,21 @@ class ServerConfig:
         return self.http_body_timeout_ms / 1000 + declared_bytes / 1_048_576
 
     @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can connect."""
-        if self.http_host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.http_host).is_loopback
-        except ValueError:  # a host name: taken as reachable from elsewhere
-            return False
+    def exposed(self) -> tuple[str, str] | None:
+        """The first setting, with its value, by which other machines can connect; None: none."""
+        places = [("http.host", self.http_host)]
+        if self.admin_port is not None:
+            places.append(("admin.host", self.admin_host))
+        if self.metrics_port is not None:
+            places.append(("metrics.host", self.metrics_host))
+        return next((place for place in places if not _is_loopback(place[1])), None)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine can connect."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a host name: taken as reachable from elsewhere
+        return False

@@ -159,21 +159,26 @@ def _check_access(server: ServerConfig) -> list[Notice]:
     if auth is not None and set(auth) & {"basic", "bearer"} and server.http_auth_file is None:
         message = f"http.auth={','.join(auth)} needs a file of credentials: set http.auth.file"
         raise InvalidConfig(message, key="http.auth.file")
+    if server.http_auth_file is not None and not set(auth or ()) & {"basic", "bearer"}:
+        message = "http.auth.file is read for basic and bearer: name them in http.auth"
+        raise InvalidConfig(message, key="http.auth.file")
     _check_tls(server)
-    if server.is_loopback:
+    exposed = server.exposed
+    if exposed is None:
         return []
+    key, place = exposed[0], "=".join(exposed)
     if auth is None:
         raise InvalidConfig(
-            f"http.host={server.http_host} can be reached from other machines and there is no "
+            f"{place} can be reached from other machines and there is no "
             "authentication: set http.auth to how clients prove who they are, or http.auth=none to "
-            "serve it nevertheless, or http.host=127.0.0.1",
-            key="http.host",
+            f"serve it nevertheless, or {key}=127.0.0.1",
+            key=key,
         )
     if auth == ("none",):
-        message = f"http.host={server.http_host} serves other machines without authentication"
+        message = f"{place} serves other machines without authentication"
         return [Notice("warning", message)]
     if server.http_tls_cert_file is None:
-        message = f"http.host={server.http_host} takes credentials without TLS (http.tls.cert.file)"
+        message = f"{place} takes credentials without TLS (http.tls.cert.file)"
         return [Notice("warning", message)]
     return []
 

@@ -180,7 +180,7 @@ def test_a_key_without_effect_says_so() -> None:
 def test_other_addresses_need_a_word_and_get_a_warning() -> None:
     settings = load("http.host=0.0.0.0\nhttp.auth=none")
     assert settings.notices[0].level == "warning"
-    assert load("http.host=::1").server.is_loopback
+    assert load("http.host=::1").server.exposed is None
     with pytest.raises(InvalidConfig, match=r"http.auth=none to serve it nevertheless"):
         load("http.host=0.0.0.0")
     known = load("http.host=0.0.0.0\nhttp.auth=bearer,basic\nhttp.auth.file=f")
@@ -200,6 +200,9 @@ def test_other_addresses_need_a_word_and_get_a_warning() -> None:
         ("http.auth=none,basic\nhttp.auth.file=f", "none alone"),
         ("http.auth=", "none alone"),
         ("http.auth=basic", "needs a file of credentials: set http.auth.file"),
+        ("http.auth.file=f", "name them in http.auth"),
+        ("admin.port=1\nadmin.host=10.0.0.1", "admin.host=10.0.0.1 can be reached"),
+        ("metrics.port=1\nmetrics.host=*", "or metrics.host=127.0.0.1"),
         ("http.auth=kerberos", "a list of: none, basic, bearer"),
         ("http.tls.cert.file=c", "both or neither"),
         ("http.tls.cert.file=c\nhttp.tls.key.file=k\nhttp.auth=mtls", "both or neither"),

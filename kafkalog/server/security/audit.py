@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.manager.access_rules import Action
 from kafkalog.observe.logging import AUDIT
 from kafkalog.server.api import PRINCIPAL
-from kafkalog.server.endpoint import endpoint_of
+from kafkalog.server.endpoint import ADMINISTRATIVE, endpoint_of
 from kafkalog.server.replies import REQUEST_ID
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(AUDIT)
 _DENIALS = (401, 403)
-_NOTED = frozenset((Action.CREATE, Action.DELETE, Action.ALTER, Action.CLUSTER))
 _PATH_CHARS = 300
 
 
@@ -30,7 +28,7 @@ def audit(request: web.Request, status: int, error: Exception | None) -> None:
     promise = endpoint_of(request.match_info.handler)
     access = promise.access if promise is not None else None
     is_denied = status in _DENIALS
-    if not is_denied and (access is None or access.action not in _NOTED):
+    if not is_denied and (access is None or access.action not in ADMINISTRATIVE):
         return
     _log.info(
         "Denied" if is_denied else "Administered",

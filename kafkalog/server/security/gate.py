@@ -23,7 +23,7 @@ from kafkalog.manager.access_rules import (
 )
 from kafkalog.manager.authorized import authorized
 from kafkalog.server.api import API_VIEW, PRINCIPAL
-from kafkalog.server.endpoint import endpoint_of
+from kafkalog.server.endpoint import METRICS_PATH, endpoint_of
 from kafkalog.server.security.authenticators import NONE, Authenticators
 from kafkalog.server.security.failed_tries import FailedTries
 from kafkalog.server.security.tls import watched_contexts
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_METRICS = "/metrics"
 _SCRAPER = parse_access_rules("allow * describe cluster")
 _NOBODY = AccessRules()
 # Principals whose view is kept; beyond, it is made anew.
@@ -111,7 +110,7 @@ class Gate:
         if promise is not None and promise.access is None:
             request[API_VIEW] = self.closed_api  # open operations are open there too
             return
-        if self._is_metrics_open and request.path == _METRICS:
+        if self._is_metrics_open and request.path == METRICS_PATH:
             request[API_VIEW] = self._scraper_api
             return
         principal = await self._authenticators.principal_of(request, time.monotonic())

@@ -1,0 +1,63 @@
+"""Goal: a port has the routes that belong there, and no others.
+Method: every route of the tables at each of three ports of a running daemon.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+
+from kafkalog.server.app import ROUTE_TABLES, Door, door_of
+from tests.integration.access_world import access_settings, ask
+from tests.integration.daemon import Daemon, free_port
+from tests.integration.http_world import refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROUTES = [route for table in ROUTE_TABLES for route in table if isinstance(route, web.RouteDef)]
+
+
+@pytest.fixture(scope="module")
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Door, Daemon]]:
+    """The daemon, seen at each of its ports."""
+    root = tmp_path_factory.mktemp("ports")
+    admin, metrics = free_port(), free_port()
+    settings = access_settings(root)
+    with Daemon(root, **settings, admin_port=str(admin), metrics_port=str(metrics)) as daemon:
+        seen = {Door.HTTP: daemon}
+        for door, port in ((Door.ADMIN, admin), (Door.METRICS, metrics)):
+            seen[door] = Daemon(root)
+            seen[door].port = port
+        yield seen
+        assert "Unhandled" not in daemon.log_path.read_text(), daemon.log_tail()
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_route_is_behind_its_door(ports: dict[Door, Daemon], route: web.RouteDef) -> None:
+    """Goal: the data port has no administrative route, the others nothing else.
+    Method: ask at each port as one who may nothing: 404 or 405 of the framework is no route.
+    """
+    home = door_of(route)
+    path = re.sub(r"\{[^}]*\}", "0", route.path)
+    for door, daemon in ports.items():
+        answer = ask(daemon, "denied", route.method, path)
+        is_missing = answer.status in (404, 405) and answer.json["error_code"] in (404, 405)
+        is_missing = is_missing and answer.json["message"].startswith(("No such path", "This path"))
+        assert is_missing is (home not in (None, door)), (door, answer.status, answer.body)
+
+
+def test_the_doors_ask_for_credentials(ports: dict[Door, Daemon]) -> None:
+    """Goal: another port is no way around the gate.
+    Method: nobody and the admin at each.
+    """
+    refused(ask(ports[Door.METRICS], None, "GET", "/metrics"), 401, 40101)
+    refused(ask(ports[Door.ADMIN], None, "POST", "/v1/backups", {}), 401, 40101)
+    assert ask(ports[Door.METRICS], "admin", "GET", "/metrics").status == 200
+    refused(ask(ports[Door.ADMIN], "admin", "POST", "/v1/backups", {}), 422, 422)
+    refused(ask(ports[Door.HTTP], "admin", "POST", "/v1/backups", {}), 404, 404)
+    for daemon in ports.values():
+        assert ask(daemon, None, "GET", "/readyz").status == 200

@@ -44,14 +44,13 @@ from kafkalog.server.routes import (
     v3_partitions,
     v3_topics,
 )
-from kafkalog.server.security.cors import Cors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.server.api import Api
     from kafkalog.server.replies import RequestIds
-    from kafkalog.server.security.gate import Gate
+    from kafkalog.server.security.guards import Guards
     from kafkalog.settings import ServerConfig
 
 ROUTE_TABLES = (
@@ -123,18 +122,17 @@ def _routes_at(door: Door, config: ServerConfig) -> list[web.RouteDef]:
 
 
 def make_app(
-    api: Api, request_ids: RequestIds, gate: Gate | None = None, door: Door = Door.HTTP
+    api: Api, request_ids: RequestIds, guards: Guards, door: Door = Door.HTTP
 ) -> web.Application:
     """An application over one object graph; with a gate, requests see what it gives them."""
     app = web.Application(
-        middlewares=[make_middleware(api, request_ids, gate)],
+        middlewares=[make_middleware(api, request_ids, guards)],
         client_max_size=0,  # bodies are bounded by in_flight.Body, which counts inflated bytes
     )
     app[log_operations.DUMPS] = asyncio.Semaphore(log_operations.DUMPS_MAX)
-    cors = Cors.of(api.config)
-    if cors is not None:
-        app.on_response_prepare.append(cors.on_prepare)
-    app[API_KEY] = api if gate is None else gate.closed_api
+    if guards.cors is not None:
+        app.on_response_prepare.append(guards.cors.on_prepare)
+    app[API_KEY] = api if guards.gate is None else guards.gate.closed_api
     describe_api: Callable[[], bytes] = _description
     app[openapi.DESCRIPTION] = describe_api
     for route in _routes_at(door, api.config):

@@ -24,13 +24,12 @@ from kafkalog.server.replies import (
     seal,
 )
 from kafkalog.server.security.audit import audit
-from kafkalog.server.security.cors import Cors
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
     from kafkalog.server.api import Api
-    from kafkalog.server.security.gate import Gate
+    from kafkalog.server.security.guards import Guards
 
 _log = structlog.get_logger("kafkalog.server")
 _NATIVE_PREFIXES = ("/v1/", "/v3/", "/kafka/v3/")
@@ -54,10 +53,10 @@ _PORT = re.compile(r":[0-9]*$")
 _CLOSING = (408, 413, 417, 505)
 
 
-def make_middleware(api: Api, ids: RequestIds, gate: Gate | None = None) -> Middleware:
+def make_middleware(api: Api, ids: RequestIds, guards: Guards) -> Middleware:
     """The middleware of an application."""
     metrics = api.metrics
-    cors = Cors.of(api.config)
+    cors, rates = guards.cors, guards.rates
     metrics.http_in_flight.set_function(lambda: api.requests_in_work)
 
     @web.middleware
@@ -70,9 +69,11 @@ def make_middleware(api: Api, ids: RequestIds, gate: Gate | None = None) -> Midd
         try:
             _admit(api, request)
             preflight = cors.preflight(request) if cors is not None else None
-            if gate is not None and preflight is None:
-                await gate.admit(request)
-            response = preflight or await handler(request)
+            if preflight is None:
+                await _let_in(guards, request)
+                response = await handler(request)
+            else:
+                response = preflight
         except ConnectionError:
             raise
         except Exception as raised:  # noqa: BLE001 - the outermost frame of a request: a defect is 500, never a dead loop
@@ -83,6 +84,8 @@ def make_middleware(api: Api, ids: RequestIds, gate: Gate | None = None) -> Midd
         seal(response, request_id)
         if cors is not None:
             cors.mark(request, response)
+        if rates is not None:
+            rates.answered(request, response)
         audit(request, response.status, error)
         resource = request.match_info.route.resource
         route = resource.canonical if resource is not None else "unmatched"
@@ -112,6 +115,14 @@ def _admit(api: Api, request: web.Request) -> None:
         > api.config.http_max_inflight_requests
     ):
         raise ApiError(42902, "Too many requests in work; nothing was appended. Try again.")
+
+
+async def _let_in(guards: Guards, request: web.Request) -> None:
+    """Ask who it is and whether he may, then whether he may now."""
+    if guards.gate is not None:
+        await guards.gate.admit(request)
+    if guards.rates is not None and request.path not in _ALWAYS:
+        guards.rates.admit(request)
 
 
 def _answer_error(request: web.Request, raised: Exception, request_id: str) -> web.Response:

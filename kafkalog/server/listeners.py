@@ -1,7 +1,7 @@
 """Listeners: the ports that are served, each with the routes that belong there.
 
 ``http.port`` has everything, unless ``admin.port`` or ``metrics.port`` take their routes away from
-it; probes are everywhere. All share one gate, one TLS and one object graph. Owned by the event
+it; probes are everywhere. All share the guards, one TLS and one object graph. Owned by the event
 loop.
 """
 
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from kafkalog.server.app import Door, make_app
 from kafkalog.server.protocol import ConnectionServer
-from kafkalog.server.security.gate import AccessFiles, Gate
+from kafkalog.server.security.guards import Guards
 from kafkalog.server.security.tls import listening_context
 
 if TYPE_CHECKING:
     from kafkalog.server.api import Api
     from kafkalog.server.replies import RequestIds
+    from kafkalog.server.security.gate import AccessFiles
 
 _BACKLOG = 1024
 
@@ -40,7 +41,7 @@ class Listener:
 async def open_listeners(api: Api, files: AccessFiles, ids: RequestIds) -> list[Listener]:
     """Open every port, ``http.port`` first; OSError when one cannot be had, and none is open."""
     config = api.config
-    gate = Gate(api, files) if Gate.is_needed(config) else None
+    guards = Guards.of(api, files)
     context = listening_context(files.tls) if files.tls is not None else None
     timeout = config.tls_handshake_timeout_seconds if context is not None else None
     places = [
@@ -54,7 +55,7 @@ async def open_listeners(api: Api, files: AccessFiles, ids: RequestIds) -> list[
         for door, host, port in places:
             if port is None:
                 continue
-            app = make_app(api, ids, gate, door)
+            app = make_app(api, ids, guards, door)
             server = ConnectionServer(app, loop=loop, config=config, request_ids=ids)
             sockets = await loop.create_server(
                 server,

@@ -53,6 +53,8 @@ class ServerConfig:
     socket_request_max_bytes: int = 104_857_600
     queued_max_request_bytes: int = 268_435_456
     http_max_inflight_requests: int = 1_000
+    http_max_requests_per_second: int = 0
+    http_max_bytes_per_second: int = 0
     http_max_streams: int = 1_000
     http_max_records: int = 100_000
     http_max_wait_ms: int = 60_000

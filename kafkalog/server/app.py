@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from kafkalog import __version__
-from kafkalog.server.api import API_KEY, api_of
+from kafkalog.server.api import API_KEY
 from kafkalog.server.endpoint import ADMINISTRATIVE, METRICS_PATH, endpoint_of
 from kafkalog.server.exchange import make_middleware
 from kafkalog.server.openapi import describe
@@ -157,10 +157,6 @@ def _description() -> bytes:
 
 
 async def _on_expect(request: web.Request) -> None:
-    """100 Continue, unless the body would be refused anyway: then the refusal comes at once."""
+    """Refuse what is not understood; the exchange says 100 Continue when it has let it in."""
     if request.headers.get(hdrs.EXPECT, "").lower() != "100-continue":
         raise web.HTTPExpectationFailed
-    declared = request.content_length or 0
-    if request.version == (1, 1) and declared <= api_of(request).config.socket_request_max_bytes:
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # the answer itself has not begun

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import structlog
-from aiohttp import hdrs, web
+from aiohttp import HttpVersion11, hdrs, web
 
 from kafkalog.errors import KafkalogError, NotReady
 from kafkalog.server.api import Phase
@@ -71,6 +71,8 @@ def make_middleware(api: Api, ids: RequestIds, guards: Guards) -> Middleware:
             preflight = cors.preflight(request) if cors is not None else None
             if preflight is None:
                 await _let_in(guards, request)
+                if hdrs.EXPECT in request.headers:
+                    await _continue(request, api.config.socket_request_max_bytes)
                 response = await handler(request)
             else:
                 response = preflight
@@ -123,6 +125,14 @@ async def _let_in(guards: Guards, request: web.Request) -> None:
         await guards.gate.admit(request)
     if guards.rates is not None and request.path not in _ALWAYS:
         guards.rates.admit(request)
+
+
+async def _continue(request: web.Request, body_limit_bytes: int) -> None:
+    """100 Continue, unless the body would be refused anyway: then the refusal comes at once."""
+    declared = request.content_length or 0
+    if request.version == HttpVersion11 and declared <= body_limit_bytes:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer itself has not begun
 
 
 def _answer_error(request: web.Request, raised: Exception, request_id: str) -> web.Response:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -164,20 +165,14 @@ def test_what_is_denied_or_done_is_on_the_record(guarded: Daemon) -> None:
 
 
 def test_a_body_is_not_read_for_one_who_may_not_send_it(guarded: Daemon) -> None:
-    """Goal: 403 comes before the body.
-    Method: a declared body of 50 MB of which nothing is sent.
+    """Goal: 403 comes before the body, and nobody is told to go on with it.
+    Method: a declared body of 50 MB of which nothing is sent, with and without Expect.
     """
-    import http.client
-
-    connection = http.client.HTTPConnection("127.0.0.1", guarded.port, timeout=10)
-    try:
-        connection.putrequest("POST", "/topics/t-1")
-        for header, value in {**by("reader"), "Content-Length": "50000000"}.items():
-            connection.putheader(header, value)
-        connection.endheaders()
-        assert connection.getresponse().status == 403
-    finally:
-        connection.close()
+    for expect in ("", "Expect: 100-continue\r\n"):
+        with socket.create_connection(("127.0.0.1", guarded.port), 10) as client:
+            head = f"POST /topics/t-1 HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n{expect}"
+            client.sendall(f"{head}Authorization: {by('reader')['Authorization']}\r\n\r\n".encode())
+            assert client.recv(1000).startswith(b"HTTP/1.1 403 ")
 
 
 def test_too_many_wrong_credentials(tmp_path: Path) -> None:
@@ -265,6 +260,7 @@ def test_open_metrics_and_rules_for_nobody(tmp_path: Path) -> None:
     with Daemon(tmp_path, **settings) as daemon:
         refused(daemon.request("GET", "/topics/t-1"), 404, 40401)
         refused(daemon.request("GET", "/topics/x-1"), 403, 40301)
+        refused(daemon.request("GET", "/topics/t-1", None, by("reader")), 404, 40401)
         refused(daemon.request("GET", "/v1/tasks"), 403, 40301)
         assert daemon.request("GET", "/metrics").status == 200
 

@@ -73,6 +73,8 @@ class Authenticators:
 
     async def principal_of(self, request: web.Request, now_seconds: float) -> str:
         """Who asks; ApiError 40101 without valid credentials, 42901 after too many wrong ones."""
+        if NONE in self._schemes:
+            return ANONYMOUS  # whatever is sent: nobody would look at it
         headers = request.headers.getall(hdrs.AUTHORIZATION, [])
         if not headers:
             return self._without_header(request)
@@ -106,9 +108,7 @@ class Authenticators:
         return principal
 
     def _without_header(self, request: web.Request) -> str:
-        """The client certificate's principal; nobody's name, when nobody has to give one."""
-        if NONE in self._schemes:
-            return ANONYMOUS
+        """The client certificate's principal."""
         if MTLS in self._schemes and request.transport is not None:
             certificate = request.transport.get_extra_info("peercert")
             principal = certificate_principal(certificate, self._certificate_sources)

@@ -187,7 +187,8 @@ class Daemon:
         loop.add_signal_handler(signal.SIGHUP, hang_up.set)
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(hang_up.wait(), _WATCH_PERIOD_SECONDS)
+                async with asyncio.timeout(_WATCH_PERIOD_SECONDS if files.is_any else None):
+                    await hang_up.wait()
             hang_up.clear()
             await loop.run_in_executor(api.control_pool, files.refresh, api.metrics.observe_reload)
 

@@ -61,6 +61,11 @@ class AccessFiles:
             "http.acl.file", config.http_acl_file, parse_access_rules, is_secret=False
         )
 
+    @property
+    def is_any(self) -> bool:
+        """Whether there is anything to look at."""
+        return any(files is not None for files in (self.tls, self.credentials, self.rules))
+
     def refresh(self, observe_reload: Callable[[str, bool], None]) -> None:
         """Read again what changed and tell of it: the setting, and whether it was taken."""
         for files in (self.tls, self.credentials, self.rules):

@@ -12,8 +12,9 @@ from __future__ import annotations
 import functools
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
+from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.manager.access_rules import CLUSTER_NAME, Action, Resource
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.access_rules import Rights
+    from kafkalog.manager.consumer import Consumer
 
 F = TypeVar("F", bound="Callable[..., object]")
 T = TypeVar("T")
@@ -33,14 +35,16 @@ _CHECKED = "__kafkalog_checked_class__"
 class Need:
     """What a method needs. ``action`` None: nothing.
 
-    ``argument`` names the parameter that holds the topic or group: a name, or a log. With
-    ``is_listing`` everybody may call it, and sees the names on which the action is allowed.
+    ``argument`` names the parameter that holds the topic or group: its name, or a log, partition or
+    consumer of it. With ``is_listing`` everybody may call it, and sees what he has the right on;
+    ``is_internal`` is for no principal.
     """
 
     action: Action | None = None
     resource: Resource = Resource.CLUSTER
     argument: str = ""
     is_listing: bool = False
+    is_internal: bool = False
 
 
 def requires(action: Action, resource: Resource, argument: str = "") -> Callable[[F], F]:
@@ -50,13 +54,18 @@ def requires(action: Action, resource: Resource, argument: str = "") -> Callable
 
 
 def lists(action: Action, resource: Resource) -> Callable[[F], F]:
-    """The method answers a list of names: those are left on which the action is allowed."""
+    """The method answers a list of names, or of what has one: those are left that are allowed."""
     return _marked(Need(action, resource, is_listing=True))
 
 
 def open_to_all(method: F) -> F:
     """The method tells and does nothing that needs a right."""
     return _marked(Need())(method)
+
+
+def internal(method: F) -> F:
+    """The method is the daemon's own: no view has it."""
+    return _marked(Need(is_internal=True))(method)
 
 
 def _marked(need: Need) -> Callable[[F], F]:
@@ -103,6 +112,15 @@ def authorized(operations: T, rights: Rights) -> T:
     return cast("T", _View(operations, rights))
 
 
+class _Named(Protocol):
+    """What a listing may hold beside plain names."""
+
+    @property
+    def name(self) -> str:
+        """Of the topic or group."""
+        ...
+
+
 class _View:
     """See ``authorized``. A method is wrapped when it is first asked for."""
 
@@ -120,6 +138,7 @@ class _View:
         if isinstance(declared, property):
             assert need == Need(), f"{kind.__name__}.{name} has no rule of access"
             return getattr(operations, name)
+        assert need is None or not need.is_internal, f"{kind.__name__}.{name} is internal"
         value = getattr(operations, name)
         seen = self._field(name, value) if need is None else _checked(value, need, rights)
         self.__dict__[name] = seen
@@ -144,8 +163,12 @@ def _checked(method: Callable[..., object], need: Need, rights: Rights) -> Calla
 
         @functools.wraps(method)
         def listing(*args: object, **kwargs: object) -> object:
-            names = cast("list[str]", method(*args, **kwargs))
-            return [name for name in names if rights.allow(action, need.resource, name)]
+            found = cast("list[str | _Named]", method(*args, **kwargs))
+            return [
+                each
+                for each in found
+                if rights.allow(action, need.resource, each if isinstance(each, str) else each.name)
+            ]
 
         return listing
     position = (
@@ -156,16 +179,20 @@ def _checked(method: Callable[..., object], need: Need, rights: Rights) -> Calla
     def checked(*args: object, **kwargs: object) -> object:
         name = CLUSTER_NAME
         if need.argument:
-            name = _name_of(args[position] if position < len(args) else kwargs[need.argument])
+            argument = args[position] if position < len(args) else kwargs[need.argument]
+            name = _name_of(argument, need.resource)
         rights.require(action, need.resource, name)
         return method(*args, **kwargs)
 
     return checked
 
 
-def _name_of(argument: object) -> str:
-    """The name that an argument stands for."""
+def _name_of(argument: object, resource: Resource) -> str:
+    """The name of the topic or group that an argument stands for."""
     if isinstance(argument, str):
         return argument
-    log = cast("UnifiedLog", argument)
-    return log.topic_partition.topic
+    if resource is Resource.GROUP:
+        return cast("Consumer", argument).group
+    if isinstance(argument, TopicPartition):
+        return argument.topic
+    return cast("UnifiedLog", argument).topic_partition.topic

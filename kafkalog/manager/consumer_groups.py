@@ -17,6 +17,8 @@ import structlog
 from kafkalog.errors import ConsumerExists, InvalidRequest, Overloaded, UnknownConsumer
 from kafkalog.format.group_offsets import text_fault
 from kafkalog.format.topic_partition import INTERNAL_TOPICS
+from kafkalog.manager.access_rules import Action, Resource
+from kafkalog.manager.authorized import internal, lists, operation_class, requires
 from kafkalog.manager.consumer import Consumer
 from kafkalog.manager.group_assignment import assign_ranges
 
@@ -45,6 +47,7 @@ class Group:
         self.seen: RegistryState | None = None  # topics as of the last rebalance
 
 
+@operation_class()
 class ConsumerGroups:
     """See the module."""
 
@@ -62,6 +65,7 @@ class ConsumerGroups:
 
     # ---- any thread
 
+    @internal
     def used_ms(self, group: str) -> int:
         """Wall clock when the group last had members: now, a time, or 0 for not in this run."""
         if group in self._groups:
@@ -70,6 +74,7 @@ class ConsumerGroups:
 
     # ---- the event loop
 
+    @requires(Action.READ, Resource.GROUP, "group")
     def create(self, group: str, name: str | None, config: ConsumerConfig) -> Consumer:
         """A new member, which reads nothing yet. ``name`` None: one is made up.
 
@@ -95,6 +100,7 @@ class ConsumerGroups:
         self._member_count += 1
         return consumer
 
+    @requires(Action.READ, Resource.GROUP, "group")
     def find(self, group: str, name: str) -> Consumer:
         """A member, whose idle time begins anew; its assignment is up to date. UnknownConsumer."""
         self._sweep()
@@ -106,12 +112,14 @@ class ConsumerGroups:
         self._follow_topics(found)
         return consumer
 
+    @requires(Action.READ, Resource.GROUP, "consumer")
     def delete(self, consumer: Consumer) -> None:
         """The member leaves; its partitions go to the others."""
         found = self._groups.get(consumer.group)
         if found is not None and found.members.get(consumer.name) is consumer:
             self._remove(found, consumer)
 
+    @requires(Action.READ, Resource.GROUP, "consumer")
     def subscribe(
         self, consumer: Consumer, topics: Collection[str] | None, pattern: str | None
     ) -> None:
@@ -123,11 +131,13 @@ class ConsumerGroups:
         consumer.subscribe(topics, pattern)
         self._rebalance(self._groups[consumer.group])
 
+    @requires(Action.READ, Resource.GROUP, "consumer")
     def unsubscribe(self, consumer: Consumer) -> None:
         """Read nothing, whichever way it was asked for."""
         consumer.unsubscribe()
         self._rebalance(self._groups[consumer.group])
 
+    @requires(Action.DESCRIBE, Resource.GROUP, "group")
     def members(self, group: str) -> list[Consumer]:
         """By name, those that are not idle for too long."""
         self._sweep()
@@ -137,6 +147,7 @@ class ConsumerGroups:
         self._follow_topics(found)
         return sorted(found.members.values(), key=lambda each: each.name)
 
+    @lists(Action.DESCRIBE, Resource.GROUP)
     def names(self) -> list[str]:
         """Groups that have members."""
         self._sweep()

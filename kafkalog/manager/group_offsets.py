@@ -42,6 +42,8 @@ from kafkalog.format.group_offsets import (
 from kafkalog.format.topic_partition import GROUP_OFFSETS_TOPIC, TopicPartition
 from kafkalog.log.built_batch_validator import validate_built
 from kafkalog.log.values import Isolation
+from kafkalog.manager.access_rules import Action, Resource
+from kafkalog.manager.authorized import internal, lists, open_to_all, operation_class, requires
 from kafkalog.manager.commands import AppendCommand
 from kafkalog.manager.group_offsets_replay import GroupOffsetsReplay
 from kafkalog.manager.values import Acks
@@ -114,6 +116,7 @@ def is_expired(committed: CommittedOffset, used_ms: int, now_ms: int, retention_
     return now_ms - max(committed.commit_timestamp_ms, used_ms) >= retention_ms
 
 
+@operation_class()
 class GroupOffsets:
     """See the module."""
 
@@ -136,20 +139,24 @@ class GroupOffsets:
 
     # ---- start
 
+    @internal
     def start(self) -> None:
         """Load every partition in the background. Its groups are NotReady until then."""
         for number in range(self._partition_count()):
             self._schedule_load(number)
 
+    @internal
     def stop(self) -> None:
         """No file of the topic is read any more on return."""
         with self._reads:
             self._is_stopped = True
 
+    @internal
     def watch_use(self, used_ms: Callable[[str], int]) -> None:
         """Where to learn when a group last had members; see ``is_expired``. Any thread asks."""
         self._used_ms = used_ms
 
+    @open_to_all
     def create_topic(self) -> None:
         """Make `__consumer_offsets` unless it exists; durable on return. Blocks. StorageFault."""
         config = self._config
@@ -170,10 +177,12 @@ class GroupOffsets:
     # ---- any thread, never blocking on the disk
 
     @property
+    @open_to_all
     def has_topic(self) -> bool:
         """Whether a commit can be queued without ``create_topic``."""
         return self._partition_count() > 0
 
+    @requires(Action.DESCRIBE, Resource.GROUP, "group")
     def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """The group's commits; none of an unknown group.
 
@@ -184,6 +193,7 @@ class GroupOffsets:
             return {}
         return dict(self._shard_at(self._number_of(group)).groups.get(group, {}))
 
+    @requires(Action.DESCRIBE, Resource.GROUP, "group")
     def committed_of(self, group: str, at: TopicPartition) -> CommittedOffset | None:
         """One of the group's commits; errors as ``committed``."""
         if not self.has_topic:
@@ -191,6 +201,7 @@ class GroupOffsets:
             return None
         return self._shard_at(self._number_of(group)).groups.get(group, {}).get(at)
 
+    @lists(Action.DESCRIBE, Resource.GROUP)
     def groups(self) -> list[str]:
         """Names of all groups that have commits, sorted; errors as ``committed``."""
         count = self._partition_count()
@@ -198,6 +209,7 @@ class GroupOffsets:
             self._manager.check_ready()
         return sorted(name for n in range(count) for name in list(self._shard_at(n).groups))
 
+    @requires(Action.DESCRIBE, Resource.TOPIC, "at")
     def check_exists(self, at: TopicPartition) -> None:
         """UnknownTopic, UnknownPartition; it may be out of service."""
         topic = self._manager.registered(at.topic)
@@ -208,6 +220,7 @@ class GroupOffsets:
                 partition=at.partition,
             )
 
+    @requires(Action.READ, Resource.GROUP, "group")
     def submit(
         self, group: str, commits: Mapping[TopicPartition, CommittedOffset], on_done: OnDone
     ) -> None:
@@ -229,6 +242,7 @@ class GroupOffsets:
 
     # ---- blocking, for control threads and tasks
 
+    @requires(Action.DELETE, Resource.GROUP, "group")
     def delete(self, group: str, topics: Collection[str] | None = None) -> int:
         """Take away the group's commits, or those to these topics; how many. Durable on return.
 
@@ -241,6 +255,7 @@ class GroupOffsets:
             lambda _, key: key.group == group and (topics is None or key.topic in topics),
         )
 
+    @internal
     def forget_topic(self, topic: str) -> None:
         """All commits to a topic go: it was deleted, or a new one of that name is to be made.
 
@@ -258,6 +273,7 @@ class GroupOffsets:
                     "group_offsets_not_removed", topic=topic, partition=number, reason=fault.message
                 )
 
+    @internal
     def expire_once(self) -> None:
         """Take away what expired, also of topics that are not here (yet). Loop body."""
         for number in list(self._shards):

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError, NonEmptyGroup, UnknownGroup
 from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.manager.access_rules import Action, Resource
+from kafkalog.manager.authorized import lists, operation_class, requires
 from kafkalog.manager.consumer_groups import ConsumerGroups
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class PartitionLag:
         return max(0, self.log_end_offset - self.committed.offset)
 
 
+@operation_class()
 class GroupOperations:
     """See the module."""
 
@@ -62,11 +65,13 @@ class GroupOperations:
 
     # ---- the event loop; no disk
 
+    @lists(Action.DESCRIBE, Resource.GROUP)
     def summaries(self) -> list[GroupSummary]:
         """Groups that have commits or members, by name. NotReady while they are loaded."""
         names = {*self.offsets.groups(), *self.members.names()}
         return [GroupSummary(name, len(self.members.members(name))) for name in sorted(names)]
 
+    @requires(Action.DESCRIBE, Resource.GROUP, "group")
     def summary(self, group: str) -> GroupSummary:
         """One group. UnknownGroup."""
         members = self.members.members(group)
@@ -74,6 +79,7 @@ class GroupOperations:
             raise UnknownGroup("No group of that name has a commit or a member.", group=group)
         return GroupSummary(group, len(members))
 
+    @requires(Action.DESCRIBE, Resource.GROUP, "group")
     def lags(self, group: str) -> list[PartitionLag]:
         """Every commit of the group beside its log, by topic and partition."""
         found = []
@@ -86,6 +92,7 @@ class GroupOperations:
             found.append(PartitionLag(at, committed, log.log_start_offset, log.high_watermark))
         return found
 
+    @requires(Action.DESCRIBE, Resource.GROUP, "group")
     def check_no_members(self, group: str) -> None:
         """NonEmptyGroup: members would go on from their own positions and commit those."""
         count = len(self.members.members(group))
@@ -96,6 +103,7 @@ class GroupOperations:
                 members=count,
             )
 
+    @requires(Action.READ, Resource.GROUP, "group")
     def reset_scope(
         self,
         group: str,
@@ -119,6 +127,7 @@ class GroupOperations:
             self.offsets.check_exists(at)
         return {at: committed.get(at) for at in named}
 
+    @requires(Action.DESCRIBE, Resource.TOPIC, "at")
     def clamped(self, at: TopicPartition, offset: int) -> int:
         """The offset, or the nearest that the log has; errors as of a fetch."""
         log = self._manager.log_of(at.topic, at.partition)

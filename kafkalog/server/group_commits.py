@@ -32,6 +32,8 @@ async def commit(
     if not commits:
         return
     offsets = api.operations.groups.offsets
+    for at in commits:  # as the principal sees it: nobody learns by a commit which topics exist
+        offsets.check_exists(at)
     if not offsets.has_topic:
         await api.blocking(offsets.create_topic)
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -21,6 +21,9 @@ from kafkalog.manager.authorized import (
     public_operations,
 )
 from kafkalog.manager.cleaning_operations import CleaningOperations
+from kafkalog.manager.consumer_groups import ConsumerGroups
+from kafkalog.manager.group_offsets import GroupOffsets
+from kafkalog.manager.group_operations import GroupOperations
 from kafkalog.manager.operations import Acks, Operations
 from kafkalog.manager.topic_operations import TopicOperations
 from tests.sim.sim_manager import SimManager, batch_of, records_of
@@ -28,7 +31,14 @@ from tests.sim.sim_manager import SimManager, batch_of, records_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CLASSES: tuple[type[object], ...] = (Operations, TopicOperations, CleaningOperations)
+CLASSES: tuple[type[object], ...] = (
+    Operations,
+    TopicOperations,
+    CleaningOperations,
+    GroupOperations,
+    GroupOffsets,
+    ConsumerGroups,
+)
 
 
 @contextmanager

@@ -146,6 +146,7 @@ class CleaningOperations:
         log = self._compacted(topic, partition)
         self._cleaning.cleaner.submit(CleanRequest(log, is_dry, on_done))
 
+    @requires(Action.CLUSTER, Resource.CLUSTER)
     def begin(
         self,
         topic: str,

@@ -23,6 +23,7 @@ from kafkalog.manager.topic_operations import TopicOperations, altered, refuse_i
 from kafkalog.manager.values import (
     Acks,
     ConfigChange,
+    ListedPartition,
     Loading,
     LogDirDescription,
     PartitionSize,
@@ -179,14 +180,17 @@ class Operations:
         """Partitions of the topic; UnknownTopic."""
         return self._manager.registered(topic).partition_count
 
-    def partitions(self) -> Iterator[tuple[str, int, KafkalogError | None]]:
+    @lists(Action.DESCRIBE, Resource.TOPIC)
+    def partitions(self) -> list[ListedPartition]:
         """Every partition by topic and number, and why it is not served; no disk."""
+        listed: list[ListedPartition] = []
         for name in self.topic_names():
             topic = self._manager.registry.topics.get(name)
             if topic is not None:  # deleted since the names were taken
                 faults = self._manager.faults_of(topic)
-                for number in range(topic.partition_count):
-                    yield name, number, faults.get(number)
+                numbers = range(topic.partition_count)
+                listed += [ListedPartition(name, each, faults.get(each)) for each in numbers]
+        return listed
 
     @property
     @open_to_all
@@ -347,6 +351,7 @@ class Operations:
         """Moves under way, and those that ended since the start; of a partition the last one."""
         return self._manager.moves.statuses()
 
+    @open_to_all  # what the work does asks for its own rights
     def in_background(
         self, kind: str, details: Mapping[str, str], work: Callable[[], dict[str, object]]
     ) -> BackgroundOperation:
@@ -358,24 +363,29 @@ class Operations:
         self._manager.check_ready()
         return self._manager.background.begin(kind, details, run)
 
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
     def background_operations(self) -> list[BackgroundOperation]:
         """All that are known, in the order in which they were begun."""
         return self._manager.background.known()
 
     # ---- one log, blocking but for its description
 
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def describe_log(self, topic: str, partition: int) -> LogDescription:
         """Offsets, sizes and durability of one log; no disk."""
         return self._maintenance.describe(self.partition_log(topic, partition))
 
+    @requires(Action.ALTER, Resource.TOPIC, "topic")
     def roll(self, topic: str, partition: int) -> Rolled:
         """Close the active segment, durable on return; an empty one stays."""
         return self._maintenance.roll(self.partition_log(topic, partition))
 
+    @requires(Action.ALTER, Resource.TOPIC, "topic")
     def flush(self, topic: str, partition: int) -> int:
         """Everything appended so far is durable on return; the recovery point."""
         return self._maintenance.flush(self.partition_log(topic, partition))
 
+    @requires(Action.READ, Resource.TOPIC, "topic")
     def segment_path(self, topic: str, partition: int, base_offset: int) -> str:
         """The ``.log`` file of a segment, for who dumps it; UnknownSegment."""
         return self._maintenance.segment_path(self.partition_log(topic, partition), base_offset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -157,6 +157,14 @@ class MoveStatus:
     offset_lag: int
     started_ms: int  # wall clock
     ended_ms: int | None
+
+
+class ListedPartition(NamedTuple):
+    """A partition of a topic by the topic's name; ``fault``: why it is not served, None: it is."""
+
+    name: str
+    partition: int
+    fault: KafkalogError | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,20 @@ PARTS = {"topic": "t-none", "group": "g-none", "partition": "0"}
 # Routes that name their topics in the body or not at all: what they are sent, to be allowed.
 BODIES: dict[str, object] = {
     "POST /v1/offsets:list": {"partitions": [{"topic": "t-none", "partition": 0, "timestamp": -1}]},
+    "POST /v1/records:delete": {"partitions": [{"topic": "t-none", "partition": 0, "offset": 0}]},
+    "POST /v1/retention:run": {"partitions": [{"topic": "t-none", "partition": 0}]},
+    "POST /v1/retention:simulate": {"topic": "t-none", "partition": 0, "horizon_ms": 1},
+    "POST /admin/topics": {"topic_name": "t-none", "partitions_count": 0},
+    "POST /v3/clusters/{cluster_id}/topics": {"topic_name": "t-none", "partitions_count": 0},
 }
 # Routes that answer to everybody what he may see of it.
-FILTERED = {"GET /v1/groups", "GET /v3/clusters/{cluster_id}/consumer-groups"}
+FILTERED = {
+    "GET /topics",
+    "GET /v1/groups",
+    "GET /v3/clusters/{cluster_id}/consumer-groups",
+    "GET /v3/clusters/{cluster_id}/topics",
+    "GET /v3/clusters/{cluster_id}/topics/-/configs",
+}
 RULES_IN_FORCE = parse_access_rules(RULES)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from tests.sim.sim_filesystem import disposing_of_disks
+from tests.sim.disk_memory import disposing_of_disks
 
 if TYPE_CHECKING:
     from collections.abc import Generator

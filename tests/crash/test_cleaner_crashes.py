@@ -72,6 +72,7 @@ def of_transaction(offset: int, sequence: int) -> bytes:
 def original() -> SimFilesystem:
     """Four segments in three groups, the last of which stays as it is, and the active one."""
     disk = SimFilesystem()
+    disk.is_kept = True
     packed = [record(4, b"a", b"1" * 40), record(5, b"b", b"2" * 40)]
     plant(
         disk,

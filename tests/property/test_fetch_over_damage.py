@@ -56,6 +56,7 @@ def case_of(interval_bytes: int, has_gaps: bool) -> Case:
         cleanup_policy=frozenset({"compact" if has_gaps else "delete"}),
     )
     world = PartitionWorld(config)
+    world.filesystem.is_kept = True
     sizes: list[int] = []
     for number, padding in enumerate(SHAPES):
         first = number * RECORDS

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import errno
 import itertools
-import weakref
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.sim.disk_memory import note_disk
 from tests.sim.sim_crash import CrashMode, Survivor
 from tests.sim.sim_faults import FaultPlan, Operation
 from tests.sim.sim_file import SimFile
@@ -75,24 +75,6 @@ def _split(path: str) -> tuple[str, str]:
     return parent or "/", name
 
 
-_alive: weakref.WeakSet[SimFilesystem] = weakref.WeakSet()
-
-
-@contextmanager
-def disposing_of_disks() -> Iterator[None]:
-    """Take the memory of the disks made inside.
-
-    A simulated thread that never ended keeps all that its frames see alive, and no collector looks
-    into a suspended greenlet: a run of thousands of tests would hold every disk to its end.
-    """
-    before = set(_alive)
-    try:
-        yield
-    finally:
-        for disk in set(_alive) - before:
-            disk.dispose()
-
-
 class SimFilesystem:
     """See Filesystem."""
 
@@ -110,13 +92,14 @@ class SimFilesystem:
         self.on_call = on_call
         self.generation = 0  # handles of a killed process are of an older one
         self.open_handles = 0
+        self.is_kept = False  # by a cache, from test to test
         self._root = root if root is not None else Directory(0)
         self._orders = itertools.count()
         self._name_changes: list[NameChange] = []
         self._dirty: dict[int, Inode] = {}
         self._used_pages = 0
         self._locked: set[str] = set()
-        _alive.add(self)
+        note_disk(self)
 
     def dispose(self) -> None:
         """Nobody looks at this disk any more."""

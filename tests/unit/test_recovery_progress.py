@@ -85,7 +85,8 @@ def test_a_long_recovery_is_told() -> None:
         again.start()
     again.disk.on_call = None
     events = [line["event"] for line in captured]
-    first, *between, last = events
+    first, *between, last, cleaner = events
+    assert cleaner == "Starting the log cleaner"
     assert first == "Recovering 10 logs from /data/a since no clean shutdown file was found"
     took = re.fullmatch(r"Loaded 10 logs in (\d+)ms", last)
     assert took is not None

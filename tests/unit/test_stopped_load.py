@@ -53,18 +53,20 @@ def stopped_daemon() -> DaemonRun:
 def stopped_start(run: DaemonRun, calls: int) -> SimManager:
     """A life that is told to stop after so many calls of the disk, and does."""
     life = SimManager(run.disk, config=run.config, topic_defaults=TOPIC_DEFAULTS)
-    left = calls
+    left, is_late = calls, False
 
     def count() -> None:
-        nonlocal left
+        nonlocal left, is_late
         left -= 1
         if left == 0:
+            loading = life.manager.progress.loading
+            is_late = 0 < loading.partitions == loading.partitions_loaded
             life.manager.stop_loading()
 
     run.disk.on_call = count
     life.start()
     run.disk.on_call = None
-    assert not life.manager.is_loaded or left > 0
+    assert not life.manager.is_loaded or left > 0 or is_late
     return life
 
 
@@ -224,7 +226,7 @@ def test_a_stop_does_not_wait_for_a_large_partition(make: Callable[[], SimFilesy
     interrupted = 0
     for stop_at in range(1, whole.calls, 5):
         start = CountedStart(make(), stop_at=stop_at)
-        assert start.calls - stop_at <= 32, "the last calls of a load included"
+        assert start.calls - stop_at <= 40, "the last calls of a start included"
         loading = start.life.manager.progress.loading
         assert loading.partitions_loaded == len(start.life.manager.table)
         interrupted += not loading.partitions_loaded

@@ -420,7 +420,7 @@ def test_a_growth_that_fails_everywhere_leaves_nothing() -> None:
 
 
 def test_a_start_does_not_need_room_for_the_registry() -> None:
-    """M15: the directory that took no change for want of space is behind, serves, and catches up."""
+    """M15: a directory that took no change for want of space is behind, serves, and catches up."""
     sim = started()
     sim.operations.topics.create("t", 4)
     full = Fault(

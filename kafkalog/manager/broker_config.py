@@ -108,6 +108,7 @@ class BrokerConfig:
     consumer_instance_timeout_ms: int = 300_000
     max_partitions_per_topic: int = 10_000
     adopt_unknown_topics: bool | None = None  # None: only while no registry exists
+    create_missing_partitions: bool = False
     log_dir_min_free_bytes: int = 67_108_864
     log_dir_max_open_files: int = 4_096
     log_recovery_corruption: str = "keep"  # keep, or kafka: plain truncation at the first bad batch

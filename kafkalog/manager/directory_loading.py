@@ -226,8 +226,9 @@ class DirectoryLoading:
                 position=0,
             ),
             partition.path,
-            "Stop the daemon. If the records are this topic's, restore the file or delete it; if "
-            "not, move the directory away (the partition is then made anew, empty). Then start.",
+            "Stop the daemon. If the records are this topic's, restore the file or delete it and "
+            "start; if not, move the directory away and start with create.missing.partitions=true "
+            "(the partition is then made anew, empty).",
         )
 
     def refuse_orphan(self, partition: FoundPartition) -> None:
@@ -242,7 +243,8 @@ class DirectoryLoading:
             partition.path,
             "Stop the daemon and bring back the log directory that served the partition. If it is "
             f"lost, rename this directory to {partition.topic_partition} to serve what it holds "
-            "(newer records may be missing), or move it away to begin with an empty partition.",
+            "(newer records may be missing), or move it away and start with "
+            "create.missing.partitions=true to begin with an empty partition.",
         )
 
     def create(

@@ -4,7 +4,7 @@ Owns the directories with their writers and flushers, the partition table, the t
 the periodic tasks. Knows no request: ``operations.py`` does; changes of topics are
 ``topic_changes.py``. Partitions themselves are changed only by the writers. Start: lock, identify,
 read the registry, decide every directory (``startup_plan``), take the clean-shutdown markers, load
-in parallel, create what is missing, then serve. Shutdown order per directory: flush, close,
+in parallel, refuse or make what is missing, then serve. Shutdown order per directory: flush, close,
 checkpoints, marker; a failure costs that directory its marker. Source: Kafka's LogManager (4.1).
 """
 
@@ -27,7 +27,7 @@ from kafkalog.errors import (
     UnknownTopic,
 )
 from kafkalog.format.topic_id import encode_id, new_id
-from kafkalog.format.topic_partition import DirectoryState, TopicPartition
+from kafkalog.format.topic_partition import DirectoryState
 from kafkalog.manager.background_operations import BackgroundOperations
 from kafkalog.manager.broker_config import check_stored
 from kafkalog.manager.checkpoints import Checkpoints
@@ -47,6 +47,7 @@ from kafkalog.manager.log_deletion import LogDeletion
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_dir_unit import LogDirUnit, make_unit
 from kafkalog.manager.manager_tasks import ManagerTasks
+from kafkalog.manager.missing_partitions import MissingPartitions
 from kafkalog.manager.partition_moves import PartitionMoves
 from kafkalog.manager.partition_reload import PartitionReload
 from kafkalog.manager.partition_table import PartitionTable, log_dir_of
@@ -132,6 +133,7 @@ class LogManager:
             seams.clock,
             self.progress,
         )
+        self._missing = MissingPartitions(self, self._loading)
         self.reload = PartitionReload(self, self._loading)
         self.retention = Retention(self)
         self.topics = TopicChanges(self, self._loading, seams.threads.mutex())
@@ -291,12 +293,13 @@ class LogManager:
             self.registry.change(plan.registry, log_dirs)
             names = [topic.name for topic in plan.adopted]
             _log.warning("topics_adopted", topics=names, note="retention is off until you set it")
+        self._missing.remember_log_dirs()
         self._set_aside(plan)
         self._take_markers()
         self._load(plan)
         is_whole = not self._loading.is_stopped
         if is_whole:
-            self._complete_topics(plan)
+            self._missing.complete(plan)
             self.moves.expect(plan.moving)
         if not self.online_units:
             raise LogDirOffline("Shutdown broker because none of the log dirs can be used")
@@ -439,33 +442,6 @@ class LogManager:
                 for unit in self.online_units
             ]
         )
-
-    def _complete_topics(self, plan: StartupPlan) -> None:
-        """Create partitions that no directory holds; not while one is offline: it may hold them."""
-        if len(self.online_units) < len(self._units):
-            return
-        for orphan in plan.orphans:
-            self._loading.refuse_orphan(orphan)
-        faults = self.table.faults()
-        for topic in self.registry.topics.values():
-            for number in range(topic.partition_count):
-                key = (topic.name, number)
-                if key in faults or self.table.get(*key) is not None:
-                    continue
-                unit, topic_partition = self._units[self.topics.place(1)[0]], TopicPartition(*key)
-                path = f"{unit.log_dir.path}/{topic_partition}"
-                _log.error(
-                    "partition_missing_created_empty",
-                    partition=str(topic_partition),
-                    directory=path,
-                    remedy="To bring its records back, stop the daemon, move this directory away "
-                    "and put the one with the records in its place.",
-                )
-                try:
-                    with unit.log_dir.guard():
-                        self.table.add(self._loading.create(unit, topic_partition, topic))
-                except StorageFault as fault:
-                    self._loading.put_out_of_service(topic_partition, fault, path)
 
     # ---- failure and end
 

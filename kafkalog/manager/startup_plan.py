@@ -317,4 +317,4 @@ def _adopt(
         plan.adopted.append(topic)
         plan.load.extend((partition, topic) for partition in partitions)
     if plan.adopted:
-        plan.registry = plan.registry.with_topics(plan.adopted)
+        plan.registry = plan.registry.with_new_topics(plan.adopted)

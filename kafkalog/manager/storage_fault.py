@@ -32,7 +32,8 @@ def remedy_of(fault: KafkalogError) -> str:
         case _:
             return (
                 "Stop the daemon, restore the files that the reason names, or move the partition's "
-                "directory away (it is then made anew, empty), and start."
+                "directory away and start with create.missing.partitions=true (it is then made "
+                "anew, empty)."
             )
 
 

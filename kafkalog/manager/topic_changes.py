@@ -73,15 +73,24 @@ class TopicChanges:
         def attempt(failed: set[str]) -> RegisteredTopic:
             topic_id = new_id(self._seams.random.uuid_bytes)
             topic = RegisteredTopic(topic_id, name, partition_count, dict(overrides))
-            self._change_topic(topic)
+            state = self._registry.state.with_new_topics([topic])
+            self._registry.change(state, self._log_dirs())
             try:
                 self._make(topic, range(partition_count), failed, self._table.add)
             except KafkalogError:
                 self.delete(name)  # all or nothing: the next try starts afresh
                 raise
+            self._settle(name)
             return topic
 
         return self._try_without_failed_dirs(name, attempt)
+
+    def _settle(self, name: str) -> None:
+        """From here on a partition that a start does not find was not forgotten but lost."""
+        try:
+            self._registry.change(self._registry.state.settled(), self._log_dirs())
+        except StorageFault as fault:  # the topic is whole: the next creation or start notes it
+            _log.warning("registry_not_settled", topic=name, reason=fault.message)
 
     def delete(self, name: str) -> None:
         """Unregister the topic, rename its directories ``-delete``; durable on return.

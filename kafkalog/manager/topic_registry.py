@@ -1,4 +1,5 @@
-"""TopicRegistry: the topics with ids, partition counts and overrides; dead ids; broker configs.
+"""TopicRegistry: the topics with ids, partition counts and overrides; dead ids; broker configs;
+the log directories that served (``missing_partitions.py`` says what for).
 
 Owns the file ``kafkalog.registry`` in the root of every online log directory. Every change is
 written to all of them before it counts, each atomically with one fsync. At the start the highest
@@ -29,7 +30,7 @@ from kafkalog.format.topic_partition import PARTITION_MAX, topic_name_fault
 from kafkalog.manager.log_dir import REGISTRY_FILE, damaged_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from kafkalog.env.filesystem import Filesystem
@@ -55,18 +56,37 @@ class RegisteredTopic:
 class RegistryState:
     """One generation: topics by name, names and ids unique; ids that were deleted.
 
-    ``broker_configs`` are dynamic broker configs as the user wrote them.
+    ``broker_configs`` are dynamic broker configs as the user wrote them. ``log_dirs``: directory.id
+    and last path of the log directories that served. ``in_making``: ids of topics that may lack
+    partitions, because nobody has noted yet that all were made.
     """
 
     generation: int = 0
     topics: Mapping[str, RegisteredTopic] = field(default_factory=lambda: MappingProxyType({}))
     deleted: frozenset[UUID] = frozenset()
     broker_configs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    log_dirs: Mapping[UUID, str] = field(default_factory=lambda: MappingProxyType({}))
+    in_making: frozenset[UUID] = frozenset()
 
     def with_topics(self, added: Iterable[RegisteredTopic]) -> RegistryState:
         """The next generation with topics that are new or have changed."""
         topics = {**self.topics, **{topic.name: topic for topic in added}}
         return replace(self, generation=self.generation + 1, topics=MappingProxyType(topics))
+
+    def with_new_topics(self, added: Iterable[RegisteredTopic]) -> RegistryState:
+        """The next generation with topics whose partitions are still to be made or found."""
+        added = tuple(added)
+        in_making = self.in_making | {topic.topic_id for topic in added}
+        return replace(self.with_topics(added), in_making=in_making)
+
+    def settled(self) -> RegistryState:
+        """The next generation, in which every topic has had all its partitions."""
+        return replace(self, generation=self.generation + 1, in_making=frozenset())
+
+    def without_log_dirs(self, absent: Collection[UUID]) -> RegistryState:
+        """The same generation without directories that are gone for good."""
+        left = {each: path for each, path in self.log_dirs.items() if each not in absent}
+        return replace(self, log_dirs=MappingProxyType(left))
 
     def without_topic(self, name: str) -> RegistryState:
         """The next generation without the topic, its id deleted."""
@@ -77,6 +97,7 @@ class RegistryState:
             generation=self.generation + 1,
             topics=MappingProxyType(topics),
             deleted=self.deleted | {topic_id},
+            in_making=self.in_making - {topic_id},
         )
 
     def with_broker_configs(self, configs: Mapping[str, str]) -> RegistryState:
@@ -111,6 +132,11 @@ def encode_registry(state: RegistryState) -> bytes:
     }
     if state.broker_configs:
         body["broker_configs"] = dict(state.broker_configs)
+    # No new format: older versions pass over these two, and do what they did without them.
+    if state.log_dirs:
+        body["log_dirs"] = {encode_id(each): path for each, path in state.log_dirs.items()}
+    if state.in_making:
+        body["in_making"] = sorted(map(encode_id, state.in_making))
     body["checksum"] = _checksum(body)
     return json.dumps(body, indent=1, sort_keys=True).encode() + b"\n"
 
@@ -145,6 +171,8 @@ def decode_registry(data: bytes) -> RegistryState:
         deleted = frozenset(map(decode_id, body["deleted"]))
         generation = int(body["generation"])
         broker_configs = _texts(body.get("broker_configs", {}))
+        log_dirs = {decode_id(key): path for key, path in _texts(body.get("log_dirs", {})).items()}
+        in_making = frozenset(map(decode_id, body.get("in_making", ())))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise FormatError(f"The topic registry is malformed: {error}") from error
     by_name = {topic.name: topic for topic in topics}
@@ -154,7 +182,14 @@ def decode_registry(data: bytes) -> RegistryState:
         fault = topic_name_fault(topic.name)
         if fault or not 1 <= topic.partition_count <= PARTITION_MAX or topic.topic_id in deleted:
             raise FormatError(f"The topic registry has an impossible topic {topic.name!r}")
-    return RegistryState(generation, MappingProxyType(by_name), deleted, broker_configs)
+    return RegistryState(
+        generation,
+        MappingProxyType(by_name),
+        deleted,
+        broker_configs,
+        MappingProxyType(log_dirs),
+        in_making,
+    )
 
 
 def _texts(configs: Mapping[str, object]) -> Mapping[str, str]:
@@ -240,6 +275,22 @@ class TopicRegistry:
         """
         self._write_best_effort(self._state, [each for each in self._behind if each.is_online])
         self._behind = ()
+
+    def remember_log_dirs(self, present: Mapping[UUID, str], log_dirs: Sequence[LogDir]) -> None:
+        """These directories serve from now on, at these paths; durable unless nothing is new.
+
+        A registry that was never written stays so, and its first change takes them along: there is
+        no topic yet that one of them could hold. Raises as ``change``.
+        """
+        known = MappingProxyType({**self._state.log_dirs, **present})
+        if known == self._state.log_dirs:
+            return
+        if self._state.generation == 0:
+            self._state = replace(self._state, log_dirs=known)
+            return
+        self.change(
+            replace(self._state, generation=self._state.generation + 1, log_dirs=known), log_dirs
+        )
 
     def change(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> None:
         """Make state, the next generation, the one in force: durable in every online directory.

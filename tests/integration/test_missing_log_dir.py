@@ -1,0 +1,39 @@
+"""Goal: a log directory that is left out of log.dirs costs its partitions their service, not their
+records.
+Method: a daemon that is started with two directories, with one, and with two again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.integration.daemon import Daemon
+from tests.integration.http_world import refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PARTITIONS = 2
+
+
+def test_an_entry_of_log_dirs_is_left_out(tmp_path: Path) -> None:
+    """Goal: 503/50303 for its partition, also to appends; with both directories all is there.
+    Method: partitions 0 and 1 lie in different directories; the first one is left out.
+    """
+    daemon = Daemon(tmp_path, log_dirs=2)
+    with daemon:
+        daemon.create_topic("t", PARTITIONS)
+        for partition in range(PARTITIONS):
+            daemon.produce_text(f"t/partitions/{partition}", "v")
+    both = daemon.log_dirs
+    lost = next(number for number in range(PARTITIONS) if (both[0] / f"t-{number}").exists())
+    daemon.log_dirs = both[1:]
+    with daemon:
+        path = f"/topics/t/partitions/{lost}"
+        refused(daemon.request("POST", path, {"records": [{"value": "dg=="}]}), 503, 50303)
+        assert daemon.request("GET", "/readyz").json["offline_partitions"] == 1
+        assert f"(last at {both[0]})" in daemon.log_tail()
+    daemon.log_dirs = both
+    with daemon:
+        for partition in range(PARTITIONS):
+            assert len(daemon.fetch_all("t", partition)) == 1

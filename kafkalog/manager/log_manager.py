@@ -47,7 +47,7 @@ from kafkalog.manager.log_deletion import LogDeletion
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_dir_unit import LogDirUnit, make_unit
 from kafkalog.manager.manager_tasks import ManagerTasks
-from kafkalog.manager.missing_partitions import MissingPartitions
+from kafkalog.manager.missing_partitions import MissingPartitions, log_partitions_offline
 from kafkalog.manager.partition_moves import PartitionMoves
 from kafkalog.manager.partition_reload import PartitionReload
 from kafkalog.manager.partition_table import PartitionTable, log_dir_of
@@ -450,6 +450,8 @@ class LogManager:
         self.seams.metrics.log_dir_online.labels(log_dir.path).set(0)
         reason = str(log_dir.offline_reason)
         self.seams.metrics.log_dir_offline_reason.labels(log_dir.path, reason).set(1)
+        if self.is_loaded:
+            log_partitions_offline(log.topic_partition for log in self.table.logs_in(log_dir.path))
         if not self.online_units and self.is_loaded:
             _log.error("all_log_dirs_offline")
             self._on_all_dirs_offline()

@@ -21,7 +21,7 @@ from kafkalog.format.topic_id import encode_id
 from kafkalog.format.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from uuid import UUID
 
     from kafkalog.manager.directory_loading import DirectoryLoading
@@ -34,7 +34,16 @@ _GONE = (
     "create.missing.partitions=true: the partition is then made anew, empty."
 )
 
+_NAMED = 10
+
 _log = structlog.get_logger(__name__)
+
+
+def log_partitions_offline(partitions: Iterable[TopicPartition]) -> None:
+    """One line for all that a directory takes with it: count and first names; none for nothing."""
+    names = sorted(map(str, partitions))
+    if names:
+        _log.error("partitions_offline", count=len(names), first=names[:_NAMED])
 
 
 class MissingPartitions:
@@ -73,6 +82,7 @@ class MissingPartitions:
         """
         manager = self._manager
         if len(manager.online_units) < len(manager.units):
+            log_partitions_offline(self._offline())
             return
         for orphan in plan.orphans:
             self._loading.refuse_orphan(orphan)
@@ -91,6 +101,17 @@ class MissingPartitions:
                 is_settled = False
         if is_settled and (absent or in_making):
             self._settle(absent)
+
+    def _offline(self) -> list[TopicPartition]:
+        """Partitions that no directory serves, but for those with a line of their own."""
+        manager = self._manager
+        told = manager.table.faults()
+        return [
+            TopicPartition(topic.name, number)
+            for topic in manager.registry.topics.values()
+            for number in manager.faults_of(topic)
+            if (topic.name, number) not in told
+        ]
 
     def _absent_log_dirs(self) -> dict[UUID, str]:
         """Last paths of the remembered directories that are not among those of this start."""

@@ -209,15 +209,31 @@ class Operations:
         manager = self._manager
         offline = [unit for unit in manager.units if not unit.log_dir.is_online]
         dead = sum(len(manager.table.logs_in(unit.log_dir.path)) for unit in offline)
+        served = len(manager.table) - dead
         faults = [fault for unit in manager.units if (fault := unit.log_dir.shown_fault)]
         return Readiness(
             is_loaded=manager.is_loaded,
             online_dirs=len(manager.units) - len(offline),
             offline_dirs=len(offline),
-            partitions=len(manager.table) - dead,
-            offline_partitions=manager.table.fault_count + dead,
+            partitions=served,
+            offline_partitions=(
+                max(self._partitions_due() - served, 0)  # a topic may just be deleted
+                if manager.is_loaded
+                else manager.table.fault_count + dead
+            ),
             full_dirs=sum(fault.state == "full" for fault in faults),
             faults=tuple(faults),
+        )
+
+    def _partitions_due(self) -> int:
+        """Partitions of all topics, as far as those that are being made have come."""
+        manager = self._manager
+        in_making = manager.topics.topic_in_making
+        return sum(
+            len(manager.table.logs_of(topic.name))
+            if topic.name == in_making
+            else topic.partition_count
+            for topic in list(manager.registry.topics.values())
         )
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import BackupRunning, KafkalogError
+from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.manager.access_rules import Action, Resource
 from kafkalog.manager.authorized import lists, open_to_all, operation_class, requires
 from kafkalog.manager.backup import Backup
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from kafkalog.env.scheduler import TaskStatus
-    from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, Isolation, TimestampOffset, ValidatedRecords
     from kafkalog.manager.background_operations import BackgroundOperation
@@ -89,6 +89,12 @@ class Operations:
         """
         self._manager.registered(topic)
         return self._manager.log_of(topic, partition)
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def is_served(self, topic: str, partition: int) -> bool:
+        """Whether an append would find a log in an online directory; costs two look-ups."""
+        log = self._manager.table.find(TopicPartition(topic, partition))
+        return log is not None and self._manager.unit_of(log).log_dir.is_online
 
     @requires(Action.WRITE, Resource.TOPIC, "log")
     def submit_produce(

@@ -122,9 +122,17 @@ class Api:
             "partitions are loaded; nothing was appended."
         )
 
-    def null_key_partition(self, partition_count: int) -> int:
-        """Where the records without key of one request go: the next partition in turn."""
-        return next(self._shared.null_key_turns) % partition_count
+    def null_key_partition(self, topic: str, partition_count: int) -> int:
+        """Where the records without key of one request go: the next partition in turn.
+
+        As Java's producer only one that is served, unless none is.
+        """
+        round_number, partition = divmod(next(self._shared.null_key_turns), partition_count)
+        if self.operations.is_served(topic, partition):
+            return partition
+        every = range(partition_count)
+        served = [number for number in every if self.operations.is_served(topic, number)] or every
+        return served[(round_number + partition) % len(served)]
 
     async def blocking(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a control-plane call that may touch the disk on the control pool."""

@@ -37,3 +37,16 @@ def test_an_entry_of_log_dirs_is_left_out(tmp_path: Path) -> None:
     with daemon:
         for partition in range(PARTITIONS):
             assert len(daemon.fetch_all("t", partition)) == 1
+
+
+def test_records_without_key_go_where_they_are_served(tmp_path: Path) -> None:
+    """Goal: no request is refused that names neither partition nor key, while one is served.
+    Method: twelve such requests to a topic of which half is away.
+    """
+    daemon = Daemon(tmp_path, log_dirs=2)
+    with daemon:
+        daemon.create_topic("t", 4)
+    daemon.log_dirs = daemon.log_dirs[1:]
+    with daemon:
+        used = {daemon.produce_text("t", "v")["offsets"][0]["partition"] for _ in range(12)}
+    assert used == {number for number in range(4) if (daemon.log_dirs[0] / f"t-{number}").exists()}

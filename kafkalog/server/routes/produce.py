@@ -88,7 +88,7 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
         partition_count = await _partition_count(api, topic, partition)
         acks = acks or api.operations.default_acks(topic)
         now_ms = api.operations.now_ms()
-        null_key_partition = api.null_key_partition(partition_count)
+        null_key_partition = api.null_key_partition(topic, partition_count)
 
         max_records = api.config.http_max_records
         place = (partition_count, partition, null_key_partition)

@@ -3,7 +3,8 @@
 Owns the reserve ``log.dir.min.free.bytes``: appends end before the disk is really full, so that
 checkpoints, retention and deletions always have room. They end below the reserve, or when the disk
 said that it is full, and begin again by themselves when an eighth more than the reserve is free: a
-directory on the edge does not change its mind with every append.
+directory on the edge does not change its mind with every append. An append that alone would pass
+the reserve is refused, others are not; until there is more space that is told as a fault as well.
 
 Asking the file system for each append would cost a system call a request. An append only counts its
 bytes; the file system is asked when half of what lay above the reserve at the last answer has been
@@ -45,6 +46,7 @@ class FreeSpace:
         "_next_look_ns",
         "_path",
         "_resume_above_bytes",
+        "_tight_reason",
         "_unmeasured_bytes",
     )
 
@@ -69,6 +71,7 @@ class FreeSpace:
         self._mutex = mutex
         # published; changed under the mutex
         self._full_reason: str | None = None
+        self._tight_reason: str | None = None
         self._next_look_ns = 0
         self._known = UNKNOWN_SPACE
         # counted down by the writer thread, set by whoever measures; an append more or less between
@@ -85,6 +88,11 @@ class FreeSpace:
         """Why appends are refused until there is space again; None: they are not."""
         return self._full_reason
 
+    @property
+    def shown_reason(self) -> str | None:
+        """Why all or the larger appends are refused until there is space again."""
+        return self._full_reason or self._tight_reason
+
     def take(self, size_bytes: int) -> None:
         """Before an append of so many bytes: DiskFull when the directory takes none, or not it.
 
@@ -100,6 +108,8 @@ class FreeSpace:
         free_bytes = space[1]
         with self._mutex:
             self._unmeasured_bytes = max((free_bytes - self._min_free_bytes) // 2, _STEP_BYTES)
+            if free_bytes > self._resume_above_bytes:
+                self._tight_reason = None
             if self._full_reason is not None:
                 self._next_look_ns = self._clock.monotonic_ns() + _LOOK_INTERVAL_NS
                 if free_bytes > self._resume_above_bytes:
@@ -141,8 +151,13 @@ class FreeSpace:
             raise DiskFull(reason, log_dir=self._path)
         self._unmeasured_bytes -= size_bytes
         if self._min_free_bytes and self._known[1] - size_bytes < self._min_free_bytes:
-            raise DiskFull(
+            reason = (
                 f"Log directory {self._path} has {self._known[1]} bytes free; {size_bytes} more "
-                f"would leave fewer than log.dir.min.free.bytes ({self._min_free_bytes})",
-                log_dir=self._path,
+                f"would leave fewer than log.dir.min.free.bytes ({self._min_free_bytes})"
             )
+            with self._mutex:
+                is_told = self._tight_reason is not None
+                self._tight_reason = reason
+            if not is_told:
+                _log.warning("append_larger_than_space", log_dir=self._path, reason=reason)
+            raise DiskFull(reason, log_dir=self._path)

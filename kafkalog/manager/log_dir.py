@@ -123,7 +123,7 @@ class LogDir:
         """For people and probes: what keeps the directory from full service, if anything."""
         if self._offline_reason is not None:
             return LogDirFault(self.path, "offline", self._offline_reason)
-        reason = self._free_space.full_reason
+        reason = self._free_space.shown_reason
         return None if reason is None else LogDirFault(self.path, "full", reason)
 
     def when_offline(self, callback: Callable[[LogDir], None]) -> None:

@@ -221,3 +221,20 @@ def test_an_append_asks_the_file_system_seldom() -> None:
     for _ in range(1_000):
         assert append(sim, "v").error is None
     assert looks == 0
+
+
+def test_a_refusal_for_want_of_room_is_told() -> None:
+    """Goal: no refusal without a trace: one line, the directory among the faults, with the reason.
+    Method: appends larger than what lies above the reserve; then there is room again.
+    """
+    sim = manager_with(70_000)
+    with capture_logs() as lines:
+        refused = [append(sim, "v" * 90_000) for _ in range(20)]
+    assert all(isinstance(command.error, DiskFull) for command in refused)
+    assert [line["event"] for line in lines] == ["append_larger_than_space"]
+    ready = sim.operations.readiness()
+    assert (ready.full_dirs, [fault.state for fault in ready.faults]) == (1, ["full"])
+    assert append(sim).error is None
+    set_free(sim, 2 * RESERVE)
+    sim.clock.advance_ms(10_000)
+    assert sim.operations.readiness().full_dirs == 0

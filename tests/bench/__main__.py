@@ -10,11 +10,21 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench import fetch_rows, produce_rows, report, results, retention_rows, start_rows
+from kafkalog.observe.logging import configure_logging
+from tests.bench import (
+    cleaner_rows,
+    fetch_rows,
+    produce_rows,
+    report,
+    results,
+    retention_rows,
+    start_rows,
+)
 from tests.bench.bench import Bench
 from tests.bench.daemon_side import raise_open_files
 from tests.bench.kafka_side import Jars
@@ -37,6 +47,9 @@ BENCHMARKS: dict[str, Callable[[Bench], results.Result]] = {
         start_rows.recovery_small_batches,
         start_rows.idle_memory,
         retention_rows.retention_pass,
+        cleaner_rows.compaction,
+        cleaner_rows.compaction_lz4,
+        cleaner_rows.compaction_zstd,
     )
 }
 FULL_ROUNDS, QUICK_ROUNDS = 5, 2
@@ -54,6 +67,8 @@ def main() -> None:
     options = parser.parse_args()
     # As installed: modules are read from byte code, not compiled at every start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # Logs that benchmarks make are recovered once, which warns of every index.
+    configure_logging(sys.stderr, log_format="console", level="error")
     unknown = set(options.names) - set(BENCHMARKS)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kafkalog.format.batch_builder import RecordColumns, build_batch
 from kafkalog.format.checkpoint_text import encode_leader_epochs
 from kafkalog.format.file_names import (
     LEADER_EPOCH_CHECKPOINT,
@@ -29,13 +30,17 @@ from tests.naive.batches import PlainBatch
 from tests.naive.index_entries_due import entries_due
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from kafkalog.format.record_batch import Codec
 
 FIRST_TIMESTAMP_MS = 1_760_000_000_000
 RECORD_BYTES = 1024  # of the raw rows: kafka-producer-perf-test --record-size 1024
 SMALL_BYTES = 100  # of the JSON rows
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _BLOCK_BYTES = 64 << 20
+_WORDS = [b"alpha", b"bravo", b"charlie", b"delta", b"echo", b"foxtrot", b"golf", b"hotel"]
 
 
 def values(count: int, size: int, seed: int = 1) -> list[bytes]:
@@ -97,6 +102,37 @@ def _set_timestamp(batch: bytearray, timestamp_ms: int) -> None:
     """Give all records of a batch this timestamp: their deltas are 0."""
     struct.pack_into(">qq", batch, BASE_TIMESTAMP_AT, timestamp_ms, timestamp_ms)
     struct.pack_into(">I", batch, CRC_AT, compute_crc(batch))
+
+
+def keyed_batches(
+    records: int,
+    keys: int,
+    codec: Codec,
+    *,
+    batch_records: int = 145,
+    key_bytes: int = 16,
+    value_bytes: int = 84,
+    seed: int = 1,
+) -> Iterator[bytes]:
+    """Batches for compaction, from offset 0: random keys, values half random, half words.
+
+    The defaults give batches of Kafka's batch.size of 16 KiB, about 112 bytes a record.
+    """
+    chance = np.random.default_rng(seed)
+    numbers = chance.integers(0, keys, records)
+    noise = chance.bytes(1 << 20)
+    words = b" ".join(_WORDS[index] for index in chance.integers(0, len(_WORDS), 1 << 17))
+    half = value_bytes // 2
+    digits, rest = max(key_bytes - 4, 1), value_bytes - half
+    for start in range(0, records, batch_records):
+        some = numbers[start : start + batch_records].tolist()
+        spots = [(start + index) * 37 % ((1 << 20) - half) for index in range(len(some))]
+        columns = RecordColumns.of(
+            [b"key-%0*d" % (digits, number) for number in some],
+            [noise[at : at + half] + words[at // 2 : at // 2 + rest] for at in spots],
+            np.arange(start, start + len(some)) // 50 + FIRST_TIMESTAMP_MS,
+        )
+        yield build_batch(columns, base_offset=start, codec=codec)
 
 
 def segment_files(segments: int, batches: int = 8, batch_records: int = 4) -> dict[str, bytes]:

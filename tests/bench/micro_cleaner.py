@@ -27,9 +27,9 @@ import numpy as np
 from kafkalog.cleaner.record_batches import RecordBatches
 from kafkalog.cleaner.record_filter import RecordFilter, Retention
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
-from kafkalog.format.batch_builder import RecordColumns, build_batch
 from kafkalog.format.batch_scan import BatchColumn
 from kafkalog.format.record_batch import Codec
+from tests.bench.datasets import keyed_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,30 +37,23 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1 << 20
 MAP_BYTES = 134217728
 LOAD_FACTOR = 0.9
-NOW_MS = 1_700_000_000_000
+NOW_MS = 1_800_000_000_000
 INFLATED_MAX = 1 << 26
-WORDS = [b"alpha", b"bravo", b"charlie", b"delta", b"echo", b"foxtrot", b"golf", b"hotel"]
 
 
 def make_log(options: argparse.Namespace) -> bytes:
-    """Batches of random keys, values half random, half words."""
-    chance = np.random.default_rng(options.seed)
-    numbers = chance.integers(0, options.keys, options.records)
-    noise = chance.bytes(1 << 20)
-    words = b" ".join(WORDS[index] for index in chance.integers(0, len(WORDS), 1 << 17))
-    half = options.value // 2
-    digits = max(options.key - 4, 1)
-    parts, codec = [], Codec[options.codec.upper()]
-    for start in range(0, options.records, options.per_batch):
-        some = numbers[start : start + options.per_batch].tolist()
-        keys = [b"key-%0*d" % (digits, number) for number in some]
-        spots = [(start + index) * 37 % ((1 << 20) - half) for index in range(len(some))]
-        rest = options.value - half
-        values = [noise[at : at + half] + words[at // 2 : at // 2 + rest] for at in spots]
-        stamps = np.arange(start, start + len(some)) // 50 + NOW_MS
-        columns = RecordColumns.of(keys, values, stamps)
-        parts.append(build_batch(columns, base_offset=start, codec=codec))
-    return b"".join(parts)
+    """The log as the options say."""
+    return b"".join(
+        keyed_batches(
+            options.records,
+            options.keys,
+            Codec[options.codec.upper()],
+            batch_records=options.per_batch,
+            key_bytes=options.key,
+            value_bytes=options.value,
+            seed=options.seed,
+        )
+    )
 
 
 def chunks(file: BinaryIO) -> Iterator[RecordBatches]:

@@ -1,0 +1,171 @@
+"""Compaction: one round over one log by one thread, beside Kafka's own cleaner.
+
+Both sides keep one process and one cleaner for all rounds, as a broker does; the first round, which
+warms the JVM's compiler and touches both maps, is not counted. The figure is what each cleaner's
+statistics say of itself: both passes, the writing, the syncs and the swap.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from kafkalog.cli.partition_copy import tool_environment
+from kafkalog.env.clock import SystemClock
+from kafkalog.format.file_names import LOG_SUFFIX, segment_file_name
+from kafkalog.format.record_batch import Codec
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.log_loader import load_log
+from tests.bench import datasets
+from tests.bench.machine_use import cpu_seconds, resident_mb
+from tests.bench.results import ROOT, Goal, Result, Sample
+
+if TYPE_CHECKING:
+    from tests.bench.bench import Bench
+    from tests.bench.kafka_side import Jars
+
+_JAVA = Path(__file__).with_name("CleanTimed.java")
+# What a cleaner thread gets by default: log.cleaner.dedupe.buffer.size, io.buffer.size / 2.
+_MAP_AND_BUFFER_BYTES = (str(128 << 20), str(256 << 10))
+
+
+def compaction(bench: Bench) -> Result:
+    """Uncompressed batches."""
+    return _compaction(bench, "compaction", Codec.NONE, Goal(">= 6x", ratio=6))
+
+
+def compaction_lz4(bench: Bench) -> Result:
+    """The same records, lz4."""
+    return _compaction(bench, "compaction_lz4", Codec.LZ4, Goal(">= 3x", ratio=3))
+
+
+def compaction_zstd(bench: Bench) -> Result:
+    """The same records, zstd."""
+    return _compaction(bench, "compaction_zstd", Codec.ZSTD, Goal(">= 3x", ratio=3))
+
+
+def _compaction(bench: Bench, name: str, codec: Codec, goal: Goal) -> Result:
+    """``records`` of one closed segment; an eighth of them are different keys."""
+    records = bench.size(8_000_000, 800_000)
+    source = bench.directory("source-0")
+    size = write_keyed_log(source, records, records // 8, codec)
+    answers: list[dict[str, Any]] = []
+
+    def sample(worker: CleanWorker) -> Sample:
+        target = bench.directory("round") / "compacted-0"
+        copy_stopped_log(source, target)
+        before = cpu_seconds(worker.pid)
+        answer = worker.clean(target)
+        cpu = cpu_seconds(worker.pid) - before
+        shutil.rmtree(target)
+        answers.append(answer)
+        extra = {
+            "pass_1_seconds": answer["map_seconds"],
+            "pass_2_seconds": answer["seconds"] - answer["map_seconds"],
+            "process_cpu_seconds": cpu,
+            "peak_rss_mb": resident_mb(worker.pid, peak=True),
+        }
+        return Sample(size / answer["seconds"] / 1e6, extra=extra)
+
+    with CleanWorker(our_command()) as ours:
+        if bench.jars is None:
+            rounds = bench.alternate(lambda: sample(ours), None)
+        else:
+            with CleanWorker(kafka_command(bench.jars, bench.directory("classes"))) as theirs:
+                rounds = bench.alternate(lambda: sample(ours), lambda: sample(theirs))
+    kept = {(each["cleanable_bytes"], each["messages_written"]) for each in answers}
+    assert len(kept) == 1, f"the sides did not do the same work: {kept}"
+    millions = f"{records / 1e6:g} M records, {records / 8e6:g} M keys"
+    return Result(
+        name=name,
+        what=f"Compaction of {size / 1e6:.0f} MB, {millions}, codec {codec.name.lower()}",
+        unit="MB/s",
+        durability="from the page cache, results synced on both sides",
+        goal=goal,
+        rounds=rounds,
+        notes=(
+            "both: one thread, one closed segment of 145 records a batch, a map of 128 MiB,"
+            " time by the cleaner's own statistics, warm process",
+            "MB of the log as it lies on disk, read by both passes",
+        ),
+    )
+
+
+def write_keyed_log(directory: Path, records: int, keys: int, codec: Codec) -> int:
+    """A cleanly stopped log: one full segment and an empty active one; bytes of the full one."""
+    directory.mkdir(parents=True)
+    path = directory / segment_file_name(0, LOG_SUFFIX)
+    with path.open("wb") as log_file:
+        for batch in datasets.keyed_batches(records, keys, codec):
+            log_file.write(batch)
+    log = load_log(str(directory), LogConfig(), tool_environment(SystemClock()), clean=False)
+    assert log.log_end_offset == records, log.log_end_offset
+    log.roll()
+    plan = log.plan_flush()
+    assert plan is not None
+    plan.run()
+    log.mark_flushed(plan)
+    log.close()
+    return path.stat().st_size
+
+
+def copy_stopped_log(source: Path, target: Path) -> None:
+    """A log to clean: closed .log files are linked, for a cleaner only reads and unlinks them."""
+    target.mkdir(parents=True)
+    for path in source.iterdir():
+        if path.suffix == LOG_SUFFIX and path.stat().st_size:
+            (target / path.name).hardlink_to(path)
+        else:
+            shutil.copy2(path, target / path.name)
+
+
+class CleanWorker:
+    """A process that cleans the directories it is told of, one at a time."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def clean(self, directory: Path) -> dict[str, Any]:
+        """Clean it; what the cleaner reports."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{directory}\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, f"the process ended with {self._process.wait(10)}"
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def our_command() -> list[str]:
+    """The worker with kafkalog's cleaner."""
+    return [sys.executable, "-m", "tests.bench.clean_timed", *_MAP_AND_BUFFER_BYTES]
+
+
+def kafka_command(jars: Jars, classes: Path) -> list[str]:
+    """The worker with Kafka's cleaner, compiled into ``classes``."""
+    classes.mkdir(parents=True)
+    compiler = ["javac", "-nowarn", "-cp", jars.class_path, "-d", str(classes), str(_JAVA)]
+    subprocess.run(compiler, check=True, capture_output=True, timeout=120)
+    command = jars.command("1g", jars.tool_log_config, "CleanTimed", *_MAP_AND_BUFFER_BYTES)
+    at = command.index("-cp") + 1
+    command[at] = f"{classes}:{command[at]}"
+    return command

@@ -19,6 +19,7 @@ from kafkalog.observe.logging import configure_logging
 from tests.bench import (
     cleaner_rows,
     fetch_rows,
+    interference_rows,
     produce_rows,
     report,
     results,
@@ -50,6 +51,7 @@ BENCHMARKS: dict[str, Callable[[Bench], results.Result]] = {
         cleaner_rows.compaction,
         cleaner_rows.compaction_lz4,
         cleaner_rows.compaction_zstd,
+        interference_rows.interference,
     )
 }
 FULL_ROUNDS, QUICK_ROUNDS = 5, 2

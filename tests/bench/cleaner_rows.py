@@ -57,7 +57,8 @@ def _compaction(bench: Bench, name: str, codec: Codec, goal: Goal) -> Result:
 
     def sample(worker: CleanWorker) -> Sample:
         target = bench.directory("round") / "compacted-0"
-        copy_stopped_log(source, target)
+        target.mkdir(parents=True)
+        link_stopped_log(source, target)
         before = cpu_seconds(worker.pid)
         answer = worker.clean(target)
         cpu = cpu_seconds(worker.pid) - before
@@ -113,9 +114,8 @@ def write_keyed_log(directory: Path, records: int, keys: int, codec: Codec) -> i
     return path.stat().st_size
 
 
-def copy_stopped_log(source: Path, target: Path) -> None:
+def link_stopped_log(source: Path, target: Path) -> None:
     """A log to clean: closed .log files are linked, for a cleaner only reads and unlinks them."""
-    target.mkdir(parents=True)
     for path in source.iterdir():
         if path.suffix == LOG_SUFFIX and path.stat().st_size:
             (target / path.name).hardlink_to(path)

@@ -1,9 +1,10 @@
 """A load client with pre-built requests: epoll, many keep-alive connections, no HTTP library.
 
-Closed loop: each connection has one request under way. Answers are read by their Content-Length;
-latency runs from the first byte sent to the last byte read. One process is enough while its own CPU
-share stays below one core; more are forked on demand and start together. The CPU time of all
-client processes is reported, so that a reader can see how much of the machine the client took.
+Closed loop: each connection has one request under way (`run_paced` is the open one). Answers are
+read by their Content-Length; latency runs from the first byte sent to the last byte read. One
+process is enough while its own CPU share stays below one core; more are forked on demand and start
+together. The CPU time of all client processes is reported, so that a reader can see how much of the
+machine the client took.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 _BUFFER_BYTES = 4 << 20
 _HEAD_END = b"\r\n\r\n"
 _LENGTH_NAME = b"content-length:"
+_LOOK_SECONDS = 0.05
 
 
 @dataclass(slots=True)
@@ -99,6 +101,23 @@ def run_load(
     )
 
 
+def run_paced(
+    port: int,
+    requests: Sequence[bytes],
+    *,
+    rate: float,
+    connections: int,
+    is_over: Callable[[], bool],
+) -> LoadResult:
+    """Send ``rate`` requests a second until ``is_over``; every answer must be 2xx.
+
+    A request is due at a fixed moment whatever the answers before it took, and its latency runs
+    from that moment: a server that stands still is charged for all that it keeps waiting. Due
+    moments are met to a millisecond. CPU time is that of the calling thread.
+    """
+    return _Client(port, connections).run_paced(requests, rate, is_over)
+
+
 class _Connection:
     """One socket and the exchange under way on it."""
 
@@ -125,34 +144,64 @@ class _Client:
             self._poll.register(fd, select.EPOLLIN)
         self._buffer = bytearray(_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
+        self._received = 0
 
     def run(self, requests: Sequence[bytes], count: int) -> LoadResult:
         """The closed loop; closes the connections at its end."""
         latencies: list[float] = []
-        sent = received = 0
-        cycle = len(requests)
+        sent, cycle = 0, len(requests)
         cpu_before, started = _cpu_seconds(), time.perf_counter()
         for connection in self._connections[:count]:
             self._begin(connection, requests[sent % cycle])
             sent += 1
         while len(latencies) < count:
-            for fd, events in self._poll.poll():
-                connection = self._by_fd[fd]
-                if events & select.EPOLLOUT:
-                    self._send(connection)
-                if events & ~select.EPOLLOUT:
-                    size = connection.socket.recv_into(self._buffer)
-                    received += size
-                    if self._is_whole(connection, size):
-                        latencies.append((time.perf_counter() - connection.started) * 1000)
-                        if sent < count:
-                            self._begin(connection, requests[sent % cycle])
-                            sent += 1
+            for connection in self._answered():
+                latencies.append((time.perf_counter() - connection.started) * 1000)
+                if sent < count:
+                    self._begin(connection, requests[sent % cycle])
+                    sent += 1
         seconds, cpu = time.perf_counter() - started, _cpu_seconds() - cpu_before
+        self._close()
+        return LoadResult(count, seconds, self._received, cpu, latencies)
+
+    def run_paced(
+        self, requests: Sequence[bytes], rate: float, is_over: Callable[[], bool]
+    ) -> LoadResult:
+        """The open loop; closes the connections at its end."""
+        latencies: list[float] = []
+        idle, sent, cycle = list(self._connections), 0, len(requests)
+        cpu_before, started = time.thread_time(), time.perf_counter()
+        while not (over := is_over()) or len(latencies) < sent:
+            due, now = started + sent / rate, time.perf_counter()
+            if idle and due <= now and not over:
+                connection = idle.pop()
+                self._begin(connection, requests[sent % cycle])
+                connection.started = due
+                sent += 1
+                continue
+            for connection in self._answered(max(0.0, due - now) if idle else _LOOK_SECONDS):
+                latencies.append((time.perf_counter() - connection.started) * 1000)
+                idle.append(connection)
+        seconds, cpu = time.perf_counter() - started, time.thread_time() - cpu_before
+        self._close()
+        return LoadResult(sent, seconds, self._received, cpu, latencies)
+
+    def _answered(self, timeout_seconds: float | None = None) -> Iterator[_Connection]:
+        """Wait for something to happen; the connections whose answers are whole."""
+        for fd, events in self._poll.poll(timeout_seconds):
+            connection = self._by_fd[fd]
+            if events & select.EPOLLOUT:
+                self._send(connection)
+            if events & ~select.EPOLLOUT:
+                size = connection.socket.recv_into(self._buffer)
+                self._received += size
+                if self._is_whole(connection, size):
+                    yield connection
+
+    def _close(self) -> None:
         for connection in self._connections:
             connection.socket.close()
         self._poll.close()
-        return LoadResult(count, seconds, received, cpu, latencies)
 
     def _begin(self, connection: _Connection, request: bytes) -> None:
         connection.remaining, connection.head = -1, b""

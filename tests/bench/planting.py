@@ -14,12 +14,12 @@ from kafkalog.format.file_names import (
     RECOVERY_POINT_CHECKPOINT,
     SNAPSHOT_SUFFIX,
 )
+from kafkalog.format.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from kafkalog.format.topic_partition import TopicPartition
     from tests.bench.bench import Bench
 
 
@@ -46,10 +46,7 @@ def make_unclean(log_dir: Path, topic: str, source: Path) -> None:
 
     No marker, no recovery point: every byte is to be checked, every index to be built.
     """
-    partition = log_dir / f"{topic}-0"
-    for path in list(partition.iterdir()):
-        if path.name != PARTITION_METADATA:
-            path.unlink()
+    partition = empty_partition(log_dir, TopicPartition(topic, 0))
     for path in source.iterdir():
         assert path.suffix == LOG_SUFFIX
         shutil.copyfile(path, partition / path.name)
@@ -82,14 +79,25 @@ def plant_clean(
     log_dir: Path, files: Mapping[str, bytes], partitions: list[TopicPartition], end_offset: int
 ) -> None:
     """Under a cleanly stopped server: the same files for each partition, checkpoints to match."""
-    assert (log_dir / CLEAN_SHUTDOWN).exists()
     for partition in partitions:
-        target = log_dir / f"{partition.topic}-{partition.partition}"
-        for path in list(target.iterdir()):
-            if path.name != PARTITION_METADATA:
-                path.unlink()
+        target = empty_partition(log_dir, partition)
         for name, content in files.items():
             (target / name).write_bytes(content)
-    checkpoint = encode_offsets(dict.fromkeys(partitions, end_offset))
+    note_clean_ends(log_dir, dict.fromkeys(partitions, end_offset))
+
+
+def empty_partition(log_dir: Path, partition: TopicPartition) -> Path:
+    """Its directory, in which only its metadata remains; for others to be put there."""
+    target = log_dir / f"{partition.topic}-{partition.partition}"
+    for path in list(target.iterdir()):
+        if path.name != PARTITION_METADATA:
+            path.unlink()
+    return target
+
+
+def note_clean_ends(log_dir: Path, end_offsets: Mapping[TopicPartition, int]) -> None:
+    """Under a cleanly stopped server: checkpoints that say that all is flushed, of these only."""
+    assert (log_dir / CLEAN_SHUTDOWN).exists()
+    checkpoint = encode_offsets(end_offsets)
     for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
         (log_dir / name).write_bytes(checkpoint)

@@ -26,7 +26,7 @@ _JSON_RECORDS = 1000
 
 # Topics are deleted soon, so that every round writes into memory that the one before gave back: on
 # a virtual machine the first touch of a page costs more than the append.
-_SOON = {"log_initial_task_delay_ms": "100", "log_segment_delete_delay_ms": "100"}
+SOON = {"log_initial_task_delay_ms": "100", "log_segment_delete_delay_ms": "100"}
 _SOON_KAFKA = "log.initial.task.delay.ms=500\n"
 
 
@@ -57,7 +57,7 @@ def produce_raw(bench: Bench) -> Result:
     per_request = _RAW_BATCH_RECORDS * _RAW_BATCHES
     bodies = datasets.raw_bodies(_RAW_BATCH_RECORDS, _RAW_BATCHES)
     with (
-        bench.running_daemon(**_SOON) as daemon,
+        bench.running_daemon(**SOON) as daemon,
         bench.running_broker(_SOON_KAFKA) as broker,
     ):
         our_topics = _Topics(daemon, "raw")
@@ -107,7 +107,7 @@ def produce_json(bench: Bench) -> Result:
     payloads = bench.directory("payloads.txt")
     payloads.write_bytes(b"\n".join(all_values))
     with (
-        bench.running_daemon(**_SOON) as daemon,
+        bench.running_daemon(**SOON) as daemon,
         bench.running_broker(_SOON_KAFKA) as broker,
     ):
         our_topics = _Topics(daemon, "json")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SEGMENTS = 10
 # Both limits are set and far away, so that both rules look.
-_CONFIGS = {"retention.ms": "3153600000000", "retention.bytes": "1073741824"}
+FAR_LIMITS = {"retention.ms": "3153600000000", "retention.bytes": "1073741824"}
 
 
 def retention_pass(bench: Bench) -> Result:
@@ -27,7 +27,7 @@ def retention_pass(bench: Bench) -> Result:
     daemon = bench.daemon()
     with daemon:
         for topic, partitions in topics_of(count):
-            daemon.create_topic(topic, partitions, **_CONFIGS)
+            daemon.create_topic(topic, partitions, **FAR_LIMITS)
         daemon.stop()
         plant_clean(daemon.log_dirs[0], files, partitions_of(count), end)
 

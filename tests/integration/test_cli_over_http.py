@@ -282,8 +282,10 @@ def test_an_interrupt_is_told_by_the_exit_status(daemon: Daemon) -> None:
     done(run(daemon, "topics", "create", "endless"))
     done(run(daemon, "produce", "endless", stdin=b"a\n"))
     words = ("consume", "endless", "--from-beginning", "--url", f"http://127.0.0.1:{daemon.port}")
+    # A suite that a shell runs in the background hands down that SIGINT is ignored.
+    interruptible = ("env", "--default-signal=INT")
     with subprocess.Popen(
-        [sys.executable, "-m", "kafkalog", *words],
+        [*interruptible, sys.executable, "-m", "kafkalog", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=ROOT,

@@ -135,7 +135,7 @@ def test_deletions_that_wait_are_told_by_name() -> None:
         return {
             task.name: (task.state, task.waiting, task.runs, task.next_run_ms)
             for task in sim.operations.tasks()
-            if task.name.startswith("delete-")
+            if task.name in ("delete-file", "delete-producer-snapshot")
         }
 
     before = told()

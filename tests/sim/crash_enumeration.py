@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from tests.sim.disk_memory import disposing_of_disks
 from tests.sim.sim_crash import ALL_MODES, CrashMode
 from tests.sim.sim_faults import SimulatedCrash
 from tests.sim.sim_filesystem import SimFilesystem
@@ -56,22 +57,23 @@ def enumerate_crashes(
     for call in range(first, len(calls) + 1, stride):
         is_write = call < len(calls) and calls[call] == "write"
         for is_partial in (False, True) if is_write else (False,):
-            disk = new_disk()
-            state = new_state()
-            disk.stop_at(before + call, is_partial=is_partial)
-            try:
-                workload(disk, state)
-            except SimulatedCrash:
-                pass
-            else:
-                assert call == len(calls), "the workload does other calls than the first time"
-            for mode in modes:
-                for seed in range(seeds if mode in _SEEDED else 1):
-                    point = CrashPoint(call, is_partial, mode, seed)
-                    _check(check, disk.crash(mode, seed), state, point)
-                    checked += 1
-            _check(check, disk.kill(), state, CrashPoint(call, is_partial, None, 0))
-            checked += 1
+            with disposing_of_disks():
+                disk, state = new_disk(), new_state()
+                disk.stop_at(before + call, is_partial=is_partial)
+                try:
+                    workload(disk, state)
+                except SimulatedCrash:
+                    pass
+                else:
+                    assert call == len(calls), "the workload does other calls than the first time"
+                for mode in modes:
+                    for seed in range(seeds if mode in _SEEDED else 1):
+                        point = CrashPoint(call, is_partial, mode, seed)
+                        with disposing_of_disks():
+                            _check(check, disk.crash(mode, seed), state, point)
+                        checked += 1
+                _check(check, disk.kill(), state, CrashPoint(call, is_partial, None, 0))
+                checked += 1
     return checked
 
 

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 ROUTES = web.RouteTableDef()
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 _MILLISECONDS = re.compile(r"[0-9]{1,19}")
-_NAMED = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
+NAMED_OFFSETS = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
 _SPEC = TextParameter(
     "spec",
     "earliest, latest, max_timestamp, or a time: ms since 1970 or ISO-8601.",
     "latest",
-    schema={"anyOf": [{"type": "string", "enum": list(_NAMED)}, TIME_SCHEMA]},
+    schema={"anyOf": [{"type": "string", "enum": list(NAMED_OFFSETS)}, TIME_SCHEMA]},
 )
 _DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
 
@@ -88,7 +88,7 @@ async def offset_of(request: web.Request) -> web.Response:
     The first whose timestamp is at or after the time; nothing found is -1, -1.
     """
     spec = _SPEC.read(request) or ""
-    timestamp_ms = _NAMED.get(spec)
+    timestamp_ms = NAMED_OFFSETS.get(spec)
     if timestamp_ms is None:
         timestamp_ms = parse_timestamp(spec)
     answer = await look_up(

@@ -6,11 +6,12 @@ v3's idiom: the same operation as ``POST /v1/records:delete`` for one partition.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from kafkalog.errors import InvalidRequest, KafkalogError
+from kafkalog.manager.values import ListedPartition
 from kafkalog.server.answers_v3 import (
     DeletedRecordsEntity,
     KafkaPartition,
@@ -36,7 +37,7 @@ from kafkalog.server.routes.delete_records import delete_one
 from kafkalog.server.routes.offsets import (
     EARLIEST,
     LATEST,
-    MAX_TIMESTAMP,
+    NAMED_OFFSETS,
     look_up,
     parse_timestamp,
 )
@@ -57,11 +58,10 @@ if TYPE_CHECKING:
 
 ROUTES = web.RouteTableDef()
 _BOTH, _AT_TIME = "earliest_and_latest", "timestamp"
-_NAMED = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
 _OFFSET_TYPE = ChoiceParameter(
     "offset_type",
     "Which offset; earliest_and_latest is the proxy's only one, the others are kafkalog's.",
-    {name: name for name in (_BOTH, *_NAMED, _AT_TIME)},
+    {name: name for name in (_BOTH, *NAMED_OFFSETS, _AT_TIME)},
     _BOTH,
 )
 _TIMESTAMP = TextParameter(
@@ -69,15 +69,7 @@ _TIMESTAMP = TextParameter(
 )
 
 
-class _Partition(NamedTuple):
-    """A partition, and why it is not served."""
-
-    topic: str
-    number: int
-    fault: KafkalogError | None
-
-
-def _partition_in_path(request: web.Request) -> _Partition:
+def _partition_in_path(request: web.Request) -> ListedPartition:
     """The one in the path, also when it is not served. ApiError 40403."""
     operations = cluster_of(request).operations
     topic, number = topic_of(request), partition_of(request)
@@ -87,29 +79,29 @@ def _partition_in_path(request: web.Request) -> _Partition:
     except InvalidRequest:
         raise
     except KafkalogError as fault:
-        return _Partition(topic, number, fault)
-    return _Partition(topic, number, None)
+        return ListedPartition(topic, number, fault)
+    return ListedPartition(topic, number, None)
 
 
-def _partitions_of(api: Api, topic: str) -> list[_Partition]:
+def _partitions_of(api: Api, topic: str) -> list[ListedPartition]:
     """All of a topic. UnknownTopic."""
     described = api.operations.topics.describe(topic)
     return [
-        _Partition(topic, number, described.faults.get(number))
+        ListedPartition(topic, number, described.faults.get(number))
         for number in range(described.partition_count)
     ]
 
 
-def _number_key(partition: _Partition) -> str:
-    return f"{partition.number:010}"
+def _number_key(partition: ListedPartition) -> str:
+    return f"{partition.partition:010}"
 
 
 def _head(
-    request: web.Request, kind: str, partition: _Partition, *, path: str = "", crn: str = ""
+    request: web.Request, kind: str, partition: ListedPartition, *, path: str = "", crn: str = ""
 ) -> dict[str, object]:
     """What every entity about a partition begins with; ``path`` and ``crn`` are below it."""
     cluster_id = api_of(request).cluster_id
-    topic, number = partition.topic, partition.number
+    topic, number = partition.name, partition.partition
     return {
         "kind": kind,
         "metadata": {
@@ -122,9 +114,9 @@ def _head(
     }
 
 
-def _partition_entity(request: web.Request, partition: _Partition) -> dict[str, object]:
+def _partition_entity(request: web.Request, partition: ListedPartition) -> dict[str, object]:
     node_id = api_of(request).operations.node_id
-    url = f"{cluster_url(request)}/topics/{partition.topic}/partitions/{partition.number}"
+    url = f"{cluster_url(request)}/topics/{partition.name}/partitions/{partition.partition}"
     leader = {"related": f"{url}/replicas/{node_id}"} if partition.fault is None else None
     return {
         **_head(request, "KafkaPartition", partition),
@@ -134,7 +126,7 @@ def _partition_entity(request: web.Request, partition: _Partition) -> dict[str, 
     }
 
 
-def _replica_entity(request: web.Request, partition: _Partition) -> dict[str, object]:
+def _replica_entity(request: web.Request, partition: ListedPartition) -> dict[str, object]:
     node_id = api_of(request).operations.node_id
     is_served = partition.fault is None
     return {
@@ -235,8 +227,8 @@ def _broker_replicas(request: web.Request, api: Api) -> web.Response:
     return page_reply(
         request,
         "KafkaReplicaList",
-        [_Partition(topic, number, fault) for topic, number, fault in api.operations.partitions()],
-        key=lambda each: f"{each.topic}\0{_number_key(each)}",
+        api.operations.partitions(),
+        key=lambda each: f"{each.name}\0{_number_key(each)}",
         entity=lambda each: _replica_entity(request, each),
     )
 
@@ -255,14 +247,14 @@ async def offset(request: web.Request) -> web.Response:
     latest is the next offset that a reader has not seen. Nothing at or after a time: -1.
     """
     api = cluster_of(request)
-    key = _Partition(topic_of(request), partition_of(request), None)
+    key = ListedPartition(topic_of(request), partition_of(request), None)
     offset_type, isolation = _OFFSET_TYPE.read(request), ISOLATION.read(request)
     text = _TIMESTAMP.read(request)
     moment_ms = None if text is None else parse_timestamp(text)
 
     async def at(timestamp_ms: int) -> Mapping[str, object]:
         with v3_numbers():
-            return await look_up(api, key.topic, key.number, timestamp_ms, isolation)
+            return await look_up(api, key.name, key.partition, timestamp_ms, isolation)
 
     answer: dict[str, object] = {}
     if offset_type == _AT_TIME:
@@ -276,7 +268,7 @@ async def offset(request: web.Request) -> web.Response:
             "latest_offset": (await at(LATEST))["offset"],
         }
     else:
-        found = await at(_NAMED[offset_type])
+        found = await at(NAMED_OFFSETS[offset_type])
         answer = {f"{offset_type}_offset": found["offset"]}
         if offset_type == "max_timestamp":
             answer["timestamp"] = found["timestamp"]
@@ -299,10 +291,10 @@ async def delete_records(request: web.Request) -> web.Response:
     Durable before the answer.
     """
     api = cluster_of(request)
-    key = _Partition(topic_of(request), partition_of(request), None)
+    key = ListedPartition(topic_of(request), partition_of(request), None)
     async with Body(request, api) as data:
         wanted = parse_body(DeleteUntil, data)
-    entry = DeleteRecordsEntry(topic=key.topic, partition=key.number, offset=wanted.offset)
+    entry = DeleteRecordsEntry(topic=key.name, partition=key.partition, offset=wanted.offset)
     with v3_numbers():
         low_watermark = await delete_one(api, entry)
     head = _head(request, "KafkaDeletedRecords", key)

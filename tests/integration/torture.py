@@ -76,6 +76,16 @@ class Torture:
                 return int(float(line.rsplit(" ", 1)[1]))
         return 0
 
+    def wait_until_retained(self) -> None:
+        """Until retention has moved the start of the topic that it eats; its task is periodic."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            offsets = self._daemon.request("GET", f"/topics/{RETAINED}/partitions/0/offsets").json
+            if offsets["beginning_offset"] > 0:
+                return
+            time.sleep(0.02)
+        raise AssertionError("retention never ran")
+
     def clean(self) -> None:
         """One more clean of what is left, by order."""
         path = f"/v1/topics/{TOPIC}/partitions/0/log:clean"

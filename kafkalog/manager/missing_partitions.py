@@ -5,7 +5,7 @@ entry left out of ``log.dirs``, a mount point that is not mounted, a disk that w
 partition directories that somebody removed must not look like empty partitions: appends would be
 acknowledged from offset 0, and the records could not come back beside them. So what is found
 nowhere stays out of service, until it is back or ``create.missing.partitions`` says that it is gone
-for good. Only topics whose creation has not ended are completed without asking.
+for good. Only what a creation or a growth has not ended is completed without asking.
 Source: in Kafka (KRaft) the controller knows each replica's directory.id, and the replicas of a
 missing one stay offline; unlike here, a directory that vanished from a present one is made anew.
 """
@@ -93,7 +93,8 @@ class MissingPartitions:
         in_making = manager.registry.state.in_making
         is_settled = not plan.orphans
         for topic_partition, topic in self._found_nowhere():
-            never_was = topic.topic_id in in_making or topic_partition in put_aside
+            first_in_making = in_making.get(topic.topic_id, topic.partition_count)
+            never_was = topic_partition.partition >= first_in_making or topic_partition in put_aside
             if manager.config.create_missing_partitions or (never_was and not absent):
                 is_settled &= self._create(topic_partition, topic)
             else:
@@ -178,7 +179,7 @@ class MissingPartitions:
     def _settle(self, absent: Mapping[UUID, str]) -> None:
         """Forget the directories that hold nothing; no topic is in making any more."""
         manager = self._manager
-        state = manager.registry.state.settled().without_log_dirs(absent)
+        state = manager.registry.state.all_settled().without_log_dirs(absent)
         try:
             manager.registry.change(state, [unit.log_dir for unit in manager.online_units])
         except StorageFault as fault:

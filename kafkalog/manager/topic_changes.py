@@ -80,17 +80,19 @@ class TopicChanges:
             except KafkalogError:
                 self.delete(name)  # all or nothing: the next try starts afresh
                 raise
-            self._settle(name)
+            self._settle(topic, 0)
             return topic
 
         return self._try_without_failed_dirs(name, attempt)
 
-    def _settle(self, name: str) -> None:
+    def _settle(self, topic: RegisteredTopic, first: int) -> None:
         """From here on a partition that a start does not find was not forgotten but lost."""
         try:
-            self._registry.change(self._registry.state.settled(), self._log_dirs())
-        except StorageFault as fault:  # the topic is whole: the next creation or start notes it
-            _log.warning("registry_not_settled", topic=name, reason=fault.message)
+            self._registry.change(
+                self._registry.state.settled(topic.topic_id, first), self._log_dirs()
+            )
+        except StorageFault as fault:  # the topic is whole: the next start notes it
+            _log.warning("registry_not_settled", topic=topic.name, reason=fault.message)
 
     def delete(self, name: str) -> None:
         """Unregister the topic, rename its directories ``-delete``; durable on return.
@@ -133,7 +135,8 @@ class TopicChanges:
 
         Crash before they are registered: none is there, the next start removes what was made; it
         holds no record, since nothing is served before. After: all are. A directory that fails is
-        left out of the next try; when it comes back, what it holds of them is removed.
+        left out of the next try; when it comes back, what it holds of them is removed. Where a
+        disk keeps a registration that could not be taken back, the next start makes them again.
         """
 
         def attempt(failed: set[str]) -> RegisteredTopic:
@@ -144,12 +147,15 @@ class TopicChanges:
             placed: dict[str, list[int]] = {}
             try:
                 self._make(grown, numbers, failed, made.append, placed)
-                self._change_topic(grown)
+                self._registry.change(
+                    self._registry.state.with_grown_topic(grown), self._log_dirs()
+                )
             except KafkalogError:
                 self._abandon(name, placed, made)
                 raise
             for log in made:
                 self._table.add(log)
+            self._settle(grown, topic.partition_count)
             return grown
 
         return self._try_without_failed_dirs(name, attempt)

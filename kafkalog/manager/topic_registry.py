@@ -57,8 +57,8 @@ class RegistryState:
     """One generation: topics by name, names and ids unique; ids that were deleted.
 
     ``broker_configs`` are dynamic broker configs as the user wrote them. ``log_dirs``: directory.id
-    and last path of the log directories that served. ``in_making``: ids of topics that may lack
-    partitions, because nobody has noted yet that all were made.
+    and last path of the log directories that served. ``in_making``: by topic id, the first of its
+    partitions that may be lacking, because nobody has noted yet that they were made.
     """
 
     generation: int = 0
@@ -66,7 +66,7 @@ class RegistryState:
     deleted: frozenset[UUID] = frozenset()
     broker_configs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     log_dirs: Mapping[UUID, str] = field(default_factory=lambda: MappingProxyType({}))
-    in_making: frozenset[UUID] = frozenset()
+    in_making: Mapping[UUID, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def with_topics(self, added: Iterable[RegisteredTopic]) -> RegistryState:
         """The next generation with topics that are new or have changed."""
@@ -76,12 +76,30 @@ class RegistryState:
     def with_new_topics(self, added: Iterable[RegisteredTopic]) -> RegistryState:
         """The next generation with topics whose partitions are still to be made or found."""
         added = tuple(added)
-        in_making = self.in_making | {topic.topic_id for topic in added}
-        return replace(self.with_topics(added), in_making=in_making)
+        in_making = {**self.in_making, **{topic.topic_id: 0 for topic in added}}
+        return replace(self.with_topics(added), in_making=MappingProxyType(in_making))
 
-    def settled(self) -> RegistryState:
+    def with_grown_topic(self, grown: RegisteredTopic) -> RegistryState:
+        """The next generation with a topic whose new partitions may have been taken back."""
+        first = self.topics[grown.name].partition_count
+        first = min(first, self.in_making.get(grown.topic_id, first))
+        in_making = {**self.in_making, grown.topic_id: first}
+        return replace(self.with_topics([grown]), in_making=MappingProxyType(in_making))
+
+    def settled(self, topic_id: UUID, first: int) -> RegistryState:
+        """The next generation, in which the topic has had its partitions from ``first`` on.
+
+        Those before it are as they were: a creation that could not be taken back still waits for
+        the next start.
+        """
+        in_making = dict(self.in_making)
+        if in_making.get(topic_id, first) >= first:
+            in_making.pop(topic_id, None)
+        return replace(self, generation=self.generation + 1, in_making=MappingProxyType(in_making))
+
+    def all_settled(self) -> RegistryState:
         """The next generation, in which every topic has had all its partitions."""
-        return replace(self, generation=self.generation + 1, in_making=frozenset())
+        return replace(self, generation=self.generation + 1, in_making=MappingProxyType({}))
 
     def without_log_dirs(self, absent: Collection[UUID]) -> RegistryState:
         """The same generation without directories that are gone for good."""
@@ -92,12 +110,13 @@ class RegistryState:
         """The next generation without the topic, its id deleted."""
         topics = dict(self.topics)
         topic_id = topics.pop(name).topic_id
+        in_making = {each: first for each, first in self.in_making.items() if each != topic_id}
         return replace(
             self,
             generation=self.generation + 1,
             topics=MappingProxyType(topics),
             deleted=self.deleted | {topic_id},
-            in_making=self.in_making - {topic_id},
+            in_making=MappingProxyType(in_making),
         )
 
     def with_broker_configs(self, configs: Mapping[str, str]) -> RegistryState:
@@ -136,7 +155,7 @@ def encode_registry(state: RegistryState) -> bytes:
     if state.log_dirs:
         body["log_dirs"] = {encode_id(each): path for each, path in state.log_dirs.items()}
     if state.in_making:
-        body["in_making"] = sorted(map(encode_id, state.in_making))
+        body["in_making"] = {encode_id(each): first for each, first in state.in_making.items()}
     body["checksum"] = _checksum(body)
     return json.dumps(body, indent=1, sort_keys=True).encode() + b"\n"
 
@@ -172,7 +191,7 @@ def decode_registry(data: bytes) -> RegistryState:
         generation = int(body["generation"])
         broker_configs = _texts(body.get("broker_configs", {}))
         log_dirs = {decode_id(key): path for key, path in _texts(body.get("log_dirs", {})).items()}
-        in_making = frozenset(map(decode_id, body.get("in_making", ())))
+        in_making = {decode_id(key): int(first) for key, first in body.get("in_making", {}).items()}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise FormatError(f"The topic registry is malformed: {error}") from error
     by_name = {topic.name: topic for topic in topics}
@@ -188,7 +207,7 @@ def decode_registry(data: bytes) -> RegistryState:
         deleted,
         broker_configs,
         MappingProxyType(log_dirs),
-        in_making,
+        MappingProxyType(in_making),
     )
 
 

@@ -46,14 +46,14 @@ STATES = st.builds(
         deleted,
         MappingProxyType(broker_configs),
         MappingProxyType(log_dirs),
-        in_making,
+        MappingProxyType(in_making),
     ),
     st.integers(0, 2**40),
     st.lists(TOPICS, max_size=4, unique_by=(lambda t: t.name, lambda t: t.topic_id)),
     st.frozensets(st.uuids(version=4), max_size=3),
     st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
     st.dictionaries(st.uuids(version=4), st.text(max_size=5), max_size=2),
-    st.frozensets(st.uuids(version=4), max_size=2),
+    st.dictionaries(st.uuids(version=4), st.integers(0, 100), max_size=2),
 )
 
 

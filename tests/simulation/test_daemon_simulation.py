@@ -52,9 +52,6 @@ class Simulation:
             self.world.config,
             log_initial_task_delay_ms=RETENTION_CHECK_MS,
             log_retention_check_interval_ms=RETENTION_CHECK_MS,
-            # Seed 1932 finds a partition that a cut-off change lost and that then waits for its
-            # operator; see "Known problems" in CHANGELOG.
-            create_missing_partitions=True,
         )
         self.has_lost_pages = False  # a sync failed in this life
         self.actions: list[tuple[int, Callable[[], None]]] = [

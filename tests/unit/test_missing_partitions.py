@@ -4,24 +4,28 @@ Method: a whole manager on a simulated disk whose log.dirs lose entries, disks a
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
 from structlog.testing import capture_logs
 
-from kafkalog.errors import LogDirOffline
+from kafkalog.errors import DiskFull, LogDirOffline
 from kafkalog.format.meta_properties import decode_meta_properties
 from kafkalog.format.topic_id import encode_id
 from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.log_dir import REGISTRY_FILE
 from kafkalog.manager.topic_registry import RegisteredTopic, decode_registry
 from tests.sim.sim_crash import CrashMode
+from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 if TYPE_CHECKING:
     from tests.sim.sim_filesystem import SimFilesystem
 
 A, B = DIRS
+_CREATE = frozenset({"create"})
 
 
 def manager_on(
@@ -162,6 +166,47 @@ def test_a_creation_that_a_crash_cut_off_is_completed(mode: CrashMode) -> None:
     again = manager_on(sim.disk.crash(mode)).start()
     for partition in range(3):
         assert again.operations.partition_log("u", partition).log_end_offset == 0
+    assert not again.manager.registry.state.in_making
+
+
+def test_a_creation_that_was_not_taken_back_outlives_the_next_one() -> None:
+    """Goal: a topic that a full disk left half made is completed, also when others were made since.
+    Method: no room for a partition, nor to unregister its topic; another topic; kill and start.
+    """
+    sim = manager_on().start()
+    faults = sim.disk.faults
+    faults.add(Fault(error=errno.ENOSPC, kinds=frozenset({"make_dir"}), path_contains="/t-1"))
+    unregistered = 1 + len(DIRS)  # the registration is one file a directory
+    faults.add(
+        Fault(error=errno.ENOSPC, kinds=_CREATE, path_contains=REGISTRY_FILE, nth=unregistered)
+    )
+    with pytest.raises(DiskFull):
+        sim.operations.topics.create("t", 2)
+    sim.operations.topics.create("u", 1)
+    again = manager_on(sim.kill()).start()
+    for partition in range(2):
+        assert again.operations.partition_log("t", partition).log_end_offset == 0
+    assert not again.manager.registry.state.in_making
+
+
+def test_a_growth_that_a_disk_kept_is_completed() -> None:
+    """Goal: what was registered in one directory and taken back in the others never was lost.
+    Method: no room for the registry's second file, nor to take the first one back; the partitions
+    are deleted as asked; kill and start.
+    """
+    sim = manager_on().start()
+    sim.operations.topics.create("t", 1)
+    sim.disk.faults.add(
+        Fault(error=errno.ENOSPC, kinds=_CREATE, path_contains=REGISTRY_FILE, nth=2, times=3)
+    )
+    with pytest.raises(DiskFull):
+        sim.operations.topics.create_partitions("t", 3)
+    sim.clock.advance_ms(10 * 60_000)
+    disk = sim.kill()
+    assert not any(name.startswith(("t-1", "t-2")) for each in DIRS for name in disk.list_dir(each))
+    again = manager_on(disk).start()
+    for partition in range(3):
+        assert again.operations.partition_log("t", partition).log_end_offset == 0
     assert not again.manager.registry.state.in_making
 
 

@@ -37,20 +37,24 @@ class Need:
 
     ``argument`` names the parameter that holds the topic or group: its name, or a log, partition or
     consumer of it. With ``is_listing`` everybody may call it, and sees what he has the right on;
-    ``is_internal`` is for no principal.
+    ``is_internal`` is for no principal. ``sees`` names a parameter that gets, from the view, which
+    topics the principal may describe; without a view it keeps its default.
     """
 
     action: Action | None = None
     resource: Resource = Resource.CLUSTER
     argument: str = ""
+    sees: str = ""
     is_listing: bool = False
     is_internal: bool = False
 
 
-def requires(action: Action, resource: Resource, argument: str = "") -> Callable[[F], F]:
+def requires(
+    action: Action, resource: Resource, argument: str = "", *, sees: str = ""
+) -> Callable[[F], F]:
     """The method needs this right on what ``argument`` names, or on the cluster."""
     assert bool(argument) is (resource is not Resource.CLUSTER)
-    return _marked(Need(action, resource, argument))
+    return _marked(Need(action, resource, argument, sees))
 
 
 def lists(action: Action, resource: Resource) -> Callable[[F], F]:
@@ -182,6 +186,8 @@ def _checked(method: Callable[..., object], need: Need, rights: Rights) -> Calla
             argument = args[position] if position < len(args) else kwargs[need.argument]
             name = _name_of(argument, need.resource)
         rights.require(action, need.resource, name)
+        if need.sees:
+            kwargs[need.sees] = functools.partial(rights.allow, Action.DESCRIBE, Resource.TOPIC)
         return method(*args, **kwargs)
 
     return checked

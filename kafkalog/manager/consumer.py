@@ -82,7 +82,7 @@ class Consumer:
         self.poll_number = 0  # of the newest poll: an older one that waits gives up
         self._last_commit_ns = manager.seams.clock.monotonic_ns()
         self._topics: tuple[str, ...] | None = None
-        self._pattern: TopicPattern | None = None
+        self._wants: Callable[[str], bool] | None = None  # of a pattern
         self._matched: dict[str, bool] = {}
         self._is_manual = False
         self._positions: dict[TopicPartition, int | None] = {}  # None: not looked up yet
@@ -95,7 +95,7 @@ class Consumer:
     @property
     def is_subscribed(self) -> bool:
         """By topics or by a pattern: it takes part in the group's assignment."""
-        return self._topics is not None or self._pattern is not None
+        return self._topics is not None or self._wants is not None
 
     @property
     def is_reading(self) -> bool:
@@ -114,33 +114,36 @@ class Consumer:
             return sorted(self._topics)
         return sorted(name for name, does in self._matched.items() if does)
 
-    def subscribe(self, topics: Collection[str] | None, pattern: str | None) -> None:
+    def subscribe(
+        self, topics: Collection[str] | None, pattern: str | None, sees: Callable[[str], bool]
+    ) -> None:
         """See ConsumerGroups.subscribe, which assigns afterwards."""
         if self._is_manual:
             raise IllegalConsumerState("Illegal state: partitions were assigned by hand.")
         if pattern is None:
             assert topics is not None
-            self._topics, self._pattern = tuple(dict.fromkeys(topics)), None
+            self._topics, self._wants = tuple(dict.fromkeys(topics)), None
             self._matched = {}
             return
         try:
-            self._pattern = TopicPattern(pattern)
+            matches = TopicPattern(pattern).matches
         except MalformedPattern as error:
             raise InvalidRequest(f"topic_pattern is not understood: {error}") from error
         self._topics, self._matched = None, {}
+        self._wants = lambda topic: sees(topic) and matches(topic)
 
     def wanted_topics(self, offered: Collection[str]) -> list[str]:
         """Of what it subscribed to; a pattern is asked once for each name."""
         if self._topics is not None:
             return list(self._topics)
-        assert self._pattern is not None
-        matches, known = self._pattern.matches, self._matched
-        self._matched = {name: known[name] if name in known else matches(name) for name in offered}
+        assert self._wants is not None
+        wants, known = self._wants, self._matched
+        self._matched = {name: known[name] if name in known else wants(name) for name in offered}
         return [name for name in offered if self._matched[name]]
 
     def unsubscribe(self) -> None:
         """Nothing is read any more."""
-        self._topics = self._pattern = None
+        self._topics = self._wants = None
         self._matched = {}
         self._is_manual = False
         self.assign(())

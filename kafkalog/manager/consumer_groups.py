@@ -23,7 +23,7 @@ from kafkalog.manager.consumer import Consumer
 from kafkalog.manager.group_assignment import assign_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from kafkalog.manager.consumer import ConsumerConfig
     from kafkalog.manager.log_manager import LogManager
@@ -34,6 +34,10 @@ _NS_PER_MS = 1_000_000
 _SWEEP_NS = 1_000_000_000  # how often idle members are looked for, at most
 _MEMBERS_MAX = 10_000  # of all groups: some 20 MB
 _LEFT_MAX = 10_000  # groups without members whose last use is remembered
+
+
+def _sees_all(_topic: str) -> bool:
+    return True
 
 
 class Group:
@@ -119,16 +123,24 @@ class ConsumerGroups:
         if found is not None and found.members.get(consumer.name) is consumer:
             self._remove(found, consumer)
 
-    @requires(Action.READ, Resource.GROUP, "consumer")
+    @requires(Action.READ, Resource.GROUP, "consumer", sees="sees")
     def subscribe(
-        self, consumer: Consumer, topics: Collection[str] | None, pattern: str | None
+        self,
+        consumer: Consumer,
+        topics: Collection[str] | None,
+        pattern: str | None,
+        *,
+        sees: Callable[[str], bool] = _sees_all,
     ) -> None:
         """Read these topics, or those that match; the group is dealt out anew.
+
+        A pattern matches no topic that the subscriber may not describe, as in Kafka, where its
+        metadata lacks them; rules that change count from the next subscription on.
 
         IllegalConsumerState when partitions were assigned by hand, InvalidRequest for a pattern
         that is none.
         """
-        consumer.subscribe(topics, pattern)
+        consumer.subscribe(topics, pattern, sees)
         self._rebalance(self._groups[consumer.group])
 
     @requires(Action.READ, Resource.GROUP, "consumer")

@@ -21,6 +21,7 @@ from kafkalog.manager.authorized import (
     public_operations,
 )
 from kafkalog.manager.cleaning_operations import CleaningOperations
+from kafkalog.manager.consumer import ConsumerConfig
 from kafkalog.manager.consumer_groups import ConsumerGroups
 from kafkalog.manager.group_offsets import GroupOffsets
 from kafkalog.manager.group_operations import GroupOperations
@@ -65,6 +66,7 @@ def test_every_public_operation_says_what_it_needs(kind: type[object]) -> None:
         if need.argument:
             assert inspect.isfunction(method)
             assert need.argument in inspect.signature(method).parameters, name
+            assert need.sees in ("", *inspect.signature(method).parameters), name
 
 
 def test_every_field_of_the_operations_can_be_seen_or_is_private() -> None:
@@ -154,6 +156,30 @@ def test_unknown_and_forbidden_topics_answer_alike() -> None:
         assert guest.topic_names() == ["here"]
         with pytest.raises(UnknownTopic):
             guest.partition_log("gone", 0)
+
+
+@pytest.mark.parametrize(
+    ("right", "seen", "seen_later"),
+    [
+        ("describe topic mine-*", ["mine-1", "mine-2"], ["mine-1", "mine-2", "mine-3"]),
+        ("read topic *", ["mine-1", "mine-2", "theirs"], ["mine-1", "mine-2", "mine-3", "theirs"]),
+    ],
+)
+def test_a_pattern_matches_what_its_subscriber_may_describe(
+    right: str, seen: list[str], seen_later: list[str]
+) -> None:
+    """Goal: an assignment tells no names that its owner could not ask for, now and later.
+    Method: a pattern for everything; then a topic more.
+    """
+    with started() as sim:
+        for name in ("mine-1", "mine-2", "theirs"):
+            sim.operations.topics.create(name)
+        members = view(sim, f"allow p read group g\nallow p {right}").groups.members
+        consumer = members.create("g", None, ConsumerConfig())
+        members.subscribe(consumer, None, ".*")
+        assert consumer.topics == seen
+        sim.operations.topics.create("mine-3")
+        assert members.find("g", consumer.name).topics == seen_later
 
 
 def test_the_owner_of_everything_sees_what_is_there() -> None:

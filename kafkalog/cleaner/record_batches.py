@@ -108,7 +108,7 @@ class RecordBatches:
             records = decompress(codec, batch[HEADER_BYTES:], max_bytes=self.max_decompressed_bytes)
         except (DecompressedTooLarge, UnsupportedCompression) as error:
             raise self.corrupt(row, error.message) from error
-        inflated = bytearray(batch[:HEADER_BYTES]) + records
+        inflated = bytearray().join((batch[:HEADER_BYTES], records))
         inflated[ATTRIBUTES_AT + 1] &= ~_CODEC_MASK & 0xFF
         table = self.rows.table[row : row + 1].copy()
         table[0, _POSITION] = 0

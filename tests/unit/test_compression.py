@@ -10,6 +10,7 @@ import gzip
 import struct
 import tracemalloc
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import cramjam
 import pytest
@@ -304,6 +305,7 @@ def test_a_declared_window_counts_only_when_the_content_may_fill_it() -> None:
         ZSTD_MAGIC + b"\x20\x03",
         ZSTD_MAGIC + b"\x20\x03" + RAW_LAST[:-1],
         ZSTD_MAGIC + b"\x20\x04" + RAW_LAST,
+        ZSTD_MAGIC + b"\x20\x00" + RAW_LAST,
         ZSTD_MAGIC + b"\x24\x03" + RAW_LAST,
         ZSTD_MAGIC + b"\x24\x03" + RAW_LAST + bytes(4),
         ZSTD_MAGIC + b"\x21\x07\x03" + RAW_LAST,
@@ -332,6 +334,37 @@ def test_a_bomb_takes_no_more_memory_than_allowed(codec: Codec) -> None:
         tracemalloc.stop()
     assert caught.value.details["max_bytes"] == MIB
     assert peak < 4 * MIB
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_limit_counts_over_blocks_and_frames(codec: Codec) -> None:
+    """Goal: the refusal names the caller's limit, whatever part of the stream meets it.
+    Method: content of several blocks and, where streams may be joined, of two frames.
+    """
+    content = b"".join(b"%d," % number for number in range(40_000))
+    stream = compress(codec, content)
+    if codec is not Codec.LZ4:
+        stream, content = stream * 2, content * 2
+    assert decompress(codec, stream, max_bytes=len(content)) == content
+    with pytest.raises(DecompressedTooLarge) as caught:
+        decompress(codec, stream, max_bytes=len(content) - 1)
+    assert caught.value.details["max_bytes"] == len(content) - 1
+
+
+def test_threads_inflate_side_by_side() -> None:
+    """Goal: what a thread keeps between calls is its own: the codecs let others run meanwhile.
+    Method: eight threads, each with content of its own, again and again.
+    """
+    contents = [bytes([number]) * 30_000 + b"%d" % number for number in range(8)]
+
+    def round_trips(content: bytes) -> bool:
+        return all(
+            decompress(codec, compress(codec, content), max_bytes=40_000) == content
+            for codec in CODECS * 50
+        )
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(round_trips, contents))
 
 
 @pytest.mark.parametrize("codec", CODECS)

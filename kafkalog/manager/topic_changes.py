@@ -119,7 +119,7 @@ class TopicChanges:
             try:  # none of them takes appends any more when the first renaming fails
                 unit.writer.call(functools.partial(unit.writer.retire, logs))
                 works = [functools.partial(self._doom, unit, log) for log in logs]
-                unit.writer.run(EachCommand(works, 2))
+                unit.writer.run(EachCommand([*works, functools.partial(self._sync, unit)], 1))
                 manager.checkpoints.write_all(unit.log_dir)
             except StorageFault as fault:
                 path = unit.log_dir.path
@@ -174,7 +174,7 @@ class TopicChanges:
                 for number in numbers
             ]
             try:
-                unit.writer.run(EachCommand(works, 3))
+                unit.writer.run(EachCommand([*works, functools.partial(self._sync, unit)], 3))
             except KafkalogError as fault:  # the next start does it
                 _log.error("partitions_not_removed", log_dir=path, reason=fault.message)
                 for number in numbers:
@@ -316,9 +316,14 @@ class TopicChanges:
         take(self._loading.create(unit, topic_partition, topic))
 
     def _doom(self, unit: LogDirUnit, log: UnifiedLog) -> None:
-        """On the writer: ``-delete`` now, gone later."""
+        """On the writer: ``-delete`` now, gone later; durable with the ``_sync`` behind the last.
+
+        A sync for each would hold up the appends of the others for 25 ms a slice.
+        """
         log.rename_dir(self._doomed_name(log.topic_partition))
         self._manager.deletion.add(unit.log_dir, log.directory, log)
+
+    def _sync(self, unit: LogDirUnit) -> None:
         self._seams.filesystem.sync_dir(unit.log_dir.path)
 
     def _doom_remains(self, unit: LogDirUnit, topic_partition: TopicPartition) -> None:
@@ -328,7 +333,7 @@ class TopicChanges:
             self._doom_directory(unit, topic_partition)
 
     def _doom_directory(self, unit: LogDirUnit, topic_partition: TopicPartition) -> None:
-        """The same with a directory that no log is open in."""
+        """The same with a directory that no log is open in; durable."""
         root = unit.log_dir.path
         doomed = f"{root}/{self._doomed_name(topic_partition)}"
         self._seams.filesystem.rename(f"{root}/{topic_partition}", doomed)

@@ -3,26 +3,25 @@
 Owns the framing of each codec (xerial blocks, the gzip header of JDK 16 and later, LZ4 frames with
 independent blocks of 64 KiB) and the bound on inflated bytes: sizes that a stream declares are
 checked before memory is taken, and no more than the caller's limit and one block is ever inflated.
-Never looks at records. For any thread, each of which keeps its zstd contexts (to make one costs as
-much as to inflate 16 KiB); all codecs release the interpreter lock.
+Never looks at records. For any thread; all codecs release the interpreter lock.
 Source: Kafka 4.1 `clients/.../common/compress` and the libraries behind it, log-format.md 4.
 
 Differs from Kafka: bytes behind the end of a gzip or LZ4 stream are refused (Kafka's readers
-ignore them), and a zstd frame must not need more than 8 MiB of history (Kafka: 128 MiB). One that
-merely declares a larger window, as Kafka's own levels 20 to 22 do, is accepted while its content
-is smaller.
+ignore them); of zstd see ``zstd_stream``.
 """
 
 from __future__ import annotations
 
+import functools
 import struct
-import threading
 import zlib
 
 import cramjam
-import zstandard
 
-from kafkalog.errors import DecompressedTooLarge, UnsupportedCompression
+from kafkalog.errors import UnsupportedCompression
+from kafkalog.format import zstd_stream
+from kafkalog.format.codec_faults import too_large, undecodable
+from kafkalog.format.kept import Kept
 from kafkalog.format.record_batch import Codec
 
 Buffer = bytes | bytearray | memoryview
@@ -31,12 +30,6 @@ GZIP_LEVEL_DEFAULT = -1
 LZ4_LEVEL_DEFAULT = 9
 ZSTD_LEVEL_DEFAULT = 3
 
-ZSTD_WINDOW_MAX = 1 << 23
-_ZSTD_WINDOW_LOG_MAX = 23
-_ZSTD_OUTPUT_FULL = "did not decompress full frame"  # tests/unit/test_compression.py pins it
-_ZSTD_MAGIC = 0xFD2FB528
-_ZSTD_BLOCK_MAX = 1 << 17
-_SKIPPABLE_MAGIC = 0x184D2A50  # and the fifteen numbers after it
 
 # ID1 ID2, deflate, no flags, no time, no extra flags, unknown operating system
 _GZIP_HEADER = bytes.fromhex("1f8b08000000000000ff")
@@ -57,16 +50,7 @@ _LZ4_RATIO_MAX = 255
 _LZ4_OUTPUT_FULL = "failed to write whole buffer"
 
 
-class _Contexts(threading.local):
-    """What a thread keeps between calls."""
-
-    def __init__(self) -> None:
-        self.zstd_decompressor = zstandard.ZstdDecompressor()
-        self.zstd_compressors: dict[int, zstandard.ZstdCompressor] = {}
-        self.lz4_block = bytearray(_LZ4_BLOCK)
-
-
-_contexts = _Contexts()
+_lz4_blocks = Kept(functools.partial(bytearray, _LZ4_BLOCK))
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
@@ -83,7 +67,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
         return _snappy_compress(data)
     if codec == Codec.LZ4:
         return _lz4_compress(data, LZ4_LEVEL_DEFAULT if level is None else level)
-    return _zstd_compress(data, ZSTD_LEVEL_DEFAULT if level is None else level)
+    return zstd_stream.compress(data, ZSTD_LEVEL_DEFAULT if level is None else level)
 
 
 def decompress(codec: Codec | int, data: Buffer, *, max_bytes: int) -> bytes:
@@ -94,7 +78,7 @@ def decompress(codec: Codec | int, data: Buffer, *, max_bytes: int) -> bytes:
     """
     if codec == Codec.NONE:
         if len(data) > max_bytes:
-            raise _too_large(max_bytes)
+            raise too_large(max_bytes)
         return bytes(data)
     if codec == Codec.GZIP:
         return _gzip_decompress(data, max_bytes)
@@ -103,18 +87,8 @@ def decompress(codec: Codec | int, data: Buffer, *, max_bytes: int) -> bytes:
     if codec == Codec.LZ4:
         return _lz4_decompress(data, max_bytes)
     if codec == Codec.ZSTD:
-        return _zstd_decompress(data, max_bytes)
+        return zstd_stream.decompress(data, max_bytes)
     raise UnsupportedCompression(f"Unknown compression type id: {int(codec)}")
-
-
-def _too_large(max_bytes: int) -> DecompressedTooLarge:
-    return DecompressedTooLarge(
-        f"The batch inflates to more than {max_bytes} bytes", max_bytes=max_bytes
-    )
-
-
-def _undecodable(codec: str, reason: str) -> UnsupportedCompression:
-    return UnsupportedCompression(f"The records do not decode as {codec}: {reason}")
 
 
 # gzip
@@ -139,7 +113,7 @@ def _gzip_decompress(data: Buffer, max_bytes: int) -> bytes:
         inflated.append(member)
         room -= len(member)
         if room <= 0:
-            raise _too_large(max_bytes)
+            raise too_large(max_bytes)
         # A rest is copied by zlib at every member: small pieces keep thousands of them linear.
         piece = _GZIP_PIECE
     return b"".join(inflated)
@@ -152,11 +126,11 @@ def _gzip_member(view: memoryview, position: int, piece: int, room: int) -> tupl
     while not inflate.eof:
         end = min(position + piece, len(view))
         if end == position:
-            raise _undecodable("gzip", "the stream is cut short")
+            raise undecodable("gzip", "the stream is cut short")
         try:
             parts.append(inflate.decompress(view[position:end], room))
         except zlib.error as error:
-            raise _undecodable("gzip", str(error)) from error
+            raise undecodable("gzip", str(error)) from error
         position = end - len(inflate.unused_data)
         room -= len(parts[-1])
         if room <= 0:
@@ -184,7 +158,7 @@ def _snappy_decompress(data: Buffer, max_bytes: int) -> bytes:
         sizes = [cramjam.snappy.decompress_raw_len(view[start:end]) for start, end in spans]
         size = sum(sizes)
         if size > max_bytes:
-            raise _too_large(max_bytes)
+            raise too_large(max_bytes)
         output = bytearray(size)
         target = memoryview(output)
         position = 0
@@ -193,7 +167,7 @@ def _snappy_decompress(data: Buffer, max_bytes: int) -> bytes:
             cramjam.snappy.decompress_raw_into(view[start:end], block)
             position += block_size
     except cramjam.DecompressionError as error:
-        raise _undecodable("snappy", str(error)) from error
+        raise undecodable("snappy", str(error)) from error
     return bytes(output)
 
 
@@ -204,18 +178,18 @@ def _xerial_spans(view: memoryview) -> list[tuple[int, int]]:
     while position < len(view):
         if view[position : position + 8] == _XERIAL_MAGIC:
             if len(view) - position < len(_XERIAL_HEADER):
-                raise _undecodable("snappy", "the xerial header is cut short")
+                raise undecodable("snappy", "the xerial header is cut short")
             (version,) = struct.unpack_from(">i", view, position + 8)
             if version < 1:
-                raise _undecodable("snappy", f"xerial version {version}")
+                raise undecodable("snappy", f"xerial version {version}")
             position += len(_XERIAL_HEADER)
             continue
         if len(view) - position < 4:
-            raise _undecodable("snappy", "a block length is cut short")
+            raise undecodable("snappy", "a block length is cut short")
         (length,) = struct.unpack_from(">i", view, position)
         position += 4
         if not 0 < length <= len(view) - position:
-            raise _undecodable("snappy", f"a block of {length} bytes at {position}")
+            raise undecodable("snappy", f"a block of {length} bytes at {position}")
         spans.append((position, position + length))
         position += length
     return spans
@@ -256,7 +230,7 @@ def _lz4_decompress(data: Buffer, max_bytes: int) -> bytes:
     content_size, bound, end = _lz4_frame(view)
     if content_size is not None:
         if content_size > max_bytes:
-            raise _too_large(max_bytes)
+            raise too_large(max_bytes)
         bound = min(bound, content_size)
     _refuse_lz4_rest(view, end)
     # The library checks the header's checksum, those of blocks and content, and the content size.
@@ -265,208 +239,87 @@ def _lz4_decompress(data: Buffer, max_bytes: int) -> bytes:
         size = cramjam.lz4.decompress_into(view, output)
     except cramjam.DecompressionError as error:
         if bound > max_bytes and _LZ4_OUTPUT_FULL in str(error):
-            raise _too_large(max_bytes) from error
-        raise _undecodable("lz4", str(error)) from error
+            raise too_large(max_bytes) from error
+        raise undecodable("lz4", str(error)) from error
     return bytes(memoryview(output)[:size])
 
 
 def _lz4_plain_blocks(view: memoryview, max_bytes: int) -> bytes:
     """A frame with Kafka's header, which has no checksum: block by block, twice as fast."""
-    block, parts, room = _contexts.lz4_block, list[bytes](), max_bytes
-    position = len(_LZ4_HEADER)
+    parts, room, position = list[bytes](), max_bytes, len(_LZ4_HEADER)
     while True:
         start, word = position + 4, int.from_bytes(view[position : position + 4], "little")
         if start > len(view):
-            raise _undecodable("lz4", "a block length is cut short")
+            raise undecodable("lz4", "a block length is cut short")
         length = word & ~_LZ4_STORED
         position = start + length
         if position > len(view) or length > _LZ4_BLOCK:
-            raise _undecodable("lz4", f"a block of {length} bytes at {start}")
+            raise undecodable("lz4", f"a block of {length} bytes at {start}")
         if word == 0:
             _refuse_lz4_rest(view, position)
             return parts[0] if len(parts) == 1 else b"".join(parts)
-        if word & _LZ4_STORED:
-            part = bytes(view[start:position])
-        else:
-            try:
-                size = cramjam.lz4.decompress_block_into(
-                    view[start:position], block, output_len=_LZ4_BLOCK
-                )
-            except cramjam.DecompressionError as error:
-                raise _undecodable("lz4", str(error)) from error
-            part = bytes(memoryview(block)[:size])
-        parts.append(part)
-        room -= len(part)
+        block = view[start:position]
+        parts.append(bytes(block) if word & _LZ4_STORED else _lz4_block(block))
+        room -= len(parts[-1])
         if room < 0:
-            raise _too_large(max_bytes)
+            raise too_large(max_bytes)
+
+
+def _lz4_block(block: memoryview) -> bytes:
+    output = _lz4_blocks.take()
+    try:
+        size = cramjam.lz4.decompress_block_into(block, output, output_len=_LZ4_BLOCK)
+        return bytes(memoryview(output)[:size])
+    except cramjam.DecompressionError as error:
+        raise undecodable("lz4", str(error)) from error
+    finally:
+        _lz4_blocks.put_back(output)
 
 
 def _refuse_lz4_rest(view: memoryview, end: int) -> None:
     """What Kafka's reader would leave unread."""
     if end != len(view):
-        raise _undecodable("lz4", f"{len(view) - end} bytes follow the frame")
+        raise undecodable("lz4", f"{len(view) - end} bytes follow the frame")
 
 
 def _lz4_frame(view: memoryview) -> tuple[int | None, int, int]:
     """Walk one frame: declared content size, upper bound of the content, position of its end."""
     if len(view) < 7:
-        raise _undecodable("lz4", "the frame header is cut short")
+        raise undecodable("lz4", "the frame header is cut short")
     magic, flags, descriptor = struct.unpack_from("<IBB", view, 0)
     if magic != _LZ4_MAGIC:
-        raise _undecodable("lz4", f"frame magic {magic:08x}")
+        raise undecodable("lz4", f"frame magic {magic:08x}")
     if flags >> 6 != 1:
-        raise _undecodable("lz4", f"frame version {flags >> 6}")
+        raise undecodable("lz4", f"frame version {flags >> 6}")
     if not flags & 0x20:
-        raise _undecodable("lz4", "its blocks depend on one another")
+        raise undecodable("lz4", "its blocks depend on one another")
     if flags & 0x03 or descriptor & 0x8F or descriptor >> 4 < 4:
-        raise _undecodable("lz4", f"frame flags {flags:02x}{descriptor:02x}")
+        raise undecodable("lz4", f"frame flags {flags:02x}{descriptor:02x}")
     block_max = 1 << (8 + 2 * (descriptor >> 4))
     block_trailer = 4 if flags & 0x10 else 0
     content_size: int | None = None
     position = 6
     if flags & 0x08:
         if len(view) < 15:
-            raise _undecodable("lz4", "the frame header is cut short")
+            raise undecodable("lz4", "the frame header is cut short")
         (content_size,) = struct.unpack_from("<Q", view, position)
         position += 8
     position += 1
     bound = 0
     while True:
         if len(view) - position < 4:
-            raise _undecodable("lz4", "a block length is cut short")
+            raise undecodable("lz4", "a block length is cut short")
         (word,) = struct.unpack_from("<I", view, position)
         position += 4
         if word == 0:
             break
         length = word & ~_LZ4_STORED
         if length > block_max or length + block_trailer > len(view) - position:
-            raise _undecodable("lz4", f"a block of {length} bytes at {position}")
+            raise undecodable("lz4", f"a block of {length} bytes at {position}")
         bound += length if word & _LZ4_STORED else min(block_max, length * _LZ4_RATIO_MAX)
         position += length + block_trailer
     if flags & 0x04:
         position += 4
     if position > len(view):
-        raise _undecodable("lz4", "the content checksum is cut short")
+        raise undecodable("lz4", "the content checksum is cut short")
     return content_size, bound, position
-
-
-# zstd
-
-
-def _zstd_compress(data: Buffer, level: int) -> bytes:
-    if len(data) > ZSTD_WINDOW_MAX:  # the highest levels would take its size for the window
-        parameters = zstandard.ZstdCompressionParameters.from_level(
-            level, source_size=len(data), window_log=_ZSTD_WINDOW_LOG_MAX
-        )
-        return zstandard.ZstdCompressor(compression_params=parameters).compress(data)
-    compressor = _contexts.zstd_compressors.get(level)
-    if compressor is None:
-        compressor = _contexts.zstd_compressors[level] = zstandard.ZstdCompressor(level=level)
-    return compressor.compress(data)
-
-
-def _zstd_decompress(data: Buffer, max_bytes: int) -> bytes:
-    """All frames of the stream, one after the other."""
-    view, parts, room = memoryview(data), list[bytes](), max_bytes
-    if not len(view):
-        raise _undecodable("zstd", "the stream is empty")
-    position = 0
-    while position < len(view):
-        bound, end = _zstd_frame(view, position, room, max_bytes)
-        if bound:
-            parts.append(_zstd_inflate(view[position:end], bound, room, max_bytes))
-            room -= len(parts[-1])
-        position = end
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _zstd_inflate(frame: memoryview, bound: int, room: int, max_bytes: int) -> bytes:
-    """One whole frame of at most bound bytes; room: what is left of max_bytes."""
-    try:
-        content = _contexts.zstd_decompressor.decompress(
-            frame, max_output_size=min(bound, room + 1)
-        )
-    except zstandard.ZstdError as error:
-        if bound > room and _ZSTD_OUTPUT_FULL in str(error):
-            raise _too_large(max_bytes) from error
-        raise _undecodable("zstd", str(error)) from error
-    if len(content) > room:
-        raise _too_large(max_bytes)
-    return content
-
-
-def _zstd_frame(view: memoryview, position: int, room: int, max_bytes: int) -> tuple[int, int]:
-    """Walk one frame's header and block headers: upper bound of its content, end of the frame."""
-    if len(view) - position < 5:
-        raise _undecodable("zstd", "the frame header is cut short")
-    (magic,) = struct.unpack_from("<I", view, position)
-    if magic & ~0x0F == _SKIPPABLE_MAGIC:
-        if len(view) - position < 8:
-            raise _undecodable("zstd", "the frame header is cut short")
-        (length,) = struct.unpack_from("<I", view, position + 4)
-        if length > len(view) - position - 8:
-            raise _undecodable("zstd", "a skippable frame is cut short")
-        return 0, position + 8 + length
-    if magic != _ZSTD_MAGIC:
-        raise _undecodable("zstd", f"frame magic {magic:08x} at {position}")
-    window, content_size, has_checksum, first_block = _zstd_header(view, position + 4)
-    if content_size is not None and content_size > room:
-        raise _too_large(max_bytes)
-    block_max = min(window, _ZSTD_BLOCK_MAX)
-    bound, end = _zstd_blocks(view, first_block, block_max)
-    if content_size is not None:
-        if bound and not content_size:
-            raise _undecodable("zstd", "a frame of 0 bytes has content")
-        bound = min(bound, content_size)
-    if min(window, bound) > ZSTD_WINDOW_MAX:
-        raise _undecodable("zstd", f"its window of {window} bytes is above {ZSTD_WINDOW_MAX}")
-    if has_checksum:
-        end += 4
-    if end > len(view):
-        raise _undecodable("zstd", "the frame is cut short")
-    return bound, end
-
-
-def _zstd_header(view: memoryview, position: int) -> tuple[int, int | None, bool, int]:
-    """Window bytes, content size, whether a checksum follows, position of the first block."""
-    descriptor = view[position]
-    position += 1
-    is_single_segment = bool(descriptor & 0x20)
-    dictionary_bytes = (0, 1, 2, 4)[descriptor & 0x03]
-    size_bytes = (1 if is_single_segment else 0, 2, 4, 8)[descriptor >> 6]
-    window_bytes = 0 if is_single_segment else 1
-    if len(view) - position < window_bytes + dictionary_bytes + size_bytes:
-        raise _undecodable("zstd", "the frame header is cut short")
-    window = 0
-    if not is_single_segment:
-        exponent, mantissa = view[position] >> 3, view[position] & 0x07
-        window = (1 << (10 + exponent)) // 8 * (8 + mantissa)
-    position += window_bytes + dictionary_bytes
-    content_size: int | None = None
-    if size_bytes:
-        content_size = int.from_bytes(view[position : position + size_bytes], "little")
-        if size_bytes == 2:
-            content_size += 256
-        if is_single_segment:
-            window = content_size
-    return window, content_size, bool(descriptor & 0x04), position + size_bytes
-
-
-def _zstd_blocks(view: memoryview, position: int, block_max: int) -> tuple[int, int]:
-    """Upper bound of the blocks' content and the position behind the last block."""
-    bound = 0
-    is_last = False
-    while not is_last:
-        if len(view) - position < 3:
-            raise _undecodable("zstd", "a block header is cut short")
-        header = int.from_bytes(view[position : position + 3], "little")
-        position += 3
-        is_last = bool(header & 1)
-        kind, size = header >> 1 & 3, header >> 3
-        if kind == 1:  # one byte, repeated
-            position += 1
-            bound += size
-        else:
-            position += size
-            bound += size if kind == 0 else block_max
-    return bound, position

@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import DecompressedTooLarge, UnsupportedCompression
-from kafkalog.format.compression import ZSTD_WINDOW_MAX, compress, decompress
+from kafkalog.format.compression import compress, decompress
 from kafkalog.format.record_batch import Codec
+from kafkalog.format.zstd_stream import WINDOW_MAX
 
 CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 MIB = 1 << 20
@@ -88,7 +89,7 @@ def test_every_end_of_the_level_ranges(codec: Codec, level: int) -> None:
 
 
 def test_content_above_the_window_limit_stays_readable_at_the_highest_level() -> None:
-    data = b"0123456789abcdef" * (ZSTD_WINDOW_MAX // 16 + 1)
+    data = b"0123456789abcdef" * (WINDOW_MAX // 16 + 1)
     stream = compress(Codec.ZSTD, data, 22)
     assert decompress(Codec.ZSTD, stream, max_bytes=len(data)) == data
 
@@ -96,7 +97,7 @@ def test_content_above_the_window_limit_stays_readable_at_the_highest_level() ->
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_view_of_content_above_the_window_limit_compresses(codec: Codec) -> None:
     """A rebuilt batch hands over a view; one codec's streaming form took only bytes."""
-    content = bytes(ZSTD_WINDOW_MAX + 1)
+    content = bytes(WINDOW_MAX + 1)
     stream = compress(codec, memoryview(content))
     assert decompress(codec, stream, max_bytes=len(content)) == content
 
@@ -286,7 +287,7 @@ def test_a_declared_window_counts_only_when_the_content_may_fill_it() -> None:
     """Levels 20 to 22 of a streaming writer declare up to 128 MiB for any content."""
     huge_window = ZSTD_MAGIC + b"\x00" + bytes([(27 - 10) << 3])
     assert decompress(Codec.ZSTD, huge_window + RAW_LAST, max_bytes=3) == b"abc"
-    one_more = ZSTD_WINDOW_MAX // 131072 + 1
+    one_more = WINDOW_MAX // 131072 + 1
     repeat = struct.pack("<I", 1 << 1 | 131072 << 3)[:3] + b"x"
     body = repeat * (one_more - 1) + struct.pack("<I", 1 | 1 << 1 | 131072 << 3)[:3] + b"x"
     with pytest.raises(UnsupportedCompression, match="window"):

@@ -14,7 +14,9 @@ joined by commas, or ``all``; a pattern is a name, or a prefix that ends in ``*`
 none, as there is one. Words with blanks are quoted, ``#`` begins a comment.
 
 A deny wins over every allow, and what no rule allows is denied. A right to read, write, delete or
-alter brings the right to describe, as in Kafka, unless that is denied. Pure; any thread.
+alter brings the right to describe, as in Kafka, unless that is denied. A right to write to some
+topic brings the right to write to the cluster, which is Kafka's idempotent write (KIP-679): to get
+producer ids. Pure; any thread.
 """
 
 from __future__ import annotations
@@ -85,9 +87,19 @@ class AccessRule:
 
     def speaks_of(self, action: Action, resource: Resource, name: str) -> bool:
         """Whether the rule decides about this act, whoever does it."""
-        if action not in self.actions or resource is not self.resource:
+        if not self.is_of(action, resource):
             return False
         return name.startswith(self.pattern) if self.is_prefix else name == self.pattern
+
+    def is_of(self, action: Action, resource: Resource) -> bool:
+        """Whether the rule decides about this act on resources of some name."""
+        return action in self.actions and resource is self.resource
+
+    def covers(self, other: AccessRule) -> bool:
+        """Whether every name of the other rule's pattern is one of this pattern."""
+        if self.is_prefix:
+            return other.pattern.startswith(self.pattern)
+        return not other.is_prefix and other.pattern == self.pattern
 
 
 class Rights:
@@ -128,11 +140,28 @@ class Rights:
     def _decide(self, action: Action, resource: Resource, name: str) -> bool:
         if self._is_denied(action, resource, name):
             return False
-        if any(rule.speaks_of(action, resource, name) for rule in self._allows):
+        if self._is_allowed(action, resource, name):
             return True
-        return action is Action.DESCRIBE and any(
-            self._decide(stronger, resource, name) for stronger in _BRINGS_DESCRIBE
+        if action is Action.DESCRIBE:
+            return any(
+                self._is_allowed(stronger, resource, name)
+                and not self._is_denied(stronger, resource, name)
+                for stronger in _BRINGS_DESCRIBE
+            )
+        is_idempotent_write = action is Action.WRITE and resource is Resource.CLUSTER
+        return is_idempotent_write and self._writes_to_some_topic()
+
+    def _writes_to_some_topic(self) -> bool:
+        """Whether an allow to write to topics is left that no deny takes back whole."""
+        denies = [rule for rule in self._denies if rule.is_of(Action.WRITE, Resource.TOPIC)]
+        return any(
+            rule.is_of(Action.WRITE, Resource.TOPIC)
+            and not any(deny.covers(rule) for deny in denies)
+            for rule in self._allows
         )
+
+    def _is_allowed(self, action: Action, resource: Resource, name: str) -> bool:
+        return any(rule.speaks_of(action, resource, name) for rule in self._allows)
 
     def _is_denied(self, action: Action, resource: Resource, name: str) -> bool:
         return any(rule.speaks_of(action, resource, name) for rule in self._denies)

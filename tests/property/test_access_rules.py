@@ -68,6 +68,12 @@ def twin_allows(
         return False
     if matching(action, is_allow=True):
         return True
+    if action is Action.WRITE and resource is Resource.CLUSTER:
+        # Whether there is a name, known to the rules or not, that the principal may write to.
+        names = {rule.pattern for rule in rules} | {rule.pattern + "\0" for rule in rules}
+        return any(
+            twin_allows(rules, principal, Action.WRITE, Resource.TOPIC, each) for each in names
+        )
     return action is Action.DESCRIBE and any(
         matching(strong, is_allow=True) and not matching(strong, is_allow=False)
         for strong in (Action.READ, Action.WRITE, Action.DELETE, Action.ALTER, Action.CLUSTER)

@@ -3,7 +3,7 @@
 KafkalogError
 ├── InvalidRequest              the client asked for something wrong; nothing was changed
 │   ├── InvalidTopicName, TopicExists, TopicCollision, InvalidPartitions, InvalidTopicConfig
-│   ├── UnknownTopic, UnknownPartition, UnknownSegment, UnknownMove
+│   ├── UnknownTopic, UnknownPartition, UnknownSegment, UnknownProducer, UnknownMove
 │   ├── LogDirNotFound, InvalidReplicaAssignment
 │   ├── OffsetBelowLogStart, OffsetAboveLogEnd, OffsetAboveHighWatermark
 │   ├── RecordBatchTooLarge, RecordSetTooLarge, DecompressedTooLarge
@@ -91,6 +91,12 @@ class UnknownPartition(InvalidRequest):
     """The topic exists, the partition does not."""
 
     kafka_error = "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+class UnknownProducer(InvalidRequest):
+    """The producer id was never given out, and no log knows it."""
+
+    kafka_error = "UNKNOWN_PRODUCER_ID"
 
 
 class UnknownMove(InvalidRequest):

@@ -87,6 +87,8 @@ def check_producers(
         if placed_batch.facts.producer_id == NO_PRODUCER_ID:
             continue
         batch = _producer_batch(placed_batch)
+        if origin is AppendOrigin.CLIENT:
+            producers.refuse_fenced(batch.producer_id, batch.producer_epoch)
         entry = producers.entries.get(batch.producer_id)
         if origin is AppendOrigin.CLIENT and entry is not None:
             duplicate = entry.find_batch(

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kafkalog.errors import InvalidProducerEpoch
 from kafkalog.format.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, segment_file_name
 from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import INT16_MAX
 from kafkalog.format.producer_snapshot import decode_snapshot, encode_snapshot
 from kafkalog.log.producer_append_info import ProducerAppendInfo
 from kafkalog.log.producer_state import LastRecord, ProducerStateEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.log.segment_file import MovableDirectory
@@ -38,6 +40,7 @@ class ProducerStateManager:
         "_directory",
         "_expiration_ms",
         "_filesystem",
+        "_oldest_epoch",
         "_ongoing",
         "_snapshots",
         "_unreplicated",
@@ -54,22 +57,41 @@ class ProducerStateManager:
         snapshot_offsets: Iterable[int] = (),
         *,
         expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        oldest_epoch: Callable[[int], int] = lambda _: 0,
     ) -> None:
-        """``snapshot_offsets``: of the snapshot files in the directory listing."""
+        """``snapshot_offsets``: of the snapshot files in the directory listing.
+
+        ``oldest_epoch`` as LogEnvironment has it.
+        """
         # constant after construction
         self._filesystem = filesystem
         self._directory = directory
         self._expiration_ms = expiration_ms
+        self._oldest_epoch = oldest_epoch
+        # published: written by the writer thread; for others single operations of the dictionary,
+        # whose entries are replaced, never changed
+        self.entries: dict[int, ProducerStateEntry] = {}
         # owned by the writer thread
         self._snapshots = sorted(snapshot_offsets)
         self._ongoing: dict[int, int] = {}  # first offset -> producer id
         self._unsynced: list[int] = []  # offsets of snapshots that no flush covered yet
         self._unreplicated: dict[int, int] = {}  # first offset -> the marker's offset
-        self.entries: dict[int, ProducerStateEntry] = {}
         self.end_offset = 0  # everything below is reflected in entries
         self.last_snapshot_offset = 0  # as in Kafka: an empty log at 0 gets no snapshot
 
     # ---- appends
+
+    def refuse_fenced(self, producer_id: int, producer_epoch: int) -> None:
+        """InvalidProducerEpoch when a newer epoch was given out, written here or not."""
+        oldest = self._oldest_epoch(producer_id)
+        if producer_epoch >= oldest:
+            return
+        current = min(oldest, INT16_MAX)
+        says = f"was given epoch {current}" if oldest <= INT16_MAX else "has no epoch left"
+        raise InvalidProducerEpoch(
+            f"Epoch {producer_epoch} of producer {producer_id} is fenced: the producer {says}",
+            current_epoch=current,
+        )
 
     def prepare(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
         """Begin the changes of one append to one producer."""

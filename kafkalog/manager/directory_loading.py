@@ -74,7 +74,9 @@ class DirectoryLoading:
         parse_topic_config: Callable[[RegisteredTopic], LogConfig],
         clock: Clock,
         progress: LoadProgress,
+        oldest_epoch: Callable[[int], int],
     ) -> None:
+        """``oldest_epoch`` as LogEnvironment has it."""
         # constant after construction
         self._config = config
         self._filesystem = filesystem
@@ -84,6 +86,7 @@ class DirectoryLoading:
         self._topic_config = parse_topic_config
         self._clock = clock
         self._progress = progress
+        self._oldest_epoch = oldest_epoch
         # appended by recovery threads
         self._crashes: deque[BaseException] = deque()
         # set by any thread
@@ -346,7 +349,7 @@ class DirectoryLoading:
         log = load_log(
             path,
             self._topic_config(topic),
-            replace(unit.environment, check_stop=self._check_stop),
+            replace(unit.environment, check_stop=self._check_stop, oldest_epoch=self._oldest_epoch),
             clean=was_clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,

@@ -51,6 +51,7 @@ from kafkalog.manager.missing_partitions import MissingPartitions, log_partition
 from kafkalog.manager.partition_moves import PartitionMoves
 from kafkalog.manager.partition_reload import PartitionReload
 from kafkalog.manager.partition_table import PartitionTable, log_dir_of
+from kafkalog.manager.producer_ids import ProducerIds
 from kafkalog.manager.queue_budget import QueueBudget
 from kafkalog.manager.retention import Retention
 from kafkalog.manager.shutdown import close_units
@@ -108,6 +109,7 @@ class LogManager:
         self._on_all_dirs_offline = on_all_dirs_offline
         self.table = PartitionTable()
         self.registry = TopicRegistry(seams.filesystem)
+        self.producer_ids = ProducerIds(self)
         self.cleaning = Cleaning(self, make_cleaner)
         self.checkpoints = Checkpoints(self.table, self.cleaning.states)
         self.progress = LoadProgress(seams.clock, seams.threads, seams.metrics)
@@ -132,6 +134,7 @@ class LogManager:
             self.topic_config,
             seams.clock,
             self.progress,
+            self.producer_ids.oldest_epoch,
         )
         self._missing = MissingPartitions(self, self._loading)
         self.reload = PartitionReload(self, self._loading)

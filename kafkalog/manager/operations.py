@@ -19,6 +19,7 @@ from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand
 from kafkalog.manager.group_operations import GroupOperations
 from kafkalog.manager.log_maintenance import LogMaintenance
 from kafkalog.manager.partition_table import log_dir_of
+from kafkalog.manager.producer_operations import ProducerOperations
 from kafkalog.manager.retention_report import RetentionReport
 from kafkalog.manager.topic_operations import TopicOperations, altered, refuse_internal
 from kafkalog.manager.values import (
@@ -64,6 +65,7 @@ class Operations:
         self.topics = TopicOperations(manager)
         self.cleaning = CleaningOperations(manager)
         self.groups = GroupOperations(manager)
+        self.producers = ProducerOperations(manager)
         self._retention = RetentionReport(manager)
         self._maintenance = LogMaintenance(manager)
         fetch_seconds = manager.seams.metrics.fetch_seconds

@@ -39,6 +39,8 @@ from kafkalog.manager.log_dir import (
     RECOVERY_POINTS,
     REGISTRY_FILE,
 )
+from kafkalog.manager.producer_ids import past_backup
+from kafkalog.manager.topic_registry import decode_registry, encode_registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -174,7 +176,7 @@ class Restore:
     ) -> list[Restored]:
         """Fill the targets, each locked until all are durable."""
         checkpoints = self._checkpoints(manifest)
-        registry = self._small_file(manifest.log_dirs[0], REGISTRY_FILE)
+        registry = self._registry(manifest)
         restored = []
         locks: list[DirLock] = []
         try:
@@ -261,6 +263,16 @@ class Restore:
             }
             for name in _CHECKPOINTS
         }
+
+    def _registry(self, manifest: BackupManifest) -> bytes:
+        """The registry, in which the producer ids given since the backup count as given."""
+        log_dir = manifest.log_dirs[0]
+        data = self._small_file(log_dir, REGISTRY_FILE)
+        try:
+            return encode_registry(past_backup(decode_registry(data)))
+        except FormatError as error:
+            path = f"{self._directory}/{log_dir.name}/{REGISTRY_FILE}"
+            raise BackupFailed(f"{path}: {error.reason}", file=REGISTRY_FILE) from error
 
     def _small_file(self, log_dir: BackupLogDir, name: str) -> bytes:
         """A file in the root of a log directory, checked against its CRC."""

@@ -1,5 +1,6 @@
 """TopicRegistry: the topics with ids, partition counts and overrides; dead ids; broker configs;
-the log directories that served (``missing_partitions.py`` says what for).
+the log directories that served (``missing_partitions.py`` says what for); which producer ids and
+epochs were given (``producer_ids.py``).
 
 Owns the file ``kafkalog.registry`` in the root of every online log directory. Every change is
 written to all of them before it counts, each atomically with one fsync. At the start the highest
@@ -19,12 +20,13 @@ import json
 import zlib
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
 from kafkalog.errors import InvalidConfig, LogDirOffline, StorageFault
 from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import INT16_MAX, INT64_MAX
 from kafkalog.format.topic_id import decode_id, encode_id
 from kafkalog.format.topic_partition import PARTITION_MAX, topic_name_fault
 from kafkalog.manager.log_dir import REGISTRY_FILE, damaged_files
@@ -36,8 +38,12 @@ if TYPE_CHECKING:
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.manager.log_dir import LogDir
 
-FORMAT = 2
-_FORMAT_WITHOUT_BROKER_CONFIGS = 1  # still written while there are none: older versions read it
+FORMAT = 3
+# Still written while nothing needs more: older versions read them.
+_PLAIN_FORMAT = 1
+_FORMAT_WITH_BROKER_CONFIGS = 2
+RETIRED = INT16_MAX + 1
+"""As a producer's epoch: it has none left, and takes no records any more."""
 
 _log = structlog.get_logger(__name__)
 
@@ -52,13 +58,22 @@ class RegisteredTopic:
     overrides: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
+class ProducerEpoch(NamedTuple):
+    """The epoch that a producer was given last, and when: older ones are fenced."""
+
+    epoch: int  # or RETIRED
+    since_ms: int  # wall clock
+
+
 @dataclass(frozen=True, slots=True)
 class RegistryState:
     """One generation: topics by name, names and ids unique; ids that were deleted.
 
     ``broker_configs`` are dynamic broker configs as the user wrote them. ``log_dirs``: directory.id
     and last path of the log directories that served. ``in_making``: by topic id, the first of its
-    partitions that may be lacking, because nobody has noted yet that they were made.
+    partitions that may be lacking, because nobody has noted yet that they were made. Producer ids
+    from ``next_producer_id`` on were never given to anybody (0: none was); ``producer_epochs`` by
+    id; ``forgotten_epoch``: no newer one was dropped from there.
     """
 
     generation: int = 0
@@ -67,6 +82,11 @@ class RegistryState:
     broker_configs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     log_dirs: Mapping[UUID, str] = field(default_factory=lambda: MappingProxyType({}))
     in_making: Mapping[UUID, int] = field(default_factory=lambda: MappingProxyType({}))
+    next_producer_id: int = 0
+    producer_epochs: Mapping[int, ProducerEpoch] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    forgotten_epoch: int = 0
 
     def with_topics(self, added: Iterable[RegisteredTopic]) -> RegistryState:
         """The next generation with topics that are new or have changed."""
@@ -125,6 +145,25 @@ class RegistryState:
             self, generation=self.generation + 1, broker_configs=MappingProxyType(dict(configs))
         )
 
+    def with_next_producer_id(self, producer_id: int) -> RegistryState:
+        """The next generation, in which the ids below are given."""
+        assert producer_id > self.next_producer_id
+        return replace(self, generation=self.generation + 1, next_producer_id=producer_id)
+
+    def with_producer_epochs(self, epochs: Mapping[int, ProducerEpoch]) -> RegistryState:
+        """The next generation with these epochs instead of the former ones."""
+        dropped = (
+            min(given.epoch, INT16_MAX)
+            for producer_id, given in self.producer_epochs.items()
+            if producer_id not in epochs
+        )
+        return replace(
+            self,
+            generation=self.generation + 1,
+            producer_epochs=MappingProxyType(dict(epochs)),
+            forgotten_epoch=max(self.forgotten_epoch, *dropped, 0),
+        )
+
     def by_id(self, topic_id: UUID) -> RegisteredTopic | None:
         """The living topic of that id."""
         return next((t for t in self.topics.values() if t.topic_id == topic_id), None)
@@ -137,7 +176,7 @@ class NewerRegistryFormat(FormatError):
 def encode_registry(state: RegistryState) -> bytes:
     """The file: one JSON object, keys sorted, so that equal states are equal bytes."""
     body: dict[str, Any] = {
-        "format": FORMAT if state.broker_configs else _FORMAT_WITHOUT_BROKER_CONFIGS,
+        "format": _format_of(state),
         "generation": state.generation,
         "topics": {
             encode_id(topic.topic_id): {
@@ -151,6 +190,13 @@ def encode_registry(state: RegistryState) -> bytes:
     }
     if state.broker_configs:
         body["broker_configs"] = dict(state.broker_configs)
+    if _has_producers(state):
+        epochs = {str(each): list(epoch) for each, epoch in state.producer_epochs.items()}
+        body["producers"] = {
+            "next_id": state.next_producer_id,
+            "epochs": epochs,
+            "forgotten_epoch": state.forgotten_epoch,
+        }
     # No new format: older versions pass over these two, and do what they did without them.
     if state.log_dirs:
         body["log_dirs"] = {encode_id(each): path for each, path in state.log_dirs.items()}
@@ -158,6 +204,21 @@ def encode_registry(state: RegistryState) -> bytes:
         body["in_making"] = {encode_id(each): first for each, first in state.in_making.items()}
     body["checksum"] = _checksum(body)
     return json.dumps(body, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def _format_of(state: RegistryState) -> int:
+    """The oldest that holds the state.
+
+    A version that knows no producers would drop them with its next change, and ids would be given
+    twice after it: it must not read such a file.
+    """
+    if _has_producers(state):
+        return FORMAT
+    return _FORMAT_WITH_BROKER_CONFIGS if state.broker_configs else _PLAIN_FORMAT
+
+
+def _has_producers(state: RegistryState) -> bool:
+    return bool(state.next_producer_id or state.producer_epochs or state.forgotten_epoch)
 
 
 def decode_registry(data: bytes) -> RegistryState:
@@ -192,6 +253,7 @@ def decode_registry(data: bytes) -> RegistryState:
         broker_configs = _texts(body.get("broker_configs", {}))
         log_dirs = {decode_id(key): path for key, path in _texts(body.get("log_dirs", {})).items()}
         in_making = {decode_id(key): int(first) for key, first in body.get("in_making", {}).items()}
+        producers = _producers(body.get("producers"))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise FormatError(f"The topic registry is malformed: {error}") from error
     by_name = {topic.name: topic for topic in topics}
@@ -208,7 +270,24 @@ def decode_registry(data: bytes) -> RegistryState:
         broker_configs,
         MappingProxyType(log_dirs),
         MappingProxyType(in_making),
+        *producers,
     )
+
+
+def _producers(section: Mapping[str, Any] | None) -> tuple[int, Mapping[int, ProducerEpoch], int]:
+    """The last three fields of the state; ValueError, and whatever a wrong shape raises."""
+    if section is None:
+        return 0, MappingProxyType({}), 0
+    next_id, forgotten_epoch = int(section["next_id"]), int(section["forgotten_epoch"])
+    epochs: dict[int, ProducerEpoch] = {}
+    for producer_id, (epoch, since_ms) in section["epochs"].items():
+        epochs[int(producer_id)] = ProducerEpoch(int(epoch), int(since_ms))
+    ids, numbers = (next_id, *epochs), (forgotten_epoch, *(each.epoch for each in epochs.values()))
+    if not all(0 <= each <= INT64_MAX for each in ids) or not all(
+        0 <= each <= RETIRED for each in numbers
+    ):
+        raise ValueError("a producer id or epoch is out of range")
+    return next_id, MappingProxyType(epochs), forgotten_epoch
 
 
 def _texts(configs: Mapping[str, object]) -> Mapping[str, str]:

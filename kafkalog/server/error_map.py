@@ -25,7 +25,12 @@ class ErrorEntry:
 
 _ROWS = (
     ErrorEntry(400, 400, "INVALID_REQUEST", "the body is not valid JSON, UTF-8 or base64"),
-    ErrorEntry(404, 404, "INVALID_REQUEST", "no such path, operation, segment, broker or config"),
+    ErrorEntry(
+        404,
+        404,
+        "INVALID_REQUEST",
+        "no such path, operation, segment, producer, broker or config",
+    ),
     ErrorEntry(405, 405, "INVALID_REQUEST", "the path does not take this method; see Allow"),
     ErrorEntry(406, 406, "INVALID_REQUEST", "no offered media type is acceptable"),
     ErrorEntry(408, 408, "REQUEST_TIMED_OUT", "the request header or body came too slowly"),
@@ -134,6 +139,7 @@ _BY_EXCEPTION: dict[type[errors.KafkalogError], int] = {
     errors.LogDirNotFound: 40002,
     errors.InvalidReplicaAssignment: 40002,
     errors.UnknownSegment: 404,
+    errors.UnknownProducer: 404,
     errors.OffsetBelowLogStart: 41001,
     errors.OffsetAboveLogEnd: 41601,
     errors.OffsetAboveHighWatermark: 41602,

@@ -40,6 +40,7 @@ _BY_PATH_PARAMETER = {
     "partition": (404, 40402, 50010, 50302, 50303, 50701),
     "broker": (404,),
     "config": (404,),
+    "producer_id": (404,),
 }
 # v3 has one number for whatever of its paths does not exist.
 _V3 = "/v3/"
@@ -63,6 +64,10 @@ PATH_PARAMETERS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "group": ("Name of a consumer group.", {"type": "string", "minLength": 1}),
     "instance": ("Name of a consumer instance.", {"type": "string", "minLength": 1}),
     "broker": ("Id of a broker: of this one.", _INT32),
+    "producer_id": (
+        "Id of a producer.",
+        {"type": "integer", "format": "int64", "minimum": 0, "maximum": INT64_MAX},
+    ),
     "base_offset": (
         "Where a segment begins.",
         {"type": "integer", "format": "int64", "minimum": 0, "maximum": INT64_MAX},

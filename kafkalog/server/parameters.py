@@ -56,9 +56,19 @@ def group_of(request: web.Request) -> str:
 
 def base_offset_of(request: web.Request) -> int:
     """The base offset in the path; what is no int64 >= 0 is 404, as there is no such segment."""
-    text = request.match_info["base_offset"]
+    return _int64_of(request, "base_offset", "A segment is named by its base offset.")
+
+
+def producer_id_of(request: web.Request) -> int:
+    """The producer id in the path; what is no int64 >= 0 is 404, as there is no such producer."""
+    return _int64_of(request, "producer_id", "A producer is named by its id.")
+
+
+def _int64_of(request: web.Request, name: str, otherwise: str) -> int:
+    """A part of the path that is an int64 >= 0; ApiError 404 says otherwise."""
+    text = request.match_info[name]
     if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= INT64_MAX):
-        raise ApiError(404, "A segment is named by its base offset.")
+        raise ApiError(404, otherwise)
     return int(text)
 
 

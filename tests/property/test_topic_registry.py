@@ -4,6 +4,8 @@ Method: random creates, deletes, lost directories and crashes between writes, ag
 
 from __future__ import annotations
 
+import json
+import zlib
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from uuid import UUID
@@ -17,6 +19,8 @@ from kafkalog.errors import InvalidConfig
 from kafkalog.format.format_error import FormatError
 from kafkalog.manager.log_dir import REGISTRY_FILE, LogDir
 from kafkalog.manager.topic_registry import (
+    RETIRED,
+    ProducerEpoch,
     RegisteredTopic,
     RegistryState,
     TopicRegistry,
@@ -40,13 +44,16 @@ TOPICS = st.builds(
     st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2).map(MappingProxyType),
 )
 STATES = st.builds(
-    lambda generation, topics, deleted, broker_configs, log_dirs, in_making: RegistryState(
-        generation,
-        MappingProxyType({topic.name: topic for topic in topics}),
-        deleted,
-        MappingProxyType(broker_configs),
-        MappingProxyType(log_dirs),
-        MappingProxyType(in_making),
+    lambda generation, topics, deleted, broker_configs, log_dirs, in_making, producers: (
+        RegistryState(
+            generation,
+            MappingProxyType({topic.name: topic for topic in topics}),
+            deleted,
+            MappingProxyType(broker_configs),
+            MappingProxyType(log_dirs),
+            MappingProxyType(in_making),
+            *producers,
+        )
     ),
     st.integers(0, 2**40),
     st.lists(TOPICS, max_size=4, unique_by=(lambda t: t.name, lambda t: t.topic_id)),
@@ -54,6 +61,15 @@ STATES = st.builds(
     st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
     st.dictionaries(st.uuids(version=4), st.text(max_size=5), max_size=2),
     st.dictionaries(st.uuids(version=4), st.integers(0, 100), max_size=2),
+    st.tuples(
+        st.just(0) | st.integers(0, 2**63 - 1),
+        st.dictionaries(
+            st.integers(0, 2**63 - 1),
+            st.builds(ProducerEpoch, st.integers(0, RETIRED), st.integers(0, 2**50)),
+            max_size=2,
+        ).map(MappingProxyType),
+        st.integers(0, 32_767),
+    ),
 )
 
 
@@ -76,8 +92,38 @@ def test_no_flipped_bit_is_believed(state: RegistryState, data: st.DataObject) -
 
 def test_newer_format_is_refused() -> None:
     """The message names the version."""
-    with pytest.raises(FormatError, match="format 3"):
-        decode_registry(b'{"format": 3, "later": true}')
+    with pytest.raises(FormatError, match="format 4"):
+        decode_registry(b'{"format": 4, "later": true}')
+
+
+@given(STATES)
+def test_the_oldest_format_that_holds_a_state(state: RegistryState) -> None:
+    """A version that would drop what it does not know does not read it; all others do."""
+    has_producers = state.next_producer_id or state.producer_epochs or state.forgotten_epoch
+    expected = 3 if has_producers else 2 if state.broker_configs else 1
+    assert json.loads(encode_registry(state))["format"] == expected
+
+
+@pytest.mark.parametrize(
+    ("producers", "fault"),
+    [
+        ({"next_id": 1}, "malformed"),
+        ({"next_id": -1, "epochs": {}, "forgotten_epoch": 0}, "out of range"),
+        ({"next_id": 1, "epochs": {"x": [1, 1]}, "forgotten_epoch": 0}, "malformed"),
+        ({"next_id": 1, "epochs": {"1": [32_769, 1]}, "forgotten_epoch": 0}, "out of range"),
+        ({"next_id": 1, "epochs": {"1": [1]}, "forgotten_epoch": 0}, "malformed"),
+        ([], "malformed"),
+    ],
+)
+def test_a_malformed_section_of_producers_is_refused(producers: object, fault: str) -> None:
+    """A right checksum does not make it right."""
+    body = json.loads(encode_registry(RegistryState(next_producer_id=1)))
+    del body["checksum"]
+    body["producers"] = producers
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+    body["checksum"] = f"{zlib.crc32(canonical):08x}"
+    with pytest.raises(FormatError, match=fault):
+        decode_registry(json.dumps(body).encode())
 
 
 def dirs_of(disk: SimFilesystem, paths: tuple[str, ...]) -> list[LogDir]:

@@ -26,6 +26,7 @@ from kafkalog.manager.consumer_groups import ConsumerGroups
 from kafkalog.manager.group_offsets import GroupOffsets
 from kafkalog.manager.group_operations import GroupOperations
 from kafkalog.manager.operations import Acks, Operations
+from kafkalog.manager.producer_operations import ProducerOperations
 from kafkalog.manager.topic_operations import TopicOperations
 from tests.sim.sim_manager import SimManager, batch_of, records_of
 
@@ -39,6 +40,7 @@ CLASSES: tuple[type[object], ...] = (
     GroupOperations,
     GroupOffsets,
     ConsumerGroups,
+    ProducerOperations,
 )
 
 

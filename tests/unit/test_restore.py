@@ -130,6 +130,20 @@ def test_a_derived_file_that_has_changed_is_left_out(name: str, is_missing: bool
     )
 
 
+def test_producer_ids_of_after_the_backup_are_not_given_again() -> None:
+    """Goal: clients may still have ids that the restored registry does not know.
+    Method: a backup, an id after it, a restore.
+    """
+    disk, _ = backed_up()
+    original = started(disk)
+    after = original.operations.producers.allocate().producer_id
+    disk = original.stop()
+    restore(disk)
+    copy = started(disk, NEW_DIRS)
+    assert copy.operations.producers.allocate().producer_id > after + 10**9
+    copy.stop()
+
+
 @pytest.mark.parametrize(
     "name",
     ["00000000000000000009.log", "partition.metadata", "leader-epoch-checkpoint"],

@@ -1,0 +1,31 @@
+"""Bodies of answers about producers as the API's description has them."""
+
+from __future__ import annotations
+
+from kafkalog.server.answers import Body
+
+
+class ProducerAnswer(Body):
+    """What a producer writes into its batches."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class ProducerState(Body):
+    """What a log remembers of a producer; -1 is none, the timestamp is its last batch's, in ms."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    current_transaction_start_offset: int | None
+
+
+class ProducersAnswer(Body):
+    """All that the log of a partition remembers."""
+
+    topic: str
+    partition: int
+    producers: list[ProducerState]

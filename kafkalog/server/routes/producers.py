@@ -1,0 +1,77 @@
+"""Producer ids and epochs for idempotent appends, and what a log knows (http-api.md N8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog.server.answers_producers import ProducerAnswer, ProducersAnswer
+from kafkalog.server.api import api_of
+from kafkalog.server.endpoint import Access, Action, Answer, Link, Resource, endpoint
+from kafkalog.server.media_types import JSON
+from kafkalog.server.parameters import partition_of, producer_id_of, topic_of
+from kafkalog.server.replies import json_reply
+
+if TYPE_CHECKING:
+    from kafkalog.log.producer_state import ProducerStateEntry
+
+ROUTES = web.RouteTableDef()
+_IDEMPOTENT_WRITE = Access(Action.WRITE, Resource.CLUSTER)
+_GIVEN = {
+    200: Answer(
+        "Durably given.",
+        {JSON: ProducerAnswer},
+        links=(Link("bumpProducer", {"producer_id": "$response.body#/producer_id"}),),
+    )
+}
+_STORAGE_ERRORS = (50302, 50303, 50701)
+
+
+@ROUTES.post("/v1/producers")
+@endpoint("createProducer", "produce", _IDEMPOTENT_WRITE, _GIVEN, errors=_STORAGE_ERRORS)
+async def create(request: web.Request) -> web.Response:
+    """Give a producer id that nobody had, at epoch 0.
+
+    Batches that carry it with rising sequence numbers can be sent again without harm.
+    """
+    api = api_of(request)
+    return json_reply((await api.blocking(api.operations.producers.allocate))._asdict())
+
+
+@ROUTES.post("/v1/producers/{producer_id}:bump")
+@endpoint("bumpProducer", "produce", _IDEMPOTENT_WRITE, _GIVEN, errors=_STORAGE_ERRORS)
+async def bump(request: web.Request) -> web.Response:
+    """Give the next epoch: from the answer on, batches of older ones are refused everywhere.
+
+    When the epochs of an id are used up, the answer is another id at epoch 0.
+    """
+    api, producer_id = api_of(request), producer_id_of(request)
+    return json_reply((await api.blocking(api.operations.producers.bump, producer_id))._asdict())
+
+
+@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/producers")
+@endpoint(
+    "describeProducers",
+    "logs",
+    Access(Action.READ, Resource.TOPIC),
+    {200: Answer("By id.", {JSON: ProducersAnswer})},
+)
+async def describe(request: web.Request) -> web.Response:
+    """What a log remembers of its producers, as kafka-transactions.sh describe-producers shows."""
+    topic, partition = topic_of(request), partition_of(request)
+    entries = api_of(request).operations.producers.describe(topic, partition)
+    return json_reply(
+        {"topic": topic, "partition": partition, "producers": list(map(_describe, entries))}
+    )
+
+
+def _describe(entry: ProducerStateEntry) -> dict[str, int | None]:
+    return {
+        "producer_id": entry.producer_id,
+        "producer_epoch": entry.producer_epoch,
+        "coordinator_epoch": entry.coordinator_epoch,
+        "last_sequence": entry.last_sequence,
+        "last_timestamp": entry.last_timestamp_ms,
+        "current_transaction_start_offset": entry.current_txn_first_offset,
+    }

@@ -1,0 +1,133 @@
+"""Goal: after a crash no producer id and no epoch is given twice, and every fence stands.
+Method: cut the power at every disk call of ids and bumps, in all modes; ask again in two lives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.errors import InvalidProducerEpoch
+from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.manager.producer_ids import BLOCK_IDS
+from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
+from tests.sim.sim_crash import CrashMode
+from tests.sim.sim_manager import SimManager
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.sim.sim_filesystem import SimFilesystem
+
+    Story = Callable[[SimManager, "Told"], None]
+
+EPOCH_MAX = 32_767
+
+
+@dataclass
+class Told:
+    """What clients were told: the newest epoch of each id, and which epochs are fenced since."""
+
+    epochs: dict[int, int] = field(default_factory=dict)
+    fenced: dict[int, int] = field(default_factory=dict)  # id -> the newest that is refused
+
+    def note(self, identity: tuple[int, int]) -> None:
+        """An answer: an id that is new, or a newer epoch of one that is known."""
+        producer_id, epoch = identity
+        assert epoch > self.epochs.get(producer_id, -1), "given twice"
+        self.epochs[producer_id] = epoch
+        if epoch > 0:
+            self.fenced[producer_id] = epoch - 1
+
+
+def batch(producer_id: int, epoch: int) -> bytes:
+    columns = RecordColumns.of([None], ["x"], 1_700_000_000_000)
+    return build_batch(columns, producer_id=producer_id, producer_epoch=epoch, base_sequence=0)
+
+
+def disk_with_a_topic() -> SimFilesystem:
+    sim = SimManager().start()
+    sim.operations.topics.create("t", 2, {})
+    disk = sim.stop()
+    disk.sync_all()
+    return disk
+
+
+def bumps(sim: SimManager, told: Told) -> None:
+    """An id, its next epoch, one whose epochs are used up, the next epoch of its successor."""
+    producers = sim.operations.producers
+    first = producers.allocate()
+    told.note(first)
+    told.note(producers.bump(first.producer_id))
+    other = producers.allocate()
+    told.note(other)
+    assert sim.produce("t", batch(other.producer_id, EPOCH_MAX)).error is None
+    successor = producers.bump(other.producer_id)
+    told.note(successor)
+    told.fenced[other.producer_id] = EPOCH_MAX
+    told.note(producers.bump(successor.producer_id))
+
+
+def blocks(sim: SimManager, told: Told) -> None:
+    """More than a block."""
+    for _ in range(BLOCK_IDS + 1):
+        told.note(sim.operations.producers.allocate())
+
+
+def workload(story: Story) -> Callable[[SimFilesystem, Told], None]:
+    def work(disk: SimFilesystem, told: Told) -> None:
+        sim = SimManager(disk, seed=1)
+        try:
+            sim.start()
+            story(sim, told)
+        finally:
+            sim.threads.kill_all()
+
+    return work
+
+
+def check(disk: SimFilesystem, told: Told, point: CrashPoint) -> None:
+    """Two more lives after the crash: what was told stands, what is given is new."""
+    mine = Told(dict(told.epochs))
+    for _ in range(2):
+        sim = SimManager(disk, seed=2).start()
+        for producer_id, epoch in told.fenced.items():
+            refused = sim.produce("t", batch(producer_id, epoch), partition=1)
+            assert isinstance(refused.error, InvalidProducerEpoch)
+        mine.note(sim.operations.producers.allocate())
+        for producer_id in list(told.epochs)[:1]:
+            mine.note(sim.operations.producers.bump(producer_id))
+        sim.threads.kill_all()
+        disk = sim.disk.crash(CrashMode.DROP_ALL, 0)
+
+
+def crash_everywhere(story: Story, stride: int) -> int:
+    """Every stride-th call behind the start, in every mode; how many states were checked."""
+    disk = disk_with_a_topic()
+    before = len(disk.operations)
+    SimManager(disk, seed=1).start().threads.kill_all()
+    return enumerate_crashes(
+        Told,
+        workload(story),
+        check,
+        new_disk=disk_with_a_topic,
+        seeds=1,
+        stride=stride,
+        first=len(disk.operations) - before,
+    )
+
+
+@pytest.mark.parametrize(("story", "stride"), [(bumps, 9), (blocks, 5)])
+def test_nothing_is_given_twice_after_a_crash(story: Story, stride: int) -> None:
+    """M13 M14: some calls."""
+    assert crash_everywhere(story, stride) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("story", [bumps, blocks])
+def test_nothing_is_given_twice_after_a_crash_anywhere(story: Story) -> None:
+    """M13 M14: as above, at every call."""
+    assert crash_everywhere(story, 1) > 150

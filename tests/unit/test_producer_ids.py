@@ -1,0 +1,333 @@
+"""Goal: a producer id is given once for ever, and an older epoch is refused by every log.
+Method: a whole manager on the simulated disk; restarts, lost files, failing disks, old clocks.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.errors import (
+    InvalidProducerEpoch,
+    KafkalogError,
+    NotReady,
+    OutOfOrderSequence,
+    Overloaded,
+    StorageFault,
+    UnknownProducer,
+    UnknownTopic,
+)
+from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.log.values import LogAppendInfo
+from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.log_dir import REGISTRY_FILE
+from kafkalog.manager.producer_ids import BLOCK_IDS, FIRST_PRODUCER_ID
+from kafkalog.manager.topic_registry import ProducerEpoch, decode_registry
+from kafkalog.manager.values import Acks
+from tests.sim.sim_faults import Fault
+from tests.sim.sim_manager import DIRS, SimManager, records_of
+
+if TYPE_CHECKING:
+    from kafkalog.manager.commands import Command
+    from tests.sim.sim_filesystem import SimFilesystem
+
+EXPIRATION_MS = BrokerConfig().producer_id_expiration_ms
+EPOCH_MAX = 32_767
+
+
+def started(disk: SimFilesystem | None = None) -> SimManager:
+    """A manager with the topic t of two partitions, which lie in different directories."""
+    sim = SimManager(disk).start()
+    if "t" not in sim.operations.topic_names():
+        sim.operations.topics.create("t", 2, {})
+    return sim
+
+
+def again(sim: SimManager) -> SimManager:
+    return started(sim.stop())
+
+
+def batch(producer_id: int, epoch: int, sequence: int = 0, count: int = 1) -> bytes:
+    columns = RecordColumns.of([None] * count, ["x"] * count, 1_700_000_000_000)
+    return build_batch(
+        columns, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+    )
+
+
+def append(
+    sim: SimManager, producer_id: int, epoch: int, sequence: int = 0, partition: int = 0
+) -> LogAppendInfo:
+    """What the append is answered; its error is raised."""
+    done = sim.produce("t", batch(producer_id, epoch, sequence), partition=partition)
+    if done.error is not None:
+        raise done.error
+    assert isinstance(done.result, LogAppendInfo)
+    return done.result
+
+
+def give(sim: SimManager) -> int:
+    identity = sim.operations.producers.allocate()
+    assert identity.producer_epoch == 0
+    return identity.producer_id
+
+
+def bump(sim: SimManager, producer_id: int) -> tuple[int, int]:
+    identity = sim.operations.producers.bump(producer_id)
+    return identity.producer_id, identity.producer_epoch
+
+
+def generation(sim: SimManager) -> int:
+    return sim.manager.registry.state.generation
+
+
+def test_ids_rise_and_a_block_is_written_once() -> None:
+    """Goal: unique ids, one write of the registry for a thousand of them.
+    Method: more than two blocks.
+    """
+    sim = started()
+    before = generation(sim)
+    given = [give(sim) for _ in range(2 * BLOCK_IDS + 1)]
+    assert given == list(range(FIRST_PRODUCER_ID, FIRST_PRODUCER_ID + len(given)))
+    assert generation(sim) == before + 3
+    files = {sim.disk.read_file(f"{path}/{REGISTRY_FILE}") for path in DIRS}
+    assert len(files) == 1
+    assert decode_registry(files.pop()).next_producer_id == FIRST_PRODUCER_ID + 3 * BLOCK_IDS
+    sim.stop()
+
+
+@pytest.mark.parametrize("is_orderly", [True, False])
+def test_a_restart_skips_what_is_left_of_a_block(is_orderly: bool) -> None:
+    """Goal: no id twice, however the daemon ends.
+    Method: one id, an end, one id.
+    """
+    sim = started()
+    assert give(sim) == FIRST_PRODUCER_ID
+    sim = started(sim.stop() if is_orderly else sim.kill())
+    assert give(sim) == FIRST_PRODUCER_ID + BLOCK_IDS
+    sim.stop()
+
+
+def test_an_id_that_an_adopted_log_knows_is_left_out() -> None:
+    """Goal: never an id that lies in the logs, also when the registry was lost.
+    Method: producers of another history at the places of the first block; one whole block of them.
+    """
+    sim = started()
+    append(sim, FIRST_PRODUCER_ID + 1, 0)
+    append(sim, FIRST_PRODUCER_ID + 2, 0, partition=1)
+    append(sim, 7, 0)
+    disk = sim.stop()
+    for path in DIRS:
+        disk.unlink(f"{path}/{REGISTRY_FILE}")
+    sim = started(disk)
+    assert [give(sim) - FIRST_PRODUCER_ID for _ in range(3)] == [0, 3, 4]
+    start = FIRST_PRODUCER_ID + BLOCK_IDS
+    for number in range(BLOCK_IDS):
+        append(sim, start + number, 0)
+    rest = [give(sim) for _ in range(BLOCK_IDS - 4)]
+    assert rest[-2:] == [start - 1, start + BLOCK_IDS]
+    sim.stop()
+
+
+def test_a_block_that_could_not_be_written_is_not_given() -> None:
+    """Goal: what is not durable is given to nobody, and the next try gives nothing twice.
+    Method: a full disk for the registry's file, then room again.
+    """
+    sim = started()
+    sim.disk.faults.add(
+        Fault(error=errno.ENOSPC, kinds=frozenset({"write"}), path_contains=REGISTRY_FILE, times=9)
+    )
+    with pytest.raises(StorageFault):
+        give(sim)
+    sim.disk.faults.clear()
+    first = give(sim)
+    sim = started(sim.kill())
+    assert give(sim) > first
+    sim.stop()
+
+
+def test_a_bump_fences_the_older_epoch_everywhere() -> None:
+    """Goal: also in partitions where the newer epoch never wrote, also what was stored before.
+    Method: both epochs in both partitions, before and after restarts, orderly and not.
+    """
+    sim = started()
+    producer_id = give(sim)
+    append(sim, producer_id, 0)
+    assert bump(sim, producer_id) == (producer_id, 1)
+    for life in range(3):
+        for partition, sequence in ((0, 0), (0, 1), (1, 0)):
+            with pytest.raises(InvalidProducerEpoch, match="was given epoch 1") as refused:
+                append(sim, producer_id, 0, sequence, partition)
+            assert refused.value.details["current_epoch"] == 1
+        sim = again(sim) if life == 0 else started(sim.kill())
+    with pytest.raises(OutOfOrderSequence) as gap:
+        append(sim, producer_id, 1, sequence=5)
+    assert gap.value.details["expected_sequence"] == 0
+    assert append(sim, producer_id, 1).first_offset == 1
+    assert append(sim, producer_id, 1).duplicate
+    assert bump(sim, producer_id) == (producer_id, 2)
+    sim.stop()
+
+
+def test_a_bump_goes_behind_what_logs_have_seen() -> None:
+    """Goal: clients that raise their epoch themselves, as Java's, are fenced too.
+    Method: a log with a higher epoch than was ever given; an adopted producer's id.
+    """
+    sim = started()
+    for producer_id in (give(sim), 7):
+        append(sim, producer_id, 4)
+        append(sim, producer_id, 9, partition=1)
+        assert bump(sim, producer_id) == (producer_id, 10)
+        with pytest.raises(InvalidProducerEpoch):
+            append(sim, producer_id, 9, sequence=1, partition=1)
+    sim.stop()
+
+
+def test_appends_that_were_queued_are_through_or_refused_when_a_bump_returns() -> None:
+    """Goal: behind the answer no batch of the old epoch is written any more.
+    Method: appends in the queues of both directories, whose threads have not turned yet.
+    """
+    sim = started()
+    producer_id = give(sim)
+    done: list[Command] = []
+    for partition in (0, 1):
+        log = sim.operations.partition_log("t", partition)
+        sim.operations.submit_produce(
+            log, records_of(batch(producer_id, 0), log), Acks.LEADER, on_done=done.append
+        )
+    bump(sim, producer_id)
+    logs = [sim.operations.partition_log("t", partition) for partition in (0, 1)]
+    ends = [log.log_end_offset for log in logs]
+    sim.threads.run_until(lambda: len(done) == 2)
+    assert [log.log_end_offset for log in logs] == ends
+    assert sum(command.error is None for command in done) == sum(ends)
+    sim.stop()
+
+
+def test_used_up_epochs_end_in_another_id() -> None:
+    """Goal: no epoch wraps; the old id takes no records, the new one does.
+    Method: a client at the last epoch; two bumps, a restart.
+    """
+    sim = started()
+    old = give(sim)
+    append(sim, old, EPOCH_MAX - 1)
+    assert bump(sim, old) == (old, EPOCH_MAX)
+    append(sim, old, EPOCH_MAX)
+    new, epoch = bump(sim, old)
+    assert (new, epoch) == (old + 1, 0)
+    for _ in range(2):
+        with pytest.raises(InvalidProducerEpoch, match="has no epoch left"):
+            append(sim, old, EPOCH_MAX, sequence=1)
+        sim = again(sim)
+    append(sim, new, 0)
+    assert bump(sim, old)[0] > new
+    sim.stop()
+
+
+def test_forgotten_epochs_are_not_given_again() -> None:
+    """Goal: the table is bounded by time, and no epoch goes back for it.
+    Method: a bumped producer that logs do not know, and one that they do, after the expiration.
+    """
+    sim = started()
+    idle, other = give(sim), give(sim)
+    for _ in range(3):
+        bump(sim, idle)
+    sim.clock.step_wall_ms(EXPIRATION_MS)
+    bump(sim, other)
+    state = sim.manager.registry.state
+    assert (set(state.producer_epochs), state.forgotten_epoch) == ({other}, 3)
+    assert state.producer_epochs[other].epoch == 1
+    sim = again(sim)
+    assert bump(sim, idle) == (idle, 4)
+    assert bump(sim, give(sim))[1] == 4
+    sim.stop()
+
+
+def test_a_fence_lasts_as_long_as_a_log_remembers_the_producer() -> None:
+    """Goal: a producer that writes on keeps its predecessor out, however long.
+    Method: a log that has the newer epoch when the expiration is over.
+    """
+    sim = started()
+    producer_id = give(sim)
+    bump(sim, producer_id)
+    sim.clock.step_wall_ms(EXPIRATION_MS)
+    append(sim, producer_id, 1)
+    bump(sim, give(sim))
+    with pytest.raises(InvalidProducerEpoch):
+        append(sim, producer_id, 0, partition=1)
+    sim.stop()
+
+
+def test_ids_that_nobody_has() -> None:
+    """Goal: an id that will be given later cannot be fenced before.
+    Method: ids of the rest of the block, behind it, below it; also after a restart.
+    """
+    sim = started()
+    given = give(sim)
+    for producer_id in (0, 7, given - 1, given + 1, given + BLOCK_IDS, 2**63 - 1):
+        with pytest.raises(UnknownProducer):
+            bump(sim, producer_id)
+    assert give(sim) == given + 1
+    assert bump(sim, given + 1) == (given + 1, 1)
+    sim.stop()
+    with pytest.raises(NotReady):
+        give(sim)
+
+
+def test_too_many_bumps_are_refused() -> None:
+    """Goal: the registry stays a small file; who is in it goes on.
+    Method: a full table.
+    """
+    sim = started()
+    first, second = give(sim), give(sim)
+    bump(sim, first)
+    registry = sim.manager.registry
+    many = {number: ProducerEpoch(1, sim.clock.wall_ms()) for number in range(9_999)}
+    epochs = {**registry.state.producer_epochs, **many}
+    registry.change(
+        registry.state.with_producer_epochs(epochs),
+        [unit.log_dir for unit in sim.manager.online_units],
+    )
+    with pytest.raises(Overloaded):
+        bump(sim, second)
+    append(sim, second, 0)
+    assert bump(sim, first) == (first, 2)
+    sim.stop()
+
+
+def test_a_dead_directory_does_not_hold_up_a_bump() -> None:
+    """Goal: the other directory's producers are fenced.
+    Method: one directory offline.
+    """
+    sim = started()
+    producer_id = give(sim)
+    logs = [sim.operations.partition_log("t", number) for number in (0, 1)]
+    sim.manager.unit_of(logs[0]).log_dir.take_offline("test")
+    assert bump(sim, producer_id) == (producer_id, 1)
+    with pytest.raises(InvalidProducerEpoch):
+        append(sim, producer_id, 0, partition=1)
+    sim.stop()
+
+
+def test_what_a_log_remembers() -> None:
+    """Goal: the producers of one partition by id, as its snapshots hold them.
+    Method: two producers, a restart; a topic that there is not.
+    """
+    sim = started()
+    first, second = give(sim), give(sim)
+    append(sim, second, 3)
+    append(sim, first, 0)
+    append(sim, first, 0, sequence=1)
+    for _ in range(2):
+        entries = sim.operations.producers.describe("t", 0)
+        seen = [(e.producer_id, e.producer_epoch, e.last_sequence) for e in entries]
+        assert seen == [(first, 0, 1), (second, 3, 0)]
+        assert entries[0].current_txn_first_offset is None
+        assert sim.operations.producers.describe("t", 1) == []
+        sim = again(sim)
+    with pytest.raises(UnknownTopic):
+        sim.operations.producers.describe("missing", 0)
+    with pytest.raises(KafkalogError):
+        sim.operations.producers.describe("t", 9)
+    sim.stop()

@@ -17,12 +17,12 @@ from kafkalog.format.credentials import (
     PasswordHash,
     basic_line,
     bearer_line,
-    principal_fault,
+    login_fault,
 )
 
 
 def _principal(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    fault = principal_fault(value)
+    fault = login_fault(value)
     if fault is not None:
         raise click.BadParameter(fault)
     return value

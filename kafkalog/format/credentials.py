@@ -117,9 +117,12 @@ def principal_fault(principal: str) -> str | None:
     """Why this is no name of a principal; None when it is one."""
     if not principal or len(principal) > 200 or not principal.isprintable():
         return "a principal has 1 to 200 printable characters"
-    if "*" in principal or ":" in principal:
-        return "a principal has no '*' and no ':'"
-    return None
+    return "a principal has no '*'" if "*" in principal else None
+
+
+def login_fault(principal: str) -> str | None:
+    """Why this is no principal that a line of the file, or a Basic header, can name."""
+    return principal_fault(principal) or ("it can have no ':'" if ":" in principal else None)
 
 
 def decode_credentials(text: str) -> Credentials:
@@ -141,7 +144,7 @@ def _keep(words: list[str], passwords: dict[str, PasswordHash], tokens: dict[byt
     if len(words) != 3 or words[0] not in (BASIC, BEARER):
         raise ValueError("a credential is: basic|bearer principal secret")
     kind, principal, secret = words
-    fault = principal_fault(principal)
+    fault = login_fault(principal)
     if fault is not None:
         raise ValueError(fault)
     if kind == BASIC:

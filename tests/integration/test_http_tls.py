@@ -242,6 +242,7 @@ def test_names_of_certificates() -> None:
     assert certificate_principal(whole, ("cn",)) == "b"
     assert certificate_principal(whole, ("dns",)) == "d.example"
     assert certificate_principal(whole, ("email", "cn")) == "e@example"
+    assert certificate_principal(whole, ("uri",)) == "spiffe://x/y"
     assert certificate_principal({"subject": subject}, ("email", "cn")) == "b"
     assert certificate_principal({"subject": ()}, ("cn", "dns")) is None
     assert certificate_principal({"subject": ((("commonName", "*"),),)}, ("cn",)) is None

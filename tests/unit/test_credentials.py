@@ -14,6 +14,7 @@ from kafkalog.format.credentials import (
     basic_line,
     bearer_line,
     decode_credentials,
+    login_fault,
     principal_fault,
     token_digest,
 )
@@ -98,12 +99,22 @@ def test_any_text_is_credentials_or_refused(text: str) -> None:
         assert error.reason.startswith("line ")  # noqa: PT017 - most texts are refused, not all
 
 
-@pytest.mark.parametrize("name", ["", "a*", "a:b", "a\nb", "x" * 201])
+@pytest.mark.parametrize("name", ["", "a*", "a\nb", "a\0b", "x" * 201])
 def test_names_that_are_none(name: str) -> None:
-    """Goal: a principal can stand in a rule, in a Basic header and in a log line.
+    """Goal: a principal can stand in a rule and in a log line, and is no address of a rate.
     Method: names that could not.
     """
     assert principal_fault(name)
+    assert login_fault(name)
+
+
+def test_only_a_login_has_no_colon() -> None:
+    """Goal: URIs of certificates and names of service accounts are principals.
+    Method: one with colons, which end the name in a Basic header.
+    """
+    assert principal_fault("spiffe://x/y") is None
+    assert login_fault("spiffe://x/y")
+    assert login_fault("alice") is None
 
 
 def test_tries_are_counted_by_address_and_forgotten_after_a_minute() -> None:

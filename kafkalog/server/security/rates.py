@@ -100,8 +100,8 @@ class RateLimits:
 
 
 def _name_of(request: web.Request) -> str:
-    """Whose bucket it is; an address cannot be taken for a principal."""
+    """Whose bucket it is; an address cannot be taken for a principal, which has no NUL."""
     principal: str | None = request.get(PRINCIPAL)
     if principal is None or principal == ANONYMOUS:
-        return f"address:{request.remote or ''}"
+        return f"\0{request.remote or ''}"
     return principal

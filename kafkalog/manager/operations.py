@@ -350,7 +350,7 @@ class Operations:
             backup.prepare()
             return manager.background.begin(BACKUP, {"directory": directory}, backup.run)
 
-    @requires(Action.CLUSTER, Resource.CLUSTER)
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
     def background_operation(self, operation_id: str) -> BackgroundOperation | None:
         """What was begun in the background; None when its id is not known (any more)."""
         return self._manager.background.find(operation_id)

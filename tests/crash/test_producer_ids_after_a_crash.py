@@ -119,10 +119,10 @@ def crash_everywhere(story: Story, stride: int) -> int:
     )
 
 
-@pytest.mark.parametrize(("story", "stride"), [(bumps, 9), (blocks, 5)])
+@pytest.mark.parametrize(("story", "stride"), [(bumps, 17), (blocks, 9)])
 def test_nothing_is_given_twice_after_a_crash(story: Story, stride: int) -> None:
     """M13 M14: some calls."""
-    assert crash_everywhere(story, stride) > 20
+    assert crash_everywhere(story, stride) > 10
 
 
 @pytest.mark.slow

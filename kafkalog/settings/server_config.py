@@ -20,6 +20,12 @@ class ServerConfig:
     http_auth_file: str | None = None
     http_auth_tries_per_minute: int = 10
     http_mtls_principal: tuple[str, ...] = ("cn",)
+    http_jwt_jwks_file: str | None = None
+    http_jwt_issuer: str | None = None
+    http_jwt_audience: tuple[str, ...] = ()
+    http_jwt_principal_claim: str = "sub"
+    http_jwt_clock_skew_ms: int = 30_000
+    http_jwt_algorithms: tuple[str, ...] = ("RS256", "RS384", "RS512", "ES256", "ES384", "EdDSA")
     http_tls_cert_file: str | None = None
     http_tls_key_file: str | None = None
     http_tls_client_ca_file: str | None = None

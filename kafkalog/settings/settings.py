@@ -162,6 +162,7 @@ def _check_access(server: ServerConfig) -> list[Notice]:
     if server.http_auth_file is not None and not set(auth or ()) & {"basic", "bearer"}:
         message = "http.auth.file is read for basic and bearer: name them in http.auth"
         raise InvalidConfig(message, key="http.auth.file")
+    _check_jwt(server)
     _check_tls(server)
     exposed = server.exposed
     if exposed is None:
@@ -181,6 +182,25 @@ def _check_access(server: ServerConfig) -> list[Notice]:
         message = f"{place} takes credentials without TLS (http.tls.cert.file)"
         return [Notice("warning", message)]
     return []
+
+
+def _check_jwt(server: ServerConfig) -> None:
+    """A token that anybody's key signed, or that is for anybody, proves nothing; InvalidConfig."""
+    needed = {
+        "http.jwt.jwks.file": server.http_jwt_jwks_file,
+        "http.jwt.issuer": server.http_jwt_issuer,
+        "http.jwt.audience": server.http_jwt_audience,
+        "http.jwt.principal.claim": server.http_jwt_principal_claim,
+        "http.jwt.algorithms": server.http_jwt_algorithms,
+    }
+    if "jwt" in (server.http_auth or ()):
+        missing = [key for key, value in needed.items() if not value]
+        if missing:
+            message = f"jwt in http.auth needs {missing[0]}"
+            raise InvalidConfig(message, key=missing[0])
+    elif server.http_jwt_jwks_file is not None:
+        message = "http.jwt.jwks.file is read for jwt: name it in http.auth"
+        raise InvalidConfig(message, key="http.jwt.jwks.file")
 
 
 def _check_tls(server: ServerConfig) -> None:

@@ -1,6 +1,7 @@
 """Goal: every route lets in whom its promise names, and nobody else.
-Method: the route tables x {anonymous, denied, reader, writer, admin} against a running daemon; the
-topic of the questions does not exist, so that what is allowed ends in 404 and changes nothing.
+Method: the route tables x {anonymous, denied, reader, writer, admin, federated: by a JWT} against a
+running daemon; the topic of the questions does not exist, so that what is allowed ends in 404 and
+changes nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kafkalog.server.endpoint import endpoint_of
 from tests.integration.access_world import PRINCIPALS, RULES, access_settings, ask
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import refused
+from tests.integration.jwt_world import by_token, jwt_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,15 +45,28 @@ FILTERED = {
     "GET /v3/clusters/{cluster_id}/topics",
     "GET /v3/clusters/{cluster_id}/topics/-/configs",
 }
-RULES_IN_FORCE = parse_access_rules(RULES)
+FEDERATED = "federated"
+FEDERATED_RULES = """\
+allow federated read,delete topic t-*
+allow federated describe group g-*
+allow federated alter cluster
+"""
+RULES_IN_FORCE = parse_access_rules(RULES + FEDERATED_RULES)
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     root = tmp_path_factory.mktemp("guarded")
-    with Daemon(root, **access_settings(root)) as daemon:
+    settings = access_settings(root, RULES + FEDERATED_RULES) | jwt_settings(root)
+    with Daemon(root, **settings | {"http_auth": "basic,bearer,jwt"}) as daemon:
         yield daemon
         assert "Unhandled" not in daemon.log_path.read_text(), daemon.log_tail()
+
+
+@pytest.fixture(scope="module")
+def federated() -> dict[str, str]:
+    """The header of the principal that a JWT names."""
+    return by_token(FEDERATED)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +97,9 @@ def name(route: web.RouteDef) -> str:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=name)
-def test_route(guarded: Daemon, cluster_id: str, route: web.RouteDef) -> None:
+def test_route(
+    guarded: Daemon, cluster_id: str, federated: dict[str, str], route: web.RouteDef
+) -> None:
     """Goal: as the promise says.
     Method: the rules decide what each principal must meet.
     """
@@ -100,8 +117,11 @@ def test_route(guarded: Daemon, cluster_id: str, route: web.RouteDef) -> None:
     key = {Resource.TOPIC: "topic", Resource.GROUP: "group", Resource.CLUSTER: ""}[resource]
     named = PARTS.get(key, CLUSTER_NAME)
     is_in_path = resource is Resource.CLUSTER or f"{{{key}" in route.path
-    for principal in PRINCIPALS:
-        answer = ask(guarded, principal, route.method, path, body)
+    for principal in (*PRINCIPALS, FEDERATED):
+        if principal == FEDERATED:
+            answer = guarded.request(route.method, path, body, federated)
+        else:
+            answer = ask(guarded, principal, route.method, path, body)
         if is_in_path or name(route) in BODIES:
             allowed = RULES_IN_FORCE.rights_of(principal).allow(action, resource, named)
             assert is_denied(answer) is not allowed, (principal, answer.status, answer.body)

@@ -203,7 +203,21 @@ def test_other_addresses_need_a_word_and_get_a_warning() -> None:
         ("http.auth.file=f", "name them in http.auth"),
         ("admin.port=1\nadmin.host=10.0.0.1", "admin.host=10.0.0.1 can be reached"),
         ("metrics.port=1\nmetrics.host=*", "or metrics.host=127.0.0.1"),
-        ("http.auth=kerberos", "a list of: none, basic, bearer"),
+        ("http.auth=kerberos", "a list of: none, basic, bearer, jwt"),
+        ("http.auth=jwt", "jwt in http.auth needs http.jwt.jwks.file"),
+        ("http.auth=jwt\nhttp.jwt.jwks.file=f", "needs http.jwt.issuer"),
+        ("http.auth=jwt\nhttp.jwt.jwks.file=f\nhttp.jwt.issuer=i", "needs http.jwt.audience"),
+        (
+            "http.auth=jwt\nhttp.jwt.jwks.file=f\nhttp.jwt.issuer=i\nhttp.jwt.audience=a\n"
+            "http.jwt.algorithms=",
+            "needs http.jwt.algorithms",
+        ),
+        (
+            "http.auth=jwt\nhttp.jwt.jwks.file=f\nhttp.jwt.issuer=i\nhttp.jwt.audience=a\n"
+            "http.jwt.algorithms=HS256",
+            "a list of: RS256",
+        ),
+        ("http.jwt.jwks.file=f", "name it in http.auth"),
         ("http.tls.cert.file=c", "both or neither"),
         ("http.tls.cert.file=c\nhttp.tls.key.file=k\nhttp.auth=mtls", "both or neither"),
         ("http.tls.client.ca.file=c", "both or neither"),

@@ -1,10 +1,10 @@
 """Authenticators: from what a request carries to the name of a principal.
 
 Several are in force at once (``http.auth``); the scheme of the Authorization header chooses, and
-without one the client certificate. What
-was verified is remembered under a keyed digest, because a password costs 0.2 s: a new credentials
-file forgets it all. Wrong and unknown credentials cost the same time and get the same answer.
-Owned by the event loop; passwords are tried on a pool.
+without one the client certificate. A bearer token is one of the credentials file, else a JWT. What
+was verified is remembered under a keyed digest, because a password costs 0.2 s, a JWT until it
+expires; a file that was read again forgets it all. Wrong and unknown passwords cost the same time
+and get the same answer. Owned by the event loop; passwords are tried on a pool.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import asyncio
 import base64
 import binascii
 import hashlib
+import math
 import os
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from aiohttp import hdrs
 
-from kafkalog.format.credentials import BASIC, BEARER, NO_PASSWORD, token_digest
+from kafkalog.format.credentials import BASIC, BEARER, NO_PASSWORD, Credentials, token_digest
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.security.tls import certificate_principal
 
@@ -27,17 +29,52 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from kafkalog.format.credentials import Credentials, PasswordHash
+    from kafkalog.format.credentials import PasswordHash
     from kafkalog.server.security.failed_tries import FailedTries
 
 ANONYMOUS = "anonymous"
-NONE, MTLS = "none", "mtls"
+NONE, MTLS, JWT = "none", "mtls", "jwt"
 _REALM = 'realm="kafkalog"'
-_CHALLENGES = {BASIC: f'Basic {_REALM}, charset="UTF-8"', BEARER: f"Bearer {_REALM}"}
+_BEARER_CHALLENGE = f"Bearer {_REALM}"
+_CHALLENGES = {
+    BASIC: f'Basic {_REALM}, charset="UTF-8"',
+    BEARER: _BEARER_CHALLENGE,
+    JWT: _BEARER_CHALLENGE,
+}
 _REMEMBERED = 4096
-_HEADER_CHARS = 4096
+_HEADER_CHARS = 8000  # JWTs have a few thousand
 # Passwords that are tried at once: a storm of wrong ones leaves processors to the others.
 _PASSWORDS_AT_ONCE = 2
+
+
+class Verified(NamedTuple):
+    """Who somebody proved to be, and until when that holds (wall clock, s)."""
+
+    principal: str
+    until_seconds: float = math.inf
+
+
+class RefusedToken(Exception):
+    """A JWT that is not taken. The reason says what is wrong with it and repeats nothing of it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class TokenVerifier(Protocol):
+    """Keys that check JWTs (``jwt_tokens.py``)."""
+
+    def verify(self, token: str, now_seconds: float) -> Verified:
+        """Who the token names; RefusedToken."""
+        ...
+
+
+class Known(NamedTuple):
+    """What is in force to verify credentials with; another object means that a file was read."""
+
+    credentials: Credentials
+    token_keys: TokenVerifier | None  # None: without jwt
 
 
 class Authenticators:
@@ -46,33 +83,37 @@ class Authenticators:
     def __init__(
         self,
         schemes: tuple[str, ...],
-        credentials: Callable[[], Credentials],
+        known: Callable[[], Known],
         tries: FailedTries,
         matches: Callable[[PasswordHash, bytes], Awaitable[bool]],
         certificate_sources: tuple[str, ...] = (),
+        wall_seconds: Callable[[], float] = time.time,
     ) -> None:
-        """``credentials`` gives those in force; ``matches`` tries a password off the loop.
+        """``known`` gives what is in force; ``matches`` tries a password off the loop.
 
         ``certificate_sources``: where in a client certificate its principal stands (``tls.py``).
         """
         # constant after construction
         self._schemes = schemes
-        self._credentials = credentials
+        self._known = known
         self._tries = tries
         self._matches = matches
         self._certificate_sources = certificate_sources
+        self._wall_seconds = wall_seconds
         self._key = os.urandom(32)
-        offered = [_CHALLENGES[scheme] for scheme in schemes if scheme in _CHALLENGES]
-        self._challenge: dict[str, str] = {}
-        if offered:
-            self._challenge[hdrs.WWW_AUTHENTICATE] = ", ".join(offered)
+        self._offered = list(
+            dict.fromkeys(_CHALLENGES[scheme] for scheme in schemes if scheme in _CHALLENGES)
+        )
         # owned by the event loop
         self._passwords_at_once = asyncio.Semaphore(_PASSWORDS_AT_ONCE)
-        self._known: dict[bytes, str] = {}
-        self._known_from: Credentials | None = None
+        self._remembered: dict[bytes, Verified] = {}
+        self._remembered_from: Known | None = None
 
     async def principal_of(self, request: web.Request, now_seconds: float) -> str:
-        """Who asks; ApiError 40101 without valid credentials, 42901 after too many wrong ones."""
+        """Who asks; ApiError 40101 without valid credentials, 42901 after too many wrong ones.
+
+        ``now_seconds`` is a monotonic clock.
+        """
         if NONE in self._schemes:
             return ANONYMOUS  # whatever is sent: nobody would look at it
         headers = request.headers.getall(hdrs.AUTHORIZATION, [])
@@ -81,14 +122,12 @@ class Authenticators:
         header = headers[0]
         if len(headers) > 1 or len(header) > _HEADER_CHARS:
             raise self._refusal("One Authorization header of moderate size is understood.")
-        credentials = self._credentials()
-        if credentials is not self._known_from:
-            self._known.clear()
-            self._known_from = credentials
+        known = self._known()
+        self._forget_unless(known)
         mark = hashlib.blake2b(header.encode("utf-8", "surrogateescape"), key=self._key).digest()
-        known = self._known.get(mark)
-        if known is not None:
-            return known
+        remembered = self._remembered.get(mark)
+        if remembered is not None and self._wall_seconds() < remembered.until_seconds:
+            return remembered.principal
         address = request.remote or ""
         wait_seconds = self._tries.begin(address, now_seconds)
         if wait_seconds:
@@ -97,15 +136,26 @@ class Authenticators:
                 "Too many wrong credentials from this address; nothing was done.",
                 headers={"Retry-After": str(wait_seconds)},
             )
-        principal = await self._verified(header, credentials)
-        if principal is None:
+        try:
+            verified = await self._verified(header, known)
+        except RefusedToken as refused:
+            raise self._refusal(
+                f"The token is not taken: {refused.reason}.", refused.reason
+            ) from None
+        if verified is None:
             raise self._refusal("The credentials are wrong.")
         self._tries.succeeded(address)
-        if credentials is self._known_from:  # no newer file came meanwhile
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[mark] = principal
-        return principal
+        if known is self._remembered_from:  # no newer file came meanwhile
+            if len(self._remembered) >= _REMEMBERED:
+                self._remembered.clear()
+            self._remembered[mark] = verified
+        return verified.principal
+
+    def _forget_unless(self, known: Known) -> None:
+        """What was verified by other files holds no more."""
+        if known is not self._remembered_from:
+            self._remembered.clear()
+            self._remembered_from = known
 
     def _without_header(self, request: web.Request) -> str:
         """The client certificate's principal."""
@@ -116,15 +166,19 @@ class Authenticators:
                 return principal
         raise self._refusal("Credentials are needed.")
 
-    async def _verified(self, header: str, credentials: Credentials) -> str | None:
-        """The principal of a header that was not seen before; None when it is wrong."""
+    async def _verified(self, header: str, known: Known) -> Verified | None:
+        """Who a header that was not seen before names; None or RefusedToken when it is wrong."""
         scheme, _, given = header.partition(" ")
         scheme, given = scheme.lower(), given.strip()
-        if scheme not in self._schemes:
-            return None
-        if scheme == BEARER:
-            return _bearer(given, credentials)
-        return await self._basic(given, credentials)
+        principal: str | None = None
+        if scheme == BASIC and BASIC in self._schemes:
+            principal = await self._basic(given, known.credentials)
+        elif scheme == BEARER:
+            if BEARER in self._schemes:
+                principal = _bearer(given, known.credentials)
+            if principal is None and known.token_keys is not None:
+                return known.token_keys.verify(given, self._wall_seconds())
+        return None if principal is None else Verified(principal)
 
     async def _basic(self, given: str, credentials: Credentials) -> str | None:
         try:
@@ -138,8 +192,18 @@ class Authenticators:
             is_right = await self._matches(kept or NO_PASSWORD, password)
         return principal if is_right and kept is not None else None
 
-    def _refusal(self, message: str) -> ApiError:
-        return ApiError(40101, message, headers=self._challenge)
+    def _refusal(self, message: str, token_fault: str = "") -> ApiError:
+        """40101 with what is understood; with ``token_fault`` as RFC 6750 tells it."""
+        offered = self._offered
+        if token_fault:
+            fault = f'error="invalid_token", error_description="{token_fault}"'
+            offered = [
+                f"{each}, {fault}" if each == _BEARER_CHALLENGE else each for each in offered
+            ]
+        headers: dict[str, str] = {}
+        if offered:
+            headers[hdrs.WWW_AUTHENTICATE] = ", ".join(offered)
+        return ApiError(40101, message, headers=headers)
 
 
 def _bearer(given: str, credentials: Credentials) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalog.format.credentials import Credentials, decode_credentials
 from kafkalog.manager.access_rules import (
@@ -24,7 +24,7 @@ from kafkalog.manager.access_rules import (
 from kafkalog.manager.authorized import authorized
 from kafkalog.server.api import API_VIEW, PRINCIPAL
 from kafkalog.server.endpoint import METRICS_PATH, endpoint_of
-from kafkalog.server.security.authenticators import NONE, Authenticators
+from kafkalog.server.security.authenticators import JWT, NONE, Authenticators, Known
 from kafkalog.server.security.failed_tries import FailedTries
 from kafkalog.server.security.tls import watched_contexts
 from kafkalog.server.security.watched_files import WatchedFiles, read_file
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.access_rules import Rights
     from kafkalog.server.api import Api
     from kafkalog.server.endpoint import Endpoint
+    from kafkalog.server.security.jwt_tokens import TokenKeys
     from kafkalog.settings import ServerConfig
 
 T = TypeVar("T")
@@ -60,18 +61,24 @@ class AccessFiles:
         self.rules = _watched(
             "http.acl.file", config.http_acl_file, parse_access_rules, is_secret=False
         )
+        self.token_keys = _watched_token_keys(config)
 
     @property
     def is_any(self) -> bool:
         """Whether there is anything to look at."""
-        return any(files is not None for files in (self.tls, self.credentials, self.rules))
+        return bool(self._all())
 
     def refresh(self, observe_reload: Callable[[str, bool], None]) -> None:
         """Read again what changed and tell of it: the setting, and whether it was taken."""
-        for files in (self.tls, self.credentials, self.rules):
-            is_taken = files.refresh() if files is not None else None
-            if files is not None and is_taken is not None:
+        for files in self._all():
+            is_taken = files.refresh()
+            if is_taken is not None:
                 observe_reload(files.key, is_taken)
+
+    def _all(self) -> list[WatchedFiles[Any]]:
+        """Those that there are."""
+        every = (self.tls, self.credentials, self.rules, self.token_keys)
+        return [files for files in every if files is not None]
 
 
 def _watched(
@@ -80,6 +87,21 @@ def _watched(
     if path is None:
         return None
     return WatchedFiles(key, (path,), lambda: read_file(key, path, parse, is_secret=is_secret))
+
+
+def _watched_token_keys(config: ServerConfig) -> WatchedFiles[TokenKeys] | None:
+    """The keys of JWTs. Its libraries are loaded where they are needed: 12 MB, 50 ms."""
+    if JWT not in (config.http_auth or ()):
+        return None
+    from kafkalog.server.security.jwt_tokens import TokenRules, decode_jwks
+
+    rules = TokenRules.of(config)
+    return _watched(
+        "http.jwt.jwks.file",
+        config.http_jwt_jwks_file,
+        lambda text: decode_jwks(text, rules),
+        is_secret=False,
+    )
 
 
 class Gate:
@@ -92,7 +114,7 @@ class Gate:
         self._files = files
         self._authenticators = Authenticators(
             config.http_auth or (NONE,),
-            self._credentials,
+            self._known,
             FailedTries(config.http_auth_tries_per_minute),
             self._matches,
             config.http_mtls_principal,
@@ -101,6 +123,7 @@ class Gate:
         self.closed_api = self._view_of(_NOBODY.rights_of(""))
         self._scraper_api = self._view_of(_SCRAPER.rights_of(""))
         # owned by the event loop
+        self._known_now = Known(_NO_CREDENTIALS, None)
         self._views: dict[str, tuple[Rights, Api]] = {}
         self._views_from: AccessRules | None = None
 
@@ -139,9 +162,14 @@ class Gate:
     def _view_of(self, rights: Rights) -> Api:
         return self._api.with_operations(authorized(self._api.operations, rights))
 
-    def _credentials(self) -> Credentials:
-        files = self._files
-        return files.credentials.current if files.credentials is not None else _NO_CREDENTIALS
+    def _known(self) -> Known:
+        """What the files say now; the same object as long as none was read again."""
+        files, known = self._files, self._known_now
+        credentials = _current(files.credentials) or _NO_CREDENTIALS
+        token_keys = _current(files.token_keys)
+        if credentials is not known.credentials or token_keys is not known.token_keys:
+            self._known_now = Known(credentials, token_keys)
+        return self._known_now
 
     async def _matches(self, kept: PasswordHash, password: bytes) -> bool:
         loop = asyncio.get_running_loop()
@@ -151,6 +179,10 @@ class Gate:
 
 
 _NO_CREDENTIALS = Credentials()
+
+
+def _current(files: WatchedFiles[T] | None) -> T | None:
+    return None if files is None else files.current
 
 
 def _require(promise: Endpoint, request: web.Request, rights: Rights) -> None:

@@ -37,7 +37,7 @@ FIRST_PRODUCER_ID = 1 << 40
 BLOCK_IDS = 1000
 # More than anybody is given between a backup and its restore: four million writes of the registry.
 _BACKUP_IDS = 1 << 32
-# Fenced producers in the registry: a file of about 400 KB, which each change writes.
+# Fenced producers in the registry: half a megabyte of the file, which each change writes.
 _EPOCHS_MAX = 10_000
 
 
@@ -130,11 +130,10 @@ class ProducerIds:
     def _fence(self, producer_id: int, epoch: int) -> None:
         """Durable, and no append that was checked before it is still on its way."""
         manager = self._manager
-        known = self._known_ids()
         with manager.topics.lock:
             manager.check_ready()
             state, now_ms = self._registry.state, manager.seams.clock.wall_ms()
-            kept = self._without_expired(state.producer_epochs, known, now_ms)
+            kept = self._without_expired(state.producer_epochs, now_ms)
             kept[producer_id] = ProducerEpoch(epoch, now_ms)
             if len(kept) > _EPOCHS_MAX:
                 raise Overloaded(f"{_EPOCHS_MAX} producers were bumped lately; nothing was done")
@@ -146,15 +145,13 @@ class ProducerIds:
                 continue  # a directory that failed takes no appends any more
 
     def _without_expired(
-        self, epochs: Mapping[int, ProducerEpoch], known: set[int], now_ms: int
+        self, epochs: Mapping[int, ProducerEpoch], now_ms: int
     ) -> dict[int, ProducerEpoch]:
         """Those that are younger than the expiration or whose producer some log remembers."""
         expired_ms = now_ms - self._manager.config.producer_id_expiration_ms
-        return {
-            producer_id: given
-            for producer_id, given in epochs.items()
-            if given.since_ms > expired_ms or producer_id in known
-        }
+        old = {each for each, given in epochs.items() if given.since_ms <= expired_ms}
+        forgotten = old - self._known_ids() if old else old
+        return {each: given for each, given in epochs.items() if each not in forgotten}
 
     def _known_ids(self) -> set[int]:
         """Producers that some served log remembers."""

@@ -121,7 +121,7 @@ def crash_everywhere(story: Story, stride: int) -> int:
 
 @pytest.mark.parametrize(("story", "stride"), [(bumps, 17), (blocks, 9)])
 def test_nothing_is_given_twice_after_a_crash(story: Story, stride: int) -> None:
-    """M13 M14: some calls."""
+    """M14 M25: some calls."""
     assert crash_everywhere(story, stride) > 10
 
 
@@ -129,5 +129,5 @@ def test_nothing_is_given_twice_after_a_crash(story: Story, stride: int) -> None
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("story", [bumps, blocks])
 def test_nothing_is_given_twice_after_a_crash_anywhere(story: Story) -> None:
-    """M13 M14: as above, at every call."""
+    """M14 M25: as above, at every call."""
     assert crash_everywhere(story, 1) > 150

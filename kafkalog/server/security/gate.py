@@ -90,7 +90,7 @@ def _watched(
 
 
 def _watched_token_keys(config: ServerConfig) -> WatchedFiles[TokenKeys] | None:
-    """The keys of JWTs. Its libraries are loaded where they are needed: 12 MB, 50 ms."""
+    """The keys of JWTs. Its libraries are loaded where they are needed: 15 MB, 80 ms."""
     if JWT not in (config.http_auth or ()):
         return None
     from kafkalog.server.security.jwt_tokens import TokenRules, decode_jwks

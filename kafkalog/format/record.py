@@ -43,6 +43,22 @@ Buffer = bytes | bytearray | memoryview
 DECOMPRESSED_BYTES_MAX = 64 << 20
 """Default bound of an inflated batch (`max.decompressed.batch.bytes`)."""
 
+Headers = tuple[tuple[bytes, bytes | None], ...]
+Fields = tuple[int, int, bytes | None, bytes | None, Headers]
+"""Offset, timestamp (ms), key, value, headers."""
+
+_FIELD_COLUMNS = [
+    int(column)
+    for column in (
+        RecordColumn.KEY_POSITION,
+        RecordColumn.KEY_LENGTH,
+        RecordColumn.VALUE_POSITION,
+        RecordColumn.VALUE_LENGTH,
+        RecordColumn.HEADERS_POSITION,
+        RecordColumn.HEADERS_COUNT,
+    )
+]
+
 _REASONS = {
     RecordFault.BAD_SIZE: "record size is negative or beyond the batch",
     RecordFault.BAD_VARINT: "a number in the record is cut off or too long",
@@ -74,7 +90,7 @@ class Record:
     timestamp: int
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+    headers: Headers = ()
     sequence: int = NO_SEQUENCE
 
 
@@ -116,10 +132,31 @@ class RecordTable:
             sequence=sequence,
         )
 
+    def fields(self, first: int = 0) -> Iterator[Fields]:
+        """Offset, timestamp, key, value and headers of each record from a row on.
+
+        For many records: several times faster than ``record``.
+        """
+        rows = self.table[first:]
+        for offset, timestamp, row in zip(
+            self.offsets[first:].tolist(),
+            self.timestamps[first:].tolist(),
+            rows[:, _FIELD_COLUMNS].tolist(),
+            strict=True,
+        ):
+            key_at, key_length, value_at, value_length, headers_at, headers_count = row
+            yield (
+                offset,
+                timestamp,
+                self._field(key_at, key_length),
+                self._field(value_at, value_length),
+                self._headers(headers_at, headers_count) if headers_count else (),
+            )
+
     def _field(self, position: int, length: int) -> bytes | None:
         return None if length < 0 else self.records[position : position + length]
 
-    def _headers(self, position: int, count: int) -> tuple[tuple[bytes, bytes | None], ...]:
+    def _headers(self, position: int, count: int) -> Headers:
         """The scan has checked every length."""
         headers = []
         for _ in range(count):

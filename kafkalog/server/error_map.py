@@ -184,7 +184,10 @@ _BY_EXCEPTION: dict[type[errors.KafkalogError], int] = {
 
 
 class ApiError(Exception):
-    """An error born at the edge: its number, a message that says what to do, optional details."""
+    """An error born at the edge: its number, a message that says what to do, optional details.
+
+    kafka_error  a finer name than the number's
+    """
 
     def __init__(
         self,
@@ -194,9 +197,11 @@ class ApiError(Exception):
         validation_errors: tuple[str, ...] = (),
         details: dict[str, errors.Detail] | None = None,
         headers: dict[str, str] | None = None,
+        kafka_error: str | None = None,
     ) -> None:
         super().__init__(message)
         self.entry = REGISTER[error_code]
+        self.kafka_error = kafka_error or self.entry.kafka_error
         self.message = message
         self.validation_errors = validation_errors
         self.details = details or {}
@@ -215,7 +220,7 @@ def entry_of(error: errors.KafkalogError) -> ErrorEntry:
 def error_body(error: errors.KafkalogError | ApiError) -> tuple[ErrorEntry, dict[str, object]]:
     """The row and the JSON object ``{error_code, message, kafka_error, retriable, ...}``."""
     if isinstance(error, ApiError):
-        entry, kafka_error, details = error.entry, error.entry.kafka_error, error.details
+        entry, kafka_error, details = error.entry, error.kafka_error, error.details
         extra: dict[str, object] = {}
         if error.validation_errors:
             extra["validation_errors"] = list(error.validation_errors)

@@ -121,7 +121,9 @@ async def create(request: web.Request) -> web.Response:
             validate_only=wanted.validate_only,
         )
     except TopicExists as error:
-        raise ApiError(40002, error.message, details=error.details) from error
+        raise ApiError(
+            40002, error.message, details=error.details, kafka_error=error.kafka_error
+        ) from error
     entity = _topic_entity(request, api, created)
     if wanted.validate_only:
         return json_reply(entity)

@@ -16,7 +16,7 @@ TEST_MODULES = sorted((ROOT / "tests").rglob("test_*.py"))
 DECLARATION_TABLES = {"settings/setting_tables.py", "observe/metrics.py", "server/error_map.py"}
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "process"}
 OUTSIDE_WORLD = {"os", "time", "random", "threading", "pathlib", "shutil", "tempfile", "subprocess"}
-EDGES = {"env", "cli", "server", "settings", "__main__.py", "kernels", "observe"}
+EDGES = {"env", "cli", "client", "server", "settings", "__main__.py", "kernels", "observe"}
 
 
 def name_of(module: Path) -> str:

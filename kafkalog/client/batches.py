@@ -1,0 +1,154 @@
+"""Records to v2 batches and back, by the format ring.
+
+Imported at the first record only: the kernels behind it take most of a second. The event
+loop of an ``AsyncClient`` stands still while a call's records are turned: microseconds each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kafkalog.client.failures import BadAnswer
+from kafkalog.client.records import ConsumerRecord
+from kafkalog.errors import KafkalogError
+from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.record import read_records
+from kafkalog.format.record_batch import Codec, is_control, is_crc_valid, read_header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog.client.records import CodecName, ProducerRecord
+    from kafkalog.format.batch_builder import Int64s
+    from kafkalog.format.record import RecordTable
+
+INFLATED_BYTES_MAX = 1 << 30
+"""The daemon bounds what it takes; this only keeps a broken batch from taking all memory."""
+
+_RECORD_BYTES = 24  # lengths and deltas of one record, generously
+_NOBODY = -1
+
+
+class OutgoingRecords:
+    """The records of one call as columns. ``now_ms`` is for those without a timestamp."""
+
+    def __init__(self, records: Sequence[ProducerRecord], now_ms: int) -> None:
+        stamps = [now_ms if r.timestamp_ms is None else r.timestamp_ms for r in records]
+        headers = None
+        if any(record.headers for record in records):
+            headers = [[(_name_bytes(n), value) for n, value in r.headers] for r in records]
+        self._columns = RecordColumns.of(
+            [_as_bytes(record.key) for record in records],
+            [_as_bytes(record.value) for record in records],
+            stamps,
+            headers,
+        )
+        self._sizes = np.array(
+            [_size(record) + _RECORD_BYTES for record in records], dtype=np.int64
+        )
+
+    def by_partition(
+        self, partition_count: int, served: Sequence[int], chance: float
+    ) -> list[tuple[int, Int64s]]:
+        """Rows of each partition, ascending: by murmur2 of the key, as Java's producer.
+
+        Those without key go to one partition together, which ``chance`` [0, 1) picks of the served.
+        """
+        chosen = self._columns.partitions(partition_count)
+        if served:
+            chosen[chosen < 0] = served[int(chance * len(served))]
+        else:
+            chosen[chosen < 0] = int(chance * partition_count)
+        return [(int(number), np.flatnonzero(chosen == number)) for number in np.unique(chosen)]
+
+    def all_rows(self) -> Int64s:
+        """Every record, in order."""
+        return np.arange(len(self._columns), dtype=np.int64)
+
+    def slices(self, rows: Int64s, batch_bytes: int) -> Iterator[Int64s]:
+        """The rows cut into batches of at most so many bytes before compression.
+
+        A record that alone is larger is a batch of its own.
+        """
+        ends = np.cumsum(self._sizes[rows])
+        first = 0
+        while first < len(rows):
+            before = int(ends[first - 1]) if first else 0
+            end = int(np.searchsorted(ends, before + batch_bytes, side="right"))
+            end = max(end, first + 1)
+            yield rows[first:end]
+            first = end
+
+    def batch(
+        self,
+        rows: Int64s,
+        codec: CodecName,
+        producer_id: int = _NOBODY,
+        producer_epoch: int = _NOBODY,
+        base_sequence: int = _NOBODY,
+    ) -> bytes:
+        """One batch of these rows."""
+        return build_batch(
+            self._columns,
+            rows,
+            codec=Codec[codec.upper()],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+        )
+
+
+def consumer_records(
+    topic: str, partition: int, data: bytes, from_offset: int
+) -> list[ConsumerRecord]:
+    """The records of whole batches from an offset on, without control records.
+
+    Raises BadAnswer for bytes that are no sound batches: the network's or a proxy's doing, because
+    the daemon checks each batch before it sends it.
+    """
+    view = memoryview(data)
+    records: list[ConsumerRecord] = []
+    position = 0
+    try:
+        while position < len(view):
+            header = read_header(view, position)
+            batch = view[position : position + header.size_bytes]
+            position += header.size_bytes
+            if len(batch) != header.size_bytes or not is_crc_valid(batch):
+                raise BadAnswer(f"{topic}-{partition}: a batch arrived broken at {position}.")
+            if not is_control(header.attributes):
+                table = read_records(batch, max_bytes=INFLATED_BYTES_MAX)
+                records += _of_table(topic, partition, table, from_offset)
+    except (FormatError, KafkalogError) as error:
+        raise BadAnswer(f"{topic}-{partition}: a batch arrived broken: {error}") from error
+    return records
+
+
+def _of_table(
+    topic: str, partition: int, table: RecordTable, from_offset: int
+) -> Iterator[ConsumerRecord]:
+    first = int(np.searchsorted(table.offsets, from_offset))
+    for offset, timestamp_ms, key, value, headers in table.fields(first):
+        named = tuple((_name_text(name), content) for name, content in headers) if headers else ()
+        yield ConsumerRecord(topic, partition, offset, timestamp_ms, key, value, named)
+
+
+def _name_text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _name_bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
+
+
+def _as_bytes(field: bytes | str | None) -> bytes | None:
+    return field.encode() if isinstance(field, str) else field
+
+
+def _size(record: ProducerRecord) -> int:
+    """Bytes of the fields; text counts its characters, which is near enough for a bound."""
+    headers = sum(len(name) + len(value or b"") + 4 for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers

@@ -1,0 +1,208 @@
+"""What goes to the daemon and what comes back, as values; who we are, and where it is.
+
+No socket, clock or chance: `client.py` and `async_client.py` carry these values over HTTP.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Json = dict[str, Any]
+"""An answer of the administrative routes, as docs/http.md describes it."""
+
+JSON = "application/json"
+BATCHES = "application/vnd.kafkalog.record-batches"
+BINARY = "application/vnd.kafka.binary.v2+json"
+DEFAULT_URL = "http://127.0.0.1:8082"
+
+_DEFAULT_PORT = 8082
+
+
+class Repeat(Enum):
+    """When a request whose try failed may be sent again."""
+
+    ALWAYS = "always"
+    """Twice does what once does: reads, absolute changes, appends with a producer id."""
+    IF_NOTHING_WAS_DONE = "if nothing was done"
+    """Only when the failed try certainly changed nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. ``path`` is quoted; ``body`` goes out as it is."""
+
+    method: str
+    path: str
+    query: Mapping[str, str | int] = field(default_factory=dict)
+    body: bytes | None = None
+    content_type: str = JSON
+    accept: str = JSON
+    repeat: Repeat = Repeat.ALWAYS
+    wait_seconds: float = 0.0
+    """How long the daemon may think before its answer begins, beyond the client's time-out."""
+
+    @property
+    def target(self) -> str:
+        """Path and query."""
+        return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it changes nothing whatever comes of it."""
+        return self.method == "GET"
+
+    def headers(self) -> dict[str, str]:
+        """Without credentials and length."""
+        headers = {"Accept": self.accept, "User-Agent": "kafkalog-client"}
+        if self.body is not None:
+            headers["Content-Type"] = self.content_type
+        return headers
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer; names of headers in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401 - what the daemon sent
+        """The body as JSON, None for an empty one. Raises ValueError."""
+        return json.loads(self.body) if self.body else None
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """What a transport gives instead of an answer.
+
+    was_sent     whether the daemon can have seen any of the request
+    is_hopeless  trying again would meet the same: the certificate is not to be believed
+    """
+
+    reason: str
+    was_sent: bool
+    is_hopeless: bool = False
+
+
+class EmptyName(ValueError):
+    """A topic or group without a name: its path would lead elsewhere."""
+
+
+def path_of(*names: str | int) -> str:
+    """A path of names, each one segment. Raises EmptyName."""
+    if "" in names:
+        raise EmptyName("The name of a topic or group is empty")
+    return "/" + "/".join(quote(str(name), safe=":") for name in names)
+
+
+def json_body(document: object) -> bytes:
+    """A document as the daemon reads it."""
+    return json.dumps(document).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the daemon listens."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """``http://host:port`` or ``https://host:port``; port 8082 when none is named.
+
+        Raises ValueError for a path, a query or credentials in it: those would be ignored.
+        """
+        parts = urlsplit(url if "//" in url else f"http://{url}")
+        port = parts.port or _DEFAULT_PORT
+        has_more = parts.path not in ("", "/") or parts.query or parts.username is not None
+        if parts.scheme not in ("http", "https") or not parts.hostname or has_more:
+            raise ValueError("not http(s)://host:port")
+        return cls(parts.scheme, parts.hostname, port)
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether TLS is spoken there."""
+        return self.scheme == "https"
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Basic:
+    """A user and a password. Raises ValueError for a user with a colon."""
+
+    user: str
+    password: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if ":" in self.user:
+            raise ValueError("A user's name has no colon")
+
+    def authorization(self) -> str:
+        """The value of the header."""
+        return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """A token. Raises ValueError for one that no header can carry."""
+
+    token: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
+            raise ValueError("A token is printable ASCII")  # says nothing of the token itself
+
+    def authorization(self) -> str:
+        """The value of the header."""
+        return f"Bearer {self.token}"
+
+
+Credentials = Basic | Bearer
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files in PEM. ``ca_file``: whom to believe instead of the machine's authorities.
+
+    ``key_file`` may be left out when ``certificate_file`` holds the key, too.
+    """
+
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Reads the files. Raises OSError, ssl.SSLError and, for a key alone, ValueError."""
+        if self.key_file is not None and self.certificate_file is None:
+            raise ValueError("A client key needs its certificate")
+        context = ssl.create_default_context(cafile=self.ca_file)
+        if self.certificate_file is not None:
+            context.load_cert_chain(self.certificate_file, self.key_file)
+        return context
+
+
+def context_for(address: Address, tls: Tls | ssl.SSLContext | None) -> ssl.SSLContext | None:
+    """The context to connect with, None for plain HTTP. Raises as ``Tls.context``."""
+    if not address.is_secure:
+        if tls is not None:
+            raise ValueError("TLS needs an address with https://")
+        return None
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    return (tls or Tls()).context()

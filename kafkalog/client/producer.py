@@ -1,0 +1,176 @@
+"""Exactly once from one process: a producer id, and a sequence for each partition.
+
+The daemon knows the last batches of an id, so a batch whose answer was lost is sent again and comes
+back as a duplicate. One batch is in flight at a time, and it is noted before it goes out: whatever
+interrupts the call, the producer knows that the fate of this one is open.
+
+One state for both clients; `client.Producer` and `async_client.AsyncProducer` take turns on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog.client.appends import BATCH_BYTES, append_batches, partitions_of, planned
+from kafkalog.client.failures import (
+    ClientError,
+    OutcomeUnknown,
+    OutOfOrderSequence,
+    ProducerFenced,
+    document_of,
+)
+from kafkalog.client.messages import Request, json_body
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.client.appends import Partitions
+    from kafkalog.client.conversation import Steps
+    from kafkalog.client.records import Acks, AppendReceipt, CodecName, ProducerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdentity:
+    """What the daemon knows a producer by."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+def new_producer() -> Steps[ProducerIdentity]:
+    """Draw a producer id. Raises ClientError. An id that nobody uses costs nothing."""
+    answer = yield Request("POST", "/v1/producers", body=json_body({}))
+    given = document_of(answer, "producer_id", "producer_epoch")
+    return ProducerIdentity(given["producer_id"], given["producer_epoch"])
+
+
+@dataclass(slots=True)
+class _Unanswered:
+    """A batch that went out, or was about to. Once open, only the daemon's yes settles its fate."""
+
+    batch: bytes
+    record_count: int
+    may_be_appended: bool = False
+
+
+class ProducerState:
+    """Sequences and open batches of one producer id."""
+
+    def __init__(
+        self,
+        identity: ProducerIdentity | None = None,
+        *,
+        acks: Acks | None = None,
+        codec: CodecName = "none",
+        batch_bytes: int = BATCH_BYTES,
+    ) -> None:
+        if acks == "0":
+            raise ValueError("acks=0 answers nothing that could tell a lost batch from a kept one")
+        # constant after construction
+        self._acks = acks
+        self._codec: CodecName = codec
+        self._batch_bytes = batch_bytes
+        # owned by whose turn it is
+        self.identity = identity
+        self._next_sequences: dict[tuple[str, int], int] = {}
+        self._unanswered: dict[tuple[str, int], _Unanswered] = {}
+        self._partitions: dict[str, Partitions] = {}
+        self._end: ClientError | None = None
+
+    def send(
+        self, topic: str, records: Sequence[ProducerRecord], *, partition: int | None = None
+    ) -> Steps[tuple[AppendReceipt, ...]]:
+        """Append records exactly once: one receipt for each batch, in the order of the appends.
+
+        Partitions are chosen as by ``produce``; how many there are is asked once for each topic.
+        What it raises:
+
+        OutcomeUnknown      the deadline came before an answer. The batch is kept: ``resend`` tells
+                            its fate, and nothing else is sent to this partition before
+        OutOfOrderSequence  earlier records of this producer are missing in the log, as after a
+                            power cut with acks=1. This producer is finished
+        ProducerFenced      another one took over its id. This producer is finished
+        other ClientErrors  with ``nothing_was_done`` the batch at hand is not in the log, and the
+                            same call may be repeated without the records in ``appended``;
+                            otherwise as OutcomeUnknown
+        """
+        self._check_alive()
+        found: Partitions | None = None
+        if partition is None and records:
+            if topic not in self._partitions:
+                self._partitions[topic] = yield from partitions_of(topic)
+            found = self._partitions[topic]
+        identity = yield from self._identified()
+        receipts: list[AppendReceipt] = []
+        for number, outgoing, rows in planned(records, partition, found, self._batch_bytes):
+            at = topic, number
+            try:
+                self._check_answered(at)
+                batch = outgoing.batch(
+                    rows,
+                    self._codec,
+                    identity.producer_id,
+                    identity.producer_epoch,
+                    self._next_sequences.get(at, 0),
+                )
+                self._unanswered[at] = _Unanswered(batch, len(rows))
+                receipts.append((yield from self._settled(at)))
+            except ClientError as failure:
+                failure.appended = tuple(receipts)
+                raise
+        return tuple(receipts)
+
+    def resend(self, topic: str, partition: int) -> Steps[AppendReceipt | None]:
+        """Find out what became of the batch of a partition that had no answer.
+
+        Sends it again, with the sequence that it had: in the log once, whatever happened before.
+        None when no batch is open. Raises as ``send``.
+        """
+        self._check_alive()
+        at = topic, partition
+        return (yield from self._settled(at)) if at in self._unanswered else None
+
+    @property
+    def unanswered(self) -> list[tuple[str, int]]:
+        """Topic and partition of the batches whose fate is open."""
+        return sorted(self._unanswered)
+
+    def _identified(self) -> Steps[ProducerIdentity]:
+        if self.identity is None:
+            self.identity = yield from new_producer()
+        return self.identity
+
+    def _settled(self, at: tuple[str, int]) -> Steps[AppendReceipt]:
+        """Send the open batch until its fate is known."""
+        open_batch = self._unanswered[at]
+        was_open, open_batch.may_be_appended = open_batch.may_be_appended, True
+        try:
+            receipt = yield from append_batches(*at, open_batch.batch, acks=self._acks)
+        except (OutOfOrderSequence, ProducerFenced) as failure:
+            self._end = failure
+            raise
+        except ClientError as failure:
+            if failure.nothing_was_done and not was_open:
+                del self._unanswered[at]
+            raise
+        del self._unanswered[at]
+        from kafkalog.format.record_batch import add_to_sequence  # as in `appends`
+
+        sequence = self._next_sequences.get(at, 0)
+        self._next_sequences[at] = add_to_sequence(sequence, open_batch.record_count)
+        return receipt
+
+    def _check_alive(self) -> None:
+        if self._end is not None:
+            raise type(self._end)(
+                f"This producer is finished, make a new one: {self._end.message}",
+                nothing_was_done=True,
+            ) from self._end
+
+    def _check_answered(self, at: tuple[str, int]) -> None:
+        if at in self._unanswered:
+            raise OutcomeUnknown(
+                f"A batch to {at[0]}-{at[1]} has no answer yet: resend it first.",
+                nothing_was_done=True,
+            )

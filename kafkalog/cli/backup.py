@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.connection import Connection, RequestFailed, output_option, segment, url_option
+from kafkalog.cli.connection import RequestFailed, output_option, with_client
+
+if TYPE_CHECKING:
+    from kafkalog.client import Client
 
 _POLL_SECONDS_MIN = 0.05
 _POLL_SECONDS_MAX = 1.0
@@ -19,9 +22,11 @@ _POLL_SECONDS_MAX = 1.0
 @click.argument("directory")
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Repeatable; default: all.")
 @click.option("--copy", "is_copied", is_flag=True, help="Copy every file, make no hard links.")
-@url_option
+@with_client
 @output_option
-def backup(directory: str, topics: tuple[str, ...], is_copied: bool, url: str, output: str) -> None:
+def backup(
+    directory: str, topics: tuple[str, ...], is_copied: bool, client: Client, output: str
+) -> None:
     """Back up all topics, or some, into DIRECTORY, an absolute path on the daemon's machine.
 
     The daemon serves on meanwhile. DIRECTORY must be empty or not exist. On the file system of the
@@ -31,16 +36,12 @@ def backup(directory: str, topics: tuple[str, ...], is_copied: bool, url: str, o
 
     Example: kafkalog backup /backup/2026-11-21
     """
-    connection = Connection(url)
-    body: dict[str, Any] = {"directory": directory, "link": not is_copied}
-    if topics:
-        body["topics"] = list(topics)
-    operation = connection.json("POST", "/v1/backups", body)
-    path, wait_seconds = f"/v1/operations/{segment(operation['id'])}", _POLL_SECONDS_MIN
+    operation = client.begin_backup(directory, topics=topics or None, is_linked=not is_copied)
+    wait_seconds = _POLL_SECONDS_MIN
     while operation["state"] == "running":
         time.sleep(wait_seconds)
         wait_seconds = min(wait_seconds * 2, _POLL_SECONDS_MAX)
-        operation = connection.json("GET", path)
+        operation = client.describe_operation(operation["id"])
         _show(operation["progress"])
     if sys.stderr.isatty():
         click.echo("", err=True)

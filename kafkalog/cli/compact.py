@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import datetime
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.connection import Connection, output_option, segment, url_option
+from kafkalog.cli.connection import output_option, with_client
+
+if TYPE_CHECKING:
+    from kafkalog.client import Client
 
 _PARTIAL_FAILURE = 3
-_CLEAN_SECONDS = 86_400.0  # a clean of a large log takes its time
 _NONE = "-"
 _MIB = 1024 * 1024
 _WHY_NOT = {
@@ -51,11 +53,11 @@ partition_option = click.option(
 @click.command()
 @click.argument("topic", required=False)
 @partition_option
-@url_option
+@with_client
 @output_option
 @click.pass_context
 def plan(
-    ctx: click.Context, topic: str | None, partition: int | None, url: str, output: str
+    ctx: click.Context, topic: str | None, partition: int | None, client: Client, output: str
 ) -> None:
     """What a clean would take of each compacted log, and why none begins.
 
@@ -63,10 +65,9 @@ def plan(
 
     Example: kafkalog compact plan orders
     """
-    connection = Connection(url, _CLEAN_SECONDS)
-    logs = _logs(connection, topic, partition)
+    logs = _logs(client, topic, partition)
     wanted = [each for each in logs if each["cleanable_bytes"]]
-    runs = _clean(connection, wanted, dry_run=True)
+    runs = _clean(client, wanted, dry_run=True)
     if output == "json":
         found = {(run["topic"], run["partition"]): run for run in runs}
         for each in logs:
@@ -80,22 +81,21 @@ def plan(
 @click.command()
 @click.argument("topic", required=False)
 @partition_option
-@url_option
+@with_client
 @output_option
 @click.pass_context
 def run(
-    ctx: click.Context, topic: str | None, partition: int | None, url: str, output: str
+    ctx: click.Context, topic: str | None, partition: int | None, client: Client, output: str
 ) -> None:
     """Clean now, one topic or all that have something to clean. Exit 3 when a partition failed.
 
     Example: kafkalog compact run orders --partition 0
     """
-    connection = Connection(url, _CLEAN_SECONDS)
     if topic is None:
         _need_topic(partition)
-        runs = connection.json("POST", "/v1/cleaner:run", {})["partitions"]
+        runs = client.run_cleaner()
     else:
-        runs = _clean(connection, _logs(connection, topic, partition), dry_run=False)
+        runs = _clean(client, _logs(client, topic, partition), dry_run=False)
     if output == "json":
         click.echo(json.dumps(runs))
     elif not runs:
@@ -107,14 +107,14 @@ def run(
 
 @click.command()
 @click.argument("topic", required=False)
-@url_option
+@with_client
 @output_option
-def status(topic: str | None, url: str, output: str) -> None:
+def status(topic: str | None, client: Client, output: str) -> None:
     """The cleaner's threads, and how far each compacted log is.
 
     Example: kafkalog compact status --output json
     """
-    report = Connection(url).json("GET", _cleaner_path(topic))
+    report = client.cleaner_status(topic)
     if output == "json":
         click.echo(json.dumps(report))
         return
@@ -137,23 +137,15 @@ def status(topic: str | None, url: str, output: str) -> None:
 @click.command()
 @click.argument("topic", required=False)
 @partition_option
-@url_option
+@with_client
 @output_option
-def retry(topic: str | None, partition: int | None, url: str, output: str) -> None:
+def retry(topic: str | None, partition: int | None, client: Client, output: str) -> None:
     """Try partitions again that failed to be cleaned: of one topic or all.
 
     Example: kafkalog compact retry orders
     """
-    connection = Connection(url)
-    failed = [each for each in _logs(connection, topic, partition) if each["failure"]]
-    answers = [
-        connection.json(
-            "POST",
-            "/v1/cleaner:retry",
-            {"topic": each["topic"], "partition": each["partition"]},
-        )
-        for each in failed
-    ]
+    failed = [each for each in _logs(client, topic, partition) if each["failure"]]
+    answers = [client.steer_cleaner(each["topic"], each["partition"], "retry") for each in failed]
     if output == "json":
         click.echo(json.dumps(answers))
     elif not failed:
@@ -166,20 +158,16 @@ def retry(topic: str | None, partition: int | None, url: str, output: str) -> No
 # ---- asking
 
 
-def _cleaner_path(topic: str | None) -> str:
-    return "/v1/cleaner" if topic is None else f"/v1/cleaner?topic={segment(topic)}"
-
-
 def _need_topic(partition: int | None) -> None:
     if partition is not None:
         raise click.UsageError("--partition needs a topic")
 
 
-def _logs(connection: Connection, topic: str | None, partition: int | None) -> list[dict[str, Any]]:
+def _logs(client: Client, topic: str | None, partition: int | None) -> list[dict[str, Any]]:
     """The compacted logs that were named."""
     if topic is None:
         _need_topic(partition)
-    logs: list[dict[str, Any]] = connection.json("GET", _cleaner_path(topic))["logs"]
+    logs: list[dict[str, Any]] = client.cleaner_status(topic)["logs"]
     if partition is not None:
         logs = [each for each in logs if each["partition"] == partition]
     if topic is not None and not logs:
@@ -187,15 +175,11 @@ def _logs(connection: Connection, topic: str | None, partition: int | None) -> l
     return sorted(logs, key=lambda each: (each["topic"], each["partition"]))
 
 
-def _clean(
-    connection: Connection, logs: list[dict[str, Any]], *, dry_run: bool
-) -> list[dict[str, Any]]:
+def _clean(client: Client, logs: list[dict[str, Any]], *, dry_run: bool) -> list[dict[str, Any]]:
     """The runs of these; a clean takes its time, so each is asked for by itself."""
     runs: list[dict[str, Any]] = []
     for each in logs:
-        name = {"topic": each["topic"], "partition": each["partition"]}
-        wanted = {"dry_run": dry_run, "partitions": [name]}
-        runs += connection.json("POST", "/v1/cleaner:run", wanted)["partitions"]
+        runs += client.run_cleaner([(each["topic"], each["partition"])], dry_run=dry_run)
     return runs
 
 

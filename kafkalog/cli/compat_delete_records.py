@@ -15,13 +15,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from kafkalog.cli.connection import Connection
+from kafkalog.cli.connection import with_client_of_tool
 from kafkalog.cli.delete_records import TOOL_HEAD
 from kafkalog.format.integers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
+
+if TYPE_CHECKING:
+    from kafkalog.client import Client
 
 _VERSION = 1
 
@@ -35,9 +38,9 @@ class ToolFailed(click.ClickException):
 
 
 @click.command("kafka-delete-records")
-@click.option("--bootstrap-server", required=True, help="Where the daemon listens, a URL.")
 @click.option("--offset-json-file", required=True, help="The file; -1 is the high watermark.")
-def delete_records(bootstrap_server: str, offset_json_file: str) -> None:
+@with_client_of_tool
+def delete_records(client: Client, offset_json_file: str) -> None:
     """As kafka-delete-records.sh: exit 0 also when a partition failed.
 
     Example: kafkalog compat kafka-delete-records --bootstrap-server http://127.0.0.1:8082
@@ -51,13 +54,13 @@ def delete_records(bootstrap_server: str, offset_json_file: str) -> None:
     if not entries:
         click.echo(TOOL_HEAD, nl=False)  # the daemon refuses an empty list
         return
-    lines, _ = Connection(bootstrap_server).request(
+    answer = client.call(
         "POST",
         "/v1/records:delete",
         {"partitions": entries, "version": _VERSION},
         accept="text/plain",
     )
-    click.echo(lines, nl=False)
+    click.echo(answer.body, nl=False)
 
 
 def read_offsets(data: bytes) -> list[dict[str, str | int]]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog.cli.config_pairs import config_pairs
-from kafkalog.cli.connection import Connection, output_option, segment, url_option
+from kafkalog.cli.connection import output_option, with_client
+
+if TYPE_CHECKING:
+    from kafkalog.client import Client
 
 # At commas that are not inside brackets: cleanup.policy=[compact,delete].
 _BETWEEN_PAIRS = re.compile(r",(?![^\[]*\])")
@@ -23,13 +26,6 @@ def pairs_of(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
         texts, option, hint="; a value with commas is written in brackets: key=[a,b]"
     )
     return [(name, _BRACKETS.sub(r"\1", value)) for name, value in pairs]
-
-
-def alteration(to_set: list[tuple[str, str]], to_delete: list[str]) -> dict[str, Any]:
-    """The body of ``configs:alter``."""
-    steps: list[dict[str, str]] = [{"name": name, "value": value} for name, value in to_set]
-    steps += [{"name": name, "operation": "DELETE"} for name in to_delete]
-    return {"data": steps}
 
 
 def print_configs(entity: str, entries: list[dict[str, Any]], *, is_all: bool) -> None:
@@ -48,14 +44,11 @@ def _text(value: str | None) -> str:
     return "null" if value is None else value
 
 
-def _entity(connection: Connection, topic: str | None, is_broker: bool) -> tuple[str, str]:
-    """Kafka's name of the entity and its path; exactly one was asked for."""
+def _entity(client: Client, topic: str | None, is_broker: bool) -> str:
+    """Kafka's name of the entity; exactly one was asked for."""
     if (topic is None) is not is_broker:
         raise click.UsageError("Name one entity: --topic NAME or --broker")
-    if topic is not None:
-        return f"topic {topic}", f"{connection.topics_path()}/{segment(topic)}"
-    node = connection.json("GET", "/brokers")["brokers"][0]
-    return f"broker {node}", f"{connection.cluster_path()}/brokers/{node}"
+    return f"topic {topic}" if topic is not None else f"broker {client.broker_id()}"
 
 
 _topic_option = click.option("--topic", help="Configs of this topic.")
@@ -71,16 +64,15 @@ def configs() -> None:
 @_topic_option
 @_broker_option
 @click.option("--all", "is_all", is_flag=True, help="Also those that nobody set at run time.")
-@url_option
+@with_client
 @output_option
-def describe(topic: str | None, is_broker: bool, is_all: bool, url: str, output: str) -> None:
+def describe(topic: str | None, is_broker: bool, is_all: bool, client: Client, output: str) -> None:
     """Values, and where each comes from.
 
     Example: kafkalog configs describe --topic orders --all
     """
-    connection = Connection(url)
-    entity, path = _entity(connection, topic, is_broker)
-    entries = connection.json("GET", f"{path}/configs")["data"]
+    entity = _entity(client, topic, is_broker)
+    entries = client.broker_configs() if topic is None else client.topic_configs(topic)
     if output == "json":
         click.echo(json.dumps(entries))
     else:
@@ -92,21 +84,27 @@ def describe(topic: str | None, is_broker: bool, is_all: bool, url: str, output:
 @_broker_option
 @click.option("--add-config", "added", multiple=True, help="k=v,k=[a,b]; repeatable.")
 @click.option("--delete-config", "deleted", multiple=True, help="k,k; repeatable.")
-@url_option
+@with_client
 def alter(
-    topic: str | None, is_broker: bool, added: tuple[str, ...], deleted: tuple[str, ...], url: str
+    topic: str | None,
+    is_broker: bool,
+    added: tuple[str, ...],
+    deleted: tuple[str, ...],
+    client: Client,
 ) -> None:
     """Set or reset configs; they count at once and survive a restart.
 
     Example: kafkalog configs alter --topic orders --add-config retention.ms=86400000
     """
-    to_set = pairs_of("--add-config", added)
+    to_set = dict(pairs_of("--add-config", added))
     to_delete = [name.strip() for text in deleted for name in text.split(",")]
     if not all(to_delete):
         raise click.UsageError("--delete-config takes names, not ''")
     if not to_set and not to_delete:
         raise click.UsageError("Give --add-config or --delete-config")
-    connection = Connection(url)
-    entity, path = _entity(connection, topic, is_broker)
-    connection.json("POST", f"{path}/configs:alter", alteration(to_set, to_delete))
+    entity = _entity(client, topic, is_broker)
+    if topic is None:
+        client.alter_broker_configs(to_set, to_delete=to_delete)
+    else:
+        client.alter_topic_configs(topic, to_set, to_delete=to_delete)
     click.echo(f"Completed updating config for {entity}.")

@@ -1,101 +1,37 @@
-"""The command line's HTTP connection to a daemon: one keep-alive connection, errors as text."""
+"""Where the daemon is and who asks: options of every command that speaks to one.
+
+Secrets come from files, or from the terminal; never from the command line, which others can read.
+"""
 
 from __future__ import annotations
 
-import http.client
-import json
-from typing import Any
-from urllib.parse import quote, urlsplit
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import click
 
-DEFAULT_URL = "http://127.0.0.1:8082"
+from kafkalog.client import (
+    ONE_TRY,
+    Basic,
+    Bearer,
+    Client,
+    ClientError,
+    ConnectFailed,
+    OutcomeUnknown,
+    Tls,
+)
+from kafkalog.client.messages import DEFAULT_URL, Address, EmptyName
+
+TIMEOUT_SECONDS = 60.0
+Command = Callable[..., None]
 
 
 class RequestFailed(click.ClickException):
     """The daemon refused, or cannot be reached; the message says what to do."""
 
     exit_code = 1
-
-    def __init__(self, message: str, error_code: int | None = None) -> None:
-        super().__init__(message)
-        self.error_code = error_code
-
-
-class Connection:
-    """A daemon at a base URL."""
-
-    def __init__(self, url: str, timeout_seconds: float = 60.0) -> None:
-        try:
-            parts = urlsplit(url if "//" in url else f"http://{url}")
-            port = parts.port or 8082  # raises when it is no port number
-        except ValueError as error:
-            raise click.UsageError(
-                f"The daemon's address is http://host:port, not '{url}'"
-            ) from error
-        has_more = parts.path not in ("", "/") or parts.query or parts.username is not None
-        if parts.scheme != "http" or parts.hostname is None or has_more:
-            raise click.UsageError(f"The daemon's address is http://host:port, not '{url}'")
-        self.url = f"http://{parts.netloc}"
-        self._http = http.client.HTTPConnection(parts.hostname, port, timeout=timeout_seconds)
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        accept: str = "application/json",
-        content_type: str = "application/json",
-    ) -> tuple[bytes, http.client.HTTPMessage]:
-        """The answer's body and headers; RequestFailed with the daemon's message otherwise."""
-        headers = {"Accept": accept}
-        data: bytes | None = None
-        if body is not None:
-            data = body if isinstance(body, bytes) else json.dumps(body).encode()
-            headers["Content-Type"] = content_type
-        try:
-            self._http.request(method, path, body=data, headers=headers)
-            answer = self._http.getresponse()
-            content = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            self._http.close()
-            reason = getattr(error, "strerror", None) or error
-            raise RequestFailed(
-                f"No answer from {self.url}: {reason}. Is the daemon running? (kafkalog server)"
-            ) from error
-        if answer.status >= 400:
-            raise _failure(answer.status, content)
-        return content, answer.headers
-
-    def json(self, method: str, path: str, body: object = None, **how: str) -> Any:  # noqa: ANN401
-        """The answer's JSON document, or None for an empty one."""
-        content, _ = self.request(method, path, body, **how)
-        return json.loads(content) if content else None
-
-    def cluster_path(self) -> str:
-        """The v3 path of the daemon's one cluster."""
-        clusters = self.json("GET", "/v3/clusters")
-        return f"/v3/clusters/{clusters['data'][0]['cluster_id']}"
-
-    def topics_path(self) -> str:
-        """The v3 path of its topics."""
-        return f"{self.cluster_path()}/topics"
-
-
-def _failure(status: int, content: bytes) -> RequestFailed:
-    try:
-        body = json.loads(content)
-        return RequestFailed(str(body["message"]), int(body["error_code"]))
-    except (ValueError, KeyError, TypeError):
-        return RequestFailed(f"The daemon answered {status}.")
-
-
-def segment(name: str) -> str:
-    """A name as one path segment; usage error for none, which would lead to another path."""
-    if not name:
-        raise click.UsageError("The name of a topic is empty")
-    return quote(name, safe="")
 
 
 url_option = click.option(
@@ -104,7 +40,35 @@ url_option = click.option(
     envvar="KAFKALOG_URL",
     default=DEFAULT_URL,
     show_default=True,
-    help="Where the daemon listens.",
+    help="Where the daemon listens: http(s)://host:port.",
+)
+_file = click.Path(exists=True, dir_okay=False)
+_access_options = (
+    click.option(
+        "--user", envvar="KAFKALOG_USER", help="With a password: asked for, or of a file."
+    ),
+    click.option(
+        "--password-file",
+        envvar="KAFKALOG_PASSWORD_FILE",
+        type=_file,
+        help="Holds the password of --user.",
+    ),
+    click.option(
+        "--token-file", envvar="KAFKALOG_TOKEN_FILE", type=_file, help="Holds a bearer token."
+    ),
+    click.option(
+        "--ca-file",
+        envvar="KAFKALOG_CA_FILE",
+        type=_file,
+        help="Whom to believe with https, in PEM. Default: the machine's authorities.",
+    ),
+    click.option(
+        "--client-cert",
+        envvar="KAFKALOG_CLIENT_CERT",
+        type=_file,
+        help="A certificate of our own, in PEM, with its key or with --client-key.",
+    ),
+    click.option("--client-key", envvar="KAFKALOG_CLIENT_KEY", type=_file, help="Its key."),
 )
 output_option = click.option(
     "--output",
@@ -113,3 +77,111 @@ output_option = click.option(
     show_default=True,
     help="Lines for people, or one JSON document.",
 )
+
+
+def client_within(timeout_seconds: float) -> Callable[[Command], Command]:
+    """Add the options; the command gets ``client`` in their place, and its errors are click's."""
+    return lambda command: _accessible(url_option(_connected(command, timeout_seconds)))
+
+
+with_client = client_within(TIMEOUT_SECONDS)
+
+
+def with_client_of_tool(command: Command) -> Command:
+    """The same for Kafka's own tools, whose --bootstrap-server must be given."""
+    where = click.option(
+        "--bootstrap-server", "url", required=True, help="Where the daemon listens, a URL."
+    )
+    return _accessible(where(_connected(command, TIMEOUT_SECONDS)))
+
+
+def _accessible(command: Command) -> Command:
+    for option in reversed(_access_options):
+        command = option(command)
+    return command
+
+
+def _connected(command: Command, timeout_seconds: float) -> Command:
+    @functools.wraps(command)
+    def connected(
+        *args: object,
+        url: str,
+        user: str | None,
+        password_file: str | None,
+        token_file: str | None,
+        ca_file: str | None,
+        client_cert: str | None,
+        client_key: str | None,
+        **options: object,
+    ) -> None:
+        credentials = _credentials(user, password_file, token_file)
+        tls = Tls(ca_file, client_cert, client_key)
+        tls_or_none = None if tls == Tls() else tls
+        with _client(url, credentials, tls_or_none, timeout_seconds) as client:
+            try:
+                command(*args, client=client, **options)
+            except EmptyName as error:
+                raise click.UsageError(str(error)) from error
+            except ClientError as error:
+                raise RequestFailed(message_of(error)) from error
+
+    return connected
+
+
+def message_of(error: ClientError) -> str:
+    """What a person reads of it."""
+    if isinstance(error, ConnectFailed | OutcomeUnknown) and error.status is None:
+        return f"{error.message} Is the daemon running? (kafkalog server)"
+    return error.message
+
+
+def _client(
+    url: str, credentials: Basic | Bearer | None, tls: Tls | None, timeout_seconds: float
+) -> Client:
+    """One try of each request: a person, or a script, sees at once what is the matter."""
+    try:
+        Address.of(url)
+    except ValueError as error:
+        raise click.UsageError(f"The daemon's address is http://host:port, not '{url}'") from error
+    try:
+        return Client(
+            url,
+            credentials=credentials,
+            tls=tls,
+            timeout_seconds=timeout_seconds,
+            retries=ONE_TRY,
+        )
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise click.UsageError(f"TLS cannot be set up: {error}") from error
+
+
+def _credentials(
+    user: str | None, password_file: str | None, token_file: str | None
+) -> Basic | Bearer | None:
+    if token_file is not None and user is not None:
+        raise click.UsageError("Give --user or --token-file, not both")
+    if password_file is not None and user is None:
+        raise click.UsageError("--password-file needs --user")
+    try:
+        if token_file is not None:
+            return Bearer(_secret(token_file))
+        if user is None:
+            return None
+        if password_file is not None:
+            return Basic(user, _secret(password_file))
+        if not sys.stdin.isatty():
+            raise click.UsageError("--user needs --password-file when nobody can be asked")
+        return Basic(user, click.prompt("Password", hide_input=True, err=True))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _secret(file: str) -> str:
+    """Its first line."""
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{file} cannot be read as text") from error
+    if not lines or not lines[0]:
+        raise click.UsageError(f"{file} is empty")
+    return lines[0]

@@ -5,23 +5,25 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.connection import Connection, RequestFailed, segment, url_option
+from kafkalog.cli.connection import RequestFailed, with_client
 from kafkalog.cli.partial_failure import PARTIAL_FAILURE, is_failed, tell_failures
 
-_BINARY = "application/vnd.kafka.binary.v2+json"
+if TYPE_CHECKING:
+    from kafkalog.client import Client, ConsumerRecord
+    from kafkalog.client.records import Isolation
+
 _WAIT_MS = 1000
 
 
-def _start(connection: Connection, path: str, wanted: str) -> int:
+def _start(client: Client, topic: str, partition: int, wanted: str) -> int:
     """earliest, latest, a number, or -n: n before the end."""
     if wanted.isascii() and wanted.isdigit():
         return int(wanted)
-    offsets = connection.json("GET", f"{path}/offsets")
-    first, end = int(offsets["beginning_offset"]), int(offsets["end_offset"])
+    first, end = client.offset_range(topic, partition)
     if wanted == "earliest":
         return first
     if wanted == "latest":
@@ -31,8 +33,25 @@ def _start(connection: Connection, path: str, wanted: str) -> int:
     raise click.UsageError("--offset takes earliest, latest, a number, or -n")
 
 
-def _decoded(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
+def _encoded(field: bytes | None) -> str | None:
+    return None if field is None else base64.b64encode(field).decode()
+
+
+def _document(record: ConsumerRecord) -> dict[str, Any]:
+    """As the daemon's own binary format has it."""
+    document: dict[str, Any] = {
+        "topic": record.topic,
+        "key": _encoded(record.key),
+        "value": _encoded(record.value),
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+    }
+    if record.headers:
+        document["headers"] = [
+            {"key": name, "value": _encoded(value)} for name, value in record.headers
+        ]
+    return document
 
 
 class Printer:
@@ -44,18 +63,16 @@ class Printer:
         self._separator = key_separator.encode()
         self.count = 0
 
-    def write(self, record: dict[str, Any]) -> None:
+    def write(self, record: ConsumerRecord) -> None:
         """One record, one line."""
         self.count += 1  # first: what a reader has seen is counted when an interrupt comes
         out = sys.stdout.buffer
         if self._as_json:
-            out.write(json.dumps(record).encode() + b"\n")
+            out.write(json.dumps(_document(record)).encode() + b"\n")
         else:
             if self._print_key:
-                key = _decoded(record["key"])
-                out.write((b"null" if key is None else key) + self._separator)
-            value = _decoded(record["value"])
-            out.write((b"null" if value is None else value) + b"\n")
+                out.write((b"null" if record.key is None else record.key) + self._separator)
+            out.write((b"null" if record.value is None else record.value) + b"\n")
 
 
 @click.command()
@@ -69,7 +86,7 @@ class Printer:
 @click.option("--key-separator", default="\t", help="Between key and value; default TAB.")
 @click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]))
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@url_option
+@with_client
 @click.pass_context
 def consume(
     ctx: click.Context,
@@ -81,9 +98,9 @@ def consume(
     exit_at_end: bool,
     print_key: bool,
     key_separator: str,
-    isolation: str | None,
+    isolation: Isolation | None,
     output: str,
-    url: str,
+    client: Client,
 ) -> None:
     """Print records, by default those that arrive from now on.
 
@@ -93,22 +110,20 @@ def consume(
     """
     if from_beginning and offset is not None:
         raise click.UsageError("--from-beginning is an --offset: give one of them")
-    connection = Connection(url)
-    base = f"/topics/{segment(topic)}/partitions"
     is_partial = False
     if partition is not None:
         partitions = [partition]
     else:
-        entries = [{"topic": topic, **entry} for entry in connection.json("GET", base)]
+        entries = [{"topic": topic, **entry} for entry in client.partitions(topic)]
         is_partial = tell_failures(entries)
         partitions = [int(entry["partition"]) for entry in entries if not is_failed(entry)]
     if not partitions:
         raise RequestFailed(f"No partition of topic {topic} is served.")
     wanted = "earliest" if from_beginning else offset or "latest"
-    positions = {p: _start(connection, f"{base}/{p}", wanted) for p in partitions}
+    positions = {p: _start(client, topic, p, wanted) for p in partitions}
     printer = Printer(as_json=output == "json", print_key=print_key, key_separator=key_separator)
     try:
-        _follow(connection, base, positions, printer, max_messages, exit_at_end, isolation)
+        _follow(client, topic, positions, printer, max_messages, exit_at_end, isolation)
     finally:
         sys.stdout.buffer.flush()
         click.echo(f"Processed a total of {printer.count} messages", err=True)
@@ -117,28 +132,28 @@ def consume(
 
 
 def _follow(
-    connection: Connection,
-    base: str,
+    client: Client,
+    topic: str,
     positions: dict[int, int],
     printer: Printer,
     max_messages: int | None,
     exit_at_end: bool,
-    isolation: str | None,
+    isolation: Isolation | None,
 ) -> None:
     """Round after round over the partitions; only a round that found nothing waits."""
-    suffix = "" if isolation is None else f"&isolation={isolation}"
     waiting = False
     while True:
         found = False
         for partition in positions:
             wait = _WAIT_MS // len(positions) if waiting and not exit_at_end else 0
-            path = f"{base}/{partition}/records?offset={positions[partition]}&timeout={wait}"
-            body, headers = connection.request("GET", path + suffix, accept=_BINARY)
-            for record in json.loads(body):
+            page = client.fetch_page(
+                topic, partition, positions[partition], max_wait_ms=wait, isolation=isolation
+            )
+            for record in page.records:
                 printer.write(record)
                 if max_messages is not None and printer.count >= max_messages:
                     return
-            next_offset = int(headers["Kafka-Next-Offset"])
+            next_offset = page.position.next_offset
             found = found or next_offset > positions[partition]
             positions[partition] = next_offset
         sys.stdout.buffer.flush()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.connection import Connection, output_option, url_option
+from kafkalog.cli.connection import output_option, with_client
 from kafkalog.cli.partial_failure import PARTIAL_FAILURE, is_failed
+
+if TYPE_CHECKING:
+    from kafkalog.client import Client
 
 TOOL_HEAD = "Executing records delete operation\nRecords delete operation completed:\n"
 
@@ -26,7 +29,7 @@ TOOL_HEAD = "Executing records delete operation\nRecords delete operation comple
     type=click.IntRange(min=-1),
     help="Records below it go; -1 is the high watermark.",
 )
-@url_option
+@with_client
 @output_option
 @click.pass_context
 def delete(
@@ -35,7 +38,7 @@ def delete(
     topic: str | None,
     partition: int | None,
     before_offset: int | None,
-    url: str,
+    client: Client,
     output: str,
 ) -> None:
     """Delete records below an offset. Exit 3 when a partition failed.
@@ -50,7 +53,8 @@ def delete(
         body = json.dumps({"partitions": [entry], "version": 1}).encode()
     else:
         raise click.UsageError("Give either --offset-json-file, or --topic and --before-offset.")
-    answer = Connection(url).json("POST", "/v1/records:delete", body)
+    # The file goes as it is: what is wrong in it is the daemon's to say.
+    answer = client.call("POST", "/v1/records:delete", body).json
     entries = answer["partitions"]
     if output == "json":
         click.echo(json.dumps(answer))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.connection import Connection, output_option, segment, url_option
+from kafkalog.cli.connection import output_option, with_client
 from kafkalog.cli.table import print_table
+
+if TYPE_CHECKING:
+    from kafkalog.client import Client
 
 _PARTIAL_FAILURE = 3
 _PROGRESS_SECONDS = 1.0
@@ -45,10 +48,10 @@ partitions_argument = click.argument(
 @partitions_argument
 @click.option("--to", "log_dir", required=True, help="A log directory, as log.dirs names it.")
 @click.option("--wait", is_flag=True, help="Until all of them ended; tells how far they are.")
-@url_option
+@with_client
 @output_option
 def move(
-    partitions: tuple[tuple[str, int], ...], log_dir: str, wait: bool, url: str, output: str
+    partitions: tuple[tuple[str, int], ...], log_dir: str, wait: bool, client: Client, output: str
 ) -> None:
     """Move partitions to another log directory while they serve.
 
@@ -56,54 +59,42 @@ def move(
 
     Example: kafkalog dirs move orders-0 orders-3 --to /data/b --wait
     """
-    connection = Connection(url)
-    wanted = [
-        {"topic": topic, "partition": number, "log_dir": log_dir} for topic, number in partitions
-    ]
-    entries = connection.json("POST", "/v1/partition-moves", {"moves": wanted})["moves"]
+    entries = client.begin_moves(dict.fromkeys(partitions, log_dir))
     if wait:
-        entries = _followed(connection, entries)
+        entries = _followed(client, entries)
     _print(entries, output)
     if any("error_code" in entry or entry["state"] in ("failed", "cancelled") for entry in entries):
         raise SystemExit(_PARTIAL_FAILURE)
 
 
 @click.command()
-@url_option
+@with_client
 @output_option
-def moves(url: str, output: str) -> None:
+def moves(client: Client, output: str) -> None:
     """Moves between log directories under way, and those that ended since the start.
 
     Example: kafkalog dirs moves
     """
-    _print(Connection(url).json("GET", "/v1/partition-moves")["moves"], output)
+    _print(client.list_moves(), output)
 
 
 @click.command("cancel-move")
 @partitions_argument
-@url_option
+@with_client
 @output_option
-def cancel_move(partitions: tuple[tuple[str, int], ...], url: str, output: str) -> None:
+def cancel_move(partitions: tuple[tuple[str, int], ...], client: Client, output: str) -> None:
     """Give moves up; the partitions stay where they are.
 
     Example: kafkalog dirs cancel-move orders-0
     """
-    connection = Connection(url)
-    _print(
-        [
-            connection.json("DELETE", f"/v1/partition-moves/{segment(topic)}/{number}")
-            for topic, number in partitions
-        ],
-        output,
-    )
+    _print([client.cancel_move(topic, number) for topic, number in partitions], output)
 
 
-def _followed(connection: Connection, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _followed(client: Client, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The entries as they end; progress goes to standard error, a line a look."""
     while any(entry.get("state") == "copying" for entry in entries):
         time.sleep(_PROGRESS_SECONDS)
-        answer = connection.json("GET", "/v1/partition-moves")["moves"]
-        now = {(each["topic"], each["partition"]): each for each in answer}
+        now = {(each["topic"], each["partition"]): each for each in client.list_moves()}
         # A topic that was deleted meanwhile took its moves along.
         entries = [
             now.get(_key(entry), {**entry, "state": "cancelled"})

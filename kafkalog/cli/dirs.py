@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.connection import Connection, output_option, url_option
+from kafkalog.cli.connection import output_option, with_client
 from kafkalog.cli.dir_moves import cancel_move, move, moves
+
+if TYPE_CHECKING:
+    from kafkalog.client import Client
 
 
 @click.group()
@@ -24,9 +26,9 @@ dirs.add_command(cancel_move)
 
 @dirs.command()
 @click.option("--topics", "--topic-list", default="", help="Only these, as a,b. Default: all.")
-@url_option
+@with_client
 @output_option
-def describe(topics: str, url: str, output: str) -> None:
+def describe(topics: str, client: Client, output: str) -> None:
     """Partitions of each log directory with their bytes, and what is offline.
 
     The last line of the text is kafka-log-dirs' JSON; why a directory is offline goes to standard
@@ -34,7 +36,7 @@ def describe(topics: str, url: str, output: str) -> None:
 
     Example: kafkalog dirs describe --topics orders | tail -1 | jq .
     """
-    answer = Connection(url).json("GET", f"/v1/log-dirs?topics={quote(topics, safe=',')}")
+    answer = client.describe_log_dirs(topics)
     if output == "json":
         click.echo(json.dumps(answer))
         return

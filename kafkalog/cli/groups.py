@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.connection import Connection, output_option, segment, url_option
+from kafkalog.cli.connection import output_option, with_client
 from kafkalog.cli.partial_failure import end_with_failures, is_failed
 from kafkalog.cli.table import print_table
+
+if TYPE_CHECKING:
+    from kafkalog.client import Client
 
 _NONE = "-"
 
@@ -20,31 +23,31 @@ def groups() -> None:
 
 
 @groups.command("list")
-@url_option
+@with_client
 @output_option
-def list_groups(url: str, output: str) -> None:
+def list_groups(client: Client, output: str) -> None:
     """Groups that have commits or members.
 
     Example: kafkalog groups list
     """
-    answer = Connection(url).json("GET", "/v1/groups")
+    found = client.list_groups()
     if output == "json":
-        click.echo(json.dumps(answer))
+        click.echo(json.dumps({"groups": found}))
         return
-    rows = [(each["group"], each["state"], str(each["members"])) for each in answer["groups"]]
+    rows = [(each["group"], each["state"], str(each["members"])) for each in found]
     print_table([("GROUP", "STATE", "MEMBERS"), *rows])
 
 
 @groups.command()
 @click.argument("group")
-@url_option
+@with_client
 @output_option
-def describe(group: str, url: str, output: str) -> None:
+def describe(group: str, client: Client, output: str) -> None:
     """Commits of a group beside the logs, and who reads each partition.
 
     Example: kafkalog groups describe billing
     """
-    answer = Connection(url).json("GET", _path(group))
+    answer = client.describe_group(group)
     if output == "json":
         click.echo(json.dumps(answer))
         return
@@ -72,7 +75,7 @@ def describe(group: str, url: str, output: str) -> None:
 @click.option("--shift-by", type=int, help="So many records on, or back when negative.")
 @click.option("--topic", "topics", multiple=True, help="Repeatable; none: all it has committed.")
 @click.option("--execute", is_flag=True, help="Do it; without, it is only shown.")
-@url_option
+@with_client
 @output_option
 @click.pass_context
 def reset_offsets(
@@ -84,7 +87,7 @@ def reset_offsets(
     shift_by: int | None,
     topics: tuple[str, ...],
     execute: bool,
-    url: str,
+    client: Client,
     output: str,
 ) -> None:
     """Set the offsets of a group without members; shows the new ones.
@@ -94,18 +97,17 @@ def reset_offsets(
     Example: kafkalog groups reset-offsets billing --to-earliest --execute
     """
     numbers = {"timestamp": to_datetime, "offset": to_offset, "shift": shift_by}
-    chosen: dict[str, Any] = {} if to is None else {"to": to}
-    for name, value in numbers.items():
-        if value is not None:
-            if chosen:
-                raise click.UsageError("Name one place to reset to")
-            chosen = {"to": name, name: value}
-    if not chosen:
+    places: list[tuple[Any, int | str | None]] = [] if to is None else [(to, None)]
+    places += [(name, value) for name, value in numbers.items() if value is not None]
+    if len(places) > 1:
+        raise click.UsageError("Name one place to reset to")
+    if not places:
         raise click.UsageError("Say where: --to-earliest, --to-latest, --to-datetime, ...")
-    body = {**chosen, "topics": list(topics) or None, "dry_run": not execute}
-    answer = Connection(url).json("POST", f"{_path(group)}/offsets:reset", body)
+    entries = client.reset_group_offsets(
+        group, *places[0], topics=topics or None, dry_run=not execute
+    )
     if output == "json":
-        click.echo(json.dumps(answer))
+        click.echo(json.dumps({"group": group, "dry_run": not execute, "offsets": entries}))
     else:
         rows = [
             (
@@ -114,31 +116,25 @@ def reset_offsets(
                 _cell(each["old_offset"]),
                 str(each["new_offset"]),
             )
-            for each in answer["offsets"]
+            for each in entries
             if not is_failed(each)
         ]
         print_table([("TOPIC", "PARTITION", "OLD-OFFSET", "NEW-OFFSET"), *rows])
     if not execute:
         click.echo("Nothing was changed; add --execute.", err=True)
-    end_with_failures(ctx, answer["offsets"])
+    end_with_failures(ctx, entries)
 
 
 @groups.command()
 @click.argument("group")
-@url_option
-def delete(group: str, url: str) -> None:
+@with_client
+def delete(group: str, client: Client) -> None:
     """Delete a group without members: all its commits.
 
     Example: kafkalog groups delete billing
     """
-    Connection(url).json("DELETE", _path(group))
+    client.delete_group(group)
     click.echo(f"Deleted group {group}.")
-
-
-def _path(group: str) -> str:
-    if not group:
-        raise click.UsageError("The name of the group is empty")
-    return f"/v1/groups/{segment(group)}"
 
 
 def _cell(value: int | None) -> str:

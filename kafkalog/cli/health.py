@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from kafkalog.cli.connection import Connection, url_option
+from kafkalog.cli.connection import client_within
+
+if TYPE_CHECKING:
+    from kafkalog.client import Client
+
+
+_TIMEOUT_SECONDS = 3.0
 
 
 @click.command()
 @click.option("--ready", is_flag=True, help="Ask whether it is ready, not only alive.")
-@url_option
-def health(ready: bool, url: str) -> None:
+@client_within(_TIMEOUT_SECONDS)
+def health(ready: bool, client: Client) -> None:
     """Exit 0 when the daemon is alive (or, with --ready, ready)."""
-    connection = Connection(url, timeout_seconds=3)
-    connection.json("GET", "/readyz" if ready else "/livez")
+    client.call("GET", "/readyz" if ready else "/livez")
     click.echo("ready" if ready else "alive")

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from kafkalog.cli.connection import Connection, RequestFailed, segment, url_option
+from kafkalog.cli.connection import message_of, with_client
 from kafkalog.cli.partial_failure import PARTIAL_FAILURE
+from kafkalog.client import ClientError, path_of
+from kafkalog.client.messages import BINARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkalog.client import Client
+
 _BATCH_RECORDS = 1000
 _BATCH_BYTES = 512 << 10
-_BINARY = "application/vnd.kafka.binary.v2+json"
 
 
 def _base64(data: bytes | None) -> str | None:
@@ -78,7 +81,7 @@ def _batches(
 )
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Default: the daemon's.")
 @click.option("--verbose", "-v", is_flag=True, help="Print where each record went.")
-@url_option
+@with_client
 @click.pass_context
 def produce(
     ctx: click.Context,
@@ -88,7 +91,7 @@ def produce(
     input_format: str,
     acks: str | None,
     verbose: bool,
-    url: str,
+    client: Client,
 ) -> None:
     """Append standard input to a topic, a line a record. Exit 3 when some were not appended.
 
@@ -96,24 +99,22 @@ def produce(
 
     Example: echo 'k1:hello' | kafkalog produce orders -K :
     """
-    connection = Connection(url)
-    path = f"/topics/{segment(topic)}"
-    if partition is not None:
-        path += f"/partitions/{partition}"
-    if acks is not None:
-        path += f"?acks={acks}"
+    names = ("topics", topic) if partition is None else ("topics", topic, "partitions", partition)
+    path, query = path_of(*names), {} if acks is None else {"acks": acks}
     separator = key_separator.encode() if key_separator is not None else None
     sent = 0
     reasons: Counter[str] = Counter()
     try:
         for batch in _batches(sys.stdin.buffer, separator, input_format == "jsonl"):
             try:
-                answer = connection.json("POST", path, {"records": batch}, content_type=_BINARY)
-            except RequestFailed as error:
+                answer = client.call(
+                    "POST", path, {"records": batch}, query=query, content_type=BINARY
+                ).json
+            except ClientError as error:
                 if sent == reasons.total():
                     raise  # nothing was appended: its reason is the command's
                 sent += len(batch)
-                reasons[error.message] += len(batch)
+                reasons[message_of(error)] += len(batch)
                 break  # what ends a whole request would meet the next one, too
             sent += len(batch)
             reasons += _report(topic, answer, verbose)

@@ -8,15 +8,18 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog.cli.config_pairs import config_pairs
-from kafkalog.cli.connection import Connection, output_option, segment, url_option
+from kafkalog.cli.connection import output_option, with_client
 from kafkalog.cli.partial_failure import end_with_failures, is_failed
 from kafkalog.cli.table import print_table
 from kafkalog.format.integers import INT64_MAX
+
+if TYPE_CHECKING:
+    from kafkalog.client import Client
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]{1,19})(ms|s|m|h|d)")
@@ -60,22 +63,21 @@ class Duration(click.ParamType[int]):
 @click.command()
 @click.argument("topic")
 @partition_option
-@url_option
+@with_client
 @output_option
 @click.pass_context
-def explain(ctx: click.Context, topic: str, partition: int | None, url: str, output: str) -> None:
+def explain(
+    ctx: click.Context, topic: str, partition: int | None, client: Client, output: str
+) -> None:
     """Why each segment is still here, and when it goes. Exit 3 when a partition is not served.
 
     Example: kafkalog retention explain orders --partition 0
     """
-    connection = Connection(url)
     reports = [
         {"topic": topic, **entry}
         if is_failed(entry)
-        else connection.json(
-            "GET", f"/v1/topics/{segment(topic)}/partitions/{entry['partition']}/segments"
-        )
-        for entry in _partitions(connection, topic, partition)
+        else client.explain_retention(topic, entry["partition"])
+        for entry in _partitions(client, topic, partition)
     ]
     if output == "json":
         click.echo(json.dumps(reports))
@@ -91,7 +93,7 @@ def explain(ctx: click.Context, topic: str, partition: int | None, url: str, out
 @click.option("--horizon", type=Duration(), required=True, help="How far to look: 30d, 12h, 45m.")
 @click.option("--at", help="Start then: ms since 1970 or ISO-8601 with a zone. Default: now.")
 @partition_option
-@url_option
+@with_client
 @output_option
 @click.pass_context
 def simulate(
@@ -101,7 +103,7 @@ def simulate(
     horizon: int,
     at: str | None,
     partition: int | None,
-    url: str,
+    client: Client,
     output: str,
 ) -> None:
     """What would go, and when, if these were the topic's configs. Nothing is changed.
@@ -110,16 +112,9 @@ def simulate(
 
     Example: kafkalog retention simulate orders --config retention.ms=86400000 --horizon 30d
     """
-    wanted: dict[str, Any] = {
-        "topic": topic,
-        "configs": dict(config_pairs(configs)),
-        "horizon_ms": horizon,
-    }
-    if at is not None:
-        wanted["at"] = at
-    if partition is not None:
-        wanted["partition"] = partition
-    answer = Connection(url).json("POST", "/v1/retention:simulate", wanted)
+    answer = client.simulate_retention(
+        topic, dict(config_pairs(configs)), horizon, at=at, partition=partition
+    )
     if output == "json":
         click.echo(json.dumps(answer))
     else:
@@ -132,7 +127,7 @@ def simulate(
 @click.argument("topic", required=False)
 @partition_option
 @click.option("--dry-run", is_flag=True, help="Say what would go; delete nothing.")
-@url_option
+@with_client
 @output_option
 @click.pass_context
 def run(
@@ -140,7 +135,7 @@ def run(
     topic: str | None,
     partition: int | None,
     dry_run: bool,
-    url: str,
+    client: Client,
     output: str,
 ) -> None:
     """Run a retention pass now, over one topic or over all. Exit 3 when a partition failed.
@@ -149,14 +144,11 @@ def run(
     """
     if topic is None and partition is not None:
         raise click.UsageError("--partition needs a topic")
-    connection = Connection(url)
-    wanted: dict[str, Any] = {"dry_run": dry_run}
+    wanted = None
     if topic is not None:
-        wanted["partitions"] = [
-            {"topic": topic, "partition": entry["partition"]}
-            for entry in _partitions(connection, topic, partition)
-        ]
-    answer = connection.json("POST", "/v1/retention:run", wanted)
+        entries = _partitions(client, topic, partition)
+        wanted = [(topic, int(entry["partition"])) for entry in entries]
+    answer = client.run_retention(wanted, dry_run=dry_run)
     if output == "json":
         click.echo(json.dumps(answer))
     else:
@@ -164,12 +156,11 @@ def run(
     end_with_failures(ctx, answer["partitions"])
 
 
-def _partitions(connection: Connection, topic: str, partition: int | None) -> list[dict[str, Any]]:
+def _partitions(client: Client, topic: str, partition: int | None) -> list[dict[str, Any]]:
     """The partition asked for, or all of the topic; with ``error_code`` when it is not served."""
     if partition is not None:
         return [{"partition": partition}]
-    entries: list[dict[str, Any]] = connection.json("GET", f"/topics/{segment(topic)}/partitions")
-    return entries
+    return client.partitions(topic)
 
 
 def _done(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

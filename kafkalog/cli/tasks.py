@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.connection import Connection, output_option, url_option
+from kafkalog.cli.connection import output_option, with_client
 from kafkalog.cli.table import print_table
+
+if TYPE_CHECKING:
+    from kafkalog.client import Client
 
 _HEADINGS = ("TASK", "STATE", "PERIOD", "NEXT RUN", "LAST RUN", "TOOK", "RUNS", "FAILURES")
 _NONE = "-"
@@ -21,16 +24,16 @@ def tasks() -> None:
 
 
 @tasks.command("list")
-@url_option
+@with_client
 @output_option
-def list_tasks(url: str, output: str) -> None:
+def list_tasks(client: Client, output: str) -> None:
     """When each task ran, runs next, how long it took and what failed.
 
     One-shot tasks share a line by name; STATE says how many wait or run.
 
     Example: kafkalog tasks list --output json
     """
-    answer = Connection(url).json("GET", "/v1/tasks")
+    answer = client.describe_tasks()
     if output == "json":
         click.echo(json.dumps(answer))
         return

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog.cli.config_pairs import config_pairs
-from kafkalog.cli.configs import alteration, print_configs
-from kafkalog.cli.connection import Connection, output_option, segment, url_option
+from kafkalog.cli.configs import print_configs
+from kafkalog.cli.connection import output_option, with_client
+
+if TYPE_CHECKING:
+    from kafkalog.client import Client
 
 _COLLISION_WARNING = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_')"
@@ -29,29 +32,24 @@ def topics() -> None:
 )
 @click.option("--config", "configs", multiple=True, help="Topic config key=value; repeatable.")
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
-@url_option
+@with_client
 @output_option
 def create(
     name: str,
     partitions: int | None,
     configs: tuple[str, ...],
     if_not_exists: bool,
-    url: str,
+    client: Client,
     output: str,
 ) -> None:
     """Create a topic.
 
     Example: kafkalog topics create orders --partitions 3 --config retention.ms=86400000
     """
-    entries = [{"name": key, "value": value} for key, value in config_pairs(configs)]
-    connection = Connection(url)
-    path = connection.topics_path()
-    if if_not_exists and name in connection.json("GET", "/topics"):
+    pairs = dict(config_pairs(configs))
+    if if_not_exists and name in client.list_topics():
         return
-    wanted: dict[str, Any] = {"topic_name": name, "configs": entries}
-    if partitions is not None:
-        wanted["partitions_count"] = partitions
-    entity = connection.json("POST", path, wanted)
+    entity = client.create_topic(name, partitions=partitions, configs=pairs)
     if output == "json":
         click.echo(json.dumps(entity))
         return
@@ -62,11 +60,11 @@ def create(
 
 @topics.command("list")
 @click.option("--exclude-internal", is_flag=True, help="Leave out Kafka's own topics.")
-@url_option
+@with_client
 @output_option
-def list_topics(exclude_internal: bool, url: str, output: str) -> None:
+def list_topics(exclude_internal: bool, client: Client, output: str) -> None:
     """Names of all topics, one a line."""
-    names: list[str] = sorted(Connection(url).json("GET", "/topics"))
+    names = client.list_topics()
     if exclude_internal:
         names = [name for name in names if not name.startswith("__")]
     if output == "json":
@@ -85,9 +83,13 @@ def list_topics(exclude_internal: bool, url: str, output: str) -> None:
 )
 @click.option("--config", "configs", multiple=True, help="Topic config key=value; repeatable.")
 @click.option("--delete-config", "deleted", multiple=True, help="Config to reset; repeatable.")
-@url_option
+@with_client
 def alter(
-    name: str, partitions: int | None, configs: tuple[str, ...], deleted: tuple[str, ...], url: str
+    name: str,
+    partitions: int | None,
+    configs: tuple[str, ...],
+    deleted: tuple[str, ...],
+    client: Client,
 ) -> None:
     """Change configs or add partitions; at once, and for good. Says nothing when done.
 
@@ -95,41 +97,33 @@ def alter(
 
     Example: kafkalog topics alter orders --partitions 6 --config retention.ms=86400000
     """
-    to_set = config_pairs(configs)
+    to_set = dict(config_pairs(configs))
     if not to_set and not deleted and partitions is None:
         raise click.UsageError("Give --partitions, --config or --delete-config")
-    connection = Connection(url)
-    path = f"{connection.topics_path()}/{segment(name)}"
     if to_set or deleted:
-        connection.json("POST", f"{path}/configs:alter", alteration(to_set, list(deleted)))
+        client.alter_topic_configs(name, to_set, to_delete=deleted)
     if partitions is not None:
-        connection.json("PATCH", path, {"partitions_count": partitions})
+        client.grow_topic(name, partitions)
 
 
 @topics.command()
 @click.argument("name", required=False)
 @click.option("--configs", "with_configs", is_flag=True, help="Every config and its sources.")
-@url_option
+@with_client
 @output_option
-def describe(name: str | None, with_configs: bool, url: str, output: str) -> None:
+def describe(name: str | None, with_configs: bool, client: Client, output: str) -> None:
     """Id, partitions and configs of one topic, or of all.
 
     As in Kafka, a partition that is not served has no leader; why goes to standard error.
     """
-    connection = Connection(url)
-    path = connection.topics_path()
-    if name is not None:
-        entities = [connection.json("GET", f"{path}/{segment(name)}")]
-    else:
-        entities = connection.json("GET", path)["data"]
+    entities = client.describe_topics() if name is None else [client.describe_topic(name)]
     if with_configs:
         for entity in entities:
-            topic_path = f"{path}/{segment(entity['topic_name'])}"
-            entity["configs"] = connection.json("GET", f"{topic_path}/configs")["data"]
+            entity["configs"] = client.topic_configs(entity["topic_name"])
     if output == "json":
         click.echo(json.dumps(entities))
         return
-    node = connection.json("GET", "/brokers")["brokers"][0]
+    node = client.broker_id()
     for entity in entities:
         _print_description(entity, node)
         if with_configs:
@@ -158,8 +152,7 @@ def _print_description(entity: dict[str, Any], node: int) -> None:
 
 @topics.command()
 @click.argument("name")
-@url_option
-def delete(name: str, url: str) -> None:
+@with_client
+def delete(name: str, client: Client) -> None:
     """Delete a topic and, after its delay, its files. Says nothing when done."""
-    connection = Connection(url)
-    connection.json("DELETE", f"{connection.topics_path()}/{segment(name)}")
+    client.delete_topic(name)

@@ -14,7 +14,7 @@ from kafkalog.cli.main import make_cli
     "words",
     [
         ["topics", "list", "--url", "http://127.0.0.1:99999"],
-        ["topics", "list", "--url", "https://127.0.0.1:1"],
+        ["topics", "list", "--url", "ftp://127.0.0.1:1"],
         ["topics", "list", "--url", "http://[::1"],
         ["topics", "list", "--url", ""],
         ["topics", "list", "--url", "http://127.0.0.1:1/behind/a/proxy"],

@@ -1,11 +1,12 @@
-"""Goal: the README's curl session works when pasted, and leaves on disk what it says.
-Method: its second shell block, word for word but for port, run beside a daemon with data in ./data.
+"""Goal: what the README and docs/client.md show works when pasted, and leaves on disk what it says.
+Method: the blocks, word for word but for port, run beside a daemon with data in ./data.
 """
 
 from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 from tests.integration.daemon import ROOT, Daemon
@@ -46,3 +47,40 @@ def test_the_session_of_the_readme(tmp_path: Path) -> None:
     assert "00000000000000000000.log" in said
     assert "baseOffset: 2 lastOffset: 2 count: 1" in said
     assert 'headerKeys: [h] payload: "third"' in said
+
+
+def _run_python(blocks: list[str], daemon: Daemon) -> str:
+    """What the blocks print, one script after the other."""
+    said = ""
+    for block in blocks:
+        script = block.replace("127.0.0.1:8082", f"127.0.0.1:{daemon.port}")
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", script],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        said += done.stdout
+    return said
+
+
+def test_the_python_of_the_readme(daemon: Daemon) -> None:
+    """M01: a topic, two records by key, both read back."""
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    lines = _run_python([block], daemon).splitlines()
+    assert sorted(line.split(" ", 2)[2] for line in lines) == [
+        "b'alice' b'/home'",
+        "b'bob' b'/cart'",
+    ]
+
+
+def test_the_python_of_the_page(daemon: Daemon) -> None:
+    """M01 M10: every block of docs/client.md that stands for itself."""
+    page = (ROOT / "docs" / "client.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    whole = [block for block in blocks if "127.0.0.1:8082" in block]
+    assert len(whole) >= 3
+    assert "exactly once" in _run_python(whole, daemon)

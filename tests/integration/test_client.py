@@ -165,6 +165,17 @@ def test_a_producer_counts_per_partition(client: Client, topic: str) -> None:
     assert not after.is_duplicate
 
 
+def test_a_producer_draws_its_id(client: Client, topic: str) -> None:
+    """M25: at the first send; no two producers have the same."""
+    first, second = client.producer(), client.producer()
+    for producer in (first, second):
+        producer.send(topic, texts("a"), partition=0)
+        (receipt,) = producer.send(topic, texts("b"), partition=0)
+        assert not receipt.is_duplicate
+    assert first.identity is not None
+    assert first.identity != second.identity
+
+
 def test_a_producer_that_is_finished(client: Client, topic: str) -> None:
     """M25: a gap or a newer epoch ends it, in words that say what to do."""
     mine = ProducerIdentity(9001, 3)

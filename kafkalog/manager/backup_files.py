@@ -16,6 +16,7 @@ from crc32c import crc32c
 from kafkalog.errors import BackupFailed, DescriptorsShort, DiskFull, InvalidBackupTarget
 from kafkalog.format.backup_manifest import BackupFile
 from kafkalog.manager.log_dir import LOST_AND_FOUND
+from kafkalog.manager.nested_dirs import enclosing_log_dir, lies_in
 from kafkalog.manager.storage_fault import fault_of
 
 if TYPE_CHECKING:
@@ -86,10 +87,11 @@ class BackupFiles:
                     kind = BackupFailed if self._is_made else InvalidBackupTarget
                     raise kind(message, directory=self.directory) from error
 
-    def check_fresh(self, sources: Iterable[str]) -> None:
+    def check_fresh(self, others: Iterable[str]) -> None:
         """InvalidBackupTarget unless it is an absolute path to nothing, or to an empty directory.
 
-        Its parent must exist, and it must not lie in any of ``sources``. Touches nothing.
+        Its parent must exist, and it must not lie in any of ``others`` nor in a log directory of
+        anybody's. Touches nothing.
         """
         directory, filesystem = self.directory, self._filesystem
         if not directory.startswith("/") or "\0" in directory:
@@ -99,9 +101,13 @@ class BackupFiles:
             if not filesystem.exists(parent):
                 raise InvalidBackupTarget(f"{parent} does not exist", directory=directory)
             real = filesystem.real_path(directory)
-            inside = [s for s in sources if f"{real}/".startswith(f"{filesystem.real_path(s)}/")]
-            if inside:
-                raise InvalidBackupTarget(f"{directory} lies in {inside[0]}", directory=directory)
+            around = next((o for o in others if lies_in(real, filesystem.real_path(o))), None)
+            if around is not None:
+                raise InvalidBackupTarget(f"{directory} lies in {around}", directory=directory)
+            log_dir = enclosing_log_dir(filesystem, real)
+            if log_dir is not None:
+                message = f"{directory} lies in {log_dir}, which is a log directory"
+                raise InvalidBackupTarget(message, directory=directory)
             exists = filesystem.exists(directory)
             if exists and not set(filesystem.list_dir(directory)) <= _FRESH_ENTRIES:
                 raise InvalidBackupTarget(f"{directory} is not empty", directory=directory)

@@ -18,7 +18,6 @@ import structlog
 
 from kafkalog.cleaner.log_cleaner import make_cleaner
 from kafkalog.errors import (
-    InvalidConfig,
     KafkalogError,
     LogDirOffline,
     NotReady,
@@ -48,6 +47,7 @@ from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_dir_unit import LogDirUnit, make_unit
 from kafkalog.manager.manager_tasks import ManagerTasks
 from kafkalog.manager.missing_partitions import MissingPartitions, log_partitions_offline
+from kafkalog.manager.nested_dirs import check_apart
 from kafkalog.manager.partition_moves import PartitionMoves
 from kafkalog.manager.partition_reload import PartitionReload
 from kafkalog.manager.partition_table import PartitionTable, log_dir_of
@@ -323,21 +323,14 @@ class LogManager:
         self._loading.is_stopped = True
 
     def _open_dirs(self) -> None:
-        """Lock each; one real path twice is refused before anything is written."""
-        seen: dict[str, str] = {}
+        """Lock each; those that are not apart are refused before anything is made."""
+        check_apart({path: self.seams.filesystem.real_path(path) for path in self._units})
         for unit in self.units:
-            path = unit.log_dir.path
             try:
                 unit.log_dir.open()
-                with unit.log_dir.guard():
-                    real = self.seams.filesystem.real_path(path)
             except StorageFault as fault:
-                _log.error("log_dir_not_opened", log_dir=path, reason=fault.message)
+                _log.error("log_dir_not_opened", log_dir=unit.log_dir.path, reason=fault.message)
                 unit.log_dir.take_offline(fault.message)
-                continue
-            if real in seen:
-                raise InvalidConfig(f"log.dirs names {seen[real]} twice: as {path}", value=path)
-            seen[real] = path
         if not self.online_units:
             raise LogDirOffline(
                 "Shutdown broker because none of the specified log dirs can be used"

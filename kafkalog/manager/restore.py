@@ -136,13 +136,7 @@ class Restore:
         """
         manifest = self._manifest()
         usable = {log_dir.name: self._check_files(log_dir) for log_dir in manifest.log_dirs}
-        taken = [self._directory]
-        for target in self._targets:
-            if target.directory in taken[1:]:
-                message = f"{target.directory} is named twice"
-                raise InvalidBackupTarget(message, directory=target.directory)
-            target.check_fresh(taken)
-            taken.append(target.directory)
+        self._check_targets()
         placed = place_partitions(manifest.log_dirs, len(self._targets))
         self._check_space(placed)
         try:
@@ -154,6 +148,17 @@ class Restore:
             message = f"{error.message}. Before another try empty: {', '.join(made)}"
             raise type(error)(message, **error.details) from error
         return RestoreReport(tuple(restored), tuple(self._left_out))
+
+    def _check_targets(self) -> None:
+        """InvalidBackupTarget unless all are fresh, apart, and in no log directory."""
+        directories = [target.directory for target in self._targets]
+        for target in self._targets:
+            if directories.count(target.directory) > 1:
+                message = f"{target.directory} is named twice"
+                raise InvalidBackupTarget(message, directory=target.directory)
+        for target in self._targets:
+            others = [each for each in directories if each != target.directory]
+            target.check_fresh([self._directory, *others])
 
     def _check_space(self, placed: Sequence[Sequence[PlacedPartition]]) -> None:
         """DiskFull when a file system has less room than its targets need."""

@@ -223,10 +223,10 @@ class DirectoryLoading:
         found, expected = encode_id(partition.topic_id), encode_id(topic.topic_id)
         self.put_out_of_service(
             partition.topic_partition,
-            CorruptCheckpoint(
-                f"It names topic id {found}, but topic {topic.name} has {expected}",
-                file=metadata,
-                position=0,
+            LogDirOffline(  # nothing is damaged: its place is taken, and may be given back
+                f"Partition {partition.topic_partition} is out of service: {metadata} names topic "
+                f"id {found}, but topic {topic.name} has {expected}",
+                log_dir=partition.log_dir,
             ),
             partition.path,
             "Stop the daemon. If the records are this topic's, restore the file or delete it and "

@@ -14,7 +14,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.errors import (
-    CorruptCheckpoint,
     DescriptorsShort,
     DiskFull,
     LogDirOffline,
@@ -287,7 +286,7 @@ def test_another_id_keeps_the_partition_offline(other: str) -> None:
     sim = manager_on(disk)
     with capture_logs() as lines:
         sim.start()
-    with pytest.raises(CorruptCheckpoint):
+    with pytest.raises(LogDirOffline, match=f"t-0 is out of service: .*{encode_id(wrong)}"):
         sim.operations.partition_log("t", 0)
     assert log_end(sim, "u") == RECORDS
     (line,) = lines_of(lines, "partition_offline")

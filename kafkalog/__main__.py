@@ -125,12 +125,14 @@ def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]
         os._exit(70)  # a directory without its writer must not look alive
 
     def task_failed(name: str, error: BaseException) -> None:
-        foreseen = isinstance(error, KafkalogError)  # else a defect of ours: where, matters
+        fault = error if isinstance(error, KafkalogError) else None
+        if fault is not None and fault.is_told:
+            return
         log.error(
             "A task failed and keeps its schedule",
             task=name,
             reason=str(error),
-            exc_info=None if foreseen else error,
+            exc_info=error if fault is None else None,  # of a defect of ours, where matters
         )
 
     clock, threads = SystemClock(), SystemThreads(thread_failed)

@@ -43,6 +43,7 @@ class KafkalogError(Exception):
         super().__init__(message)
         self.message = message
         self.details: dict[str, Detail] = details
+        self.is_told = False  # the log has it already, from whoever knew more of it
 
 
 class InvalidRequest(KafkalogError):

@@ -92,6 +92,7 @@ class LogDeletion:
                     self._remove(doomed)
             except StorageFault as fault:
                 _log.error("log_not_deleted", path=doomed.path, reason=fault.message)
+                fault.is_told = True
                 first_fault = first_fault or fault
         if first_fault is not None:
             raise first_fault

@@ -132,6 +132,7 @@ class ManagerTasks:
                     reason=error.message,
                     remedy=remedy_of(error),
                 )
+                error.is_told = True
                 fault = fault or error
         return fault
 
@@ -150,6 +151,7 @@ class ManagerTasks:
                     _log.error(
                         "flush_failed", partition=str(log.topic_partition), reason=error.message
                     )
+                    error.is_told = True
                     fault = fault or error
         if fault is not None:
             raise fault

@@ -259,6 +259,7 @@ class Retention:
             except (UnknownTopic, PartitionMoving):
                 continue  # deleted since the list was taken, or elsewhere by now
             except KafkalogError as error:
+                error.is_told = True
                 faults.append(error)
                 if not unit.log_dir.is_online:
                     return count  # said once, by the directory

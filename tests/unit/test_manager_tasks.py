@@ -154,8 +154,8 @@ def test_a_fault_of_one_directory_fails_the_run_and_spares_the_others() -> None:
         assert task.last_failure_ms == start_ms + 30_000
         assert task.last_error is not None
         assert task.last_error.startswith("DiskFull: ")
-        assert [(each, type(fault).__name__) for each, fault in sim.task_faults] == [
-            (name, "DiskFull")
+        assert [(each, type(fault).__name__, fault.is_told) for each, fault in sim.task_faults] == [
+            (name, "DiskFull", True)
         ]
         assert sim.disk.exists(f"{good}/recovery-point-offset-checkpoint")
         sim.clock.advance_ms(60_000)
@@ -176,6 +176,7 @@ def test_a_directory_that_cannot_be_removed_fails_the_run() -> None:
     task = task_of(sim, "kafka-delete-logs")
     assert (task.failures, task.waiting) == (1, 1)
     assert isinstance(sim.task_faults[0][1], StorageFault)
+    assert sim.task_faults[0][1].is_told
     left = {path: [n for n in sim.disk.list_dir(path) if "-delete" in n] for path in DIRS}
     assert left[good] == []
     assert len(left[bad]) == 2
@@ -204,7 +205,11 @@ def test_metrics_tell_runs_errors_and_the_last_success() -> None:
 
 
 def test_the_daemon_logs_a_task_that_throws_and_keeps_it(tmp_path: Path) -> None:
-    """M13: name and reason in the log, a traceback for what is no foreseen fault; it runs again."""
+    """M13: name and reason in the log, a traceback for what is no foreseen fault; it runs again.
+
+    Goal: every failure is told, and none twice.
+    Method: a fault, a defect, and a fault that whoever raised it has told.
+    """
     settings = load_settings(None, {}, {"log.dirs": str(tmp_path / "dir")})
     ended = threading.Event()
     runs: list[int] = []
@@ -215,6 +220,10 @@ def test_the_daemon_logs_a_task_that_throws_and_keeps_it(tmp_path: Path) -> None
             raise StorageFault("no such disk")
         if len(runs) == 2:
             raise ValueError("a defect")
+        if len(runs) == 3:
+            told = StorageFault("its directory failed")
+            told.is_told = True
+            raise told
         ended.set()
 
     class Sink:
@@ -233,8 +242,8 @@ def test_the_daemon_logs_a_task_that_throws_and_keeps_it(tmp_path: Path) -> None
     assert [line["task"] for line in told] == ["throws", "throws"]
     assert [line["reason"] for line in told] == ["no such disk", "a defect"]
     assert [line["exc_info"] is None for line in told] == [True, False]
-    assert statuses["throws"].failures == 2
-    assert statuses["throws"].last_error == "ValueError: a defect"
+    assert statuses["throws"].failures == 3
+    assert statuses["throws"].last_error == "StorageFault: its directory failed"
 
 
 def test_a_period_of_zero_is_one_run() -> None:

@@ -13,6 +13,7 @@ import click
 from kafkalog import __version__
 from kafkalog.cli.main import make_cli
 from kafkalog.errors import InvalidConfig, KafkalogError
+from kafkalog.server.early_stop import EarlyStop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,10 +35,13 @@ def server(properties: str | None, overrides: tuple[str, ...]) -> None:
 
     Example: kafkalog server config/server.properties --override http.port=9000
     """
+    early_stop = EarlyStop()
+    early_stop.install()
     try:
         settings = _load(properties, overrides)
     except InvalidConfig as error:
         raise click.ClickException(error.message) from error
+    early_stop.set_format(settings.server.log_format)
     sys.exit(_serve(settings))
 
 

@@ -1,6 +1,7 @@
 """The daemon, but while a gate file exists, a partition named in it is not loaded or backed up.
 
-``python -m tests.integration.gated_daemon GATE server ...``
+``python -m tests.integration.gated_daemon GATE server ...``. Names ``warm_up``: the start waits
+before its event loop runs, and makes the file GATE.reached.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from kafkalog import kernels
 from kafkalog.__main__ import main
 from kafkalog.env.system_filesystem import SystemFilesystem
 
@@ -16,6 +18,7 @@ from kafkalog.env.system_filesystem import SystemFilesystem
 def _gate(gate: Path) -> None:
     """The first file that a load asks for, and a backup's links, come late: as on a slow disk."""
     real_exists, real_link = SystemFilesystem.exists, SystemFilesystem.link
+    real_warm_up = kernels.warm_up
 
     def wait(path: str) -> None:
         while gate.exists() and gate.read_text() in path:
@@ -30,6 +33,13 @@ def _gate(gate: Path) -> None:
         wait(source)
         real_link(self, source, target)
 
+    def warm_up() -> kernels.WarmUp:
+        if gate.exists() and gate.read_text() == "warm_up":
+            gate.with_suffix(".reached").touch()
+        wait("warm_up")
+        return real_warm_up()
+
+    kernels.warm_up = warm_up  # type: ignore[assignment] # the whole point
     SystemFilesystem.exists = exists  # type: ignore[method-assign] # the whole point
     SystemFilesystem.link = link  # type: ignore[method-assign]
 

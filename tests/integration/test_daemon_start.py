@@ -17,13 +17,14 @@ import pytest
 
 from tests.integration.daemon import TEXT, Daemon
 from tests.integration.http_world import refused
-from tests.integration.test_daemon_life import failed_start, pid_of
+from tests.integration.test_daemon_life import failed_start, listing, pid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 MARKER = ".kafka_cleanshutdown"
+EARLY = "Shutting down: the start had touched nothing"
 
 
 class GatedDaemon(Daemon):
@@ -194,6 +195,41 @@ def test_a_second_signal_during_the_load_leaves_at_once(gated: GatedDaemon, numb
     gated.gate.unlink()
     with gated:
         assert gated.counts() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_a_signal_before_the_loop_runs_is_obeyed(
+    gated: GatedDaemon, log_format: str, number: signal.Signals
+) -> None:
+    """M01: a signal in the first second of a start ends it with a line.
+
+    Goal: exit 0 and a line, not the signal's default; nothing was touched.
+    Method: the start waits before its kernels, long before the event loop has handlers.
+    """
+    root = gated.log_dirs[0]
+    before = listing(root)
+    gated.gate.write_text("warm_up")
+    gated.overrides["log.format"] = log_format
+    gated.start(wait=False)
+    assert gated.process is not None
+    deadline = time.monotonic() + 30
+    while not gated.gate.with_suffix(".reached").exists():
+        assert gated.process.poll() is None, gated.log_tail()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)  # the test's own pace between two looks
+    gated.process.send_signal(number)
+    assert gated.process.wait(10) == 0
+    gated.process = None
+    *_, line = gated.log_path.read_text().splitlines()
+    if log_format == "json":
+        told = json.loads(line)
+        assert (told["event"], told["signal"]) == (EARLY, number.name)
+        assert list(told)[:4] == ["timestamp", "level", "event", "logger"]
+    else:
+        assert EARLY in line
+        assert line.endswith(f"signal={number.name}")
+    assert listing(root) == before
 
 
 def test_a_taken_port_touches_no_log(tmp_path: Path, gated: GatedDaemon) -> None:

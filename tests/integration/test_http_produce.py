@@ -293,13 +293,20 @@ def test_an_unknown_topic_is_created(daemon: Daemon) -> None:
 def test_no_topic_is_created_for_a_partition_it_would_not_have(daemon: Daemon) -> None:
     """What is refused changes nothing.
 
-    Goal: a mistyped address leaves no topic behind.
-    Method: a produce to partition 3 of an unknown topic; the topics before and after.
+    Goal: a mistyped address leaves no topic behind, nor does a body that is refused.
+    Method: partition 3 of an unknown topic in the path, then in all records, and bodies of no
+    shape; the topics before and after. With a record that has a place the topic is made.
     """
     before = daemon.request("GET", "/topics").json
     path = "/topics/mistyped/partitions/3"
     refused(daemon.request("POST", path, {"records": [{"value": "a"}]}), 404, 40401)
+    beyond = [{"value": "a", "partition": 3}, {"value": "b", "partition": 7}]
+    refused(produce(daemon, "mistyped", *beyond), 404, 40401)
+    refused(produce(daemon, "mistyped", {"value": "a", "surprise": 1}), 422, 422)
+    refused(produce(daemon, "mistyped"), 422, 422)
     assert daemon.request("GET", "/topics").json == before
+    mixed = produce(daemon, "mixed", *beyond, {"value": "c", "partition": 0}).json["offsets"]
+    assert [entry["error_code"] for entry in mixed] == [40402, 40402, None]
     path = "/topics/well-typed/partitions/0"
     assert daemon.request("POST", path, {"records": [{"value": "a"}]}).status == 200
 

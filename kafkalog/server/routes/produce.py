@@ -7,7 +7,7 @@ in Python: columns, partitions, batches and receipts are made by C and by kernel
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 import numpy as np
@@ -27,6 +27,9 @@ from kafkalog.server.parameters import ACKS, FlagParameter, partition_of, topic_
 from kafkalog.server.produce_batches import PartitionBatch, prepare
 from kafkalog.server.replies import REQUEST_ID, bytes_reply, error_reply
 from kafkalog.server.schemas import ProduceRequest
+
+if TYPE_CHECKING:
+    from kafkalog.server.media_types import EmbeddedFormat
 
 ROUTES = web.RouteTableDef()
 _INLINE_BYTES = 256 << 10
@@ -85,17 +88,8 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
     is_async = _ASYNC.read(request)
     acks = Acks.NONE if is_async else ACKS.read(request)
     async with Body(request, api) as data:
-        partition_count = await _partition_count(api, topic, partition)
+        count, batches = await _prepare(api, topic, partition, data, embedded)
         acks = acks or api.operations.default_acks(topic)
-        now_ms = api.operations.now_ms()
-        null_key_partition = api.null_key_partition(topic, partition_count)
-
-        max_records = api.config.http_max_records
-        place = (partition_count, partition, null_key_partition)
-        if len(data) <= _INLINE_BYTES:
-            count, batches = prepare(data, embedded, now_ms, max_records, place)
-        else:
-            count, batches = await api.blocking(prepare, data, embedded, now_ms, max_records, place)
         outcomes = await _append_all(api, topic, batches, acks)
     if acks is Acks.NONE:
         status = 204 if is_async else 202
@@ -114,21 +108,43 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
     return bytes_reply(body, content_type=content_type)
 
 
-async def _partition_count(api: Api, topic: str, partition: int | None) -> int:
-    """Of the topic, which is created when the configuration says so (auto.create.topics.enable).
+async def _prepare(
+    api: Api, topic: str, partition: int | None, data: bytes, embedded: EmbeddedFormat
+) -> tuple[int, list[PartitionBatch]]:
+    """(record count, one batch a partition) of a body; the topic exists on return.
 
-    Not for a partition in the path that the new topic would not have. Differs from Kafka, whose
-    clients create it by asking for metadata before they know that they will refuse themselves.
+    It is created when the configuration says so (auto.create.topics.enable), but not for a body
+    that is refused, nor for one that names only partitions that the new topic would not have.
+    Differs from Kafka there, whose clients create it by asking for metadata before they know that
+    they will refuse themselves.
     """
+    operations = api.operations
     try:
-        return api.operations.partition_count(topic)
+        partition_count = operations.partition_count(topic)
     except UnknownTopic:
         if not api.config.auto_create_topics_enable:
             raise
-        if partition is not None and partition >= api.operations.topics.default_partition_count:
+        expected_count = operations.topics.default_partition_count
+        place = (expected_count, partition, api.null_key_partition(topic, expected_count))
+        prepared = await _batches(api, data, embedded, place)
+        if all(batch.partition >= expected_count for batch in prepared[1]):
             raise
-    await api.blocking(api.operations.topics.ensure, topic)
-    return api.operations.partition_count(topic)
+        await api.blocking(operations.topics.ensure, topic)
+        partition_count = operations.partition_count(topic)
+        if partition_count == expected_count:
+            return prepared
+    place = (partition_count, partition, api.null_key_partition(topic, partition_count))
+    return await _batches(api, data, embedded, place)
+
+
+async def _batches(
+    api: Api, data: bytes, embedded: EmbeddedFormat, place: tuple[int, int | None, int]
+) -> tuple[int, list[PartitionBatch]]:
+    """``prepare``, of a large body on the control pool."""
+    arguments = (data, embedded, api.operations.now_ms(), api.config.http_max_records, place)
+    if len(data) <= _INLINE_BYTES:
+        return prepare(*arguments)
+    return await api.blocking(prepare, *arguments)
 
 
 async def _append_all(

@@ -16,7 +16,13 @@ from kafkalog.errors import CorruptBatch, DecompressedTooLarge, UnsupportedCompr
 from kafkalog.format.batch_scan import BatchColumn, BatchRows, CrcState, ScanStop, scan
 from kafkalog.format.compression import decompress
 from kafkalog.format.record import MalformedRecord
-from kafkalog.format.record_batch import ATTRIBUTES_AT, HEADER_BYTES, is_crc_valid
+from kafkalog.format.record_batch import (
+    ATTRIBUTES_AT,
+    HEADER_BYTES,
+    MalformedBatch,
+    is_crc_valid,
+    read_header,
+)
 from kafkalog.kernels.record_scan import fault_of
 
 if TYPE_CHECKING:
@@ -67,13 +73,18 @@ class RecordBatches:
         """The batches at the beginning of the chunk; `rows.consumed_bytes` tells how far they go.
 
         Raises CorruptBatch for bytes that are no batch and for offsets that do not rise above
-        previous_last_offset. CRCs are checked by the passes, where it matters.
+        previous_last_offset: that of the batch whose base offset is wrong, as far as the batches
+        beside it tell. CRCs are checked by the passes, where it matters.
         """
         rows = scan(chunk, check_crc=False)
         batches = cls(chunk, file, position, rows, max_decompressed_bytes)
-        disorder = rows.first_disorder(previous_last_offset)
+        disorder = rows.first_disorder(
+            previous_last_offset,
+            follower_base_offset=_base_offset_at(chunk, rows.stop_position),
+            looks_ahead=True,
+        )
         if disorder is not None:
-            raise batches.corrupt(disorder, "its offsets do not follow those before it")
+            raise batches.corrupt(disorder, "its offsets contradict the batches beside it")
         if rows.stop not in _INCOMPLETE:
             raise CorruptBatch(
                 f"no batch: {rows.stop.name.lower().replace('_', ' ')}",
@@ -136,3 +147,11 @@ class RecordBatches:
             base_offset=base_offset,
             last_offset=last_offset,
         )
+
+
+def _base_offset_at(chunk: Buffer, position: int) -> int:
+    """What the header there says; -1: there is none, or not all of it."""
+    try:
+        return read_header(chunk, position).base_offset
+    except MalformedBatch:
+        return -1

@@ -13,7 +13,7 @@ import pytest
 
 from kafkalog.cleaner.cleaner_config import CleanerConfig
 from kafkalog.errors import CorruptBatch, LogDirOffline
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.record_batch import HEADER_BYTES, Codec
 from kafkalog.log.invariants import check_invariants
 from tests.cleaner_world import (
     COMPACT,
@@ -120,6 +120,27 @@ def test_damage_that_stays_is_not_rewritten() -> None:
     assert world.batches() == before
     with pytest.raises(CorruptBatch, match="CRC"):
         world.round(0)
+
+
+@pytest.mark.parametrize("base_offset", [0, 2, 3, 700])
+@pytest.mark.parametrize("is_chunk_full", [True, False])
+def test_a_wrong_base_offset_is_named_where_it_lies(base_offset: int, is_chunk_full: bool) -> None:
+    """M20: it lies outside the CRC, so only the batches beside it tell.
+
+    Goal: the reason names the batch that is wrong, not the one behind it.
+    Method: the second of three batches gets another base offset; all in one chunk, or each with no
+    more of the next one than its header.
+    """
+    batches = [one(offset, b"a") for offset in (0, 1, 2)]
+    size = len(batches[0])
+    buffer_bytes = 4_096 if is_chunk_full else size + HEADER_BYTES
+    config = CleanerConfig(io_buffer_bytes=buffer_bytes)
+    world = CleanerWorld(segments_of(batches, [one(3, b"b")]), cleaner_config=config)
+    file = world.disk.open_write(world.log.segments.first.log_file.path)
+    file.pwrite(base_offset.to_bytes(8, "big"), size)
+    with pytest.raises(CorruptBatch, match="its offsets contradict the batches beside it") as found:
+        world.round()
+    assert (found.value.position, found.value.details["base_offset"]) == (size, base_offset)
 
 
 def test_the_guard_of_the_directory_judges_errors() -> None:

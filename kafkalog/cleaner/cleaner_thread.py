@@ -62,6 +62,10 @@ class CleanerHost(ServedLogs, Protocol):
         """
         ...
 
+    def operator_pauses(self, topic_partition: TopicPartition) -> int:
+        """Pauses of the log that nobody holds to work on it: a dry run may pass by them."""
+        ...
+
     def begin_retention(self) -> int:
         """A pass over the compacted logs begins: what ``is_retention_due`` wants to hear."""
         ...
@@ -315,7 +319,9 @@ class CleanerThread:
         )
         run = run._replace(error=KafkalogError("The cleaner met a defect; the log has it"))
         try:
-            to_clean = self._states.grab_log(request.log, now_ms)
+            key = request.log.topic_partition
+            pauses = self._host.operator_pauses(key) if request.is_dry else 0
+            to_clean = self._states.grab_log(request.log, now_ms, pauses=pauses)
             if to_clean.cleanable_bytes:
                 run = self._clean(to_clean, is_dry=request.is_dry)
             else:

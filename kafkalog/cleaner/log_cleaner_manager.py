@@ -230,13 +230,14 @@ class LogCleanerManager:
                 self.release(standing.log)
         return None
 
-    def grab_log(self, log: UnifiedLog, now_ms: int) -> LogToClean:
+    def grab_log(self, log: UnifiedLog, now_ms: int, *, pauses: int = 0) -> LogToClean:
         """The same for a log that somebody asked for: whatever its ratio, and a fresh start.
 
-        CleaningConflict when it is not idle; what keeps it from being looked at.
+        ``pauses``: as many do not matter, for who changes nothing. CleaningConflict when it is not
+        idle; what keeps it from being looked at.
         """
         self.retry(log.topic_partition)
-        if not self.try_grab(log):
+        if not self.try_grab(log, pauses=pauses):
             key = log.topic_partition
             message = f"The cleaning of {key} is {self.state_of(key)}, or it is moved or deleted"
             raise CleaningConflict(message, topic=key.topic, partition=key.partition)
@@ -247,12 +248,19 @@ class LogCleanerManager:
             raise found.fault
         return found.to_clean
 
-    def try_grab(self, log: UnifiedLog) -> bool:
-        """Own a log that nobody works on; ends with done_cleaning or release."""
+    def try_grab(self, log: UnifiedLog, *, pauses: int = 0) -> bool:
+        """Own a log that nobody works on; ends with done_cleaning or release.
+
+        ``pauses``: also when it has as many, which must not be those of who works on it.
+        """
         with self._mutex:
-            if log.topic_partition in self._states:
+            state = self.state_of(log.topic_partition)
+            if state == NONE:
+                self._apply(log.topic_partition, CleaningEvent.GRAB)
+            elif state == CleaningState(CleaningPhase.PAUSED, pauses):
+                self._apply(log.topic_partition, CleaningEvent.LOOK)
+            else:
                 return False
-            self._apply(log.topic_partition, CleaningEvent.GRAB)
         if self._served.is_served(log):
             return True
         self.release(log)

@@ -145,7 +145,10 @@ def test_why_a_log_is_not_picked(daemon: Daemon) -> None:
     assert eligible["why_not"] is None
     assert eligible["rank"] >= 1
     assert eligible["cleanable_ratio"] == 1.0
-    refused(order(daemon, "/v1/topics/paused/partitions/0/log:clean", {}), 409, 40910)
+    path = "/v1/topics/paused/partitions/0/log:clean"
+    refused(order(daemon, path, {}), 409, 40910)
+    assert order(daemon, path, {"dry_run": True}).json["outcome"] == "cleaned"
+    assert log_of(daemon, "paused")["why_not"] == "paused"
     resumed = order(daemon, "/v1/cleaner:resume", {"topic": "paused", "partition": 0}).json
     assert resumed["state"] == "none"
     refused(order(daemon, "/v1/cleaner:resume", {"topic": "paused", "partition": 0}), 409, 40910)

@@ -26,7 +26,15 @@ def paused(count: int) -> CleaningState:
     return CleaningState(CleaningPhase.PAUSED, count)
 
 
-STATES = (NONE, IN_PROGRESS, ABORTED, paused(1), paused(2), paused(7))
+def looked_at(pauses: int, phase: CleaningPhase = CleaningPhase.IN_PROGRESS) -> CleaningState:
+    """A dry run beside pauses, or one that somebody waits for."""
+    return CleaningState(phase, pauses)
+
+
+STATES = (
+    *(NONE, IN_PROGRESS, ABORTED, paused(1), paused(2), paused(7)),
+    *(looked_at(2), looked_at(2, CleaningPhase.ABORTED)),
+)
 LEGAL = {
     (NONE, CleaningEvent.GRAB): IN_PROGRESS,
     (NONE, CleaningEvent.PAUSE): paused(1),
@@ -39,6 +47,16 @@ LEGAL = {
     (paused(1), CleaningEvent.RESUME): NONE,
     (paused(2), CleaningEvent.RESUME): paused(1),
     (paused(7), CleaningEvent.RESUME): paused(6),
+    (paused(1), CleaningEvent.LOOK): looked_at(1),
+    (paused(2), CleaningEvent.LOOK): looked_at(2),
+    (paused(7), CleaningEvent.LOOK): looked_at(7),
+    (looked_at(2), CleaningEvent.RESUME): looked_at(1),
+    (looked_at(2), CleaningEvent.DONE): paused(2),
+    (looked_at(2), CleaningEvent.PAUSE): looked_at(2, CleaningPhase.ABORTED),
+    (looked_at(2, CleaningPhase.ABORTED), CleaningEvent.RESUME): looked_at(
+        1, CleaningPhase.ABORTED
+    ),
+    (looked_at(2, CleaningPhase.ABORTED), CleaningEvent.DONE): paused(3),
 }
 
 

@@ -367,6 +367,50 @@ def test_a_request_cleans_whatever_the_ratio() -> None:
     assert isinstance(refused[0].error, CleaningConflict)
 
 
+def test_a_dry_run_passes_by_the_pauses_of_operators() -> None:
+    """Goal: what a clean would do can be asked of a paused log, which stays as paused as it was.
+    Method: two pauses of an operator; then one of the daemon's own, who works on the log.
+    """
+    world = CleaningDaemon()
+    log = world.topic(min_cleanable_dirty_ratio="1")
+    for _ in range(2):
+        world.sim.manager.cleaning.pause(T0)
+    dry, wet = world.order(is_dry=True), world.order()
+    world.sim.threads.run_until(lambda: bool(wet))
+    assert dry[0].stats is not None
+    assert isinstance(wet[0].error, CleaningConflict)
+    assert world.cleaners.cleaned == [(T0, 0, log.segments.active.base_offset, True)]
+    assert str(world.states.state_of(T0)) == "paused(2)"
+    world.states.abort_and_pause_cleaning(T0)
+    dry = world.order(is_dry=True)
+    world.sim.threads.run_until(lambda: bool(dry))
+    assert isinstance(dry[0].error, CleaningConflict)
+    assert str(world.states.state_of(T0)) == "paused(3)"
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("is_resumed", [True, False])
+def test_who_wants_a_paused_log_ends_its_dry_run(seed: int, is_resumed: bool) -> None:
+    """Goal: a dry run beside a pause lets go like any clean, and leaves no pause behind.
+    Method: in the middle of it the pause is taken back or not, and the topic deleted.
+    """
+    world = CleaningDaemon(seed=seed)
+    world.topic()
+    world.sim.manager.cleaning.pause(T0)
+    world.cleaners.on_chunk = lambda _: world.sim.threads.switch_point()
+    runs = world.order(is_dry=True)
+    world.sim.threads.run_until(lambda: T0 in world.cleaners.at_work)
+    assert str(world.states.state_of(T0)) == "in_progress(1)"
+    if is_resumed:
+        world.sim.manager.cleaning.resume(T0)
+        assert str(world.states.state_of(T0)) == "in_progress"
+    world.sim.operations.topics.delete("t")
+    assert T0 not in world.cleaners.at_work
+    assert world.states.state_of(T0) == NONE
+    world.turn()
+    assert [run.is_aborted for run in runs] == [True]
+
+
 def test_a_clean_gains_nothing_and_the_thread_pauses() -> None:
     """Goal: no endless loop over one log (KAFKA-8764, KAFKA-9826). Method: count the looks."""
     world = CleaningDaemon()

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import datetime
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from kafkalog.cli.connection import output_option, with_client
+from kafkalog.cli.connection import message_of, output_option, with_client
+from kafkalog.client import ClientError
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
@@ -125,6 +126,8 @@ def status(topic: str | None, client: Client, output: str) -> None:
         click.echo(f"All threads together read and write {rate:.0f} bytes a second at most.")
     if report["threads"]:
         _print_table(_THREAD_HEAD, [_thread_row(each) for each in report["threads"]])
+    if topic is not None and not report["logs"]:
+        click.echo(_not_compacted(topic))
     if report["logs"]:
         _print_table(_LOG_HEAD, [_log_row(each) for each in report["logs"]])
     for each in report["logs"]:
@@ -155,6 +158,60 @@ def retry(topic: str | None, partition: int | None, client: Client, output: str)
             click.echo(f"{_name(each)} is tried again.")
 
 
+@click.command()
+@click.argument("topic")
+@partition_option
+@with_client
+@output_option
+@click.pass_context
+def pause(
+    ctx: click.Context, topic: str, partition: int | None, client: Client, output: str
+) -> None:
+    """End cleans of the topic and begin none, until they are resumed or the daemon restarts.
+
+    Pauses add up: each needs a resume of its own. `plan` works meanwhile.
+
+    Example: kafkalog compact pause orders --partition 0
+    """
+    _order(ctx, client, "pause", _logs(client, topic, partition), output)
+
+
+@click.command()
+@click.argument("topic")
+@partition_option
+@with_client
+@output_option
+@click.pass_context
+def resume(
+    ctx: click.Context, topic: str, partition: int | None, client: Client, output: str
+) -> None:
+    """Take back one pause of each partition that was paused.
+
+    Example: kafkalog compact resume orders
+    """
+    logs = _logs(client, topic, partition)
+    paused = [each for each in logs if each["operator_pauses"]]
+    if not paused:
+        raise click.ClickException(f"Nobody paused the cleaning of topic {topic}.")
+    _order(ctx, client, "resume", paused, output)
+
+
+@click.command()
+@click.argument("topic")
+@partition_option
+@with_client
+@output_option
+@click.pass_context
+def abort(
+    ctx: click.Context, topic: str, partition: int | None, client: Client, output: str
+) -> None:
+    """End cleans of the topic that run now, if any; the next turn may begin them again.
+
+    Example: kafkalog compact abort orders
+    """
+    _order(ctx, client, "abort", _logs(client, topic, partition), output)
+
+
 # ---- asking
 
 
@@ -168,11 +225,51 @@ def _logs(client: Client, topic: str | None, partition: int | None) -> list[dict
     if topic is None:
         _need_topic(partition)
     logs: list[dict[str, Any]] = client.cleaner_status(topic)["logs"]
+    if topic is not None and not logs:
+        raise click.ClickException(_not_compacted(topic))
     if partition is not None:
         logs = [each for each in logs if each["partition"] == partition]
-    if topic is not None and not logs:
-        raise click.ClickException(f"Topic {topic} has no such compacted partition.")
+        if not logs:
+            raise click.ClickException(
+                f"Topic {topic} has no partition {partition}, or it is not served."
+            )
     return sorted(logs, key=lambda each: (each["topic"], each["partition"]))
+
+
+def _not_compacted(topic: str) -> str:
+    """What to do about a topic that the cleaner does not know."""
+    return (
+        f"Topic {topic} is not compacted, or none of its partitions is served. To compact it: "
+        f"kafkalog configs alter --topic {topic} --add-config cleanup.policy=compact"
+    )
+
+
+def _order(
+    ctx: click.Context,
+    client: Client,
+    verb: Literal["pause", "resume", "abort"],
+    logs: list[dict[str, Any]],
+    output: str,
+) -> None:
+    """Give the order to each, and tell the state after it; exit 3 when one was refused."""
+    states: list[dict[str, Any]] = []
+    for each in logs:
+        topic, partition = each["topic"], each["partition"]
+        try:
+            states.append(client.steer_cleaner(topic, partition, verb))
+        except ClientError as refusal:
+            why = {"error_code": refusal.error_code, "error": message_of(refusal)}
+            states.append({"topic": topic, "partition": partition, **why})
+    if output == "json":
+        click.echo(json.dumps(states))
+    else:
+        for state in states:
+            if "error" not in state:
+                is_free = state["state"] == "none"
+                click.echo(
+                    f"{_name(state)} {'may be cleaned' if is_free else f'is {_state(state)}'}."
+                )
+    _end(ctx, states)
 
 
 def _clean(client: Client, logs: list[dict[str, Any]], *, dry_run: bool) -> list[dict[str, Any]]:
@@ -232,18 +329,25 @@ def _run_row(run: dict[str, Any]) -> tuple[str, ...]:
     return (_name(run), run["outcome"], *_sizes(run), took)
 
 
+def _state(entry: dict[str, Any]) -> str:
+    return f"{entry['state']}({entry['pauses']})" if entry["pauses"] else str(entry["state"])
+
+
 def _thread_row(thread: dict[str, Any]) -> tuple[str, ...]:
     last = thread["last_run"] or {}
     seconds, before = last.get("seconds"), last.get("bytes_before")
     speed = f"{before / _MIB / seconds:.1f}" if seconds and before is not None else _NONE
     busy = thread["topic"] is not None
     state = f"cleans {_name(thread)}" if busy else "idle" if thread["alive"] else "dead"
+    ended = _moment(last.get("ended_ms"))
+    if last and last["outcome"] != "cleaned":
+        ended += f" ({last['outcome']} {_name(last)})"
     utilization = last.get("map_utilization")
     return (
         thread["thread"],
         state,
         _moment(thread["busy_since_ms"]),
-        _moment(last.get("ended_ms")),
+        ended,
         speed,
         _NONE if utilization is None else f"{100 * utilization:.0f}%",
         str(thread["restarts"]),
@@ -251,10 +355,9 @@ def _thread_row(thread: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _log_row(log: dict[str, Any]) -> tuple[str, ...]:
-    pauses = f"({log['pauses']})" if log["pauses"] else ""
     return (
         _name(log),
-        log["state"] + pauses,
+        _state(log),
         _text(log["checkpoint"]),
         _text(log["first_uncleanable_offset"]),
         _ratio(log["cleanable_ratio"]),

@@ -35,6 +35,9 @@ COMMANDS: dict[str, dict[str, str]] = {
         "run": "kafkalog.cli.compact:run",
         "status": "kafkalog.cli.compact:status",
         "retry": "kafkalog.cli.compact:retry",
+        "pause": "kafkalog.cli.compact:pause",
+        "resume": "kafkalog.cli.compact:resume",
+        "abort": "kafkalog.cli.compact:abort",
     },
     "records": {"delete": "kafkalog.cli.delete_records:delete"},
     "retention": {

@@ -138,8 +138,14 @@ class FreeSpace:
             reason=reason,
             consequence="appends are refused with 507 until there is space again; reads and "
             "retention go on, changes of topics need room on every directory",
-            remedy=f"Free space until more than {self._resume_above_bytes} bytes are free.",
+            remedy=self._remedy,
         )
+
+    @property
+    def _remedy(self) -> str:
+        if not self._min_free_bytes:
+            return "Free space on its disk: appends begin again by themselves."
+        return f"Free space until more than {self._resume_above_bytes} bytes are free."
 
     def _look(self, size_bytes: int) -> None:
         """The careful way of ``take``."""

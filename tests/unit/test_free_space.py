@@ -117,6 +117,25 @@ def test_it_is_told_once_and_heals_with_room_to_spare() -> None:
     assert sim.metrics.registry.get_sample_value("kafkalog_log_dir_full", full) == 0
 
 
+@pytest.mark.parametrize(
+    ("reserve_bytes", "remedy"),
+    [
+        (RESERVE, "Free space until more than 1125000 bytes are free."),
+        (0, "Free space on its disk: appends begin again by themselves."),
+    ],
+)
+def test_the_remedy_names_what_is_enough(reserve_bytes: int, remedy: str) -> None:
+    """M15: how much is enough is told.
+
+    Goal: with and without a reserve the line says how much space has to be freed.
+    Method: a disk that is filled; the line of the directory.
+    """
+    sim = manager_with(100_000, reserve_bytes=reserve_bytes)
+    with capture_logs() as lines:
+        fill(sim)
+    assert [line["remedy"] for line in lines if line["event"] == "log_dir_full"] == [remedy]
+
+
 def test_others_who_fill_the_disk_are_noticed() -> None:
     """M15: without an append, by the task; with appends before half the room is used."""
     sim = manager_with(1 << 30)

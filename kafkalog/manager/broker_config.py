@@ -16,7 +16,7 @@ from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.log_config import LogConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from kafkalog.manager.values import ConfigEntry
 
@@ -40,6 +40,10 @@ class ConfigRules(Protocol):
         """The configuration of the log cleaner."""
         ...
 
+    def log_dir_config(self, dynamic: Mapping[str, str]) -> LogDirConfig:
+        """What changes of the log directories; entries that name none are left in."""
+        ...
+
     def describe_topic_config(
         self, overrides: Mapping[str, str], dynamic: Mapping[str, str]
     ) -> Sequence[ConfigEntry]:
@@ -59,9 +63,26 @@ def check_stored(rules: ConfigRules, dynamic: Mapping[str, str]) -> None:
     try:
         rules.topic_defaults(dynamic)
         rules.cleaner_config(dynamic)
+        rules.log_dir_config(dynamic)
     except InvalidRequest as error:
         message = f"The topic registry has a wrong dynamic broker config: {error.message}"
         raise InvalidConfig(message, **error.details) from error
+
+
+def cordoned_fault(log_dirs: Collection[str], cordoned: Sequence[str]) -> str | None:
+    """Why ``cordoned.log.dirs`` cannot be this; None: it can."""
+    known = {path.rstrip("/") for path in log_dirs}
+    if tuple(cordoned) == ("*",) or known.issuperset(path.rstrip("/") for path in cordoned):
+        return None
+    return "must name directories of log.dirs, or be * alone"
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirConfig:
+    """What of the log directories may change at run time."""
+
+    cordoned_log_dirs: tuple[str, ...]  # some of log_dirs, or "*" alone
+    move_bytes_per_second: int
 
 
 _KAFKA_DEFAULTS = LogConfig()
@@ -124,6 +145,13 @@ class BrokerConfig:
         """
         share = max(limit // 2 // len(self.log_dirs), OPEN_FILES_MIN)
         return replace(self, log_dir_max_open_files=min(self.log_dir_max_open_files, share))
+
+    @property
+    def log_dir_config(self) -> LogDirConfig:
+        """What of the directories may change."""
+        return LogDirConfig(
+            self.cordoned_log_dirs, self.replica_alter_log_dirs_io_max_bytes_per_second
+        )
 
     @property
     def cleaner(self) -> LogCleanerConfig:

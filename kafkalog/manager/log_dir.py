@@ -81,12 +81,10 @@ class LogDir:
         threads: Threads,
         *,
         min_free_bytes: int,
-        is_cordoned: bool = False,
     ) -> None:
         """``path`` is absolute. Nothing is touched before ``open``."""
         # constant after construction
         self.path = path
-        self.is_cordoned = is_cordoned
         self._filesystem = filesystem
         self._clock = clock
         self._random = random
@@ -102,6 +100,8 @@ class LogDir:
         self.is_fresh = False  # had no meta.properties
         self.was_clean = False
         self.is_loaded = False
+        # published; changed by LogDirChanges
+        self.is_cordoned = False  # takes no new partitions
         # published; changed under the mutex
         self._offline_reason: str | None = None
         self._on_offline: tuple[Callable[[LogDir], None], ...] = ()

@@ -87,4 +87,6 @@ def make_unit(
     )
     seams.metrics.log_dir_online.labels(log_dir.path).set(1)
     seams.metrics.log_dir_full.labels(log_dir.path).set_function(lambda: float(log_dir.is_full))
+    cordoned = seams.metrics.log_dir_cordoned.labels(log_dir.path)
+    cordoned.set_function(lambda: float(log_dir.is_cordoned))
     return LogDirUnit(log_dir, environment, writer, flusher)

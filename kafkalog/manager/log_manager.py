@@ -44,6 +44,7 @@ from kafkalog.manager.identity import agreed_cluster_id
 from kafkalog.manager.load_progress import LoadProgress
 from kafkalog.manager.log_deletion import LogDeletion
 from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.log_dir_changes import LogDirChanges
 from kafkalog.manager.log_dir_unit import LogDirUnit, make_unit
 from kafkalog.manager.manager_tasks import ManagerTasks
 from kafkalog.manager.missing_partitions import MissingPartitions, log_partitions_offline
@@ -123,7 +124,7 @@ class LogManager:
         budget = QueueBudget(seams.threads.mutex(), config.queued_max_request_bytes)
         self._units = {
             path: self._make_unit(path, budget, sink)
-            for path in dict.fromkeys(map(self._absolute, config.log_dirs))
+            for path in dict.fromkeys(map(self.absolute, config.log_dirs))
         }
         self._loading = DirectoryLoading(
             config,
@@ -141,6 +142,7 @@ class LogManager:
         self.retention = Retention(self)
         self.topics = TopicChanges(self, self._loading, seams.threads.mutex())
         self.moves = PartitionMoves(self, self._loading)
+        self.log_dir_changes = LogDirChanges(self)
         self.group_offsets = GroupOffsets(self)
         self._tasks = ManagerTasks(self)
         self.background = BackgroundOperations(seams)
@@ -150,13 +152,13 @@ class LogManager:
         self.cluster_id = ""
         self.is_loaded = False
 
-    def _absolute(self, path: str) -> str:
+    def absolute(self, path: str) -> str:
         """An entry of ``log.dirs`` as the key it is known by: absolute, without a slash behind."""
         whole = path if path.startswith("/") else self.seams.filesystem.real_path(path)
         return whole.rstrip("/") or "/"
 
     def _make_unit(self, path: str, budget: QueueBudget, sink: CompletionSink) -> LogDirUnit:
-        cordoned, seams = self.config.cordoned_log_dirs, self.seams
+        seams = self.seams
         log_dir = LogDir(
             path,
             seams.filesystem,
@@ -164,7 +166,6 @@ class LogManager:
             seams.random,
             seams.threads,
             min_free_bytes=self.config.log_dir_min_free_bytes,
-            is_cordoned=cordoned == ("*",) or path in map(self._absolute, cordoned),
         )
         log_dir.when_offline(self._note_offline)
         return make_unit(
@@ -193,7 +194,7 @@ class LogManager:
 
     def find_unit(self, path: str) -> LogDirUnit | None:
         """The directory that an operator means by ``path``; None: it is no entry of log.dirs."""
-        return self._units.get(self._absolute(path)) if path.startswith("/") else None
+        return self._units.get(self.absolute(path)) if path.startswith("/") else None
 
     def unit_at(self, path: str) -> LogDirUnit:
         """The directory at a path, as the units name it."""
@@ -286,6 +287,7 @@ class LogManager:
         self.cluster_id = cluster_id or encode_id(new_id(self.seams.random.uuid_bytes))
         self.registry.load(log_dirs)
         check_stored(self.rules, self.registry.state.broker_configs)
+        self.log_dir_changes.apply(self.registry.state.broker_configs)
         plan = self._plan()
         # Nothing was changed up to here: a start that is refused or stopped leaves the markers.
         if self._loading.is_stopped:

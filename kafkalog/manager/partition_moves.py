@@ -26,6 +26,7 @@ from kafkalog.errors import (
     UnknownMove,
 )
 from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_partition import DirectoryState, TopicPartition
 from kafkalog.manager.directory_scan import rename_with_suffix
 from kafkalog.manager.partition_move import PartitionMove
@@ -66,12 +67,12 @@ class PartitionMoves:
         self._threads = manager.seams.threads
         self._clock = manager.seams.clock
         self._mutex = manager.seams.threads.mutex()
-        self._limit = manager.config.replica_alter_log_dirs_io_max_bytes_per_second
         # changed under the topics lock, replaced as a whole
         self._moves: dict[TopicPartition, PartitionMove] = {}
         # changed under the mutex
         self._targets: dict[str, _Target] = {}
         self._next_slice_ns = 0
+        self._bytes_per_second = INT64_MAX
         # set by any thread
         self._is_stopping = False
 
@@ -157,6 +158,17 @@ class PartitionMoves:
         move.end(MoveState.CANCELLED, reason)
         move.discard_copy()
         _log.info("move_cancelled", partition=str(move.topic_partition), reason=reason)
+
+    def limit(self, bytes_per_second: int) -> None:
+        """From the next slice on all moves together copy so much at most; pauses end."""
+        with self._mutex:
+            if bytes_per_second == self._bytes_per_second:
+                return
+            self._bytes_per_second = bytes_per_second
+            self._next_slice_ns = 0
+            targets = list(self._targets.values())
+        for target in targets:
+            target.signal.set()
 
     def statuses(self) -> list[MoveStatus]:
         """Moves under way and the last ones that ended, by partition. No disk."""
@@ -304,11 +316,11 @@ class PartitionMoves:
                 move.discard_copy()
 
     def _pause_after(self, copied_bytes: int, signal: Signal) -> None:
-        """Keep all moves together below the limit; a stop ends the pause."""
-        cost_ns = copied_bytes * 1_000_000_000 // self._limit
-        if not cost_ns:
-            return
+        """Keep all moves together below the limit; a stop or another limit ends the pause."""
         with self._mutex:
+            cost_ns = copied_bytes * 1_000_000_000 // self._bytes_per_second
+            if not cost_ns:
+                return
             now_ns = self._clock.monotonic_ns()
             self._next_slice_ns = max(self._next_slice_ns, now_ns) + cost_ns
             pause_ns = self._next_slice_ns - now_ns

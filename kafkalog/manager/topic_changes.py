@@ -207,12 +207,14 @@ class TopicChanges:
         self._registry.change(state.with_broker_configs(configs), self._log_dirs())
         self._apply_configs(self._all_logs())
         self._manager.cleaning.reconfigure(configs)
+        self._manager.log_dir_changes.apply(configs)
 
     def validate_broker_configs(self, configs: Mapping[str, str]) -> None:
         """InvalidRequest; InvalidTopicConfig when a topic's own configs do not go with them."""
         rules = self._manager.rules
         rules.topic_defaults(configs)
         self._manager.cleaning.validate(configs)
+        self._manager.log_dir_changes.validate(configs)
         for topic in self._registry.topics.values():
             try:
                 rules.topic_config(topic.overrides, configs)

@@ -295,6 +295,9 @@ class Metrics:
         self.unclean_starts = self._counter(
             "unclean_starts", "Directories found without their clean-shutdown mark.", "log_dir"
         )
+        self.log_dir_cordoned = self._gauge(
+            "log_dir_cordoned", "1 while the directory takes no new partitions.", "log_dir"
+        )
         self.group_offsets_clamped = self._counter(
             "group_offsets_clamped",
             "Offsets of groups that were ahead of their log after an unclean start.",

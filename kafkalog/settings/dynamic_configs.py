@@ -2,8 +2,8 @@
 
 Owns which keys these are: the first broker synonym of each topic key (Kafka's
 ``DynamicLogConfig``), which then goes over the file's for every topic without an override, and
-those of the log cleaner (Kafka's ``LogCleaner.RECONFIGURABLE_CONFIGS``). Pure; any thread. Differs
-from Kafka, which stores unknown names too: they are refused.
+those of the log cleaner (Kafka's ``LogCleaner.RECONFIGURABLE_CONFIGS``) and of the log directories.
+Pure; any thread. Differs from Kafka, which stores unknown names too: they are refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
     from kafkalog.log.log_config import LogConfig
-    from kafkalog.manager.broker_config import BrokerConfig
+    from kafkalog.manager.broker_config import BrokerConfig, LogDirConfig
     from kafkalog.settings.setting import Setting, Value
 
 # Broker key that may change at run time -> the topic key whose default it is.
@@ -47,7 +47,8 @@ CLEANER_KEYS = frozenset(
         "log.cleaner.backoff.ms",
     }
 )
-ALTERABLE_KEYS = CLEANER_KEYS | DYNAMIC_KEYS.keys()
+LOG_DIR_KEYS = frozenset({"cordoned.log.dirs", "replica.alter.log.dirs.io.max.bytes.per.second"})
+ALTERABLE_KEYS = CLEANER_KEYS | LOG_DIR_KEYS | DYNAMIC_KEYS.keys()
 _MEMORY_MIN_BYTES = 1_048_576  # of each thread, exclusive
 
 
@@ -56,11 +57,10 @@ def parse_dynamic(texts: Mapping[str, str]) -> dict[str, Value]:
     values: dict[str, Value] = {}
     for key, text in texts.items():
         if key not in BROKER_LEVEL:
-            known = [*DYNAMIC_KEYS, *CLEANER_KEYS]
-            close = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
+            close = difflib.get_close_matches(key, sorted(ALTERABLE_KEYS), n=1, cutoff=0.7)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise InvalidRequest(f"Unknown broker config name: {key}{hint}", key=key)
-        if key not in DYNAMIC_KEYS and key not in CLEANER_KEYS:
+        if key not in ALTERABLE_KEYS:
             message = f"Cannot update these configs dynamically: Set({key})"
             raise InvalidRequest(message, key=key)
         setting = BROKER_LEVEL[key]
@@ -90,15 +90,26 @@ def with_dynamic(defaults: LogConfig, dynamic: Mapping[str, Value]) -> LogConfig
 
 def cleaner_with_dynamic(broker: BrokerConfig, dynamic: Mapping[str, Value]) -> LogCleanerConfig:
     """The cleaner's configuration with dynamic values over the file's; InvalidRequest."""
-    changes: dict[str, Any] = {
-        BROKER_LEVEL[key].field: dynamic[key] for key in dynamic if key in CLEANER_KEYS
-    }
-    config = replace(broker, **changes).cleaner
+    config = _broker_with(CLEANER_KEYS, broker, dynamic).cleaner
     fault = cleaner_fault(config)
     if fault is not None:
         key, reason = fault
         raise InvalidRequest(f"Invalid value for configuration {key}: {reason}", key=key)
     return config
+
+
+def log_dirs_with_dynamic(broker: BrokerConfig, dynamic: Mapping[str, Value]) -> LogDirConfig:
+    """The configuration of the log directories with dynamic values over the file's."""
+    return _broker_with(LOG_DIR_KEYS, broker, dynamic).log_dir_config
+
+
+def _broker_with(
+    keys: frozenset[str], broker: BrokerConfig, dynamic: Mapping[str, Value]
+) -> BrokerConfig:
+    changes: dict[str, Any] = {
+        BROKER_LEVEL[key].field: dynamic[key] for key in dynamic if key in keys
+    }
+    return replace(broker, **changes)
 
 
 def cleaner_fault(config: LogCleanerConfig) -> tuple[str, str] | None:
@@ -138,5 +149,5 @@ def _entry(
         setting.kind.name,
         setting.doc,
         tuple(chain),
-        is_read_only=topic_setting is None and setting.key not in CLEANER_KEYS,
+        is_read_only=setting.key not in ALTERABLE_KEYS,
     )

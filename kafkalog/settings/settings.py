@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.errors import InvalidConfig, InvalidTopicConfig
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.properties_text import decode_properties
-from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.broker_config import BrokerConfig, cordoned_fault
 from kafkalog.settings.dynamic_configs import (
     cleaner_fault,
     cleaner_with_dynamic,
     describe_broker_config,
+    log_dirs_with_dynamic,
     parse_dynamic,
     with_dynamic,
 )
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
     from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
     from kafkalog.log.log_config import LogConfig
+    from kafkalog.manager.broker_config import LogDirConfig
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -110,6 +112,10 @@ class Settings:
     def cleaner_config(self, dynamic: Mapping[str, str] = _NOTHING) -> LogCleanerConfig:
         """The configuration of the log cleaner; InvalidRequest for a wrong dynamic."""
         return cleaner_with_dynamic(self.broker, parse_dynamic(dynamic))
+
+    def log_dir_config(self, dynamic: Mapping[str, str] = _NOTHING) -> LogDirConfig:
+        """What of the log directories changes; InvalidRequest for a wrong dynamic."""
+        return log_dirs_with_dynamic(self.broker, parse_dynamic(dynamic))
 
     def describe_topic_config(
         self, overrides: Mapping[str, str], dynamic: Mapping[str, str] = _NOTHING
@@ -294,10 +300,9 @@ def _check_together(values: Mapping[str, ResolvedValue]) -> None:
         raise _refused(chosen.setting, chosen.text, reason)
     cordoned = values["cordoned.log.dirs"]
     assert isinstance(cordoned.value, tuple)
-    known = {path.rstrip("/") for path in directories}
-    if cordoned.value != ("*",) and not {path.rstrip("/") for path in cordoned.value} <= known:
-        reason = "must name directories of log.dirs, or be * alone"
-        raise _refused(cordoned.setting, cordoned.text, reason)
+    fault = cordoned_fault(directories, cordoned.value)
+    if fault is not None:
+        raise _refused(cordoned.setting, cordoned.text, fault)
 
 
 def _log_dirs(values: Mapping[str, ResolvedValue]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from kafkalog.observe.metrics import Metrics
 from kafkalog.settings import load_settings
 from kafkalog.settings.dynamic_configs import (
     cleaner_with_dynamic,
+    log_dirs_with_dynamic,
     parse_dynamic,
     with_dynamic,
 )
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import ValidatedRecords
+    from kafkalog.manager.broker_config import LogDirConfig
     from kafkalog.manager.commands import Command
     from kafkalog.manager.values import ConfigEntry
 
@@ -63,6 +65,10 @@ class SimRules:
     def cleaner_config(self, dynamic: Mapping[str, str]) -> LogCleanerConfig:
         """See ConfigRules."""
         return cleaner_with_dynamic(self.broker, parse_dynamic(dynamic))
+
+    def log_dir_config(self, dynamic: Mapping[str, str]) -> LogDirConfig:
+        """See ConfigRules."""
+        return log_dirs_with_dynamic(self.broker, parse_dynamic(dynamic))
 
     def describe_topic_config(
         self, overrides: Mapping[str, str], dynamic: Mapping[str, str]

@@ -1,0 +1,141 @@
+"""Goal: directories are cordoned, and moves slowed down, while the daemon serves.
+Method: a whole manager on the simulated disk and clock; dynamic broker configs, restarts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from structlog.testing import capture_logs
+
+from kafkalog.errors import InvalidReplicaAssignment, InvalidRequest
+from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.values import ConfigChange, MoveState
+from tests.sim.sim_manager import DIRS, SimManager, batch_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+A, B = DIRS
+CORDONED = "cordoned.log.dirs"
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+HOUR_MS = 3_600_000
+
+
+def alter(sim: SimManager, key: str, value: str | None) -> None:
+    sim.operations.alter_broker_configs([ConfigChange(key, value)])
+
+
+def counts(sim: SimManager) -> list[int]:
+    """Partitions of each directory."""
+    return [len(sim.manager.table.logs_in(path)) for path in DIRS]
+
+
+def cordons(sim: SimManager) -> list[bool]:
+    return [each.is_cordoned for each in sim.operations.log_dirs()]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (B, [True, False]),
+        (f"{A}/", [False, True]),
+        ("*", [True, False]),  # as in Kafka the first one then takes everything
+        ("", [False, False]),
+    ],
+)
+def test_a_cordon_counts_at_once(value: str, expected: Sequence[bool]) -> None:
+    """M14: KIP-1066, no restart.
+
+    Goal: new partitions go elsewhere from the answer on, and what is there is served.
+    Method: a cordon of each kind; four more partitions; an append to every partition.
+    """
+    sim = SimManager().start()
+    sim.operations.topics.create("old", 2)
+    alter(sim, CORDONED, value)
+    sim.operations.topics.create("new", 4)
+    measured = [
+        sim.metrics.registry.get_sample_value("kafkalog_log_dir_cordoned", {"log_dir": path})
+        for path in DIRS
+    ]
+    assert measured == [float(each) for each in cordons(sim)]
+    took = [count > 1 for count in counts(sim)]
+    assert took == ([True, True] if value == "" else expected)
+    for topic, number in (("old", 2), ("new", 4)):
+        for partition in range(number):
+            assert sim.produce(topic, batch_of("v"), partition=partition).error is None
+
+
+def test_a_cordon_survives_a_restart_and_is_taken_back() -> None:
+    """M14: it goes over the file's value.
+
+    Goal: a dynamic cordon is as durable as any config, and told when it changes.
+    Method: another directory than the file's, a restart, its deletion; lines of the log.
+    """
+    config = BrokerConfig(log_dirs=DIRS, cordoned_log_dirs=(A,))
+    sim = SimManager(config=config).start()
+    assert cordons(sim) == [True, False]
+    with capture_logs() as lines:
+        alter(sim, CORDONED, B)
+    assert [(line["event"], line["log_dir"]) for line in lines] == [
+        ("log_dir_uncordoned", A),
+        ("log_dir_cordoned", B),
+    ]
+    assert cordons(sim) == [False, True]
+    sim.operations.topics.create("t", 1)
+    with pytest.raises(InvalidReplicaAssignment):
+        sim.operations.move_partition("t", 0, B)
+    again = SimManager(sim.stop(), config=config).start()
+    assert cordons(again) == [False, True]
+    alter(again, CORDONED, None)
+    assert cordons(again) == [True, False]
+
+
+@pytest.mark.parametrize("value", ["/elsewhere", f"*,{A}", f"{A},/elsewhere"])
+def test_only_log_directories_are_cordoned(value: str) -> None:
+    """M14: refused as the file's value is.
+
+    Goal: a mistyped path is no cordon that nobody notices.
+    Method: paths that are no entry of log.dirs; nothing changes.
+    """
+    sim = SimManager().start()
+    with pytest.raises(InvalidRequest, match="must name directories"):
+        alter(sim, CORDONED, value)
+    assert cordons(sim) == [False, False]
+    assert CORDONED not in sim.manager.registry.state.broker_configs
+
+
+def test_a_cordoned_directory_may_leave_the_configuration() -> None:
+    """M14: one takes a disk out after one has emptied it.
+
+    Goal: a stored cordon of a directory that is gone does not stop the start, nor other changes.
+    Method: cordon the second directory, start without it, alter another config.
+    """
+    sim = SimManager().start()
+    alter(sim, CORDONED, B)
+    again = SimManager(sim.stop(), config=BrokerConfig(log_dirs=(A,))).start()
+    alter(again, "log.retention.ms", "5000")
+    assert [each.is_cordoned for each in again.operations.log_dirs()] == [False]
+    with pytest.raises(InvalidRequest, match="must name directories"):
+        alter(again, CORDONED, f"{A},{B}")
+
+
+def test_another_rate_ends_the_pause_of_a_move() -> None:
+    """M14: as Kafka's dynamic replication quota.
+
+    Goal: a move that was throttled to a crawl goes on when the limit is raised.
+    Method: a byte an hour, then the file's rate again; the simulated clock.
+    """
+    sim = SimManager().start()
+    sim.operations.topics.create("t", 1)
+    for _ in range(50):
+        assert sim.produce("t", batch_of("v" * 100)).error is None
+    alter(sim, RATE, "1")
+    sim.operations.move_partition("t", 0, B)
+    sim.clock.advance_ms(HOUR_MS)
+    assert sim.operations.moves()[0].state is MoveState.COPYING
+    alter(sim, RATE, None)
+    sim.threads.run_until(lambda: sim.operations.moves()[0].state is MoveState.DONE)
+    with pytest.raises(InvalidRequest, match=RATE):
+        alter(sim, RATE, "0")

@@ -346,6 +346,9 @@ class PartitionMove:
 
     def end(self, state: MoveState, reason: str | None) -> None:
         """No further steps."""
+        if self._ended is None:
+            metrics, target = self._manager.seams.metrics, self.target.log_dir.path
+            metrics.partition_moves.labels(target, state.value).inc()
         self._ended = self._status(state, reason)
 
     def discard_copy(self) -> None:

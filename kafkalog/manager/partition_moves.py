@@ -66,6 +66,7 @@ class PartitionMoves:
         self._loading = loading
         self._threads = manager.seams.threads
         self._clock = manager.seams.clock
+        self._metrics = manager.seams.metrics
         self._mutex = manager.seams.threads.mutex()
         # changed under the topics lock, replaced as a whole
         self._moves: dict[TopicPartition, PartitionMove] = {}
@@ -263,13 +264,19 @@ class PartitionMoves:
         with self._mutex:
             target = self._targets.get(path)
             if target is None:
-                target = self._targets[path] = _Target(path, self._threads.signal())
+                target = self._targets[path] = self._new_target(path)
             target.moves.append(move)
             if target.thread is None:
                 name = f"replica-alter-log-dirs-{path}"
                 target.thread = self._threads.start(
                     name, lambda: self._run(target), background=True
                 )
+
+    def _new_target(self, path: str) -> _Target:
+        target = _Target(path, self._threads.signal())
+        running = self._metrics.partition_moves_running.labels(path)
+        running.set_function(lambda: sum(not move.is_over for move in target.moves))
+        return target
 
     def _run(self, target: _Target) -> None:
         """Thread body: one step of each move in turn, until there is none left."""
@@ -298,6 +305,7 @@ class PartitionMoves:
             self._fail(move, error)
         else:
             if copied_bytes:
+                self._metrics.partition_move_bytes.labels(target.path).inc(copied_bytes)
                 self._pause_after(copied_bytes, target.signal)
 
     def _fail(self, move: PartitionMove, error: KafkalogError) -> None:

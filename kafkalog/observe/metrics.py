@@ -298,6 +298,18 @@ class Metrics:
         self.log_dir_cordoned = self._gauge(
             "log_dir_cordoned", "1 while the directory takes no new partitions.", "log_dir"
         )
+        target = "Log_dir is the one that they move into."
+        self.partition_moves_running = self._gauge(
+            "partition_moves_running", f"Partitions that move. {target}", "log_dir"
+        )
+        self.partition_move_bytes = self._counter(
+            "partition_move_bytes", f"Bytes that moves copied. {target}", "log_dir"
+        )
+        self.partition_moves = self._counter(
+            "partition_moves",
+            f"Moves that ended. State is done, cancelled or failed. {target}",
+            "log_dir", "state",
+        )  # fmt: skip
         self.group_offsets_clamped = self._counter(
             "group_offsets_clamped",
             "Offsets of groups that were ahead of their log after an unclean start.",

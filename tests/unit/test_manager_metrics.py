@@ -9,7 +9,8 @@ from prometheus_client import generate_latest
 
 from kafkalog.errors import OffsetAboveLogEnd
 from kafkalog.log.values import Isolation
-from kafkalog.manager.values import Acks
+from kafkalog.manager.partition_table import log_dir_of
+from kafkalog.manager.values import Acks, ConfigChange, MoveState
 from kafkalog.observe.metrics import Metrics, observe_many
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
@@ -82,3 +83,36 @@ def test_a_fresh_directory_is_no_unclean_start() -> None:
     assert value(again, "kafkalog_unclean_starts_total", log_dir=DIRS[0]) == 0
     killed = SimManager(again.kill()).start()
     assert value(killed, "kafkalog_unclean_starts_total", log_dir=DIRS[0]) == 1
+
+
+def test_moves_are_counted_where_they_go() -> None:
+    """M14 M26: bytes and moves under way while they copy, their ends by state.
+
+    Goal: an operator sees a move that crawls, and how many ended badly.
+    Method: a throttled move that is cancelled, then one that ends; the samples of the target.
+    """
+    sim = SimManager().start()
+    sim.operations.topics.create("t", 1)
+    for _ in range(20):
+        assert sim.produce("t", batch_of("v" * 100)).error is None
+    target = next(path for path in DIRS if path != log_dir_of(sim.operations.partition_log("t", 0)))
+    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+    def sample(name: str, **labels: str) -> float:
+        return value(sim, f"kafkalog_{name}", log_dir=target, **labels)
+
+    sim.operations.alter_broker_configs([ConfigChange(rate, "1")])
+    sim.operations.move_partition("t", 0, target)
+    sim.clock.advance_ms(1_000)
+    copied = sim.operations.moves()[0].copied_bytes
+    assert sample("partition_moves_running") == 1
+    assert sample("partition_move_bytes_total") == copied > 0
+    sim.operations.cancel_move("t", 0)
+    assert sample("partition_moves_running") == 0
+    assert sample("partition_moves_total", state="cancelled") == 1
+    sim.operations.alter_broker_configs([ConfigChange(rate, None)])
+    sim.operations.move_partition("t", 0, target)
+    sim.threads.run_until(lambda: sim.operations.moves()[0].state is MoveState.DONE)
+    assert sample("partition_moves_total", state="done") == 1
+    assert sample("partition_moves_total", state="cancelled") == 1
+    assert sample("partition_moves_running") == 0

@@ -209,9 +209,12 @@ class Cleaner:
                 round_.transactions.add_aborted(round_.aborted_from(source, end))
                 self._filter_segment(round_, source, last_batches, output)
             if output is not None:
+                clock = log.environment.clock
+                began_ns = clock.monotonic_ns()
                 new = output.finish(sources[-1].last_modified_ms)
                 limit = self.config.directory_operations_max
                 swap_in(log, new, sources, round_.on_writer, operations_max=limit)
+                round_.stats.swap_ns += clock.monotonic_ns() - began_ns
         except BaseException as error:
             if output is not None:
                 output.discard(error)

@@ -20,6 +20,7 @@ class CleanerStats:
     started_ns: int = 0
     mapped_ns: int = 0
     ended_ns: int = 0
+    swap_ns: int = 0  # of the time between the two: syncs and renames, and waiting for the writer
     map_bytes_read: int = 0
     map_messages_read: int = 0
     map_size: int = 0  # keys
@@ -35,6 +36,8 @@ class CleanerStats:
     expired_tombstones: int = 0
     aborted: int = 0
     markers: int = 0
+    waiting_batches: int = 0  # that stay with tombstones or markers until their horizon is over
+    next_horizon_ms: int | None = None  # the first of theirs, wall clock; None: none waits
 
     def add(self, chunk: FilterStatistics) -> None:
         """One chunk of the second pass."""
@@ -49,11 +52,21 @@ class CleanerStats:
         self.expired_tombstones += chunk.expired_tombstones
         self.aborted += chunk.aborted
         self.markers += chunk.control
+        self.waiting_batches += chunk.waiting_batches
+        if chunk.waiting_batches:
+            known = self.next_horizon_ms
+            first = chunk.next_horizon_ms
+            self.next_horizon_ms = first if known is None else min(known, first)
 
     @property
     def map_seconds(self) -> float:
         """Of the first pass."""
         return (self.mapped_ns - self.started_ns) / 1e9
+
+    @property
+    def swap_seconds(self) -> float:
+        """Of putting segments in the place of others."""
+        return self.swap_ns / 1e9
 
     @property
     def seconds(self) -> float:

@@ -103,7 +103,7 @@ class ThreadObserver(Protocol):
         ...
 
     def spent(self, thread: str, phase: str, seconds: float) -> None:
-        """On what: ``idle``, ``map``, ``copy`` or ``throttled``."""
+        """On what: ``idle``, ``map``, ``copy``, ``swap`` or ``throttled``."""
         ...
 
     def ended(self, run: CleaningRun) -> None:

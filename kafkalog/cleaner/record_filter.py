@@ -20,9 +20,11 @@ import numpy as np
 
 from kafkalog.format.batch_scan import BatchColumn, CrcState
 from kafkalog.format.compression import compress
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.record_batch import (
     ATTRIBUTES_AT,
     CRC_AT,
+    DELETE_HORIZON_BIT,
     HEADER_BYTES,
     LAST_OFFSET_DELTA_AT,
     LEADER_EPOCH_AT,
@@ -56,6 +58,7 @@ __all__ = ["FilterStatistics", "FilteredChunk", "RecordFilter", "Retention", "To
 
 _SIZE = int(BatchColumn.SIZE)
 _CRC_STATE = int(BatchColumn.CRC_STATE)
+_BASE_TIMESTAMP = int(BatchColumn.BASE_TIMESTAMP)
 _ATTRIBUTES, _RECORD_COUNT = int(BatchColumn.ATTRIBUTES), int(BatchColumn.RECORD_COUNT)
 _OUT_POSITION, _OUT_ROWS = int(OutCell.OUT_POSITION), int(OutCell.OUT_ROWS)
 _ROW = int(FilterCell.ROW)
@@ -76,6 +79,8 @@ class FilterStatistics(NamedTuple):
     expired_tombstones: int
     aborted: int
     control: int
+    waiting_batches: int  # of those kept: with a delete horizon
+    next_horizon_ms: int  # the first of theirs; INT64_MAX: none has one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -294,7 +299,8 @@ class _ChunkPass:
 
     def _result(self) -> FilteredChunk:
         cells, out_rows = self._cells.tolist(), int(self._cells[_OUT_ROWS])
-        size = cells[_OUT_POSITION]
+        size, table = cells[_OUT_POSITION], self._out_table[:out_rows]
+        horizons = table[(table[:, _ATTRIBUTES] & DELETE_HORIZON_BIT) != 0, _BASE_TIMESTAMP]
         statistics = FilterStatistics(
             batches_read=len(self._table),
             bytes_read=self._batches.rows.consumed_bytes,
@@ -307,9 +313,11 @@ class _ChunkPass:
             expired_tombstones=cells[FilterCell.EXPIRED_TOMBSTONES],
             aborted=cells[FilterCell.ABORTED],
             control=cells[FilterCell.CONTROL],
+            waiting_batches=len(horizons),
+            next_horizon_ms=int(horizons.min(initial=INT64_MAX)),
         )
         data = self._buffers.out.data[:size]
-        return FilteredChunk(data, self._out_table[:out_rows], statistics)
+        return FilteredChunk(data, table, statistics)
 
     def _damaged(self, row: int, status: int) -> CorruptBatch:
         """The error of a kernel's fault: a wrong CRC explains more than what it led to."""

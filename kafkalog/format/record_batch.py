@@ -62,7 +62,8 @@ _CODEC_MASK = 0x07
 _LOG_APPEND_TIME_BIT = 0x08
 _TRANSACTIONAL_BIT = 0x10
 _CONTROL_BIT = 0x20
-_DELETE_HORIZON_BIT = 0x40
+DELETE_HORIZON_BIT = 0x40
+"""Of the attributes: tombstones or a marker wait; the base timestamp says until when."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qii")
@@ -289,7 +290,7 @@ def is_control(attributes: int) -> bool:
 
 def has_delete_horizon(attributes: int) -> bool:
     """The base timestamp field holds the delete horizon."""
-    return bool(attributes & _DELETE_HORIZON_BIT)
+    return bool(attributes & DELETE_HORIZON_BIT)
 
 
 def pack_attributes(
@@ -306,5 +307,5 @@ def pack_attributes(
         | timestamp_type << 3
         | transactional * _TRANSACTIONAL_BIT
         | control * _CONTROL_BIT
-        | delete_horizon * _DELETE_HORIZON_BIT
+        | delete_horizon * DELETE_HORIZON_BIT
     )

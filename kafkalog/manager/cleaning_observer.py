@@ -1,7 +1,8 @@
 """CleaningObserver: what cleaner threads tell, kept for the metrics page.
 
-Owns when each log was last cleaned well; everything else is the cleaner's and is read when a scrape
-asks. The threads call it, the event loop reads it: single dictionary operations.
+Owns when each log was last cleaned well, and what that clean left for later; everything else is the
+cleaner's and is read when a scrape asks. The threads call it, the event loop reads it: single
+dictionary operations.
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ from typing import TYPE_CHECKING
 from kafkalog.cleaner.cleaner_thread import thread_name
 from kafkalog.errors import LogDirOffline
 from kafkalog.manager.partition_table import log_dir_of
-from kafkalog.observe.cleaner_metrics import CleanerFacts, CleanerThreadFacts, CompactedLogFacts
+from kafkalog.observe.cleaner_metrics import (
+    CleanerFacts,
+    CleanerThreadFacts,
+    CompactedLogFacts,
+    Horizons,
+)
 
 if TYPE_CHECKING:
     from kafkalog.cleaner.cleaner_thread import ThreadStatus
@@ -31,6 +37,7 @@ class CleaningObserver:
         self.beat = self._metrics.beat
         # written by cleaner threads
         self._last_success_ms: dict[TopicPartition, int] = {}
+        self._horizons: dict[TopicPartition, Horizons] = {}
 
     # ---- ThreadObserver
 
@@ -55,15 +62,19 @@ class CleaningObserver:
             }
             self._metrics.observe_clean(topic, stats.bytes_read, stats.bytes_written, removed)
             self._last_success_ms[run.topic_partition] = run.ended_ms
+            waiting = Horizons(stats.waiting_batches, stats.next_horizon_ms)
+            self._horizons[run.topic_partition] = waiting
             name = thread_name(run.thread_id)
             self.spent(name, "map", stats.map_seconds)
-            self.spent(name, "copy", stats.seconds - stats.map_seconds)
+            self.spent(name, "copy", stats.seconds - stats.map_seconds - stats.swap_seconds)
+            self.spent(name, "swap", stats.swap_seconds)
         elif error is not None and not run.is_aborted and not isinstance(error, LogDirOffline):
             self._metrics.failures.labels(topic, type(error).__name__).inc()
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """The partition is gone."""
         self._last_success_ms.pop(topic_partition, None)
+        self._horizons.pop(topic_partition, None)
 
     # ---- for the scrape
 
@@ -85,6 +96,10 @@ class CleaningObserver:
             last_success_ms={
                 (key.topic, key.partition): moment_ms
                 for key, moment_ms in self._last_success_ms.copy().items()
+            },
+            horizons={
+                (key.topic, key.partition): waiting
+                for key, waiting in self._horizons.copy().items()
             },
         )
 

@@ -8,7 +8,7 @@ cannot disagree. Facts are what the cleaner saw at its last look; a scrape never
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.metrics_core import GaugeMetricFamily
@@ -46,6 +46,13 @@ class CompactedLogFacts:
     failure: str | None
 
 
+class Horizons(NamedTuple):
+    """Batches that the last clean of a log kept until later, and the first moment that one goes."""
+
+    batches: int
+    next_ms: int | None  # wall clock; None: none waits
+
+
 @dataclass(frozen=True, slots=True)
 class CleanerFacts:
     """The cleaner at its last look; ``since_look_ms`` 0 before the first."""
@@ -55,6 +62,7 @@ class CleanerFacts:
     log_dirs: Sequence[str] = ()
     since_look_ms: int = 0
     last_success_ms: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    horizons: Mapping[tuple[str, int], Horizons] = field(default_factory=dict)
 
 
 class CleanerMetrics(Collector):
@@ -97,8 +105,8 @@ class CleanerMetrics(Collector):
         )
         self.phase_seconds = Counter(
             "kafkalog_cleaner_phase_seconds",
-            "What a thread spent its time with. Phase is idle, map, copy or throttled; copy holds "
-            "what is throttled.",
+            "What a thread spent its time with. Phase is idle, map, copy, swap or throttled; map "
+            "and copy hold what is throttled.",
             ["thread", "phase"],
             registry=registry,
         )
@@ -192,6 +200,7 @@ def _of_logs(facts: CleanerFacts) -> Iterator[Metric]:
             for (topic, number), ms in facts.last_success_ms.items()
         ],
     )
+    yield from _of_horizons(facts, where)
     failed: dict[tuple[str, str], int] = {}
     for each in facts.logs:
         if each.failure is not None:
@@ -202,6 +211,29 @@ def _of_logs(facts: CleanerFacts) -> Iterator[Metric]:
         "Partitions that are not cleaned because of an error.",
         ["topic", "error"],
         list(failed.items()),
+    )
+
+
+def _of_horizons(facts: CleanerFacts, where: Sequence[str]) -> Iterator[Metric]:
+    """Tombstones are not counted one by one: a clean does not look into batches that stay whole."""
+    yield _gauge(
+        "kafkalog_cleaner_tombstone_batches",
+        "Batches with tombstones or markers that the last clean kept until their horizon.",
+        where,
+        [
+            ([topic, str(number)], float(waiting.batches))
+            for (topic, number), waiting in facts.horizons.items()
+        ],
+    )
+    yield _gauge(
+        "kafkalog_cleaner_next_horizon_timestamp_seconds",
+        "From when on the first of them may go; absent when none waits.",
+        where,
+        [
+            ([topic, str(number)], waiting.next_ms / 1000)
+            for (topic, number), waiting in facts.horizons.items()
+            if waiting.next_ms is not None
+        ],
     )
 
 

@@ -220,6 +220,14 @@ def test_metrics_of_both_names(daemon: Daemon) -> None:
     assert float(values[removed]) > 100
     thread = '{thread="kafka-log-cleaner-thread-0"}'
     assert float(values[f"kafkalog_cleaner_thread_up{thread}"]) == 1
+    phases = [
+        f'{{phase="{name}",thread="kafka-log-cleaner-thread-0"}}' for name in ("copy", "swap")
+    ]
+    assert all(float(values[f"kafkalog_cleaner_phase_seconds_total{each}"]) > 0 for each in phases)
+    where = '{partition="0",topic="measured"}'
+    assert float(values[f"kafkalog_cleaner_tombstone_batches{where}"]) > 0
+    horizon = float(values[f"kafkalog_cleaner_next_horizon_timestamp_seconds{where}"])
+    assert abs(horizon - time.time() - 86_400) < 600  # delete.retention.ms
     assert float(values["kafka_log_logcleaner_deadthreadcount"]) == 0
     ratio = float(values[f"kafkalog_cleaner_map_utilization_ratio{thread}"])
     percent = float(values["kafka_log_logcleaner_max_buffer_utilization_percent"])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kafkalog.cleaner.record_filter import RecordFilter, TombstoneRule
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.format.batch_scan import BatchColumn
+from kafkalog.format.integers import INT64_MAX
 from tests.keyed_log_world import NOW_MS, logs, orders_for, record_batches
 from tests.naive.record_filter import (
     DELETE,
@@ -115,6 +116,9 @@ def check_filter(
     assert statistics.batches_kept == len(pairs)
     assert statistics.bytes_kept == len(written)
     assert statistics.records_kept == sum(len(kept.records) for _, kept in pairs)
+    horizons = [kept.horizon for _, kept in pairs if kept.horizon is not None]
+    assert statistics.waiting_batches == len(horizons)
+    assert statistics.next_horizon_ms == min(horizons, default=INT64_MAX)
     reasons = Counter(
         reason_to_go(batch, record, order, twin, rules)
         for batch, order in zip(chunk, orders, strict=True)

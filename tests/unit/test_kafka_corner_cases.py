@@ -3,8 +3,8 @@ Method: one test for each case of log-lifecycle 15, named by its issue, on the s
 
 Under the same names elsewhere: 5413 crash/test_segment_split, 5634 test_retention, 6388
 test_local_log, 7866 test_log_failures, 10101 test_log_loader, 15046 and 15391 in
-test_epoch_checkpoint. The cases of the cleaner (4-14, 18, 19, and 19895 of 28) come with it. Of
-case 16, 6264 is a group of the cleaner and 4451 a replica's fetch.
+test_epoch_checkpoint; 19895 of case 28 test_log_cleaner; the other cases of the cleaner (4-14, 16,
+18, 19) test_kafka_corner_cases_cleaner.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from kafkalog.format.control_record import (
 from kafkalog.format.record import Record
 from kafkalog.format.record_batch import Codec
 from kafkalog.log import cleaned_segment
+from kafkalog.log.future_log import fill, read_slice
 from kafkalog.log.invariants import check_invariants
 from tests.cleaner_world import (
     NOW_MS,
@@ -284,7 +285,7 @@ def test_kafka_8335_a_producers_last_batch_stays_if_only_empty() -> None:
 
 
 def test_kafka_6264_offsets_of_a_group_stay_within_an_index() -> None:
-    """M17 M20 M22. Goal: no group spans more than 2^31 - 1 (KAFKA-4451).
+    """M17 M20 M22. Goal: no group spans more than 2^31 - 1.
 
     Method: segments 2^30 apart.
     """
@@ -294,6 +295,27 @@ def test_kafka_6264_offsets_of_a_group_stay_within_an_index() -> None:
     world.round()
     assert world.bases() == [0, 2 * HALF, 4 * HALF, 4 * HALF + 1]
     check_invariants(world.log)
+
+
+@pytest.mark.parametrize("first", [2 * HALF, HALF + HALF // 2])
+def test_kafka_4451_a_copy_of_offsets_far_apart_rolls(first: int) -> None:
+    """M14 M20 M22. Goal: what a replica fetches of a compacted log fits its segments.
+
+    Method: the copy of a move, which is a replica here, of batches beyond 2^31 - 1 from the base of
+    its active segment, all of a slice or only its last one.
+    """
+    far = [first, first + HALF + HALF // 2]
+    source = CleanerWorld(
+        segments_of([one(0, b"a")], [one(far[0], b"b"), one(far[1], b"c")], [one(4 * HALF, b"d")])
+    )
+    copy = CleanerWorld([MadeSegment(0, NOW_MS)])
+    while copy.log.log_end_offset < source.log.log_end_offset:
+        fill(copy.log, read_slice(source.log, copy.log.log_end_offset, 1 << 20))
+    assert offsets(copy) == [0, *far, 4 * HALF]
+    assert copy.bases()[:2] == [0, first]
+    check_invariants(copy.log)
+    copy.log.update_high_watermark(copy.log.log_end_offset)
+    assert offsets(copy.reopened()) == [0, *far, 4 * HALF]
 
 
 def test_kafka_5413_a_segment_whose_offsets_do_not_fit_is_split_first() -> None:

@@ -155,7 +155,7 @@ def test_retention_ends_a_swap_that_a_fault_stopped() -> None:
     assert again.operations.partition_log("t", 0).log_start_offset == active
 
 
-def test_an_uncleanable_log_still_loses_what_retention_deletes() -> None:
+def test_kafka_19895_an_uncleanable_log_still_loses_what_retention_deletes() -> None:
     """Goal: a rotten batch does not fill the disk, and when its segment is gone all is well.
     Method: three failures, then the records grow old.
     """

@@ -137,7 +137,7 @@ class FreeSpace:
             log_dir=self._path,
             reason=reason,
             consequence="appends are refused with 507 until there is space again; reads and "
-            "retention go on, changes of topics need room on every directory",
+            "retention go on, changes of topics need room on two directories, or on the only one",
             remedy=self._remedy,
         )
 

@@ -3,10 +3,11 @@ the log directories that served (``missing_partitions.py`` says what for); which
 epochs were given (``producer_ids.py``).
 
 Owns the file ``kafkalog.registry`` in the root of every online log directory. Every change is
-written to all of them before it counts, each atomically with one fsync. At the start the highest
-generation wins; equal generations with different content mean that directories of different
-histories were put together: refused. A newer format is refused, naming it. Deleted ids are kept, so
-that a directory that was away while its topic died is finished when it comes back.
+written to all of them before it counts, each atomically with one fsync; one whose disk is full is
+left behind while two others took it. At the start the highest generation wins; equal generations
+with different content mean that directories of different histories were put together: refused. A
+newer format is refused, naming it. Deleted ids are kept, so that a directory that was away while
+its topic died is finished when it comes back.
 
 Crash rule: between two directory writes the newer generation is in some directories only; the next
 start takes it everywhere (the change then happened, though nobody was told).
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from kafkalog.errors import InvalidConfig, LogDirOffline, StorageFault
+from kafkalog.errors import DiskFull, InvalidConfig, LogDirOffline, StorageFault
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.integers import INT16_MAX, INT64_MAX
 from kafkalog.format.topic_id import decode_id, encode_id
@@ -44,6 +45,8 @@ _PLAIN_FORMAT = 1
 _FORMAT_WITH_BROKER_CONFIGS = 2
 RETIRED = INT16_MAX + 1
 """As a producer's epoch: it has none left, and takes no records any more."""
+
+_COPIES_MIN = 2  # of a change that a full disk does not hold up: any one may be lost later
 
 _log = structlog.get_logger(__name__)
 
@@ -393,44 +396,51 @@ class TopicRegistry:
     def change(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> None:
         """Make state, the next generation, the one in force: durable in every online directory.
 
-        A directory that fails goes offline and does not hold up the change. LogDirOffline when none
-        is left, DiskFull or DescriptorsShort when a living one could not take it: then the state in
-        force stays, though some directory may hold the new one already; the next change or
-        start settles it, because a generation is never given twice with different content.
+        A directory that fails goes offline and does not hold up the change; one whose disk is full
+        stays behind, as in ``spread``, when two others took it: the loss of any one directory then
+        loses no change. LogDirOffline when none is left, DiskFull or DescriptorsShort when a living
+        one could not take it: then the state in force stays, though some directory may hold the new
+        one already; the next change or start settles it, because a generation is never given twice
+        with different content.
         """
         assert state.generation == self._state.generation + 1
         online = [log_dir for log_dir in log_dirs if log_dir.is_online]
         try:
-            written = self._write(state, online)
+            self._write_to_all(state, online)
         except StorageFault:
             # Some directory may hold this generation: it may never be used for other content.
             self._state = replace(self._state, generation=state.generation + 1)
             self._write_best_effort(self._state, online)
             raise
-        if not written:
-            raise LogDirOffline("No log directory is left that could hold the topic registry")
         self._state = state
 
-    def _write(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> int:
-        """Write to each; the number of directories that took it. DiskFull and shortage raise."""
-        data = encode_registry(state)
-        written = 0
+    def _write_to_all(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> None:
+        """As ``change`` says."""
+        data, written, full = encode_registry(state), 0, list[DiskFull]()
         for log_dir in log_dirs:
             try:
-                with log_dir.guard():
-                    self._filesystem.write_file_atomically(_path_in(log_dir), data)
+                self._write(data, log_dir)
                 written += 1
-            except LogDirOffline as fault:
-                _log.error("registry_not_written", log_dir=log_dir.path, reason=fault.message)
-        return written
+            except (LogDirOffline, DiskFull) as fault:
+                _tell(log_dir, fault)
+                full += [fault] if isinstance(fault, DiskFull) else []
+        if full and written < _COPIES_MIN:
+            raise full[0]
+        if not written:
+            raise LogDirOffline("No log directory is left that could hold the topic registry")
 
     def _write_best_effort(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> None:
         """Where a directory takes it; the others are told of and stay behind."""
+        data = encode_registry(state)
         for log_dir in log_dirs:
             try:
-                self._write(state, [log_dir])
+                self._write(data, log_dir)
             except StorageFault as fault:
-                _log.error("registry_not_written", log_dir=log_dir.path, reason=fault.message)
+                _tell(log_dir, fault)
+
+    def _write(self, data: bytes, log_dir: LogDir) -> None:
+        with log_dir.guard():
+            self._filesystem.write_file_atomically(_path_in(log_dir), data)
 
     def _read(self, log_dir: LogDir) -> RegistryState | None:
         """State of one directory; None when it has no file; FormatError."""
@@ -440,6 +450,10 @@ class TopicRegistry:
             except FileNotFoundError:
                 return None
         return decode_registry(data)
+
+
+def _tell(log_dir: LogDir, fault: StorageFault) -> None:
+    _log.error("registry_not_written", log_dir=log_dir.path, reason=fault.message)
 
 
 def _path_in(log_dir: LogDir) -> str:

@@ -5,13 +5,20 @@ Method: a whole manager on the simulated disk; calls of a creation fail in turn,
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.errors import KafkalogError, NotReady, StorageFault, UnknownTopic
+from kafkalog.errors import DiskFull, KafkalogError, NotReady, StorageFault, UnknownTopic
 from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.log_dir import REGISTRY_FILE
+from kafkalog.manager.topic_registry import decode_registry
+from kafkalog.manager.values import ConfigChange
 from tests.sim.sim_faults import MUTATING, Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
+
+if TYPE_CHECKING:
+    from tests.sim.sim_filesystem import SimFilesystem
 
 CALLS = MUTATING | {"open"}
 
@@ -122,3 +129,70 @@ def test_what_somebody_put_into_the_place_of_a_new_partition_is_kept() -> None:
     sim.clock.advance_ms(120_000)
     names = [name for name in sim.disk.list_dir(DIRS[0]) if name.startswith("t-0")]
     assert [name.rpartition("-")[2] for name in names] == ["0", "stray"]
+
+
+THREE = (*DIRS, "/data/c")
+
+
+def full(path: str) -> Fault:
+    """Nothing is made or written there any more."""
+    kinds = frozenset({"create", "write"})
+    return Fault(error=errno.ENOSPC, kinds=kinds, path_contains=f"{path}/", times=10**6)
+
+
+def managed(disk: SimFilesystem | None = None, log_dirs: tuple[str, ...] = THREE) -> SimManager:
+    config = BrokerConfig(log_dirs=log_dirs, log_dir_min_free_bytes=0)
+    return SimManager(disk, config=config).start()
+
+
+def retention_in(sim: SimManager, path: str) -> str | None:
+    """Of topic t, as the registry of one directory has it."""
+    state = decode_registry(sim.disk.read_file(f"{path}/{REGISTRY_FILE}"))
+    return state.topics["t"].overrides.get("retention.ms") if "t" in state.topics else None
+
+
+@pytest.mark.parametrize("lost", THREE)
+def test_a_full_disk_holds_up_no_change_that_two_others_took(lost: str) -> None:
+    """M13 M15: topics are made and altered; the loss of any directory loses no change.
+
+    Goal: one full disk of three does not stop administration, nor make the registry less durable.
+    Method: topics and configs with the last disk full; then a start without one of the directories,
+    while that disk is still full, and one with all and with room.
+    """
+    sim = managed()
+    sim.operations.topics.create("t", 1)
+    fault = sim.disk.faults.add(full(THREE[2]))
+    sim.operations.topics.alter_configs("t", [ConfigChange("retention.ms", "7")])
+    sim.operations.topics.create("u", 4)
+    sim.operations.topics.create_partitions("t", 2)
+    assert [retention_in(sim, path) for path in THREE] == ["7", "7", None]
+    assert all(sim.produce("u", batch_of("v"), partition=n).error is None for n in range(4))
+    disk = sim.kill()
+    disk.faults.add(fault)
+    left = managed(disk, tuple(path for path in THREE if path != lost))
+    assert left.manager.registry.topics["t"].overrides["retention.ms"] == "7"
+    assert left.operations.partition_count("t") == 2
+    disk = left.kill()
+    disk.faults.clear()
+    again = managed(disk)
+    assert len({again.disk.read_file(f"{path}/{REGISTRY_FILE}") for path in THREE}) == 1
+    assert all(again.manager.log_of("u", number).log_end_offset == 1 for number in range(4))
+
+
+def test_one_directory_with_room_is_too_few() -> None:
+    """M13 M15: what only one of three holds may be lost with it.
+
+    Goal: a change is refused rather than kept in one place.
+    Method: two disks full, then one again with room.
+    """
+    sim = managed()
+    sim.operations.topics.create("t", 1)
+    for path in THREE[1:]:
+        sim.disk.faults.add(full(path))
+    with pytest.raises(DiskFull):
+        sim.operations.topics.alter_configs("t", [ConfigChange("retention.ms", "7")])
+    assert "retention.ms" not in sim.operations.topics.describe("t").overrides
+    sim.disk.faults.clear()
+    sim.disk.faults.add(full(THREE[2]))
+    sim.operations.topics.alter_configs("t", [ConfigChange("retention.ms", "8")])
+    assert [retention_in(sim, path) for path in THREE[:2]] == ["8", "8"]

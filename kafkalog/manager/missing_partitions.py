@@ -81,14 +81,14 @@ class MissingPartitions:
         forgotten: they hold nothing. A full disk leaves that to the next start.
         """
         manager = self._manager
+        absent = self._absent_log_dirs()
+        for directory_id, path in absent.items():
+            _log.warning("log_dir_missing", directory_id=encode_id(directory_id), last_path=path)
         if len(manager.online_units) < len(manager.units):
             log_partitions_offline(self._offline())
             return
         for orphan in plan.orphans:
             self._loading.refuse_orphan(orphan)
-        absent = self._absent_log_dirs()
-        for directory_id, path in absent.items():
-            _log.warning("log_dir_missing", directory_id=encode_id(directory_id), last_path=path)
         put_aside = {partition.topic_partition for partition in plan.stray + plan.delete}
         in_making = manager.registry.state.in_making
         is_settled = not plan.orphans
@@ -115,12 +115,20 @@ class MissingPartitions:
         ]
 
     def _absent_log_dirs(self) -> dict[UUID, str]:
-        """Last paths of the remembered directories that are not among those of this start."""
+        """Last paths of the remembered directories that are not among those of this start.
+
+        One that failed before it said who it is is known by its path.
+        """
         manager = self._manager
-        metas = [unit.log_dir.meta for unit in manager.units]
-        present = {meta.directory_id for meta in metas if meta is not None}
+        identities = {unit.log_dir.path: unit.log_dir.meta for unit in manager.units}
+        present = {meta.directory_id for meta in identities.values() if meta is not None}
+        unread = {path for path, meta in identities.items() if meta is None}
         remembered = manager.registry.state.log_dirs
-        return {each: path for each, path in remembered.items() if each not in present}
+        return {
+            each: path
+            for each, path in remembered.items()
+            if each not in present and path not in unread
+        }
 
     def _found_nowhere(self) -> list[tuple[TopicPartition, RegisteredTopic]]:
         """Partitions of living topics that are neither served nor at fault."""

@@ -141,6 +141,24 @@ def test_the_operator_gives_the_records_up() -> None:
     assert_all_served(again)
 
 
+@pytest.mark.parametrize("file", ["meta.properties", "recovery-point-offset-checkpoint"])
+def test_a_missing_directory_is_named_also_beside_an_offline_one(file: str) -> None:
+    """Goal: who looks for partitions learns of every directory that may hold them.
+    Method: of three directories one is left out and one fails, before or after it says who it is.
+    """
+    third = "/data/c"
+    disk = manager_on(stopped_with_a_record_in_each(), (A, B, third)).start().stop()
+    identity = directory_id(disk, third)
+    disk.faults.add(Fault(kinds=frozenset({"read"}), path_contains=f"{B}/{file}", times=10**6))
+    with capture_logs() as lines:
+        manager_on(disk, (A, B)).start()
+    missing = [
+        (line["directory_id"], line["last_path"]) for line in lines_of(lines, "log_dir_missing")
+    ]
+    assert missing == [(identity, third)]
+    assert [line["count"] for line in lines_of(lines, "partitions_offline")] == [1]
+
+
 def test_a_directory_without_partitions_is_forgotten() -> None:
     """Goal: whoever emptied a directory and took it out of log.dirs has nothing more to do.
     Method: a third, empty directory joins by itself and leaves again.

@@ -4,98 +4,28 @@ Method: a whole manager on the simulated disk and clock; what moves is compared 
 
 from __future__ import annotations
 
-import errno
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kafkalog.cleaner.cleaning_run import CleaningRun, CleanRequest
 from kafkalog.errors import (
     InvalidReplicaAssignment,
     InvalidTopicName,
     LogDirNotFound,
     LogDirOffline,
     PartitionMoving,
-    StorageFault,
     UnknownMove,
     UnknownPartition,
     UnknownTopic,
 )
 from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.topic_partition import DirectoryState, TopicPartition, parse_directory_name
+from kafkalog.format.topic_partition import DirectoryState
 from kafkalog.log.invariants import check_invariants
 from kafkalog.log.values import Isolation, LogAppendInfo
 from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.commands import AppendCommand, FlushCommand
+from kafkalog.manager.commands import AppendCommand
 from kafkalog.manager.partition_move import HoldCommand
-from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.values import Acks, ConfigChange, MoveState
-from tests.cleaning_daemon import keyed_batch
-from tests.sim.sim_crash import CrashMode
-from tests.sim.sim_faults import Fault
+from tests.moving_world import SLOW, T0, A, B, begun, contents, ended, move, place, states, world
 from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
-
-if TYPE_CHECKING:
-    from kafkalog.manager.values import MoveStatus
-
-A, B = DIRS
-T0 = TopicPartition("t", 0)
-
-
-SLOW = BrokerConfig(log_dirs=DIRS, replica_alter_log_dirs_io_max_bytes_per_second=1_000)
-
-
-def world(
-    count: int = 5, config: BrokerConfig | None = None, segment_bytes: int = 400
-) -> SimManager:
-    """Topic t in /data/a, with segments of a few batches and two records a batch."""
-    sim = SimManager(config=config).start()
-    sim.operations.topics.create("t", 1, {"internal.segment.bytes": str(segment_bytes)})
-    for number in range(count):
-        assert sim.produce("t", batch_of(f"v{number}", "x" * 20)).error is None
-    return sim
-
-
-def contents(sim: SimManager) -> bytes:
-    """All batches of the partition, as a reader gets them."""
-    log = sim.manager.log_of("t", 0)
-    data, offset = b"", log.log_start_offset
-    while True:
-        found = log.read(offset, 1 << 20, Isolation.HIGH_WATERMARK)
-        if not found.data:
-            return data
-        data += bytes(found.data)
-        offset = found.next_offset
-
-
-def states(sim: SimManager) -> dict[str, list[DirectoryState]]:
-    """What the names of the partition directories in each log directory say."""
-    return {
-        path: sorted(
-            (
-                parse_directory_name(entry.name).state
-                for entry in sim.disk.list_dir_stats(path)
-                if entry.is_dir
-            ),
-            key=lambda state: state.value,
-        )
-        for path in DIRS
-    }
-
-
-def move(sim: SimManager, path: str = B) -> MoveStatus:
-    """Begin it and wait for its end."""
-    sim.operations.move_partition("t", 0, path)
-    return ended(sim)
-
-
-def ended(sim: SimManager) -> MoveStatus:
-    sim.threads.run_until(lambda: sim.operations.moves()[0].state is not MoveState.COPYING)
-    return sim.operations.moves()[0]
-
-
-def place(sim: SimManager) -> str:
-    return log_dir_of(sim.manager.log_of("t", 0))
 
 
 def test_a_partition_moves_with_all_it_holds() -> None:
@@ -124,19 +54,6 @@ def test_a_partition_moves_with_all_it_holds() -> None:
     assert contents(again) == after
     again.clock.advance_ms(120_000)
     assert states(again) == {A: [], B: [DirectoryState.LIVE]}
-
-
-def begun(count: int = 5) -> SimManager:
-    """A move whose first slice is copied; the next one waits for the throttle."""
-    sim = world(count, SLOW)
-    assert sim.operations.move_partition("t", 0, B).state is MoveState.COPYING
-    sim.threads.run_until_idle()
-    (status,) = sim.operations.moves()
-    assert status.state is MoveState.COPYING
-    assert 0 < status.copied_bytes < status.size_bytes
-    assert status.offset_lag > 0
-    assert states(sim) == {A: [DirectoryState.LIVE], B: [DirectoryState.FUTURE]}
-    return sim
 
 
 def test_the_partition_serves_while_it_is_copied() -> None:
@@ -340,150 +257,6 @@ def test_refusals() -> None:
     sim.manager.unit_at(B).log_dir.take_offline("pulled out")
     with pytest.raises(LogDirOffline, match="pulled out"):
         sim.operations.move_partition("t", 0, B)
-
-
-def test_a_move_goes_on_after_a_stop_and_after_a_kill() -> None:
-    """Goal: the copy is not begun anew by a restart, and ends as if there had been none.
-    Method: stop after the first slice; watch which bytes are written to the copy.
-    """
-    for how in ("stop", "kill"):
-        sim = begun()
-        (before,) = sim.operations.moves()
-        expected = contents(sim)
-        disk = sim.stop() if how == "stop" else sim.kill()
-        again = SimManager(disk, config=SLOW).start()
-        again.threads.run_until_idle()
-        (status,) = again.operations.moves()
-        assert status.copied_bytes >= before.copied_bytes
-        assert ended(again).state is MoveState.DONE
-        assert (place(again), contents(again)) == (B, expected)
-
-
-def test_a_stop_ends_the_load_of_a_copy() -> None:
-    """Goal: a stop does not wait for the recovery of a copy, and the copy is not given up.
-    Method: stop before the copy that the start found is loaded; the next life ends the move.
-    """
-    sim = begun()
-    expected = contents(sim)
-    again = SimManager(sim.kill(), config=SLOW).start()
-    again.manager.stop_loading()
-    again.threads.run_until_idle()
-    assert again.manager.table.future_of(T0) is None
-    assert states(again) == {A: [DirectoryState.LIVE], B: [DirectoryState.FUTURE]}
-    third = SimManager(again.stop()).start()
-    assert ended(third).state is MoveState.DONE
-    assert (place(third), contents(third)) == (B, expected)
-
-
-def test_a_copy_that_parted_from_its_log_is_begun_anew() -> None:
-    """Goal: records that a power cut took from the current log do not come back by its copy.
-    Method: the copy is durable, the records it was made of are not; other ones follow.
-    """
-    sim = world(2, SLOW, segment_bytes=100_000)
-    for number in range(4):
-        sim.produce("t", batch_of(f"lost {number}", "x" * 20), Acks.LEADER)
-    sim.operations.move_partition("t", 0, B)
-    future = sim.manager.table.future_of
-    sim.threads.run_until(lambda: (log := future(T0)) is not None and log.log_end_offset > 6)
-    copy = future(T0)
-    assert copy is not None
-    sim.manager.unit_at(B).writer.run(FlushCommand(copy))
-    disk = sim.disk.crash(CrashMode.DROP_ALL, 0)
-    sim.threads.kill_all()
-    again = SimManager(disk, config=SLOW).start()
-    assert again.manager.log_of("t", 0).log_end_offset == 4
-    for number in range(4):
-        again.produce("t", batch_of(f"new {number}", "x" * 20))
-    expected = contents(again)
-    assert ended(again).state is MoveState.DONE
-    assert (place(again), contents(again)) == (B, expected)
-
-
-def test_a_copy_of_a_log_that_was_cleaned_is_begun_anew() -> None:
-    """Goal: what a clean took away does not come back by an older copy, nor a deleted key with it.
-    Method: clean between the start that found the copy and the one that goes on with it; the
-    tombstone behind the end of the copy goes, the record of its key is in the copy.
-    """
-    sim = SimManager(config=SLOW).start()
-    compacted = {"cleanup.policy": "compact", "internal.segment.bytes": "400"}
-    sim.operations.topics.create("t", 1, {**compacted, "delete.retention.ms": "0"})
-    for key in ("gone", "kept 1", "kept 2", "kept 3", *("k1", "k2") * 8):
-        sim.produce("t", keyed_batch((key, "x" * 40)))
-    sim.produce("t", keyed_batch(("gone", None)))
-    for key in ("k1", "k2") * 5:
-        sim.produce("t", keyed_batch((key, "x" * 40)))
-    sim.operations.move_partition("t", 0, B)
-    sim.threads.run_until_idle()
-    copy = sim.manager.table.future_of(T0)
-    assert copy is not None
-    assert 2 <= copy.log_end_offset <= 4, "its last record is one that no clean takes"
-    again = SimManager(sim.kill(), config=SLOW).start()
-    again.manager.stop_loading()
-    clean(again)  # the tombstone has its horizon now
-    for key in ("k1", "k2") * 5:
-        again.produce("t", keyed_batch((key, "x" * 40)))
-    clean(again)
-    expected = contents(again)
-    assert b"gone" not in expected
-    third = SimManager(again.stop()).start()
-    assert ended(third).state is MoveState.DONE
-    assert (place(third), contents(third)) == (B, expected)
-
-
-def clean(sim: SimManager) -> None:
-    """A clean that somebody asks for."""
-    done: list[CleaningRun] = []
-    request = CleanRequest(sim.manager.log_of("t", 0), False, done.append)
-    sim.manager.cleaning.cleaner.submit(request)
-    sim.threads.run_until(lambda: bool(done))
-    assert done[0].error is None
-    sim.clock.advance_ms(1)
-
-
-def test_a_target_that_fails_leaves_the_partition_where_it_is() -> None:
-    """Goal: at every disk call of a move that fails in the target, the current log serves on.
-    Method: EIO and ENOSPC at the nth call in the target directory, until none is left.
-    """
-    for error in (errno.EIO, errno.ENOSPC):
-        nth = 0
-        is_struck = True
-        while is_struck:
-            nth += 1
-            sim = world(3)
-            fault = sim.disk.faults.add(Fault(error=error, path_contains=B, nth=nth))
-            try:
-                state = move(sim).state
-            except StorageFault:  # the copy could not be made
-                assert sim.operations.moves() == []
-                state = MoveState.FAILED
-            is_struck = fault.seen >= nth
-            log = sim.manager.log_of("t", 0)
-            if state is MoveState.FAILED:
-                assert place(sim) == A
-                assert not sim.manager.table.futures()
-                assert sim.manager.unit_at(A).log_dir.is_online
-                assert states(sim)[A] == [DirectoryState.LIVE]
-                assert sim.produce("t", batch_of("goes on")).error is None
-                assert log.log_end_offset == 7
-        assert nth > 20
-
-
-def test_a_source_that_fails_keeps_the_copy() -> None:
-    """Goal: a directory that fails takes its partition along; when it is back, the move goes on.
-    Method: EIO at every disk call in the source after the move began, then a restart without it.
-    """
-    for nth in range(1, 8):
-        sim = world(3, SLOW)
-        sim.operations.move_partition("t", 0, B)
-        sim.threads.run_until_idle()
-        expected = contents(sim)
-        sim.disk.faults.add(Fault(path_contains=A, nth=nth))
-        ended(sim)
-        again = SimManager(sim.kill()).start()
-        if again.operations.moves():
-            assert ended(again).state is MoveState.DONE
-        assert contents(again) == expected
-        assert place(again) == B
 
 
 def test_appends_at_the_very_moment_are_refused_and_nothing_is_appended() -> None:

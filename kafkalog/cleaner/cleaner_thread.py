@@ -245,7 +245,7 @@ class CleanerThread:
         while not self._is_stopping:
             try:
                 if not self.clean_filthiest_once():
-                    self._pause(max(self._work.backoff_ms, _PAUSE_MIN_MS))
+                    self._pause(_PAUSE_MIN_MS)
             except Exception as error:  # noqa: BLE001 - a thread body
                 self._restarts += 1
                 self._observer.restarted(self.name)
@@ -254,16 +254,16 @@ class CleanerThread:
                     thread=self.name,
                     exc_info=error,
                 )
-                self._pause(max(self._work.backoff_ms, _RESTART_PAUSE_MS))
+                self._pause(_RESTART_PAUSE_MS)
 
-    def _pause(self, pause_ms: int) -> None:
-        """Until there is a request, the time is over, or the thread is to stop."""
-        began_ns = self._clock.monotonic_ns()
-        until_ns = began_ns + pause_ms * 1_000_000
-        self._next_turn_ms = self._clock.wall_ms() + pause_ms
+    def _pause(self, least_ms: int) -> None:
+        """Until there is a request, the back-off of now is over, or the thread is to stop."""
+        began_ns, began_ms = self._clock.monotonic_ns(), self._clock.wall_ms()
         while not self._is_stopping and not self._work.has_requests:
             self._beat()
-            left_ns = until_ns - self._clock.monotonic_ns()
+            pause_ms = max(self._work.backoff_ms, least_ms)
+            self._next_turn_ms = began_ms + pause_ms
+            left_ns = began_ns + pause_ms * 1_000_000 - self._clock.monotonic_ns()
             if left_ns <= 0:
                 break
             self._wait(left_ns)
@@ -282,6 +282,7 @@ class CleanerThread:
         while now_ns < until_ns and not self._is_wanted():
             self._wait(until_ns - now_ns)
             now_ns = self._clock.monotonic_ns()
+            until_ns = min(until_ns, self._throttler.go_on_ns)  # less, where the rate changed
         if now_ns > began_ns:
             self._observer.spent(self.name, "throttled", (now_ns - began_ns) / 1e9)
 

@@ -99,8 +99,11 @@ class LogCleaner:
         before, self.config = self.config, config
         if config == before:
             return
-        self._throttler.bytes_per_second = config.io_max_bytes_per_second
+        if config.io_max_bytes_per_second != before.io_max_bytes_per_second:
+            now_ns = self._clock.monotonic_ns()
+            self._throttler.change_rate(config.io_max_bytes_per_second, now_ns)
         self.backoff_ms = self.states.backoff_ms = config.backoff_ms
+        self.wake()  # who waits, waits by the new rate and pause
         same = replace(
             before,
             io_max_bytes_per_second=config.io_max_bytes_per_second,

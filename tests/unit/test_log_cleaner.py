@@ -322,6 +322,41 @@ def test_rate_and_pause_change_without_a_new_thread() -> None:
     assert world.sim.manager.cleaning.cleaner.config.backoff_ms == 20_000
 
 
+@pytest.mark.parametrize("is_aborted", [False, True])
+def test_a_higher_rate_ends_the_wait_for_the_lower_one(*, is_aborted: bool) -> None:
+    """Goal: a rate that was far too low is put right without a restart.
+    Method: raise it while a clean waits for it, or after that clean was aborted.
+    """
+    world = CleaningDaemon(bytes_per_second=0.001)
+    world.cleaners.on_chunk = lambda _: world.sim.clock.sleep(0.4)
+    world.topic()
+    runs = world.order()
+    world.sim.clock.advance_ms(60_000)
+    assert not runs
+    if is_aborted:
+        world.states.abort_cleaning(T0)
+        world.sim.threads.run_until(lambda: bool(runs))
+        runs = world.order()
+    rate = ConfigChange("log.cleaner.io.max.bytes.per.second", "1000000")
+    world.sim.operations.alter_broker_configs([rate])
+    world.sim.clock.advance_ms(60_000)
+    assert [run.error for run in runs] == [None]
+
+
+def test_a_shorter_pause_counts_at_once() -> None:
+    """Goal: log.cleaner.backoff.ms that was far too long is put right without a restart.
+    Method: shorten it while a thread pauses for it.
+    """
+    world = CleaningDaemon()
+    alter = world.sim.operations.alter_broker_configs
+    alter([ConfigChange("log.cleaner.backoff.ms", "9223372036854775807")])
+    world.sim.clock.advance_ms(60_000)
+    alter([ConfigChange("log.cleaner.backoff.ms", "1000")])
+    world.topic(min_cleanable_dirty_ratio="0")
+    world.sim.clock.advance_ms(3_000)
+    assert world.cleaners.cleaned
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

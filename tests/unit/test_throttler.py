@@ -60,7 +60,11 @@ def test_the_average_over_long_is_the_rate(rate: float, size: int) -> None:
 
 
 def test_the_rate_may_change_under_way() -> None:
-    """Goal: a new rate counts from the next look. Method: ten times as fast."""
-    throttler = make(1_000)
-    throttler.bytes_per_second = 10_000
-    assert throttler.observe(10_000, 5 * SECOND + 400 * MS) == 6 * SECOND
+    """Goal: a new rate counts at once, and the wait for the old one is over.
+    Method: a rate of next to nothing, then one that is ten times as fast as the others' here.
+    """
+    throttler = make(1e-300)
+    assert throttler.observe(1_000, 5 * SECOND + 400 * MS) > 1_000_000 * SECOND
+    throttler.change_rate(10_000, 6 * SECOND)
+    assert throttler.go_on_ns == 6 * SECOND
+    assert throttler.observe(10_000, 6 * SECOND + 400 * MS) == 7 * SECOND

@@ -356,6 +356,7 @@ class CleanerThread:
                 self._cleaner = self._make_cleaner(self._throttle)
             if not run.is_dry:
                 self._host.make_durable(log, to_clean.first_uncleanable_offset)
+                self._states.note_begun(to_clean)
             result = self._cleaner.clean(
                 to_clean,
                 run.started_ms,

@@ -94,7 +94,7 @@ class Standing(NamedTuple):
     to_clean: LogToClean | None  # None: it could not be looked at, ``fault`` says why
     fault: KafkalogError | None
     failure: CleaningFailure | None
-    checkpoint: int | None  # of the first dirty offset; None: never cleaned
+    checkpoint: int | None  # of the first dirty offset; None: no clean has begun
 
     @property
     def ratio(self) -> float:
@@ -131,7 +131,7 @@ class LogCleanerManager:
             self._first_dirty.update(offsets)
 
     def first_dirty_offset(self, topic_partition: TopicPartition) -> int | None:
-        """What the checkpoint is to hold of a log; None: it was never cleaned."""
+        """What the checkpoint is to hold of a log; None: no clean of it has begun."""
         return self._first_dirty.get(topic_partition)
 
     def maybe_truncate_checkpoint(self, log: UnifiedLog, offset: int) -> None:
@@ -265,6 +265,25 @@ class LogCleanerManager:
             return True
         self.release(log)
         return False
+
+    def note_begun(self, to_clean: LogToClean) -> None:
+        """A clean begins: from now on the file names the log, durable on return; StorageFault.
+
+        It tells every later start that offsets may be missing, whatever the topic's policy is then
+        and however the clean ends. Differs from Kafka, whose recovery minds no gaps: there a log
+        is named when its first clean has ended.
+        """
+        key = to_clean.log.topic_partition
+        with self._mutex:
+            if key in self._first_dirty:
+                return
+            self._first_dirty[key] = to_clean.first_dirty_offset
+        try:
+            self._served.write_checkpoint(to_clean.log)
+        except StorageFault:
+            with self._mutex:
+                self._first_dirty.pop(key, None)
+            raise
 
     def done_cleaning(self, log: UnifiedLog, end_offset: int) -> None:
         """Let go of the log; it is clean below ``end_offset``, durable unless it was aborted.

@@ -35,7 +35,7 @@ class FirstDirtyOffsets(Protocol):
         ...
 
     def first_dirty_offset(self, topic_partition: TopicPartition) -> int | None:
-        """Of one log now; None: never cleaned."""
+        """Of one log now; None: no clean has begun."""
         ...
 
     def forget(self, topic_partition: TopicPartition) -> None:

@@ -150,6 +150,7 @@ class DirectoryLoading:
                     found(log_dir, LOG_START_OFFSETS).get(topic_partition, 0),
                     found(log_dir, RECOVERY_POINTS).get(topic_partition, 0),
                     was_clean=was_clean,
+                    was_cleaned=topic_partition in found(log_dir, CLEANER_OFFSETS),
                 )
             self._table.add(log)
             return log
@@ -337,10 +338,12 @@ class DirectoryLoading:
         recovery_point: int,
         *,
         was_clean: bool,
+        was_cleaned: bool = False,
         corruption: Corruption | None = None,
     ) -> UnifiedLog:
         """The log of a directory; sole replica: the high watermark is the log end.
 
+        ``was_cleaned``: compaction left gaps, whatever the topic's policy is by now.
         What was recovered behind the recovery point is made durable first: it may be in the page
         cache of a process that was killed only, and from here on it is readable.
         """
@@ -356,6 +359,7 @@ class DirectoryLoading:
             corruption=corruption or configured,
             topic_id=encode_id(topic.topic_id),
             producer_expiration_ms=config.producer_id_expiration_ms,
+            may_have_gaps=was_cleaned,
         )
         if log.local.recovery_point < log.log_end_offset:
             plan = log.plan_flush()

@@ -109,7 +109,7 @@ def test_an_operator_takes_back_only_his_own_pauses() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_abort_while_cleaning(seed: int) -> None:
-    """Goal: abort returns when the clean has ended, nothing is checkpointed, and it goes on later.
+    """Goal: abort returns when the clean has ended, nothing counts as clean, and it goes on later.
     Method: the test's own thread pauses the log in the middle of a clean, in any order of threads.
     """
     world = CleaningDaemon(seed=seed, threads=2)
@@ -120,7 +120,7 @@ def test_abort_while_cleaning(seed: int) -> None:
     world.states.abort_and_pause_cleaning(T0)
     assert T0 not in world.cleaners.at_work
     assert world.states.state_of(T0).pauses == 1
-    assert world.checkpoint() is None
+    assert world.checkpoint() == 0, "the log is named, and nothing of it counts as clean"
     world.turn()
     assert [run.is_aborted for run in runs] == [True]
     assert world.cleaners.cleaned == []
@@ -247,9 +247,14 @@ def test_a_cut_log_is_not_clean_above_the_cut() -> None:
 
 
 def test_a_checkpoint_that_cannot_be_written_is_remembered() -> None:
-    """Goal: a full disk costs the file, not the state. Method: ENOSPC at the checkpoint's file."""
+    """Goal: a full disk costs the file, not the state, and no clean begins without a first entry.
+    Method: ENOSPC at the checkpoint's file, behind a first clean and before it.
+    """
     world = CleaningDaemon()
     log = world.topic()
+    world.turn()
+    clean_below = world.checkpoint()
+    world.fill("t", 12)
     world.sim.disk.faults.add(
         Fault(
             Effect.RAISE,
@@ -261,9 +266,16 @@ def test_a_checkpoint_that_cannot_be_written_is_remembered() -> None:
     )
     world.turn()
     world.turn()
-    assert len(world.cleaners.cleaned) == 1, "not cleaned again"
+    assert len(world.cleaners.cleaned) == 2, "not cleaned again"
     assert world.states.first_dirty_offset(T0) == log.segments.active.base_offset
-    assert world.checkpoint() is None
+    assert world.checkpoint() == clean_below
+    world.topic("u")
+    world.turn()
+    assert len(world.cleaners.cleaned) == 2
+    assert world.checkpoint("u") is None
+    world.sim.disk.faults.disarm()
+    world.sim.clock.advance_ms(60_000)
+    assert len(world.cleaners.cleaned) == 3
 
 
 # ---- failures

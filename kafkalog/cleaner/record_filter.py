@@ -130,7 +130,9 @@ class RecordFilter:
         cells[FilterCell.BITS_FIRST] = self._map.bits_first
         cells[FilterCell.BITS_END] = self._map.bits_end
         cells[FilterCell.NOW_MS] = now_ms
-        cells[FilterCell.NEW_HORIZON_MS] = now_ms + delete_retention_ms
+        # Beyond 64 bits there is none, and the tombstone stays; as Kafka's, whose sum is negative.
+        horizon_ms = now_ms + delete_retention_ms
+        cells[FilterCell.NEW_HORIZON_MS] = horizon_ms if horizon_ms <= INT64_MAX else -1
         cells[FilterCell.TOMBSTONE_RULE] = tombstone_rule
         cells[FilterCell.PROCESSOR_LEVEL] = LEVEL
         return _ChunkPass(batches, orders, cells, self._map, self._buffers).run()

@@ -60,6 +60,7 @@ def filtered(
     rule: TombstoneRule = TombstoneRule.PER_BATCH,
     *,
     discards: bool = False,
+    delete_retention_ms: int = 1000,
 ) -> FilteredChunk:
     """Pass 2 with the same orders for every batch."""
     batches = of(data)
@@ -70,7 +71,7 @@ def filtered(
         np.full(count, discards, np.bool_),
         np.zeros(count, np.bool_),
         now_ms=NOW_MS,
-        delete_retention_ms=1000,
+        delete_retention_ms=delete_retention_ms,
         tombstone_rule=rule,
     )
 
@@ -146,6 +147,23 @@ def test_a_tombstone_gets_a_horizon_once() -> None:
     chunk = filtered(offset_map, expired.encode())
     assert not len(chunk.data)
     assert chunk.statistics.expired_tombstones == 1
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_tombstone_may_be_kept_for_ever(codec: int) -> None:
+    """Goal: delete.retention.ms takes any number; a horizon beyond 64 bits is none, as Kafka's.
+    Method: the largest one, then the largest whose horizon is written; each filtered twice.
+    """
+    batch = batch_of(0, (b"a", None), (b"b", b"1"), codec=codec)
+    largest = 2**63 - 1
+    written = replace(batch, horizon=largest, base_timestamp=largest)
+    for keep_ms, kept in ((largest, batch), (largest - NOW_MS, written)):
+        data = batch.encode()
+        for _ in range(2):
+            chunk = filtered(mapped(batch), data, delete_retention_ms=keep_ms)
+            data = bytes(chunk.data)
+            assert decode(data) == [kept]
+            assert chunk.statistics.expired_tombstones == 0
 
 
 def test_the_rule_of_segments_leaves_horizons_alone() -> None:

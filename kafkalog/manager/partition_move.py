@@ -248,12 +248,15 @@ class PartitionMove:
         """One slice; its bytes. What was deleted faster than copied leaves the copy empty."""
         try:
             with self.source.log_dir.guard():
-                if future.log_end_offset < current.log_start_offset:
+                log_start_offset = current.log_start_offset
+                if future.log_end_offset < log_start_offset:
                     start = future_log.start_of_copy(current)
                     self.target.writer.call(partial(future.truncate_fully_and_start_at, start))
                 piece = future_log.read_slice(current, future.log_end_offset, SLICE_BYTES)
         except OffsetBelowLogStart:
             return 0  # deleted this moment: the next turn begins behind
+        if future.log_end_offset < current.log_start_offset != log_start_offset:
+            return 0  # too: the slice may begin behind what the copy would have to hold
         self.target.writer.run(FillCommand(future, piece))
         size_bytes = 0 if piece.records is None else piece.records.size_bytes
         self._unflushed_bytes += size_bytes

@@ -4,6 +4,8 @@ Method: a whole manager on the simulated disk and clock; what moves is compared 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from kafkalog.errors import (
@@ -18,6 +20,7 @@ from kafkalog.errors import (
 )
 from kafkalog.format.batch_builder import RecordColumns, build_batch
 from kafkalog.format.topic_partition import DirectoryState
+from kafkalog.log import future_log
 from kafkalog.log.invariants import check_invariants
 from kafkalog.log.values import Isolation, LogAppendInfo
 from kafkalog.manager.broker_config import BrokerConfig
@@ -26,6 +29,10 @@ from kafkalog.manager.partition_move import HoldCommand
 from kafkalog.manager.values import Acks, ConfigChange, MoveState
 from tests.moving_world import SLOW, T0, A, B, begun, contents, ended, move, place, states, world
 from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
+
+if TYPE_CHECKING:
+    from kafkalog.log.future_log import Slice
+    from kafkalog.log.unified_log import UnifiedLog
 
 
 def test_a_partition_moves_with_all_it_holds() -> None:
@@ -117,6 +124,29 @@ def test_records_that_are_deleted_faster_than_copied_leave_no_gap() -> None:
     assert ended(sim).state is MoveState.DONE
     assert contents(sim) == before
     check_invariants(sim.manager.log_of("t", 0))
+
+
+def test_records_that_are_deleted_right_before_they_are_read_leave_no_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: a log start that moves between two looks of a turn begins the copy anew.
+    Method: it lies inside a batch, where the copy begins; all of it goes before the first read.
+    """
+    sim = world(1, segment_bytes=100_000)
+    for number in range(3):
+        sim.produce("t", batch_of(f"later {number}", "x"))
+    assert sim.delete_records("t", 2).error is None
+    read_slice, deletions = future_log.read_slice, [4]
+
+    def read_behind_a_deletion(current: UnifiedLog, offset: int, max_bytes: int) -> Slice:
+        while deletions:
+            current.increment_log_start_offset(deletions.pop(), "this moment")
+        return read_slice(current, offset, max_bytes)
+
+    monkeypatch.setattr(future_log, "read_slice", read_behind_a_deletion)
+    assert move(sim).state is MoveState.DONE
+    check_invariants(sim.manager.log_of("t", 0))
+    assert sim.manager.log_of("t", 0).log_start_offset == 4
 
 
 def test_a_partition_without_records_moves() -> None:

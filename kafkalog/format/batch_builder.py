@@ -186,6 +186,17 @@ def _spread(lengths: Int64s | int, count: int) -> Int64s:
     return np.full(count, lengths, np.int64) if isinstance(lengths, int) else lengths
 
 
+class ProducerStamp(NamedTuple):
+    """What makes an append idempotent; -1 in all three: no producer."""
+
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+
+
+NO_PRODUCER = ProducerStamp()
+
+
 class BuiltBatch(NamedTuple):
     """An uncompressed CreateTime batch of our own making and what its rules may ask of it."""
 
@@ -195,20 +206,29 @@ class BuiltBatch(NamedTuple):
     max_timestamp: int
     min_timestamp: int
     null_key_count: int
+    producer: ProducerStamp = NO_PRODUCER
 
 
-def build_plain_batch(columns: RecordColumns, selection: Int64s | None = None) -> BuiltBatch:
-    """The selected rows as a batch at offset 0, without codec and producer; see build_batch."""
+def build_plain_batch(
+    columns: RecordColumns, selection: Int64s | None = None, producer: ProducerStamp = NO_PRODUCER
+) -> BuiltBatch:
+    """The selected rows as a batch at offset 0, without codec; see build_batch."""
     out, count, facts = _encode(columns, selection)
     base_timestamp, max_timestamp, min_timestamp, null_key_count = facts
+    producer_id, producer_epoch, base_sequence = producer
     seal_batch(
         out,
         attributes=0,
         record_count=count,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
     )
-    return BuiltBatch(out, count, base_timestamp, max_timestamp, min_timestamp, null_key_count)
+    return BuiltBatch(
+        out, count, base_timestamp, max_timestamp, min_timestamp, null_key_count, producer
+    )
 
 
 def build_single_batch(key: bytes | None, value: bytes | None, timestamp_ms: int) -> BuiltBatch:

@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING
 
 from kafkalog.log.log_validator import is_suspect, validate
 from kafkalog.log.values import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
     NO_TIMESTAMP,
     AppendOrigin,
     BatchFacts,
@@ -40,6 +37,7 @@ def validate_built(
         or config.message_timestamp_type == "LogAppendTime"
         or config.compression_type not in _KEEPS_PLAIN
         or batch.min_timestamp < NO_TIMESTAMP
+        or batch.producer.base_sequence < 0 <= batch.producer.producer_id
         or is_suspect(
             config,
             now_ms,
@@ -63,9 +61,9 @@ def validate_built(
         base_timestamp_ms=batch.base_timestamp,
         max_timestamp_ms=batch.max_timestamp,
         attributes=0,
-        producer_id=NO_PRODUCER_ID,
-        producer_epoch=NO_PRODUCER_EPOCH,
-        base_sequence=NO_SEQUENCE,
+        producer_id=batch.producer.producer_id,
+        producer_epoch=batch.producer.producer_epoch,
+        base_sequence=batch.producer.base_sequence,
     )
     return ValidatedRecords(
         batches=(facts,),

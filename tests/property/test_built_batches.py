@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from kafkalog.errors import KafkalogError
 from kafkalog.format.batch_builder import (
+    NO_PRODUCER,
     BuiltBatch,
+    ProducerStamp,
     RecordColumns,
     build_batch,
     build_plain_batch,
@@ -38,6 +40,9 @@ RECORDS = st.lists(
     ),
     min_size=1,
     max_size=6,
+)
+PRODUCERS = st.just(NO_PRODUCER) | st.builds(
+    ProducerStamp, st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1), st.integers(-1, 2**31 - 1)
 )
 CONFIGS = st.builds(
     LogConfig,
@@ -72,15 +77,17 @@ def outcome_of(
     return done._replace(batches=(bare,)), bytes(facts.data)
 
 
-@given(records=RECORDS, config=CONFIGS)
+@given(records=RECORDS, producer=PRODUCERS, config=CONFIGS)
 def test_facts_say_what_the_bytes_say(
-    records: list[tuple[bytes | None, bytes | None, int]], config: LogConfig
+    records: list[tuple[bytes | None, bytes | None, int]],
+    producer: ProducerStamp,
+    config: LogConfig,
 ) -> None:
-    """M01: every rule and every rewrite, with and without the walk."""
+    """M01: every rule and every rewrite, with and without the walk, with and without a producer."""
     keys, values, timestamps = map(list, zip(*records, strict=True))
     columns = RecordColumns.of(keys, values, timestamps)
-    batch = build_plain_batch(columns)
-    assert bytes(batch.data) == build_batch(columns)
+    batch = build_plain_batch(columns, producer=producer)
+    assert bytes(batch.data) == build_batch(columns, **producer._asdict())
     assert batch.record_count == len(records)
     assert batch.null_key_count == keys.count(None)
     assert (batch.min_timestamp, batch.max_timestamp) == (min(timestamps), max(timestamps))

@@ -6,22 +6,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kafkalog.format.batch_builder import build_plain_batch
+from kafkalog.format.batch_builder import NO_PRODUCER, build_plain_batch
 from kafkalog.log.built_batch_validator import validate_built
 from kafkalog.server.produce_body import columns_of, parse, single_batch
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from kafkalog.format.batch_builder import BuiltBatch
+    from kafkalog.format.batch_builder import BuiltBatch, ProducerStamp
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.values import ValidatedRecords
-    from kafkalog.server.media_types import EmbeddedFormat
-    from kafkalog.server.produce_body import DecodedRecords
-
+    from kafkalog.server.produce_body import DecodedRecords, Formats
 
 _ONLY_RECORD = np.zeros(1, np.int64)  # the selection of a request that holds one record
 _ONLY_RECORD.flags.writeable = False
+
+
+class Place(NamedTuple):
+    """Where records may go: ``partition`` is the path's, if it names one."""
+
+    partition_count: int
+    partition: int | None
+    null_key_partition: int
 
 
 class PartitionBatch(NamedTuple):
@@ -41,34 +47,31 @@ class PartitionBatch(NamedTuple):
 
 
 def prepare(
-    data: bytes,
-    embedded: EmbeddedFormat,
-    now_ms: int,
-    max_records: int,
-    place: tuple[int, int | None, int],
+    data: bytes, formats: Formats, now_ms: int, max_records: int, place: Place
 ) -> tuple[int, list[PartitionBatch]]:
-    """(record count, one batch a partition) of a produce body; raises as ``parse``.
-
-    place       partition count, the path's partition or None, where records without key go
-    """
-    records = parse(data, embedded, max_records=max_records)
-    partition_count, partition, _ = place
-    if len(records) == 1 and (partition is not None or partition_count == 1):
+    """(record count, one batch a partition) of a v2 produce body; raises as ``parse``."""
+    records = parse(data, formats, max_records=max_records)
+    if len(records) == 1 and (place.partition is not None or place.partition_count == 1):
         built = single_batch(records[0], now_ms=now_ms)
         if built is not None:
-            return 1, [PartitionBatch(partition or 0, _ONLY_RECORD, built)]
-    decoded = columns_of(records, embedded, now_ms=now_ms)
-    return len(decoded), make_batches(decoded, *place)
+            return 1, [PartitionBatch(place.partition or 0, _ONLY_RECORD, built)]
+    decoded = columns_of(records, formats, now_ms=now_ms)
+    return len(decoded), make_batches(decoded, place)
 
 
 def make_batches(
-    records: DecodedRecords, partition_count: int, partition: int | None, null_key_partition: int
+    records: DecodedRecords, place: Place, producer: ProducerStamp = NO_PRODUCER
 ) -> list[PartitionBatch]:
-    """Group by partition: a record's own, else the path's, else by key, else null_key_partition."""
+    """Group by partition: a record's own, else the path's, else by key, else null_key_partition.
+
+    producer    stands in the header of each, so its sender sees to it that there is one only
+    """
     columns = records.columns
+    partition_count, partition, null_key_partition = place
     if records.partitions is None and (partition is not None or partition_count == 1):
         everything = np.arange(len(columns), dtype=np.int64)
-        return [PartitionBatch(partition or 0, everything, build_plain_batch(columns, everything))]
+        built = build_plain_batch(columns, everything, producer)
+        return [PartitionBatch(partition or 0, everything, built)]
     if partition is not None:
         chosen = np.full(len(columns), partition, np.int64)
     else:
@@ -82,5 +85,6 @@ def make_batches(
     batches = []
     for number in np.unique(chosen).tolist():
         selection = np.flatnonzero(chosen == number).astype(np.int64)
-        batches.append(PartitionBatch(number, selection, build_plain_batch(columns, selection)))
+        built = build_plain_batch(columns, selection, producer)
+        batches.append(PartitionBatch(number, selection, built))
     return batches

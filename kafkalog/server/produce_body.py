@@ -1,16 +1,19 @@
-"""The v2 produce body: typed decode in C, then columns; no Python statement per record.
+"""Records in JSON, of a v2 body or of the native API: typed decode in C, then columns.
 
-msgspec checks shape, types and base64; the envelope kernel before it refuses what msgspec would let
-pass (duplicate keys, invalid UTF-8 inside skipped values, depth, NaN). JSON values keep their text.
+No Python statement per record. msgspec checks shape, types and base64; the envelope kernel before
+it refuses what msgspec would let pass (duplicate keys, invalid UTF-8 inside skipped values, depth,
+NaN). JSON values keep their text. Keys and values may stand in different formats.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
 import operator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, compress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -19,14 +22,24 @@ from kafkalog.format.batch_builder import FlatHeaders, RecordColumns, build_sing
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import EmbeddedFormat
-from kafkalog.server.schemas import check_json
+from kafkalog.server.schemas import NotJson, check_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.format.batch_builder import BuiltBatch
 
+T = TypeVar("T")
+Shape = type[msgspec.Struct]
+
 _NULL_TEXT = {b"null": None, b"": None}  # an absent Raw is empty
+
+
+class Formats(NamedTuple):
+    """How keys stand in JSON, and values."""
+
+    key: EmbeddedFormat
+    value: EmbeddedFormat
 
 
 class HeaderEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -37,44 +50,11 @@ class HeaderEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 # gc=False: such an object holds no other that could lead back to it, so nobody needs to look.
-class BinaryPair(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
-    """Key and value in base64."""
-
-    key: bytes | None = None
-    value: bytes | None = None
+class Pair(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
+    """Key and value alone, which the shapes made of this add in their formats."""
 
 
-class JsonPair(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
-    """Key and value are any JSON; their text is what is stored."""
-
-    key: msgspec.Raw = msgspec.Raw()
-    value: msgspec.Raw = msgspec.Raw()
-
-
-class TextPair(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
-    """Key and value are strings, stored as UTF-8 without quotes."""
-
-    key: str | None = None
-    value: str | None = None
-
-
-class BinaryRecord(BinaryPair, frozen=True, gc=False):
-    """With what else a record may bring."""
-
-    partition: int | None = None
-    timestamp: int | str | None = None
-    headers: list[HeaderEntry] | None = None
-
-
-class JsonRecord(JsonPair, frozen=True, gc=False):
-    """With what else a record may bring."""
-
-    partition: int | None = None
-    timestamp: int | str | None = None
-    headers: list[HeaderEntry] | None = None
-
-
-class TextRecord(TextPair, frozen=True, gc=False):
+class Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
     """With what else a record may bring."""
 
     partition: int | None = None
@@ -89,55 +69,47 @@ class _Body(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     value_schema_id: int | None = None
 
 
-class BinaryBody(_Body, frozen=True):
-    """binary."""
-
-    records: list[BinaryRecord] = []
-
-
-class JsonBody(_Body, frozen=True):
-    """json."""
-
-    records: list[JsonRecord] = []
-
-
-class TextBody(_Body, frozen=True):
-    """text."""
-
-    records: list[TextRecord] = []
-
-
-class BinaryPairs(_Body, frozen=True):
-    """binary, keys and values alone."""
-
-    records: list[BinaryPair] = []
-
-
-class JsonPairs(_Body, frozen=True):
-    """json, keys and values alone."""
-
-    records: list[JsonPair] = []
-
-
-class TextPairs(_Body, frozen=True):
-    """text, keys and values alone."""
-
-    records: list[TextPair] = []
-
-
-_DECODERS: dict[EmbeddedFormat, msgspec.json.Decoder[Any]] = {
-    EmbeddedFormat.BINARY: msgspec.json.Decoder(BinaryBody),
-    EmbeddedFormat.JSON: msgspec.json.Decoder(JsonBody),
-    EmbeddedFormat.TEXT: msgspec.json.Decoder(TextBody),
-}
-_PAIR_DECODERS: dict[EmbeddedFormat, msgspec.json.Decoder[Any]] = {
-    EmbeddedFormat.BINARY: msgspec.json.Decoder(BinaryPairs),
-    EmbeddedFormat.JSON: msgspec.json.Decoder(JsonPairs),
-    EmbeddedFormat.TEXT: msgspec.json.Decoder(TextPairs),
+_MEMBERS: dict[EmbeddedFormat, tuple[Any, Any]] = {  # type and default
+    EmbeddedFormat.BINARY: (bytes | None, None),
+    EmbeddedFormat.JSON: (msgspec.Raw, msgspec.Raw()),
+    EmbeddedFormat.TEXT: (str | None, None),
 }
 _KEY, _VALUE = operator.attrgetter("key"), operator.attrgetter("value")
 _PARTITION, _TIMESTAMP = operator.attrgetter("partition"), operator.attrgetter("timestamp")
 _HEADERS = operator.attrgetter("headers")
+
+
+class _Decoders(NamedTuple):
+    """Of records that are pairs alone, most of them, in a fifth of the time; and of any."""
+
+    pairs: msgspec.json.Decoder[Any]
+    records: msgspec.json.Decoder[Any]
+
+
+def _shape(formats: Formats, base: Shape) -> Shape:
+    """``base`` with key and value as they stand in these formats."""
+    members = [("key", *_MEMBERS[formats.key]), ("value", *_MEMBERS[formats.value])]
+    return msgspec.defstruct(base.__name__, members, bases=(base,), frozen=True, gc=False)
+
+
+def _body_of(shape: Shape) -> object:
+    members: list[tuple[str, Any, Any]] = [("records", _list_of(shape), [])]
+    return msgspec.defstruct("Body", members, bases=(_Body,), frozen=True)
+
+
+def _list_of(shape: Shape) -> object:
+    return list[shape]  # type: ignore[valid-type] # a type made at run time
+
+
+def _one(shape: Shape) -> object:
+    return shape
+
+
+@functools.cache
+def _decoders(formats: Formats, container: Callable[[Shape], object]) -> _Decoders:
+    """Of a body that holds its records so: ``_body_of`` them, a ``_list_of`` them, or ``_one``."""
+    kinds = (cast("type[Any]", container(_shape(formats, base))) for base in (Pair, Record))
+    return _Decoders(*map(msgspec.json.Decoder, kinds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,42 +123,99 @@ class DecodedRecords:
         return len(self.columns)
 
 
-Pair = BinaryPair | JsonPair | TextPair
-Record = BinaryRecord | JsonRecord | TextRecord
-
-
-def parse(
-    data: bytes, embedded: EmbeddedFormat, *, max_records: int
-) -> Sequence[Pair] | Sequence[Record]:
-    """The records of a produce body; ApiError 400 (no JSON, bad base64) or 422 (wrong shape).
-
-    Pairs when no record brings more than key and value: most bodies, and a fifth of the time.
-    """
+def parse(data: bytes, formats: Formats, *, max_records: int) -> Sequence[Pair] | Sequence[Record]:
+    """The records of a v2 body; ApiError 400 (no JSON, bad base64) or 422 (wrong shape)."""
     check_json(data)
-    try:
-        try:
-            body = _PAIR_DECODERS[embedded].decode(data)
-        except msgspec.ValidationError:  # more than pairs, or wrong: the whole shape tells
-            body = _DECODERS[embedded].decode(data)
-    except msgspec.ValidationError as error:
-        raise _shape_error(str(error)) from error
-    except msgspec.DecodeError as error:
-        raise ApiError(400, f"The body is not acceptable JSON: {error}") from error
-    records: list[Pair] | list[Record] = body.records
+    records: list[Pair] | list[Record] = _decoded(
+        lambda decoder: decoder.decode(data), _decoders(formats, _body_of)
+    ).records
     if not records:
-        raise _wrong("'records' must hold at least one record.")
-    if len(records) > max_records:
-        raise ApiError(42214, f"A request may hold {max_records} records at most.")
+        raise wrong_shape("'records' must hold at least one record.")
+    _refuse_many(len(records), max_records)
     return records
 
 
+def parse_array(
+    data: bytes, formats: Formats, *, max_records: int
+) -> Sequence[Pair] | Sequence[Record]:
+    """The records of a JSON array, none or more; errors as ``parse``."""
+    check_json(_as_body(data))
+    records: list[Pair] | list[Record] = _decoded(
+        lambda decoder: decoder.decode(data), _decoders(formats, _list_of)
+    )
+    _refuse_many(len(records), max_records)
+    return records
+
+
+def parse_documents(
+    documents: Sequence[bytes], formats: Formats
+) -> Sequence[Pair] | Sequence[Record]:
+    """A record of each document; errors as ``parse``, of any of them."""
+    check_documents(documents)
+    records: list[Pair] | list[Record] = _decoded(
+        lambda decoder: list(map(decoder.decode, documents)), _decoders(formats, _one)
+    )
+    return records
+
+
+def check_documents(documents: Sequence[bytes]) -> None:
+    """``check_json`` of documents that their decoder then takes for one each.
+
+    They are looked at as the records of one body, so that what a key or a value holds is passed by.
+    """
+    check_json(_as_body(b"[%b]" % b",".join(documents)))
+
+
+def _as_body(records: bytes) -> bytes:
+    return b'{"records":%b}' % records
+
+
+def _decoded(decode: Callable[[msgspec.json.Decoder[Any]], T], decoders: _Decoders) -> T:
+    with shape_errors():
+        try:
+            return decode(decoders.pairs)
+        except msgspec.ValidationError:  # more than pairs, or wrong: the whole shape tells
+            return decode(decoders.records)
+
+
+@contextmanager
+def shape_errors() -> Iterator[None]:
+    """What msgspec refuses as the register has it: 400 or 422."""
+    try:
+        yield
+    except msgspec.ValidationError as error:
+        raise _shape_error(str(error)) from error
+    except msgspec.DecodeError as error:
+        raise NotJson(str(error)) from error
+
+
+def _refuse_many(count: int, max_records: int) -> None:
+    if count > max_records:
+        raise ApiError(42214, f"A request may hold {max_records} records at most.")
+
+
 def columns_of(
-    records: Sequence[Pair] | Sequence[Record], embedded: EmbeddedFormat, *, now_ms: int
+    records: Sequence[Pair] | Sequence[Record], formats: Formats, *, now_ms: int
 ) -> DecodedRecords:
     """The columns of parsed records, at least one; ApiError 422 (partition or timestamp)."""
-    keys, values = _texts(map(_KEY, records), embedded), _texts(map(_VALUE, records), embedded)
-    if type(records[0]) in _PAIRS:
+    keys = _texts(map(_KEY, records), formats.key)
+    values = _texts(map(_VALUE, records), formats.value)
+    if isinstance(records[0], Pair):
         return DecodedRecords(RecordColumns.of(keys, values, now_ms), None)
+    return assemble(keys, values, records, now_ms=now_ms)
+
+
+def assemble(
+    keys: list[bytes | str | None],
+    values: list[bytes | str | None],
+    records: Sequence[object],
+    *,
+    now_ms: int,
+) -> DecodedRecords:
+    """The columns of keys, values and what else records bring, in fields named as Record's.
+
+    ApiError 422 (partition or timestamp).
+    """
     timestamps = _timestamps(list(map(_TIMESTAMP, records)), now_ms)
     headers = _flat_headers(list(map(_HEADERS, records)))
     columns = RecordColumns.of(keys, values, timestamps, headers)
@@ -198,12 +227,9 @@ def single_batch(record: Pair | Record, *, now_ms: int) -> BuiltBatch | None:
 
     The shorter way for the smallest request, where columns would cost more than all else.
     """
-    if type(record) not in _PAIRS:
+    if not isinstance(record, Pair):
         return None
-    return build_single_batch(_single_text(record.key), _single_text(record.value), now_ms)
-
-
-_PAIRS = frozenset((BinaryPair, JsonPair, TextPair))
+    return build_single_batch(_single_text(_KEY(record)), _single_text(_VALUE(record)), now_ms)
 
 
 def _single_text(text: bytes | str | msgspec.Raw | None) -> bytes | None:
@@ -219,10 +245,10 @@ def _shape_error(text: str) -> ApiError:
         return ApiError(400, f"A key, value or header is no valid base64: {text}")
     if "unknown field" in text:
         text = text.replace("Object contains unknown field", "Unrecognized field:")
-    return _wrong(text)
+    return wrong_shape(text)
 
 
-def _wrong(text: str) -> ApiError:
+def wrong_shape(text: str) -> ApiError:
     """JSON of the wrong shape."""
     return ApiError(422, text, validation_errors=(text,))
 
@@ -241,7 +267,7 @@ def _partitions(column: list[int | None]) -> list[int | None] | None:
     if not named:
         return None
     if min(named) < 0 or max(named) > INT32_MAX:  # type: ignore[type-var,operator] # None is gone
-        raise _wrong("partition must be a number from 0 to 2147483647.")
+        raise wrong_shape("partition must be a number from 0 to 2147483647.")
     return column
 
 
@@ -254,7 +280,7 @@ def _timestamps(column: list[Any], now_ms: int) -> list[int] | int:
         column = [_iso_ms(stamp) if isinstance(stamp, str) else stamp for stamp in column]
     stamps: list[int] = list(map({None: now_ms}.get, column, column))
     if min(stamps) < -1 or max(stamps) > INT64_MAX:
-        raise _wrong("timestamp must be milliseconds since 1970 or -1.")
+        raise wrong_shape("timestamp must be milliseconds since 1970 or -1.")
     return stamps
 
 
@@ -264,7 +290,7 @@ def _iso_ms(text: str) -> int:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None or moment.year < 1970:
-        raise _wrong("timestamp must be milliseconds or ISO-8601 with a zone.")
+        raise wrong_shape("timestamp must be milliseconds or ISO-8601 with a zone.")
     return int(moment.timestamp() * 1000)
 
 

@@ -270,6 +270,13 @@ def parse_body(schema: type[S], data: bytes, *, shape_error: int = 422) -> S:
         raise ApiError(shape_error, problems[0], validation_errors=problems) from error
 
 
+class NotJson(ApiError):
+    """400: text that is no acceptable JSON, where the shape was not even looked at."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(400, f"The body is not acceptable JSON: {reason}")
+
+
 def check_json(data: bytes) -> None:
     """Refuse broken JSON, other encodings, duplicate keys, NaN, and depth (JSON bombs)."""
     if not data:
@@ -277,4 +284,4 @@ def check_json(data: bytes) -> None:
     try:
         check_envelope(data)
     except MalformedJson as error:
-        raise ApiError(400, f"The body is not acceptable JSON: {error}") from error
+        raise NotJson(str(error)) from error

@@ -38,7 +38,8 @@ from kafkalog.manager.seams import Seams
 from kafkalog.manager.values import Acks
 from kafkalog.observe.metrics import Metrics
 from kafkalog.server.media_types import EmbeddedFormat
-from kafkalog.server.produce_batches import prepare
+from kafkalog.server.produce_batches import Place, prepare
+from kafkalog.server.produce_body import Formats
 from tests.sim.sim_manager import SimRules, Sink
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ def body_of(embedded: EmbeddedFormat, count: int) -> bytes:
 
 def prepare_produce(body: bytes, embedded: EmbeddedFormat) -> None:
     """What a produce request does between its body and the writer's queue."""
-    for batch in prepare(body, embedded, NOW_MS, 1 << 20, (1, None, 0))[1]:
+    formats = Formats(embedded, embedded)
+    for batch in prepare(body, formats, NOW_MS, 1 << 20, Place(1, None, 0))[1]:
         batch.validate(CONFIG, NOW_MS, INFLATED_MAX)
 
 

@@ -26,8 +26,8 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_validator import validate
 from kafkalog.log.values import AppendOrigin, ValidatedRecords
 from kafkalog.server.media_types import EmbeddedFormat
-from kafkalog.server.produce_batches import make_batches, prepare
-from kafkalog.server.produce_body import columns_of, parse
+from kafkalog.server.produce_batches import Place, make_batches, prepare
+from kafkalog.server.produce_body import Formats, columns_of, parse
 
 NOW_MS = 1_700_000_000_000
 INFLATED_MAX = 1 << 20
@@ -139,8 +139,9 @@ def test_a_request_of_one_record_is_prepared_as_one_of_many(
         st.fixed_dictionaries({}, optional={"key": BODIES[embedded], "value": BODIES[embedded]})
     )
     body = msgspec.json.encode({"records": [record]})
-    count, (batch,) = prepare(body, embedded, NOW_MS, 10, (3, 2, 0))
-    parsed = parse(body, embedded, max_records=10)
-    (twin,) = make_batches(columns_of(parsed, embedded, now_ms=NOW_MS), 3, 2, 0)
+    formats, place = Formats(embedded, embedded), Place(3, 2, 0)
+    count, (batch,) = prepare(body, formats, NOW_MS, 10, place)
+    parsed = parse(body, formats, max_records=10)
+    (twin,) = make_batches(columns_of(parsed, formats, now_ms=NOW_MS), place)
     assert (count, batch.partition, batch.selection.tolist()) == (1, 2, [0])
     assert batch.built == twin.built

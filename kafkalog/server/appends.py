@@ -1,0 +1,235 @@
+"""Appends: the batches of one request into their partitions, and what became of each record.
+
+What every produce route does between its batches and its answer: the topic that is made when the
+configuration says so, the topic's rules, the writer's queue, the outcomes in request order. Owned
+by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+
+from kafkalog.errors import KafkalogError, UnknownTopic
+from kafkalog.format.batch_builder import NO_PRODUCER
+from kafkalog.format.json_page import write_receipt, write_receipts
+from kafkalog.log.values import LogAppendInfo
+from kafkalog.server.error_map import ApiError, error_body
+from kafkalog.server.produce_batches import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import numpy.typing as npt
+
+    from kafkalog.format.batch_builder import ProducerStamp
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.values import ValidatedRecords
+    from kafkalog.manager.operations import Acks
+    from kafkalog.server.api import Api
+    from kafkalog.server.produce_batches import PartitionBatch
+
+    Int64s = npt.NDArray[np.int64]
+
+INLINE_BYTES = 256 << 10
+"""Bodies up to here are worked on by the event loop itself."""
+_INLINE_COMPRESSED_BYTES = 16 << 10
+_KEEPS_PLAIN = ("producer", "uncompressed")
+
+T = TypeVar("T")
+Fault = KafkalogError | ApiError
+Outcome = LogAppendInfo | Fault
+
+
+@dataclass(slots=True)
+class Terms:
+    """How a request wants its records appended.
+
+    ``expected_offset`` goes up with each batch, so that they follow each other without a gap.
+    """
+
+    acks: Acks
+    partition: int | None = None  # the path's
+    expected_offset: int | None = None  # only with a partition in the path
+    producer: ProducerStamp = NO_PRODUCER  # likewise, and only for one batch
+
+
+class Submitted(NamedTuple):
+    """A batch that is on its way; ``numbers`` as in Appended."""
+
+    partition: int
+    numbers: Int64s
+    outcome: asyncio.Future[LogAppendInfo] | Fault
+
+
+class Appended(NamedTuple):
+    """What became of a batch; ``numbers`` are the request's records in the order of offsets."""
+
+    partition: int
+    numbers: Int64s
+    outcome: Outcome
+
+
+class Results(NamedTuple):
+    """What became of the records of a request or of a group; ``faults`` by number, of all."""
+
+    record_count: int
+    appended: list[Appended]
+    faults: dict[int, Fault]
+
+    def places(self) -> tuple[Int64s, Int64s]:
+        """(partition, offset) of each record; -1 of one that was not appended."""
+        partitions = np.full(self.record_count, -1, np.int64)
+        offsets = np.full(self.record_count, -1, np.int64)
+        for partition, numbers, outcome in self.appended:
+            if isinstance(outcome, LogAppendInfo):
+                first = outcome.first_offset
+                partitions[numbers] = partition
+                offsets[numbers] = np.arange(first, first + len(numbers))
+        return partitions, offsets
+
+    def receipts(self) -> bytes:
+        """``"offsets":[...]`` in request order; only when every record was appended."""
+        assert not self.faults
+        if self.record_count == 1:
+            ((partition, _, outcome),) = self.appended
+            assert isinstance(outcome, LogAppendInfo)
+            return write_receipt(partition, outcome.first_offset)
+        return write_receipts(*self.places())
+
+    def one_reason(self) -> Fault | None:
+        """The error that every record met, if it is one number for all."""
+        if len(self.faults) < self.record_count or not self.faults:
+            return None
+        reasons = {id(fault): fault for fault in self.faults.values()}
+        codes = {error_body(fault)[0].error_code for fault in reasons.values()}
+        return next(iter(reasons.values())) if len(codes) == 1 else None
+
+
+def results_of(
+    record_count: int, appended: list[Appended], faults: dict[int, Fault] | None = None
+) -> Results:
+    """``faults``: of those that never came into a batch; the others' are added."""
+    known = dict(faults or {})
+    for batch in appended:
+        if not isinstance(batch.outcome, LogAppendInfo):
+            known.update(dict.fromkeys(batch.numbers.tolist(), batch.outcome))
+    return Results(record_count, appended, known)
+
+
+def failed_receipt(fault: Fault) -> dict[str, object]:
+    """What the receipt of a record says that was not appended."""
+    entry, body = error_body(fault)
+    return {
+        "partition": None,
+        "offset": None,
+        "error_code": entry.error_code,
+        "error": body["message"],
+        "message": body["message"],
+    }
+
+
+async def prepare_for(
+    api: Api,
+    topic: str,
+    partition: int | None,
+    prepare: Callable[[Place], Awaitable[tuple[T, list[PartitionBatch]]]],
+) -> tuple[T, list[PartitionBatch]]:
+    """What ``prepare`` makes for the place where records may go; theirs exists on return.
+
+    The topic is created when the configuration says so (auto.create.topics.enable), but not for a
+    body that is refused or brings nothing, nor for one that names only partitions that the new
+    topic would not have. Differs from Kafka there, whose clients create it by asking for metadata
+    before they know that they will refuse themselves. UnknownTopic, and what ``prepare`` raises.
+    """
+    operations = api.operations
+    try:
+        count = operations.partition_count(topic)
+    except UnknownTopic:
+        if not api.config.auto_create_topics_enable:
+            raise
+        expected_count = operations.topics.default_partition_count
+        prepared = await prepare(_place(api, topic, partition, expected_count))
+        batches = prepared[1]
+        if not batches:
+            return prepared
+        if all(batch.partition >= expected_count for batch in batches):
+            raise
+        await api.blocking(operations.topics.ensure, topic)
+        count = operations.partition_count(topic)
+        if count == expected_count:
+            return prepared
+    return await prepare(_place(api, topic, partition, count))
+
+
+def _place(api: Api, topic: str, partition: int | None, partition_count: int) -> Place:
+    return Place(partition_count, partition, api.null_key_partition(topic, partition_count))
+
+
+async def append_all(
+    api: Api, topic: str, batches: list[PartitionBatch], terms: Terms
+) -> list[Appended]:
+    """Every batch's outcome; one that fails does not hold back the others."""
+    return await settle([await try_submit(api, topic, batch, terms) for batch in batches])
+
+
+async def try_submit(api: Api, topic: str, batch: PartitionBatch, terms: Terms) -> Submitted:
+    """``submit``; what it raises is the outcome."""
+    try:
+        outcome: asyncio.Future[LogAppendInfo] | Fault = await submit(api, topic, batch, terms)
+    except (KafkalogError, ApiError) as fault:
+        outcome = fault
+    return Submitted(batch.partition, batch.selection, outcome)
+
+
+async def submit(
+    api: Api, topic: str, batch: PartitionBatch, terms: Terms
+) -> asyncio.Future[LogAppendInfo]:
+    """Check a batch by the topic's rules and hand it to the writer.
+
+    What the partition, the rules and the writer's queue refuse is raised here.
+    """
+    if terms.expected_offset is not None and batch.partition != terms.partition:
+        raise ApiError(422, "With expected_offset every record goes to the partition in the path.")
+    log = api.operations.partition_log(topic, batch.partition)
+    records = await _validated(api, log.config, batch)
+    future = api.append(log, records, terms.acks, terms.expected_offset)
+    future.add_done_callback(_note_seen)
+    if terms.expected_offset is not None:
+        terms.expected_offset += records.record_count
+    api.metrics.observe_append(topic, records.record_count, records.size_bytes)
+    return future
+
+
+async def settle(submitted: list[Submitted]) -> list[Appended]:
+    """Wait until each batch is what its acks ask for, or failed."""
+    appended = []
+    for partition, numbers, outcome in submitted:
+        if isinstance(outcome, asyncio.Future):
+            try:
+                finished: Outcome = await outcome
+            except KafkalogError as fault:
+                finished = fault
+        else:
+            finished = outcome
+        appended.append(Appended(partition, numbers, finished))
+    return appended
+
+
+async def _validated(api: Api, config: LogConfig, batch: PartitionBatch) -> ValidatedRecords:
+    """The batch as the topic wants it; away from the loop when that takes long."""
+    size = len(batch.built.data)
+    is_plain = config.compression_type in _KEEPS_PLAIN
+    arguments = config, api.operations.now_ms(), api.operations.max_decompressed_bytes
+    if size <= (INLINE_BYTES if is_plain else _INLINE_COMPRESSED_BYTES):
+        return batch.validate(*arguments)
+    return await api.blocking(batch.validate, *arguments)
+
+
+def _note_seen(future: asyncio.Future[LogAppendInfo]) -> None:
+    """A failure that nobody waits for any more is no news: its client left, or wanted acks=0."""
+    if not future.cancelled():
+        future.exception()

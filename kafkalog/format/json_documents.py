@@ -1,0 +1,169 @@
+"""Where one JSON document of a stream ends and the next begins, chunk by chunk.
+
+Two ways of putting documents one behind the other: a line each (NDJSON), or concatenated with any
+or no white space between them (v3's produce). Finds boundaries only: whether a document is JSON is
+for its decoder. What has been looked at is not looked at again when more comes, so a stream costs
+time in its bytes alone, however it is cut. No Python statement per byte. One stream each; any
+thread, one at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Flags = npt.NDArray[np.bool_]
+    Int64s = npt.NDArray[np.int64]
+
+_QUOTE, _BACKSLASH = ord('"'), ord("\\")
+# By byte: +1 opens a container, -1 closes one.
+_STEPS = np.zeros(256, np.int8)
+_STEPS[[ord("{"), ord("[")]] = 1
+_STEPS[[ord("}"), ord("]")]] = -1
+_IS_TEXT = np.ones(256, np.bool_)  # by byte: no white space
+_IS_TEXT[[ord(" "), ord("\t"), ord("\r"), ord("\n")]] = False
+
+
+class Splitter(Protocol):
+    """Bytes in, whole documents out."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Of the document that has begun and not ended."""
+        ...
+
+    @property
+    def is_lost(self) -> bool:
+        """Something stood between two documents: nothing behind it can be told apart."""
+        ...
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The documents that end in data, in order."""
+        ...
+
+    def finish(self) -> list[bytes]:
+        """What is left at the end of the stream, whole or not: one document, or none."""
+        ...
+
+
+class Lines:
+    """A document a line; lines of white space are passed by. The last may lack its line end."""
+
+    is_lost = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self.pending_bytes = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """See Splitter."""
+        end = data.rfind(b"\n")
+        if end < 0:
+            self._parts.append(data)
+            self.pending_bytes += len(data)
+            return []
+        whole = data[:end] if not self._parts else b"".join((*self._parts, data[:end]))
+        rest = data[end + 1 :]
+        self._parts, self.pending_bytes = [rest] if rest else [], len(rest)
+        return list(filter(bytes.strip, whole.split(b"\n")))
+
+    def finish(self) -> list[bytes]:
+        """See Splitter."""
+        rest = b"".join(self._parts)
+        self._parts, self.pending_bytes = [], 0
+        return [rest] if rest.strip() else []
+
+
+class Concatenated:
+    """Objects and arrays, told apart by counting brackets outside of strings.
+
+    A backslash takes the meaning of the byte behind it wherever it stands: outside of strings no
+    JSON has one.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self.pending_bytes = 0
+        self.is_lost = False
+        # at the end of what was fed
+        self._depth = 0
+        self._is_in_string = False
+        self._is_escaped = False  # the next byte
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """See Splitter. Nothing comes any more once it is lost."""
+        if self.is_lost or not data:
+            return []
+        text = np.frombuffer(data, np.uint8)
+        is_open = self._depth > 0
+        brackets, depths = self._brackets(text)
+        ends = brackets[(depths == 0) & (_STEPS[text[brackets]] < 0)] + 1
+        starts = brackets[(depths == 1) & (_STEPS[text[brackets]] > 0)]
+        if is_open:
+            starts = np.concatenate((np.zeros(1, np.int64), starts))
+        count = self._clean_count(text, starts, ends)
+        spans = map(slice, starts[:count].tolist(), ends[:count].tolist())
+        documents = list(map(data.__getitem__, spans))
+        if count:
+            documents[0] = b"".join((*self._parts, documents[0]))
+        if count or self.is_lost:
+            self._parts, self.pending_bytes = [], 0
+        if not self.is_lost and len(starts) > count:
+            rest = data[int(starts[count]) :]
+            self._parts.append(rest)
+            self.pending_bytes += len(rest)
+        return documents
+
+    def finish(self) -> list[bytes]:
+        """See Splitter."""
+        rest = b"".join(self._parts)
+        self._parts, self.pending_bytes = [], 0
+        return [rest] if rest else []
+
+    def _brackets(self, text: npt.NDArray[np.uint8]) -> tuple[Int64s, Int64s]:
+        """(positions of the brackets outside of strings, how deep it is behind each)."""
+        is_quote = text == _QUOTE
+        is_backslash = text == _BACKSLASH
+        if self._is_escaped or is_backslash.any():
+            is_quote &= ~self._escaped(is_backslash)
+        # Odd behind an opening quote; an outer bracket is no quote, so its own parity decides.
+        parity = np.logical_xor.accumulate(is_quote) ^ self._is_in_string
+        self._is_in_string = bool(parity[-1])
+        steps = _STEPS[text]
+        steps[parity] = 0
+        brackets = np.flatnonzero(steps)
+        depths = np.cumsum(steps[brackets], dtype=np.int64) + self._depth
+        if len(depths):
+            self._depth = int(depths[-1])
+        return brackets, depths
+
+    def _escaped(self, is_backslash: Flags) -> Flags:
+        """Which bytes stand behind an odd run of backslashes."""
+        count = len(is_backslash)
+        positions: Int64s = np.arange(count, dtype=np.int64)
+        before = -2 if self._is_escaped else -1  # one more backslash stood before the first byte
+        plain = np.where(is_backslash, before, positions)
+        run_bytes = positions - np.maximum.accumulate(plain)
+        is_odd = (run_bytes & 1).astype(np.bool_)
+        escaped = np.empty(count, np.bool_)
+        escaped[0] = self._is_escaped
+        escaped[1:] = is_odd[:-1]
+        self._is_escaped = bool(is_odd[-1])
+        return escaped
+
+    def _clean_count(self, text: npt.NDArray[np.uint8], starts: Int64s, ends: Int64s) -> int:
+        """How many documents end before anything but white space stands between two of them."""
+        texts_before = np.zeros(len(text) + 1, np.int64)
+        np.cumsum(_IS_TEXT[text], out=texts_before[1:])
+        gap_starts = np.concatenate((np.zeros(1, np.int64), ends))
+        gap_ends = np.concatenate((starts, np.full(1, len(text), np.int64)))
+        gaps = min(len(gap_starts), len(gap_ends))
+        found = texts_before[gap_ends[:gaps]] - texts_before[gap_starts[:gaps]]
+        if not found.any():
+            return len(ends)
+        self.is_lost = True
+        return int(np.flatnonzero(found)[0])

@@ -32,6 +32,11 @@ class Splitter(Protocol):
     """Bytes in, whole documents out."""
 
     @property
+    def ends_at_broken(self) -> bool:
+        """Whether nothing behind a document that is no JSON can be trusted."""
+        ...
+
+    @property
     def pending_bytes(self) -> int:
         """Of the document that has begun and not ended."""
         ...
@@ -53,6 +58,7 @@ class Splitter(Protocol):
 class Lines:
     """A document a line; lines of white space are passed by. The last may lack its line end."""
 
+    ends_at_broken = False
     is_lost = False
 
     def __init__(self) -> None:
@@ -84,6 +90,8 @@ class Concatenated:
     A backslash takes the meaning of the byte behind it wherever it stands: outside of strings no
     JSON has one.
     """
+
+    ends_at_broken = True  # a quote too many takes what follows for its string
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

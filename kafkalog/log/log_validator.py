@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from kafkalog.log.log_config import LogConfig
 
 SHOWN_ERRORS = 3
+_NO_KEY = "Compacted topic cannot accept message without key."
 _CODEC_BITS, _TIMESTAMP_TYPE_BIT = 0x07, 0x08
 _CODECS = {
     "uncompressed": Codec.NONE,
@@ -350,7 +351,7 @@ def _raise_record_errors(inflated: bytes | memoryview, header: BatchHeader, topi
     for index, (delta, key_length) in enumerate(zip(deltas, key_lengths, strict=True)):
         timestamp = header.max_timestamp if is_stamped else header.base_timestamp + delta
         if topic.config.is_compacted and key_length < 0:
-            errors.append((index, "Compacted topic cannot accept message without key."))
+            errors.append((index, _NO_KEY))
         elif (complaint := _timestamp_complaint(timestamp, is_stamped, topic)) is not None:
             errors.append((index, complaint))
             has_timestamp_error = True
@@ -366,6 +367,17 @@ def _raise_record_errors(inflated: bytes | memoryview, header: BatchHeader, topi
         f"only showing the first three errors at most: {shown}",
         tuple(errors),
     )
+
+
+def faults_of_records(refusal: InvalidRecord) -> dict[int, InvalidRecord]:
+    """What a refused batch says of each of its bad records, by index; empty: of the batch alone.
+
+    A batch with a bad timestamp is refused for that, also where other records lack their keys.
+    """
+    return {
+        index: NullKey(text) if text == _NO_KEY else type(refusal)(text)
+        for index, text in refusal.record_errors
+    }
 
 
 def _timestamp_complaint(timestamp: int, is_stamped: bool, topic: _Topic) -> str | None:

@@ -132,6 +132,43 @@ def failed_receipt(fault: Fault) -> dict[str, object]:
     }
 
 
+def mixed_receipts(
+    results: Results, failed: Callable[[Fault], dict[str, object]] = failed_receipt
+) -> list[dict[str, object]]:
+    """Receipts in request order when some failed: a statement a record does no harm here."""
+    partitions, offsets = (column.tolist() for column in results.places())
+    return [
+        failed(results.faults[number])
+        if number in results.faults
+        else {"partition": partition, "offset": offset, "error_code": None, "error": None}
+        for number, (partition, offset) in enumerate(zip(partitions, offsets, strict=True))
+    ]
+
+
+async def partition_count_of(api: Api, topic: str, partition: int | None) -> int:
+    """Of the topic, which is created when the configuration says so (auto.create.topics.enable).
+
+    Not for a partition in the path that the new topic would not have. Differs from Kafka, whose
+    clients create it by asking for metadata before they know that they will refuse themselves.
+    UnknownTopic.
+    """
+    try:
+        return api.operations.partition_count(topic)
+    except UnknownTopic:
+        if not api.config.auto_create_topics_enable:
+            raise
+        if partition is not None and partition >= api.operations.topics.default_partition_count:
+            raise
+    await api.blocking(api.operations.topics.ensure, topic)
+    return api.operations.partition_count(topic)
+
+
+async def place_of(api: Api, topic: str, partition: int | None) -> Place:
+    """Where records that came together may go; errors as ``partition_count_of``."""
+    count = await partition_count_of(api, topic, partition)
+    return Place(count, partition, api.null_key_partition(topic, count))
+
+
 async def prepare_for(
     api: Api,
     topic: str,

@@ -1,17 +1,18 @@
 """Fetches that wait for records: woken by the append that moves the high watermark.
 
-Owned by the event loop.
+Streams are counted here too: they share the places of those who wait. Owned by the event loop.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from kafkalog.server.error_map import ApiError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Collection, Hashable, Iterable
+    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.manager.commands import Command
@@ -25,10 +26,11 @@ class DelayedFetches:
         self._max_waiting = max_waiting
         self._waiting: dict[Hashable, set[asyncio.Future[bool]]] = {}
         self._count = 0
+        self._streams: set[Callable[[], None]] = set()  # what ends each when the daemon stops
 
     @property
     def waiting_count(self) -> int:
-        """Fetches that wait now."""
+        """Fetches that wait now, and streams."""
         return self._count
 
     def deliver(self, finished: list[Command], advanced: frozenset[TopicPartition]) -> None:
@@ -49,8 +51,10 @@ class DelayedFetches:
                     waiter.set_result(True)
 
     def wake_all(self) -> None:
-        """At shutdown: everybody answers with what there is."""
+        """At shutdown: everybody answers with what there is, streams come to their end."""
         self.wake(list(self._waiting))
+        for stop in self._streams:
+            stop()
 
     async def wait(self, partition: TopicPartition, timeout_seconds: float) -> bool:
         """Wait until the partition's high watermark moved; False when the time is over."""
@@ -58,8 +62,7 @@ class DelayedFetches:
 
     async def wait_any(self, keys: Collection[Hashable], timeout_seconds: float) -> bool:
         """Wait until one of them is woken; False when the time is over. ApiError 42903."""
-        if self._count >= self._max_waiting:
-            raise ApiError(42903, "Too many fetches are waiting. Try again.")
+        self._refuse_many()
         waiter: asyncio.Future[bool] = self._loop.create_future()
         for key in keys:
             self._waiting.setdefault(key, set()).add(waiter)
@@ -72,6 +75,22 @@ class DelayedFetches:
             self._count -= 1
             for key in keys:
                 self._forget(key, waiter)
+
+    @contextlib.contextmanager
+    def stream(self, stop: Callable[[], None]) -> Iterator[None]:
+        """A place for a stream of any length; ``stop`` is called at shutdown. ApiError 42903."""
+        self._refuse_many()
+        self._count += 1
+        self._streams.add(stop)
+        try:
+            yield
+        finally:
+            self._count -= 1
+            self._streams.discard(stop)
+
+    def _refuse_many(self) -> None:
+        if self._count >= self._max_waiting:
+            raise ApiError(42903, "Too many fetches wait and streams are open. Try again.")
 
     def _forget(self, key: Hashable, waiter: asyncio.Future[bool]) -> None:
         waiters = self._waiting.get(key)

@@ -104,7 +104,9 @@ _ROWS = (
     ErrorEntry(
         42902, 429, "THROTTLING_QUOTA_EXCEEDED", "too much in flight; see Retry-After", True
     ),
-    ErrorEntry(42903, 429, "THROTTLING_QUOTA_EXCEEDED", "too many waiting fetches", True),
+    ErrorEntry(
+        42903, 429, "THROTTLING_QUOTA_EXCEEDED", "too many waiting fetches and streams", True
+    ),
     ErrorEntry(50000, 500, "UNKNOWN_SERVER_ERROR", "a defect of ours; the log has the request id"),
     ErrorEntry(
         50003, 500, "KAFKA_STORAGE_ERROR", "written but not made durable: kept or lost", True

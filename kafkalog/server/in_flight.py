@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkalog.server.api import Api
 
 _WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
-_IDENTITY = ("", "identity")
+IDENTITY = ("", "identity")
 # Inflated at most between two turns of the loop: some milliseconds.
 _INFLATE_STEP_BYTES = 1 << 20
 
@@ -126,13 +126,12 @@ class Body:
     async def _read(self) -> bytes:
         request, limit = self._request, self._api.config.socket_request_max_bytes
         encoding = request.headers.get(hdrs.CONTENT_ENCODING, "").strip().lower()
-        if encoding not in _IDENTITY and encoding not in _WINDOW_BITS:
-            raise ApiError(41502, "This Content-Encoding is not accepted; use gzip.")
+        refuse_encoding(encoding)
         declared = request.content_length or 0
         if declared > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         self._reserve(declared)
-        if encoding in _IDENTITY and request.content.is_eof():  # nothing to wait for
+        if encoding in IDENTITY and request.content.is_eof():  # nothing to wait for
             return self._rest(limit)
         inflater = Inflater(encoding) if encoding in _WINDOW_BITS else None
         try:
@@ -142,7 +141,7 @@ class Body:
         except TimeoutError:
             raise ApiError(408, "The request body came too slowly.") from None
         except web.RequestPayloadError as error:
-            raise _broken_framing() from error
+            raise broken_framing() from error
         return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
 
     def _rest(self, limit: int) -> bytes:
@@ -150,7 +149,7 @@ class Body:
         try:
             data = self._request.content.read_nowait()
         except web.RequestPayloadError as error:
-            raise _broken_framing() from error
+            raise broken_framing() from error
         self._keep(data, limit)
         return data
 
@@ -171,16 +170,24 @@ class Body:
     def _keep(self, chunk: bytes, limit: int) -> None:
         self._size += len(chunk)
         if self._size > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         self._reserve(self._size)
         self._chunks.append(chunk)
 
 
-def _broken_framing() -> ApiError:
+def refuse_encoding(encoding: str) -> None:
+    """ApiError 41502 for a Content-Encoding that is neither inflated here nor none."""
+    if encoding not in IDENTITY and encoding not in _WINDOW_BITS:
+        raise ApiError(41502, "This Content-Encoding is not accepted; use gzip.")
+
+
+def broken_framing() -> ApiError:
+    """The body ends before its end."""
     return ApiError(40000, "The request body is broken off or badly framed.")
 
 
-def _too_large(limit: int) -> ApiError:
+def too_large(limit: int) -> ApiError:
+    """More than ``socket.request.max.bytes``."""
     return ApiError(
         41302,
         f"The request body is larger than {limit} bytes (socket.request.max.bytes).",

@@ -10,6 +10,8 @@ from kafkalog.server.error_map import ApiError
 V2_JSON = "application/vnd.kafka.v2+json"
 RECORD_BATCHES = "application/vnd.kafkalog.record-batches"
 OCTET_STREAM = "application/octet-stream"
+NDJSON = "application/x-ndjson"
+TEXT = "text/plain"
 JSON = "application/json"
 
 
@@ -122,6 +124,20 @@ def metadata_type(accept: str) -> str:
         if media_type == V2_JSON:
             return V2_JSON
     raise ApiError(406, f"Nothing in Accept is offered. Ask for {V2_JSON} or {JSON}.")
+
+
+@functools.lru_cache(maxsize=256)
+def wants_receipts(accept: str) -> bool:
+    """Whether a native produce is answered with a receipt a line; 406 when neither that nor JSON.
+
+    Only who asks for it gets a stream.
+    """
+    for media_type in parse_accept(accept) if accept else [JSON]:
+        if media_type == NDJSON:
+            return True
+        if media_type in ("*/*", "application/*", JSON):
+            return False
+    raise ApiError(406, f"Nothing in Accept is offered. Ask for {JSON} or {NDJSON}.")
 
 
 def wants_plain_text(accept: str) -> bool:

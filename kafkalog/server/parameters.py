@@ -219,6 +219,25 @@ ACKS: ChoiceParameter[Acks | None] = ChoiceParameter(
     None,
     header="Kafka-Acks",
 )
+_ANYWHERE = -1
+EXPECTED_OFFSET = IntegerParameter(
+    "expected_offset", "Append only when this is the log end offset.", _ANYWHERE
+)
+FLUSH = FlagParameter("flush", "As acks=all.")
+
+
+def acks_of(request: web.Request) -> Acks | None:
+    """The durability class asked for, by ACKS or FLUSH; None: the default's. ApiError 40005."""
+    acks = ACKS.read(request)
+    return Acks.ALL if FLUSH.read(request) else acks
+
+
+def expected_offset_of(request: web.Request) -> int | None:
+    """EXPECTED_OFFSET, None when any will do. ApiError 40005."""
+    expected = EXPECTED_OFFSET.read(request)
+    return None if expected == _ANYWHERE else expected
+
+
 ISOLATION: ChoiceParameter[Isolation] = ChoiceParameter(
     "isolation",
     "read_committed leaves out aborted transactions and ends at the last stable offset.",

@@ -62,6 +62,9 @@ class Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
     headers: list[HeaderEntry] | None = None
 
 
+AnyRecord = Pair | Record
+
+
 class _Body(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     key_schema: str | None = None
     key_schema_id: int | None = None
@@ -123,10 +126,10 @@ class DecodedRecords:
         return len(self.columns)
 
 
-def parse(data: bytes, formats: Formats, *, max_records: int) -> Sequence[Pair] | Sequence[Record]:
+def parse(data: bytes, formats: Formats, *, max_records: int) -> Sequence[AnyRecord]:
     """The records of a v2 body; ApiError 400 (no JSON, bad base64) or 422 (wrong shape)."""
     check_json(data)
-    records: list[Pair] | list[Record] = _decoded(
+    records: list[AnyRecord] = _decoded(
         lambda decoder: decoder.decode(data), _decoders(formats, _body_of)
     ).records
     if not records:
@@ -135,24 +138,20 @@ def parse(data: bytes, formats: Formats, *, max_records: int) -> Sequence[Pair] 
     return records
 
 
-def parse_array(
-    data: bytes, formats: Formats, *, max_records: int
-) -> Sequence[Pair] | Sequence[Record]:
+def parse_array(data: bytes, formats: Formats, *, max_records: int) -> Sequence[AnyRecord]:
     """The records of a JSON array, none or more; errors as ``parse``."""
     check_json(_as_body(data))
-    records: list[Pair] | list[Record] = _decoded(
+    records: list[AnyRecord] = _decoded(
         lambda decoder: decoder.decode(data), _decoders(formats, _list_of)
     )
     _refuse_many(len(records), max_records)
     return records
 
 
-def parse_documents(
-    documents: Sequence[bytes], formats: Formats
-) -> Sequence[Pair] | Sequence[Record]:
+def parse_documents(documents: Sequence[bytes], formats: Formats) -> Sequence[AnyRecord]:
     """A record of each document; errors as ``parse``, of any of them."""
     check_documents(documents)
-    records: list[Pair] | list[Record] = _decoded(
+    records: list[AnyRecord] = _decoded(
         lambda decoder: list(map(decoder.decode, documents)), _decoders(formats, _one)
     )
     return records
@@ -194,9 +193,7 @@ def _refuse_many(count: int, max_records: int) -> None:
         raise ApiError(42214, f"A request may hold {max_records} records at most.")
 
 
-def columns_of(
-    records: Sequence[Pair] | Sequence[Record], formats: Formats, *, now_ms: int
-) -> DecodedRecords:
+def columns_of(records: Sequence[AnyRecord], formats: Formats, *, now_ms: int) -> DecodedRecords:
     """The columns of parsed records, at least one; ApiError 422 (partition or timestamp)."""
     keys = _texts(map(_KEY, records), formats.key)
     values = _texts(map(_VALUE, records), formats.value)
@@ -222,7 +219,7 @@ def assemble(
     return DecodedRecords(columns, _partitions(list(map(_PARTITION, records))))
 
 
-def single_batch(record: Pair | Record, *, now_ms: int) -> BuiltBatch | None:
+def single_batch(record: AnyRecord, *, now_ms: int) -> BuiltBatch | None:
     """The batch of a request's only record when key and value are all it brings, else None.
 
     The shorter way for the smallest request, where columns would cost more than all else.

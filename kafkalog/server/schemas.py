@@ -241,6 +241,22 @@ class ProducedRecord(Schema):
     headers: list[ProducedHeader] | None = None
 
 
+class NativeRecord(Schema):
+    """A line or an entry of the native produce; key and value as key_format and value_format say.
+
+    null or absent is none, of a value a tombstone.
+    """
+
+    key: Annotated[object, Field(json_schema_extra={"type": ["string", "null"]})] = None
+    value: object = None
+    partition: Annotated[int, Field(ge=0)] | None = None
+    timestamp: Annotated[
+        int | _Moment | None,
+        Field(description="ms since 1970 or ISO-8601 with a zone; absent: now"),
+    ] = None
+    headers: list[ProducedHeader] | None = None
+
+
 class ProduceRequest(BaseModel):
     """Records in request order; schema ids of other proxies' clients are passed by."""
 

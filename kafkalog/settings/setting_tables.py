@@ -259,7 +259,7 @@ SERVER_SETTINGS: tuple[Setting, ...] = (
     _server("http.max.inflight.requests", _I, 1_000, "requests", _POSITIVE, "Requests in work at once, waiting fetches not counted; more are refused, to be retried."),
     _server("http.max.requests.per.second", _I, 0, "requests/s", _NEVER_NEGATIVE, "Requests a second of one principal, or of one address where nobody has a name; more are refused, to be retried. 0: no limit."),
     _server("http.max.bytes.per.second", _L, 0, "bytes/s", _NEVER_NEGATIVE, "Bytes a second, of bodies and answers together, of one principal or address; who has used more has to wait. 0: no limit."),
-    _server("http.max.streams", _I, 1_000, "requests", _POSITIVE, "Waiting (long poll) requests at once; more are refused, to be retried."),
+    _server("http.max.streams", _I, 1_000, "requests", _POSITIVE, "Waiting (long poll) requests and streams at once; more are refused, to be retried."),
     _server("http.max.records", _I, 100_000, "records", _POSITIVE, "Most records of one JSON produce request."),
     _server("http.max.wait.ms", _I, 60_000, "ms", _NEVER_NEGATIVE, "Longest time a fetch may wait for records; larger requests are clamped."),
     _server("http.v2.dialect", _S, "auto", "", Valid(words=("auto", "confluent", "strimzi")), "How consumers of the v2 API commit and are answered: as the REST Proxy, as the Strimzi Bridge, or by what each instance is created with."),

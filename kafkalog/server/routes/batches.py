@@ -25,9 +25,12 @@ from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON, OCTET_STREAM, RECORD_BATCHES, bare_type
 from kafkalog.server.parameters import (
     ACKS,
+    EXPECTED_OFFSET,
+    FLUSH,
     ISOLATION,
-    FlagParameter,
     IntegerParameter,
+    acks_of,
+    expected_offset_of,
     partition_of,
     topic_of,
 )
@@ -49,11 +52,6 @@ _FETCH_HEADERS = (
     "Kafka-Log-Start-Offset",
     "Kafka-Up-To-Date",
 )
-_ANYWHERE = -1
-_EXPECTED_OFFSET = IntegerParameter(
-    "expected_offset", "Append only when this is the log end offset.", _ANYWHERE
-)
-_FLUSH = FlagParameter("flush", "As acks=all.")
 _APPEND_ERRORS = (
     *(40905, 40906, 40908, 41201),  # sequence, epoch, transaction, expected offset
     *(41301, 41303, 41304, 41305),  # sizes
@@ -103,7 +101,7 @@ async def _validated(api: Api, log: UnifiedLog, data: bytes) -> ValidatedRecords
         200: Answer("Appended.", {JSON: AppendAnswer}, ("Kafka-Durability",)),
         202: Answer("acks=0: nobody waited.", headers=("Kafka-Durability",)),
     },
-    parameters=(_EXPECTED_OFFSET, _FLUSH, ACKS),
+    parameters=(EXPECTED_OFFSET, FLUSH, ACKS),
     body=_BATCHES_BODY,
     errors=_APPEND_ERRORS,
 )
@@ -117,15 +115,12 @@ async def append(request: web.Request) -> web.Response:
     if bare_type(request.headers.get("Content-Type", "")) not in (RECORD_BATCHES, OCTET_STREAM):
         raise ApiError(415, f"Send {RECORD_BATCHES} or {OCTET_STREAM}.")
     topic, partition = topic_of(request), partition_of(request)
-    expected = _EXPECTED_OFFSET.read(request)
-    acks = ACKS.read(request)
-    if _FLUSH.read(request):
-        acks = Acks.ALL
+    expected_offset, acks = expected_offset_of(request), acks_of(request)
     async with Body(request, api) as data:
         log = api.operations.partition_log(topic, partition)
         acks = acks or api.operations.default_acks(topic)
         records = await _validated(api, log, data)
-        future = api.append(log, records, acks, None if expected == _ANYWHERE else expected)
+        future = api.append(log, records, acks, expected_offset)
         api.metrics.observe_append(topic, records.record_count, records.size_bytes)
         if acks is Acks.NONE:
             future.add_done_callback(asyncio.Future.exception)  # acks=0: seen, told to nobody

@@ -14,10 +14,9 @@ from kafkalog.server.answers import ProduceAnswer
 from kafkalog.server.api import api_of
 from kafkalog.server.appends import (
     INLINE_BYTES,
-    Results,
     Terms,
     append_all,
-    failed_receipt,
+    mixed_receipts,
     prepare_for,
     results_of,
     try_submit,
@@ -105,7 +104,7 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
     if not results.faults:
         body = results.receipts()
     else:
-        receipts = _mixed_receipts(results)
+        receipts = mixed_receipts(results)
         reason = results.one_reason()
         if reason is not None:
             extra: dict[str, object] = {"offsets": receipts}
@@ -117,14 +116,3 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
 
 def _nobody_waited(*, is_async: bool) -> web.Response:
     return web.Response(status=204 if is_async else 202, headers={"Kafka-Durability": "none"})
-
-
-def _mixed_receipts(results: Results) -> list[dict[str, object]]:
-    """Receipts in request order when some failed: a statement a record does no harm here."""
-    partitions, offsets = (column.tolist() for column in results.places())
-    return [
-        failed_receipt(results.faults[number])
-        if number in results.faults
-        else {"partition": partition, "offset": offset, "error_code": None, "error": None}
-        for number, (partition, offset) in enumerate(zip(partitions, offsets, strict=True))
-    ]

@@ -1,0 +1,213 @@
+"""ProduceStream: records are appended while their request still comes, and told of while it lasts.
+
+Documents that are there together become one batch and one append a partition; the next ones are
+read while those before wait for their sync, a bounded number of groups ahead. Groups are told of in
+order. A document that is no record, or a record that is refused, takes no other with it: batches
+are made smaller where a limit or a rule asks for it. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from kafkalog.errors import InvalidRecord, KafkalogError, RecordBatchTooLarge
+from kafkalog.format.batch_builder import build_plain_batch
+from kafkalog.log.log_validator import faults_of_records
+from kafkalog.server.appends import (
+    INLINE_BYTES,
+    Results,
+    Submitted,
+    place_of,
+    results_of,
+    settle,
+    submit,
+)
+from kafkalog.server.body_stream import BodyStream, DocumentStream
+from kafkalog.server.error_map import ApiError
+from kafkalog.server.produce_batches import PartitionBatch, make_batches
+from kafkalog.server.record_documents import DecodedGroup, Dialect, decode_each, decode_together
+from kafkalog.server.schemas import NotJson
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from kafkalog.format.json_documents import Splitter
+    from kafkalog.server.api import Api
+    from kafkalog.server.appends import Fault, Terms
+    from kafkalog.server.body_stream import DocumentGroup
+    from kafkalog.server.produce_batches import Place
+    from kafkalog.server.produce_body import DecodedRecords
+
+R = TypeVar("R")
+
+# Groups that may wait for their outcome while further ones are read.
+_AHEAD = 4
+
+
+class SettledGroup(NamedTuple):
+    """Documents that came together and what became of them."""
+
+    decoded: DecodedGroup
+    results: Results
+
+
+class Teller(Protocol):
+    """Who tells the client."""
+
+    async def begin(self) -> None:
+        """The stream has its place, and nothing of it was read yet."""
+        ...
+
+    async def tell(self, group: SettledGroup) -> None:
+        """The next group, in the order of the documents."""
+        ...
+
+
+class ProduceStream(Generic[R]):
+    """One request; see the module."""
+
+    def __init__(
+        self, api: Api, topic: str, terms: Terms, dialect: Dialect[R], teller: Teller
+    ) -> None:
+        # constant after construction
+        self._api = api
+        self._topic = topic
+        self._terms = terms
+        self._dialect = dialect
+        self._teller = teller
+        self._in_order = asyncio.Lock()  # fair: who came first tells first
+
+    async def run(self, request: web.Request, splitter: Splitter) -> Fault | None:
+        """Append everything that comes; why the stream ended before its end, if it did.
+
+        What was not told of by then was not appended. ApiError 41502 and 42903 before it begins.
+        """
+        groups: deque[asyncio.Task[None]] = deque()
+        with BodyStream(request, self._api) as body:
+            documents = DocumentStream(request, self._api, body, splitter)
+            await self._teller.begin()
+            try:
+                fault = await self._read(body, documents, splitter, groups)
+                for group in groups:
+                    await group
+            finally:
+                for group in groups:
+                    group.cancel()
+        return fault
+
+    async def _read(
+        self,
+        body: BodyStream,
+        documents: DocumentStream,
+        splitter: Splitter,
+        groups: deque[asyncio.Task[None]],
+    ) -> Fault | None:
+        """Everything up to the end of the body or to a fault."""
+        try:
+            while (group := await documents.next()) is not None:
+                while len(groups) >= _AHEAD:
+                    await groups.popleft()
+                decoded, submitted = await self._submit(group.documents, splitter)
+                telling = self._tell(body, group, decoded, submitted)
+                if documents.is_over and not groups:
+                    await telling
+                else:
+                    groups.append(asyncio.create_task(telling))
+                if decoded.is_broken:
+                    return None
+        except (KafkalogError, ApiError) as fault:
+            return fault
+        if splitter.is_lost:
+            return NotJson("something stands between two documents")
+        return None
+
+    async def _tell(
+        self,
+        body: BodyStream,
+        group: DocumentGroup,
+        decoded: DecodedGroup,
+        submitted: list[Submitted],
+    ) -> None:
+        async with self._in_order:
+            appended = await settle(submitted)
+            results = results_of(decoded.document_count, appended, decoded.faults)
+            await self._teller.tell(SettledGroup(decoded, results))
+        body.let_go(group.size_bytes)
+
+    async def _submit(
+        self, documents: list[bytes], splitter: Splitter
+    ) -> tuple[DecodedGroup, list[Submitted]]:
+        """Decode and hand to the writer."""
+        place = await place_of(self._api, self._topic, self._terms.partition)
+        decoded, batches = await self._prepared(documents, place, splitter)
+        submitted: list[Submitted] = []
+        for batch in batches:
+            assert decoded.records is not None
+            submitted += await self._submit_batch(decoded.records, batch)
+        return decoded, [
+            Submitted(each.partition, decoded.numbers[each.numbers], each.outcome)
+            for each in submitted
+        ]
+
+    async def _prepared(
+        self, documents: list[bytes], place: Place, splitter: Splitter
+    ) -> tuple[DecodedGroup, list[PartitionBatch]]:
+        """The records of documents and their batches; away from the loop when it takes long."""
+        dialect, now_ms = self._dialect, self._api.operations.now_ms()
+
+        def together() -> tuple[DecodedGroup, list[PartitionBatch]]:
+            return _batched(decode_together(documents, dialect, now_ms), place)
+
+        def each() -> tuple[DecodedGroup, list[PartitionBatch]]:
+            ends_at_broken = splitter.ends_at_broken
+            return _batched(
+                decode_each(documents, dialect, now_ms, ends_at_broken=ends_at_broken), place
+            )
+
+        try:
+            if sum(map(len, documents)) <= INLINE_BYTES:
+                return together()
+            return await self._api.blocking(together)
+        except ApiError:
+            return await self._api.blocking(each)
+
+    async def _submit_batch(
+        self, records: DecodedRecords, batch: PartitionBatch
+    ) -> list[Submitted]:
+        """A batch, or what it falls into: halves of a large one, the rest of one with bad records.
+
+        ``numbers`` are rows of ``records``.
+        """
+        partition, rows, _ = batch
+        fallen: list[Submitted] = []
+        try:
+            future = await submit(self._api, self._topic, batch, self._terms)
+            return [Submitted(partition, rows, future)]
+        except RecordBatchTooLarge as fault:
+            if len(rows) == 1:
+                return [Submitted(partition, rows, fault)]
+            parts = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
+        except InvalidRecord as fault:
+            bad = faults_of_records(fault)
+            if not bad:
+                return [Submitted(partition, rows, fault)]
+            fallen = [
+                Submitted(partition, rows[index : index + 1], share) for index, share in bad.items()
+            ]
+            parts = [np.delete(rows, list(bad))]
+        except (KafkalogError, ApiError) as fault:
+            return [Submitted(partition, rows, fault)]
+        for part in parts:
+            if len(part):
+                built = build_plain_batch(records.columns, part)
+                fallen += await self._submit_batch(records, PartitionBatch(partition, part, built))
+        return fallen
+
+
+def _batched(decoded: DecodedGroup, place: Place) -> tuple[DecodedGroup, list[PartitionBatch]]:
+    """With the batch of each partition."""
+    return decoded, [] if decoded.records is None else make_batches(decoded.records, place)

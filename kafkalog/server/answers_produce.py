@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import RootModel
+
 from kafkalog.server.answers import Body, EntryError, Receipt
 
 
@@ -45,3 +47,58 @@ class ProduceSummary(Body):
     partitions: list[ProducedRange]
     errors: list[FailedRecord]
     durability: Literal["synced", "os"]
+
+
+class V3Size(Body):
+    """What was stored as key or value."""
+
+    type: Literal["BINARY", "JSON", "STRING"]
+    size: int
+
+
+class V3Place(Body):
+    """Where a record of v3 was appended; the timestamp is that in the log, in UTC."""
+
+    cluster_id: str
+    topic_name: str
+    partition_id: int
+    offset: int
+    timestamp: str
+    key: V3Size | None = None
+    value: V3Size | None = None
+
+
+class V3Appended(V3Place):
+    """The receipt of a record that was appended."""
+
+    error_code: Literal[200]
+
+
+class V3NotAppended(EntryError):
+    """The receipt of a record that was not."""
+
+    record_errors: list[dict[str, object]] | None = None
+    validation_errors: list[str] | None = None
+
+
+class V3Receipt(RootModel[V3Appended | V3NotAppended]):
+    """One document of the answer; there are as many as records, each behind the other."""
+
+
+class V3Success(V3Place):
+    """An entry that was appended."""
+
+    id: str
+
+
+class V3Failure(V3NotAppended):
+    """An entry that was not."""
+
+    id: str
+
+
+class V3BatchAnswer(Body):
+    """Both in the order of the entries."""
+
+    successes: list[V3Success]
+    failures: list[V3Failure]

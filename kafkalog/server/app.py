@@ -44,6 +44,7 @@ from kafkalog.server.routes import (
     v3_configs,
     v3_groups,
     v3_partitions,
+    v3_produce,
     v3_topics,
 )
 
@@ -84,6 +85,7 @@ ROUTE_TABLES = (
     v3_topics.ROUTES,
     v3_configs.ROUTES,
     v3_partitions.ROUTES,
+    v3_produce.ROUTES,
 )
 
 

@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from kafkalog.errors import KafkalogError, UnknownTopic
-from kafkalog.format.batch_builder import NO_PRODUCER
+from kafkalog.errors import InvalidRecord, KafkalogError, RecordBatchTooLarge, UnknownTopic
+from kafkalog.format.batch_builder import NO_PRODUCER, build_plain_batch
 from kafkalog.format.json_page import write_receipt, write_receipts
+from kafkalog.log.log_validator import faults_of_records
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.server.error_map import ApiError, error_body
-from kafkalog.server.produce_batches import Place
+from kafkalog.server.produce_batches import PartitionBatch, Place
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     import numpy.typing as npt
 
-    from kafkalog.format.batch_builder import ProducerStamp
+    from kafkalog.format.batch_builder import ProducerStamp, RecordColumns
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.values import ValidatedRecords
     from kafkalog.manager.operations import Acks
     from kafkalog.server.api import Api
-    from kafkalog.server.produce_batches import PartitionBatch
 
     Int64s = npt.NDArray[np.int64]
 
@@ -239,6 +239,44 @@ async def submit(
         terms.expected_offset += records.record_count
     api.metrics.observe_append(topic, records.record_count, records.size_bytes)
     return future
+
+
+async def submit_each(
+    api: Api, topic: str, columns: RecordColumns, batch: PartitionBatch, terms: Terms
+) -> list[Submitted]:
+    """Records that are nothing to each other: what refuses a batch takes only whom it concerns.
+
+    A batch goes as it is, or falls into halves when it is too large, or loses its bad records.
+    ``numbers`` are rows of ``columns``.
+    """
+    partition, rows, _ = batch
+    fallen: list[Submitted] = []
+    try:
+        return [Submitted(partition, rows, await submit(api, topic, batch, terms))]
+    except RecordBatchTooLarge as fault:
+        if len(rows) == 1:
+            return [Submitted(partition, rows, fault)]
+        parts = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
+    except InvalidRecord as fault:
+        bad = faults_of_records(fault)
+        if not bad:
+            return [Submitted(partition, rows, fault)]
+        fallen = [
+            Submitted(partition, rows[index : index + 1], share) for index, share in bad.items()
+        ]
+        parts = [np.delete(rows, list(bad))]
+    except (KafkalogError, ApiError) as fault:
+        return [Submitted(partition, rows, fault)]
+    for part in parts:
+        if len(part):
+            smaller = PartitionBatch(partition, part, build_plain_batch(columns, part))
+            fallen += await submit_each(api, topic, columns, smaller, terms)
+    return fallen
+
+
+def renumbered(submitted: list[Submitted], numbers: Int64s) -> list[Submitted]:
+    """With the numbers that the request has for what are rows here."""
+    return [Submitted(each.partition, numbers[each.numbers], each.outcome) for each in submitted]
 
 
 async def settle(submitted: list[Submitted]) -> list[Appended]:

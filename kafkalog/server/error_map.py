@@ -86,6 +86,13 @@ _ROWS = (
     ErrorEntry(41601, 416, "OFFSET_OUT_OF_RANGE", "offset above the log end offset"),
     ErrorEntry(41602, 416, "OFFSET_OUT_OF_RANGE", "delete-records above the high watermark"),
     ErrorEntry(42204, 422, "INVALID_REQUEST", "a consumer config is unknown or out of range"),
+    ErrorEntry(42206, 422, "INVALID_REQUEST", "v3: no record in the body"),
+    ErrorEntry(
+        42208,
+        422,
+        "INVALID_REQUEST",
+        "records:batch without entries, with too many, or an id twice",
+    ),
     ErrorEntry(42209, 422, "CORRUPT_MESSAGE", "a batch fails its CRC-32C"),
     ErrorEntry(
         42210, 422, "INVALID_RECORD", "malformed batch, wrong magic, control or transaction"

@@ -203,8 +203,8 @@ def columns_of(records: Sequence[AnyRecord], formats: Formats, *, now_ms: int) -
 
 
 def assemble(
-    keys: list[bytes | str | None],
-    values: list[bytes | str | None],
+    keys: Sequence[bytes | str | None],
+    values: Sequence[bytes | str | None],
     records: Sequence[object],
     *,
     now_ms: int,

@@ -12,19 +12,16 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-import numpy as np
-
-from kafkalog.errors import InvalidRecord, KafkalogError, RecordBatchTooLarge
-from kafkalog.format.batch_builder import build_plain_batch
-from kafkalog.log.log_validator import faults_of_records
+from kafkalog.errors import KafkalogError
 from kafkalog.server.appends import (
     INLINE_BYTES,
     Results,
     Submitted,
     place_of,
+    renumbered,
     results_of,
     settle,
-    submit,
+    submit_each,
 )
 from kafkalog.server.body_stream import BodyStream, DocumentStream
 from kafkalog.server.error_map import ApiError
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
     from kafkalog.server.appends import Fault, Terms
     from kafkalog.server.body_stream import DocumentGroup
     from kafkalog.server.produce_batches import Place
-    from kafkalog.server.produce_body import DecodedRecords
 
 R = TypeVar("R")
 
@@ -147,11 +143,9 @@ class ProduceStream(Generic[R]):
         submitted: list[Submitted] = []
         for batch in batches:
             assert decoded.records is not None
-            submitted += await self._submit_batch(decoded.records, batch)
-        return decoded, [
-            Submitted(each.partition, decoded.numbers[each.numbers], each.outcome)
-            for each in submitted
-        ]
+            columns = decoded.records.columns
+            submitted += await submit_each(self._api, self._topic, columns, batch, self._terms)
+        return decoded, renumbered(submitted, decoded.numbers)
 
     async def _prepared(
         self, documents: list[bytes], place: Place, splitter: Splitter
@@ -174,38 +168,6 @@ class ProduceStream(Generic[R]):
             return await self._api.blocking(together)
         except ApiError:
             return await self._api.blocking(each)
-
-    async def _submit_batch(
-        self, records: DecodedRecords, batch: PartitionBatch
-    ) -> list[Submitted]:
-        """A batch, or what it falls into: halves of a large one, the rest of one with bad records.
-
-        ``numbers`` are rows of ``records``.
-        """
-        partition, rows, _ = batch
-        fallen: list[Submitted] = []
-        try:
-            future = await submit(self._api, self._topic, batch, self._terms)
-            return [Submitted(partition, rows, future)]
-        except RecordBatchTooLarge as fault:
-            if len(rows) == 1:
-                return [Submitted(partition, rows, fault)]
-            parts = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
-        except InvalidRecord as fault:
-            bad = faults_of_records(fault)
-            if not bad:
-                return [Submitted(partition, rows, fault)]
-            fallen = [
-                Submitted(partition, rows[index : index + 1], share) for index, share in bad.items()
-            ]
-            parts = [np.delete(rows, list(bad))]
-        except (KafkalogError, ApiError) as fault:
-            return [Submitted(partition, rows, fault)]
-        for part in parts:
-            if len(part):
-                built = build_plain_batch(records.columns, part)
-                fallen += await self._submit_batch(records, PartitionBatch(partition, part, built))
-        return fallen
 
 
 def _batched(decoded: DecodedGroup, place: Place) -> tuple[DecodedGroup, list[PartitionBatch]]:

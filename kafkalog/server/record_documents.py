@@ -82,16 +82,34 @@ def decode_each(
     is_broken = False
     for number, document in enumerate(documents):
         try:
-            (record,) = dialect.parse((document,))
-            dialect.columns((record,), now_ms)
+            records += dialect.parse((document,))
+            numbers.append(number)
         except ApiError as fault:
             faults[number] = fault
             is_broken = ends_at_broken and isinstance(fault, NotJson)
             if is_broken:
                 break
-        else:
-            records.append(record)
-            numbers.append(number)
-    decoded = dialect.columns(records, now_ms) if records else None
-    count = len(records) + len(faults)
-    return DecodedGroup(count, np.array(numbers, np.int64), decoded, faults, is_broken)
+    count = len(numbers) + len(faults)
+    decoded = columns_each(records, dialect, now_ms)
+    faults.update((numbers[row], fault) for row, fault in decoded.faults.items())
+    kept = np.array(numbers, np.int64)[decoded.numbers]
+    return DecodedGroup(count, kept, decoded.records, faults, is_broken)
+
+
+def columns_each(records: Sequence[R], dialect: Dialect[R], now_ms: int) -> DecodedGroup:
+    """Of records that were parsed, those that have columns; ``numbers`` are theirs."""
+    count, kept = len(records), list(range(len(records)))
+    faults: dict[int, Fault] = {}
+    decoded: DecodedRecords | None = None
+    try:
+        decoded = dialect.columns(records, now_ms) if records else None
+    except ApiError:
+        for number, record in enumerate(records):
+            try:
+                dialect.columns((record,), now_ms)
+            except ApiError as fault:
+                faults[number] = fault
+        kept = [number for number in kept if number not in faults]
+        if kept:
+            decoded = dialect.columns([records[number] for number in kept], now_ms)
+    return DecodedGroup(count, np.array(kept, np.int64), decoded, faults)

@@ -247,7 +247,7 @@ class NativeRecord(Schema):
     null or absent is none, of a value a tombstone.
     """
 
-    key: Annotated[object, Field(json_schema_extra={"type": ["string", "null"]})] = None
+    key: object = None
     value: object = None
     partition: Annotated[int, Field(ge=0)] | None = None
     timestamp: Annotated[
@@ -255,6 +255,42 @@ class NativeRecord(Schema):
         Field(description="ms since 1970 or ISO-8601 with a zone; absent: now"),
     ] = None
     headers: list[ProducedHeader] | None = None
+
+
+class V3ProducedData(Schema):
+    """A key or a value: base64, any JSON or a string, null for none."""
+
+    type: Literal["BINARY", "JSON", "STRING"] = "BINARY"
+    data: object = None
+
+
+class V3ProducedHeader(Schema):
+    """A record header; the value is base64."""
+
+    name: str
+    value: Annotated[str | None, Field(json_schema_extra={"contentEncoding": "base64"})] = None
+
+
+class V3ProducedRecord(Schema):
+    """A record of v3's produce; the body may hold any number of them, one behind the other."""
+
+    partition_id: Annotated[int, Field(ge=0)] | None = None
+    headers: list[V3ProducedHeader] | None = None
+    key: V3ProducedData | None = None
+    value: V3ProducedData | None = None
+    timestamp: _Moment | int | None = None
+
+
+class V3BatchEntry(V3ProducedRecord):
+    """With a name that the answer repeats."""
+
+    id: Annotated[str, Field(min_length=1, max_length=80)]
+
+
+class V3BatchRequest(Schema):
+    """``POST .../records:batch``."""
+
+    entries: Annotated[list[V3BatchEntry], Field(min_length=1)]
 
 
 class ProduceRequest(BaseModel):

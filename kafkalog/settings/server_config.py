@@ -63,6 +63,7 @@ class ServerConfig:
     http_max_bytes_per_second: int = 0
     http_max_streams: int = 1_000
     http_max_records: int = 100_000
+    http_max_batch_entries: int = 1_000
     http_max_wait_ms: int = 60_000
     http_max_fetch_bytes: int = 67_108_864
     http_v2_dialect: str = "auto"  # auto, confluent or strimzi

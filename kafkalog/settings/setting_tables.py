@@ -261,6 +261,7 @@ SERVER_SETTINGS: tuple[Setting, ...] = (
     _server("http.max.bytes.per.second", _L, 0, "bytes/s", _NEVER_NEGATIVE, "Bytes a second, of bodies and answers together, of one principal or address; who has used more has to wait. 0: no limit."),
     _server("http.max.streams", _I, 1_000, "requests", _POSITIVE, "Waiting (long poll) requests and streams at once; more are refused, to be retried."),
     _server("http.max.records", _I, 100_000, "records", _POSITIVE, "Most records of one JSON produce request."),
+    _server("http.max.batch.entries", _I, 1_000, "records", _POSITIVE, "Most entries of one records:batch of v3."),
     _server("http.max.wait.ms", _I, 60_000, "ms", _NEVER_NEGATIVE, "Longest time a fetch may wait for records; larger requests are clamped."),
     _server("http.v2.dialect", _S, "auto", "", Valid(words=("auto", "confluent", "strimzi")), "How consumers of the v2 API commit and are answered: as the REST Proxy, as the Strimzi Bridge, or by what each instance is created with."),
     _server("http.trusted.proxies", _LIST, (), "", ANY, "Addresses or networks (10.0.0.0/8) of proxies whose Forwarded and X-Forwarded-* headers name the address that clients use."),

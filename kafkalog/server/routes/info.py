@@ -29,6 +29,7 @@ _LIMITS = (
     "http_max_inflight_requests",
     "http_max_streams",
     "http_max_records",
+    "http_max_batch_entries",
     "http_max_wait_ms",
     "http_max_fetch_bytes",
 )

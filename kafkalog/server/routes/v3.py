@@ -7,7 +7,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from kafkalog.errors import UnknownPartition, UnknownTopic
+from kafkalog.errors import KafkalogError, UnknownPartition, UnknownTopic
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.endpoint import Access, Action, Resource
 from kafkalog.server.error_map import ApiError
@@ -123,4 +123,11 @@ def v3_numbers() -> Iterator[None]:
     try:
         yield
     except (UnknownTopic, UnknownPartition) as error:
-        raise ApiError(UNKNOWN, error.message, details=error.details) from error
+        raise v3_fault(error) from error
+
+
+def v3_fault(fault: KafkalogError | ApiError) -> KafkalogError | ApiError:
+    """With v3's number."""
+    if isinstance(fault, (UnknownTopic, UnknownPartition)):
+        return ApiError(UNKNOWN, fault.message, details=fault.details)
+    return fault

@@ -1,0 +1,290 @@
+"""Goal: v3's produce takes concatenated JSON and tells of each record as the REST Proxy does.
+Method: requests to a real daemon, whole and in pieces, read back over HTTP.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.http_world import (
+    check_sealed,
+    end_offset,
+    now_ms,
+    read_batches,
+    records_of,
+    refused,
+)
+from tests.integration.produce_stream_world import Duplex
+
+if TYPE_CHECKING:
+    from kafkalog.format.record import Record
+    from tests.integration.daemon import Answer, Daemon
+
+SETTINGS = {"http_max_batch_entries": "20"}
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def cluster(daemon: Daemon) -> str:
+    """The path of the cluster."""
+    (found,) = daemon.request("GET", "/v3/clusters").json["data"]
+    return f"/v3/clusters/{found['cluster_id']}"
+
+
+def receipts_of(answer: Answer) -> list[Any]:
+    """Every document of an answer."""
+    assert answer.status == 200, answer.body
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.body.endswith(b"\r\n")
+    check_sealed(answer)
+    return [json.loads(line) for line in answer.body.split(b"\r\n")[:-1]]
+
+
+def stored(daemon: Daemon, topic: str) -> list[Record]:
+    """All records of partition 0."""
+    return records_of(read_batches(daemon, topic, 0).body)
+
+
+def b64(data: bytes) -> str:
+    """Base64 as Java's clients send it."""
+    return base64.b64encode(data).decode()
+
+
+def test_one_record_with_everything(daemon: Daemon, cluster: str) -> None:
+    """Goal: the receipt of the REST Proxy, field by field; the record as sent.
+    Method: a record with every field, under both prefixes.
+    """
+    daemon.create_topic("whole", partitions=2)
+    stamp = datetime.datetime.fromtimestamp(now_ms() // 1000, datetime.UTC)
+    record = {
+        "partition_id": 1,
+        "headers": [{"name": "h", "value": b64(b"\0x")}, {"name": "none", "value": None}],
+        "key": {"type": "BINARY", "data": b64(b"\xffkey")},
+        "value": {"type": "JSON", "data": {"a": [1, None]}},
+        "timestamp": stamp.isoformat(),
+    }
+    for number, prefix in enumerate(("", "/kafka")):
+        answer = daemon.request("POST", f"{prefix}{cluster}/topics/whole/records", record)
+        (receipt,) = receipts_of(answer)
+        assert receipt == {
+            "error_code": 200,
+            "cluster_id": cluster.rsplit("/", 1)[1],
+            "topic_name": "whole",
+            "partition_id": 1,
+            "offset": number,
+            "timestamp": stamp.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
+            "key": {"type": "BINARY", "size": 4},
+            "value": {"type": "JSON", "size": 16},
+        }
+        assert answer.headers["Kafka-Durability"] == "synced"
+    batches = daemon.request("GET", "/v1/topics/whole/partitions/1/batches?offset=0").body
+    stored_record = records_of(batches)[0]
+    assert stored_record.key == b"\xffkey"
+    assert stored_record.value == b'{"a": [1, null]}'
+    assert list(stored_record.headers) == [(b"h", b"\0x"), (b"none", None)]
+    assert stored_record.timestamp == stamp.timestamp() * 1000
+
+
+def test_types(daemon: Daemon, cluster: str) -> None:
+    """Goal: each type, none said, null and absent; nothing is guessed.
+    Method: good ones and bad ones in one stream; a bad one takes no other with it.
+    """
+    daemon.create_topic("types")
+    values: list[tuple[object, int, bytes | None]] = [
+        ({"type": "STRING", "data": "grün"}, 200, "grün".encode()),
+        ({"type": "JSON", "data": "x"}, 200, b'"x"'),
+        ({"data": b64(b"\0\1")}, 200, b"\0\1"),
+        ({"type": "JSON", "data": None}, 200, None),
+        ({"type": "STRING"}, 200, None),
+        (None, 200, None),
+        ({"type": "BINARY", "data": ""}, 200, b""),
+        ({"type": "STRING", "data": 5}, 422, None),
+        ({"type": "BINARY", "data": "no base64"}, 400, None),
+        ({"type": "BINARY", "data": 5}, 422, None),
+        ({"type": "AVRO", "data": {}}, 422, None),
+        ({"schema_id": 1, "data": {}}, 422, None),
+        ("bare", 422, None),
+    ]
+    body = "".join(json.dumps({"value": value}) for value, _, _ in values).encode()
+    told = receipts_of(daemon.request("POST", f"{cluster}/topics/types/records", body))
+    assert [each["error_code"] for each in told] == [code for _, code, _ in values]
+    good = [text for _, code, text in values if code == 200]
+    assert [record.value for record in stored(daemon, "types")] == good
+    sizes = [each["value"]["size"] if "value" in each else None for each in told[: len(good)]]
+    assert sizes == [5, 3, 2, 0, 0, None, 0]
+    assert all("key" not in each for each in told)
+    assert all(each["message"] for each in told[len(good) :])
+    mixed = b'{"partition_id":9,"value":{"data":""}}{"partition_id":-1}{"timestamp":"noon"}'
+    told = receipts_of(daemon.request("POST", f"{cluster}/topics/types/records", mixed))
+    assert [each["error_code"] for each in told] == [40403, 422, 422]
+
+
+@pytest.mark.parametrize("separator", [b"", b"\n", b"\r\n", b" \t "])
+def test_documents_one_behind_the_other(daemon: Daemon, cluster: str, separator: bytes) -> None:
+    """Goal: any white space or none between them; inside them too, and braces in strings.
+    Method: a stream of three in the given way.
+    """
+    topic = f"sep{separator.hex()}"
+    daemon.create_topic(topic)
+    documents = [
+        b'{"value":{"type":"STRING","data":"}{\\"]["}}',
+        b'{\n "value": {\n  "type": "JSON",\n  "data": {"a": {}}\n }\n}',
+        b"{}",
+    ]
+    body = separator.join(documents) + separator
+    told = receipts_of(daemon.request("POST", f"{cluster}/topics/{topic}/records", body))
+    assert [each["offset"] for each in told] == [0, 1, 2]
+    assert [record.value for record in stored(daemon, topic)] == [b'}{"][', b'{"a": {}}', None]
+
+
+def test_full_duplex(daemon: Daemon, cluster: str) -> None:
+    """Goal: the receipt of a record comes before the next is sent, with no line end between them.
+    Method: one connection in turns, a document in two chunks, two in one.
+    """
+    daemon.create_topic("duplex")
+    with Duplex(daemon, f"{cluster}/topics/duplex/records", JSON) as wire:
+        for number in range(20):
+            wire.send(b'{"value":{"type":"JSON","data":%d}}' % number)
+            assert wire.line()["offset"] == number
+        wire.send(b'{"value":{"type":"STR')
+        wire.send(b'ING","data":"x"}}')
+        assert wire.line()["offset"] == 20
+        wire.send(b"{}{}")
+        wire.finish()
+        assert [each["offset"] for each in wire.rest()] == [21, 22]
+    assert len(stored(daemon, "duplex")) == 23
+
+
+@pytest.mark.parametrize(
+    ("tail", "codes"),
+    [
+        (b"{]{}", [400]),
+        (b"]{}", [400]),
+        (b",{}", [400]),
+        (b'{"value":tru}{}', [400]),
+        (b'{"value":', [400]),
+        (b"5{}", [400]),
+    ],
+)
+def test_what_is_no_json_ends_the_stream(
+    daemon: Daemon, cluster: str, tail: bytes, codes: list[int]
+) -> None:
+    """Goal: what came before is appended and told of, then one error, then the end.
+    Method: two records and then text that no decoder takes.
+    """
+    topic = f"ends{tail.hex()}"
+    daemon.create_topic(topic)
+    path = f"{cluster}/topics/{topic}/records"
+    told = receipts_of(daemon.request("POST", path, b"{}{}" + tail))
+    assert [each["error_code"] for each in told] == [200, 200, *codes]
+    assert end_offset(daemon, topic) == 2
+    assert daemon.request("POST", path, b"{}").status == 200
+
+
+def test_what_is_refused_before_the_first_receipt(daemon: Daemon, cluster: str) -> None:
+    """Goal: such a request has a status of its own.
+    Method: no record, no JSON, wrong media type, cluster, topic.
+    """
+    daemon.create_topic("refusing")
+    path = f"{cluster}/topics/refusing/records"
+    for empty in (b"", b" \r\n "):
+        refused(daemon.request("POST", path, empty, JSON), 422, 42206)
+    refused(daemon.request("POST", path, b"x", JSON), 400, 400)
+    refused(daemon.request("POST", path, b"{}", {"Content-Type": "text/plain"}), 415, 415)
+    refused(daemon.request("POST", "/v3/clusters/x/topics/refusing/records", b"{}"), 404, 40403)
+    refused(daemon.request("POST", f"{path}?acks=2", b"{}"), 400, 40005)
+    answer = daemon.request("POST", f"{path}?acks=0", b"{}{}")
+    assert (answer.status, answer.body) == (202, b"")
+    daemon.produce_text("refusing", "last")
+    assert end_offset(daemon, "refusing") == 3
+
+
+def test_log_append_time_is_in_the_receipt(daemon: Daemon, cluster: str) -> None:
+    daemon.create_topic("stamped", message_timestamp_type="LogAppendTime")
+    body = b'{"timestamp":5}{"timestamp":6}'
+    told = receipts_of(daemon.request("POST", f"{cluster}/topics/stamped/records", body))
+    (record, _) = stored(daemon, "stamped")
+    for each in told:
+        moment = datetime.datetime.fromisoformat(each["timestamp"])
+        assert abs(moment.timestamp() * 1000 - now_ms()) < 60_000
+        assert moment.timestamp() * 1000 == record.timestamp
+
+
+def test_times_beyond_any_calendar(daemon: Daemon, cluster: str) -> None:
+    """Goal: a timestamp that the log takes has a receipt.
+    Method: the last moment of 64 bits, and each of two in one request.
+    """
+    daemon.create_topic("late")
+    body = b'{"timestamp":9223372036854775807}{"timestamp":-1}'
+    told = receipts_of(daemon.request("POST", f"{cluster}/topics/late/records", body))
+    codes = [each["error_code"] for each in told]
+    assert codes in ([200, 200], [42211, 200])
+    assert told[1]["timestamp"] == "1969-12-31T23:59:59.999Z"
+
+
+def test_a_batch_of_entries(daemon: Daemon, cluster: str) -> None:
+    """Goal: 207 with what became of each by its id; a bad one takes no other with it.
+    Method: good and bad entries, values with a member twice, over two partitions.
+    """
+    daemon.create_topic("batched", partitions=2)
+    body = (
+        b'{"entries":['
+        b'{"id":"a","partition_id":0,"key":{"type":"STRING","data":"k"}},'
+        b'{"id":"b","partition_id":1,"value":{"type":"JSON","data":{"x":1,"x":2}}},'
+        b'{"id":"c","value":{"type":"BINARY","data":"?"}},'
+        b'{"id":"d","partition_id":7},'
+        b'{"id":"e","partition_id":0}]}'
+    )
+    answer = daemon.request("POST", f"{cluster}/topics/batched/records:batch", body)
+    assert answer.status == 207
+    check_sealed(answer)
+    successes, failures = answer.json["successes"], answer.json["failures"]
+    places = [(each["id"], each["partition_id"], each["offset"]) for each in successes]
+    assert places == [("a", 0, 0), ("b", 1, 0), ("e", 0, 1)]
+    assert successes[0]["key"] == {"type": "STRING", "size": 1}
+    assert successes[0]["cluster_id"] in cluster
+    assert [(each["id"], each["error_code"]) for each in failures] == [("c", 400), ("d", 40403)]
+    (kept,) = records_of(
+        daemon.request("GET", "/v1/topics/batched/partitions/1/batches?offset=0").body
+    )
+    assert kept.value == b'{"x":1,"x":2}'
+
+
+def test_batches_that_are_refused(daemon: Daemon, cluster: str) -> None:
+    """Goal: the rules of a batch are looked at before anything is appended.
+    Method: none, too many, one id twice, ids of the wrong length, wrong shapes.
+    """
+    daemon.create_topic("strict")
+    path = f"{cluster}/topics/strict/records:batch"
+
+    def entries(*ids: str) -> object:
+        return {"entries": [{"id": each} for each in ids]}
+
+    refused(daemon.request("POST", path, entries()), 422, 42208)
+    refused(daemon.request("POST", path, entries(*map(str, range(21)))), 422, 42208)
+    refused(daemon.request("POST", path, entries("a", "b", "a")), 422, 42208)
+    for bad in (entries("a", ""), entries("x" * 81), {"entries": [{}]}, {"records": []}, []):
+        refused(daemon.request("POST", path, bad), 422, 422)
+    refused(daemon.request("POST", path, b'{"entries":[{"id":"a","id":"b"}]}', JSON), 400, 400)
+    refused(daemon.request("POST", path, b'{"entries":[{"id":"a"}]', JSON), 400, 400)
+    refused(daemon.request("POST", path, b"", JSON), 400, 400)
+    assert end_offset(daemon, "strict") == 0
+    answer = daemon.request("POST", path, entries(*map(str, range(20))))
+    assert [each["offset"] for each in answer.json["successes"]] == list(range(20))
+    assert daemon.request("POST", f"{path}?acks=0", entries("a")).status == 202
+
+
+def test_entries_of_a_compacted_topic(daemon: Daemon, cluster: str) -> None:
+    """Goal: an entry without key is that entry's fault alone.
+    Method: one with and one without.
+    """
+    daemon.create_topic("compacted", cleanup_policy="compact")
+    body = {"entries": [{"id": "no"}, {"id": "yes", "key": {"type": "STRING", "data": "k"}}]}
+    answer = daemon.request("POST", f"{cluster}/topics/compacted/records:batch", body).json
+    assert [each["id"] for each in answer["successes"]] == ["yes"]
+    assert [(each["id"], each["error_code"]) for each in answer["failures"]] == [("no", 42212)]

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 # A stream that goes on for longer is told to begin anew, as v3 has it.
 _LIFE_SECONDS = 24 * 3600.0
-# Documents that come together are worked on together, up to so many bytes.
+# Documents that come together are worked on together, up to so many; and bytes that are waited for
+# when it is known that they come.
+_GROUP_DOCUMENTS = 5_000
 _GROUP_BYTES = 512 << 10
 
 
@@ -142,7 +144,8 @@ class DocumentStream:
         self._left_bytes = request.content_length or 0
         self._since = 0.0  # of the event loop: when the document in hand began
         self._unclaimed_bytes = 0
-        self.is_over = False  # nothing more is read
+        self._whole: list[bytes] = []  # documents that were not given out
+        self._is_over = False  # nothing more is read
         self._fault: KafkalogError | ApiError | None = None
 
     async def next(self) -> DocumentGroup | None:
@@ -151,19 +154,27 @@ class DocumentStream:
         Errors as ``BodyStream.chunk``, and ApiError 41302 for a document that is too large; whole
         documents in front of the fault come first. What stands unfinished at the end is a document.
         """
-        documents: list[bytes] = []
-        while not self.is_over and (not documents or self._is_filling()):
+        while not self._is_over and (not self._whole or self._is_filling()):
             try:
-                documents += await self._feed()
+                self._whole += await self._feed()
             except (KafkalogError, ApiError) as fault:
-                self._fault, self.is_over = fault, True
-        if not documents and self._fault is not None:
+                self._fault, self._is_over = fault, True
+        if not self._whole and self._fault is not None:
             raise self._fault
-        if not documents:
+        if not self._whole:
             return None
-        size_bytes = self._unclaimed_bytes - self._splitter.pending_bytes
-        self._unclaimed_bytes = self._splitter.pending_bytes
+        documents = self._whole[:_GROUP_DOCUMENTS]
+        self._whole = self._whole[_GROUP_DOCUMENTS:]
+        size_bytes = sum(map(len, documents))
+        if not self._whole:  # with what stood between them
+            size_bytes = self._unclaimed_bytes - self._splitter.pending_bytes
+        self._unclaimed_bytes -= size_bytes
         return DocumentGroup(documents, size_bytes)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is known already that there are no more."""
+        return self._is_over and not self._whole and self._fault is None
 
     def _is_filling(self) -> bool:
         return self._left_bytes > 0 and self._unclaimed_bytes < _GROUP_BYTES
@@ -185,5 +196,5 @@ class DocumentStream:
         if splitter.pending_bytes > self._config.socket_request_max_bytes:
             splitter.finish()
             raise too_large(self._config.socket_request_max_bytes)
-        self.is_over = not chunk or self._body.is_at_end or splitter.is_lost
-        return documents + splitter.finish() if self.is_over else documents
+        self._is_over = not chunk or self._body.is_at_end or splitter.is_lost
+        return documents + splitter.finish() if self._is_over else documents

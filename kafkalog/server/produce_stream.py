@@ -109,7 +109,7 @@ class ProduceStream(Generic[R]):
                     await groups.popleft()
                 decoded, submitted = await self._submit(group.documents, splitter)
                 telling = self._tell(body, group, decoded, submitted)
-                if documents.is_over and not groups:
+                if documents.is_empty and not groups:
                     await telling
                 else:
                     groups.append(asyncio.create_task(telling))

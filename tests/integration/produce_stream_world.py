@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 from typing import TYPE_CHECKING, Any
 
 from tests.integration.http_world import Wire
@@ -55,6 +56,12 @@ class Duplex:
     def finish(self) -> None:
         """The last chunk."""
         self._wire.send(b"0\r\n\r\n")
+
+    def reset(self) -> None:
+        """Go away without a word: what was sent and not read by the daemon yet may be lost."""
+        linger = b"\1\0\0\0\0\0\0\0"
+        self._wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self._wire.socket.close()
 
     def line(self) -> Any:
         """The next line of the answer as JSON; waits for it."""

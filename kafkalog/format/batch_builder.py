@@ -121,14 +121,29 @@ class RecordColumns:
     def partitions(self, partition_count: int) -> Int64s:
         """Partition of each key by murmur2 as Java's producer; -1 for a null key."""
         chosen = np.empty(len(self), np.int64)
-        lengths = np.ascontiguousarray(self.table[:, BuildColumn.KEY_LENGTH])
+        lengths = np.ascontiguousarray(self.key_lengths)
         partition_keys(self.keys, lengths, partition_count, chosen)
         return chosen
 
     @property
     def null_key_count(self) -> int:
         """Records without a key."""
-        return int(np.count_nonzero(self.table[:, BuildColumn.KEY_LENGTH] < 0))
+        return int(np.count_nonzero(self.key_lengths < 0))
+
+    @property
+    def key_lengths(self) -> Int64s:
+        """Bytes of each key, -1 for none."""
+        return self.table[:, BuildColumn.KEY_LENGTH]
+
+    @property
+    def value_lengths(self) -> Int64s:
+        """Bytes of each value, -1 for none."""
+        return self.table[:, BuildColumn.VALUE_LENGTH]
+
+    @property
+    def timestamps(self) -> Int64s:
+        """Milliseconds of each record."""
+        return self.table[:, BuildColumn.TIMESTAMP]
 
 
 def _blob(column: Sequence[bytes | str | None]) -> tuple[Int64s | int, Bytes]:

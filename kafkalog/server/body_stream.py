@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _LIFE_SECONDS = 24 * 3600.0
 # Documents that come together are worked on together, up to so many; and bytes that are waited for
 # when it is known that they come.
-_GROUP_DOCUMENTS = 5_000
+_GROUP_DOCUMENTS = 2_000
 _GROUP_BYTES = 512 << 10
 
 

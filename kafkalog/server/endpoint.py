@@ -89,6 +89,7 @@ class Endpoint:
     body: Mapping[str, Model] = field(default_factory=dict)  # by media type; empty: none is read
     is_body_required: bool = True
     errors: tuple[int, ...] = ()
+    is_stream: bool = False  # a body may be longer than any that is read whole
     summary: str = ""
     description: str = ""
 
@@ -106,6 +107,7 @@ def endpoint(
     body: Mapping[str, Model] | None = None,
     is_body_required: bool = True,
     errors: tuple[int, ...] = (),
+    is_stream: bool = False,
 ) -> Callable[[H], H]:
     """Attach the promise to a handler; goes below the route's decorator."""
 
@@ -121,6 +123,7 @@ def endpoint(
             body or {},
             is_body_required,
             errors,
+            is_stream,
             summary,
             " ".join(line.strip() for line in rest.split("\n")).strip(),
         )

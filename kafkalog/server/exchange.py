@@ -14,6 +14,7 @@ from aiohttp import HttpVersion11, hdrs, web
 
 from kafkalog.errors import KafkalogError, NotReady
 from kafkalog.server.api import Phase
+from kafkalog.server.endpoint import endpoint_of
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.replies import (
     HAS_OTHER_VERSION,
@@ -129,8 +130,10 @@ async def _let_in(guards: Guards, request: web.Request) -> None:
 
 async def _continue(request: web.Request, body_limit_bytes: int) -> None:
     """100 Continue, unless the body would be refused anyway: then the refusal comes at once."""
+    promise = endpoint_of(request.match_info.handler)
     declared = request.content_length or 0
-    if request.version == HttpVersion11 and declared <= body_limit_bytes:
+    is_taken = declared <= body_limit_bytes or (promise is not None and promise.is_stream)
+    if request.version == HttpVersion11 and is_taken:
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # the answer itself has not begun
 

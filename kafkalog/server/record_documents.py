@@ -26,7 +26,10 @@ R = TypeVar("R")
 
 
 class Dialect(Protocol[R]):
-    """How a document says a record. Both raise ApiError when any of them is wrong."""
+    """How a document says a record. Both raise ApiError when any of them is wrong.
+
+    Records that go into columns together were parsed together.
+    """
 
     def parse(self, documents: Sequence[bytes]) -> Sequence[R]:
         """A record of each document."""
@@ -76,13 +79,12 @@ def decode_each(
     documents: Sequence[bytes], dialect: Dialect[R], now_ms: int, *, ends_at_broken: bool
 ) -> DecodedGroup:
     """Each document by itself, so that a bad one takes no other with it."""
-    records: list[R] = []
     numbers: list[int] = []
     faults: dict[int, Fault] = {}
     is_broken = False
     for number, document in enumerate(documents):
         try:
-            records += dialect.parse((document,))
+            dialect.parse((document,))
             numbers.append(number)
         except ApiError as fault:
             faults[number] = fault
@@ -90,6 +92,8 @@ def decode_each(
             if is_broken:
                 break
     count = len(numbers) + len(faults)
+    # Together: records that are parsed alone may be of different shapes.
+    records = dialect.parse([documents[number] for number in numbers])
     decoded = columns_each(records, dialect, now_ms)
     faults.update((numbers[row], fault) for row, fault in decoded.faults.items())
     kept = np.array(numbers, np.int64)[decoded.numbers]

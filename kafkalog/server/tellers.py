@@ -1,6 +1,6 @@
 """Tellers: how the client of a produce stream learns what became of its records.
 
-A receipt a record while it sends, or one summary at the end, or nothing. Owned by the event loop.
+A receipt a record while it sends, or one summary at the end. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class _Range:
 class Summary:
     """Counts, and tells at the end."""
 
-    _count: int = 0
+    count: int = 0  # of records that were appended
     _failed_count: int = 0
     _seen_count: int = 0
     _ranges: dict[int, _Range] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class Summary:
         """What became of further records."""
         for partition, numbers, outcome in results.appended:
             if isinstance(outcome, LogAppendInfo):
-                self._count += len(numbers)
+                self.count += len(numbers)
                 self._extend(partition, len(numbers), outcome)
         for number, fault in sorted(results.faults.items()):
             self._failed_count += 1
@@ -169,33 +169,28 @@ class Summary:
     def reply(self, request: web.Request, acks: Acks, fault: Fault | None = None) -> web.Response:
         """The answer; with the error's own status when it is all that there is to tell.
 
-        ``fault``: why the stream ended before its end.
+        ``fault``: why the stream ended before its end; raised to who wants no answer (acks=0) when
+        nothing was appended.
         """
+        if acks is Acks.NONE:
+            if fault is not None and not self.count:
+                raise fault
+            return silent_reply()
         if fault is not None:
             self._note(fault, {"index": None, "end_of_stream": True})
         ranges = sorted(self._ranges.values(), key=lambda each: each.partition)
         body: dict[str, object] = {
-            "count": self._count,
+            "count": self.count,
             "failed_count": self._failed_count,
             "partitions": ranges,
             "errors": self._errors,
         }
-        if not self._count and self._first_fault is not None and len(self._codes) == 1:
+        if not self.count and self._first_fault is not None and len(self._codes) == 1:
             return error_reply(self._first_fault, request[REQUEST_ID], extra=body)
         headers = durability_header(acks)
         return json_reply({**body, "durability": _DURABILITY[acks]}, headers=headers)
 
 
-class Silence:
-    """acks=0: nobody waits for anything."""
-
-    async def begin(self) -> None:
-        """See Teller."""
-
-    async def tell(self, group: SettledGroup) -> None:
-        """See Teller."""
-
-
 def silent_reply() -> web.Response:
-    """What acks=0 is answered."""
+    """202: what acks=0 is answered."""
     return web.Response(status=202, headers=durability_header(Acks.NONE))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import numpy as np
 
-from kafkalog.kernels.record_build import BuildColumn
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.server.produce_body import (
     DecodedRecords,
@@ -141,10 +140,9 @@ class V3Receipts:
         assert isinstance(decoded.records, TypedRecords)
         records, numbers = decoded.records, decoded.numbers.tolist()
         partitions, offsets = (column[decoded.numbers].tolist() for column in results.places())
-        table = records.columns.table
         stamps = _iso_stamps(_stored_timestamps(decoded, results))
-        keys = _sizes(b"key", records.key_types, table[:, BuildColumn.KEY_LENGTH])
-        values = _sizes(b"value", records.value_types, table[:, BuildColumn.VALUE_LENGTH])
+        keys = _sizes(b"key", records.key_types, records.columns.key_lengths)
+        values = _sizes(b"value", records.value_types, records.columns.value_lengths)
         own_heads = [heads[number] for number in numbers]
         cells = zip(own_heads, partitions, offsets, stamps, keys, values, strict=True)
         for number, line in zip(numbers, map(self._template.__mod__, cells), strict=True):
@@ -156,7 +154,7 @@ def _stored_timestamps(decoded: DecodedGroup, results: Results) -> npt.NDArray[n
     """Milliseconds of each record: its own, or when it was appended (LogAppendTime)."""
     assert decoded.records is not None
     stamps = np.zeros(results.record_count, np.int64)
-    stamps[decoded.numbers] = decoded.records.columns.table[:, BuildColumn.TIMESTAMP]
+    stamps[decoded.numbers] = decoded.records.columns.timestamps
     for batch in results.appended:
         if isinstance(batch.outcome, LogAppendInfo) and batch.outcome.log_append_time_ms >= 0:
             stamps[batch.numbers] = batch.outcome.log_append_time_ms

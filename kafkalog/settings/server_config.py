@@ -47,6 +47,7 @@ class ServerConfig:
         "Authorization",
         "Content-Type",
         "Kafka-Acks",
+        "Kafka-Key",
         "Last-Event-ID",
         "Prefer",
         "X-Request-Id",

@@ -132,6 +132,26 @@ def test_a_silent_stream_is_ended(daemon: Daemon) -> None:
         refused(raw.read_answer(), 408, 408)
 
 
+def test_a_body_longer_than_any_that_is_read_whole(tmp_path: Path) -> None:
+    """Goal: lines may go on for longer than socket.request.max.bytes, also with a declared length.
+    Method: 4 MB declared where 1 MB is the bound, with Expect; the same as an array.
+    """
+    line = b'{"value":"%b"}\n' % (b"x" * 1000)
+    body = line * 4000
+    head = f"Host: x\r\nContent-Length: {len(body)}\r\nExpect: 100-continue\r\n"
+    with Daemon(tmp_path, socket_request_max_bytes=str(1 << 20)) as one:
+        one.create_topic("long")
+        with Wire(one) as wire:
+            request = f"POST {path_of('long')} HTTP/1.1\r\n{head}Content-Type: {NDJSON}\r\n\r\n"
+            wire.send(request.encode())
+            assert wire.socket.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            wire.send(body)
+            assert wire.read_answer("POST").json["count"] == 4000
+        array = {"Content-Type": "application/json"}
+        refused(one.request("POST", path_of("long"), body, array), 413, 41302)
+        assert end_offset(one, "long") == 4000
+
+
 def test_streams_have_places_of_their_own(daemon: Daemon) -> None:
     """Goal: the fourth stream is 429/42903; three leave room for requests; a place comes back.
     Method: three open streams where two requests may be in work.

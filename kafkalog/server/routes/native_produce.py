@@ -23,6 +23,7 @@ from kafkalog.server.appends import (
     partition_count_of,
     place_of,
     results_of,
+    try_submit,
 )
 from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError
@@ -60,7 +61,6 @@ from kafkalog.server.replies import bytes_reply
 from kafkalog.server.schemas import NativeRecord
 from kafkalog.server.tellers import (
     Receipts,
-    Silence,
     Summary,
     durability_header,
     last_line,
@@ -134,6 +134,7 @@ class _Wish(NamedTuple):
     parameters=(_KEY_FORMAT, _VALUE_FORMAT, FLUSH, ACKS),
     body=_BODY,
     errors=_ERRORS,
+    is_stream=True,
 )
 async def produce(request: web.Request) -> web.StreamResponse:
     """Append records to a topic.
@@ -153,6 +154,7 @@ async def produce(request: web.Request) -> web.StreamResponse:
     parameters=(_KEY_FORMAT, _VALUE_FORMAT, EXPECTED_OFFSET, FLUSH, ACKS),
     body=_BODY,
     errors=(*_ERRORS, 41201),
+    is_stream=True,
 )
 async def produce_to_partition(request: web.Request) -> web.StreamResponse:
     """Append records to a partition; a record's own partition wins.
@@ -194,11 +196,6 @@ async def _take_lines(request: web.Request, wish: _Wish) -> web.StreamResponse:
         )
         fault = await _stream(request, wish, receipts)
         return await receipts.end(b"" if fault is None else last_line(fault))
-    if acks is Acks.NONE:
-        fault = await _stream(request, wish, Silence())
-        if fault is not None:
-            raise fault
-        return silent_reply()
     summary = Summary()
     fault = await _stream(request, wish, summary)
     return summary.reply(request, acks, fault)
@@ -260,9 +257,11 @@ async def _append(
     api, topic, terms = wish.api, wish.topic, wish.terms
     place = await place_of(api, topic, terms.partition)
     batches = make_batches(records, place, terms.producer) if records is not None else []
-    appended = await append_all(api, topic, batches, terms)
     if terms.acks is Acks.NONE:
+        for batch in batches:
+            await try_submit(api, topic, batch, terms)
         return silent_reply()
+    appended = await append_all(api, topic, batches, terms)
     results = results_of(0 if records is None else len(records), appended)
     if wish.is_told_by_line:
         headers = durability_header(terms.acks)

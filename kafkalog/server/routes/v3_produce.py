@@ -36,7 +36,7 @@ from kafkalog.server.record_documents import columns_each
 from kafkalog.server.replies import bytes_reply
 from kafkalog.server.routes.v3 import cluster_of, v3_fault, v3_numbers
 from kafkalog.server.schemas import V3BatchRequest, V3ProducedRecord, check_json
-from kafkalog.server.tellers import Receipts, Silence, durability_header, silent_reply
+from kafkalog.server.tellers import Receipts, Summary, durability_header, silent_reply
 from kafkalog.server.v3_records import V3Dialect, V3Entry, V3Receipts
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ _ENTRIES = msgspec.json.Decoder(_Entries)
     parameters=(ACKS,),
     body={JSON: V3ProducedRecord},
     errors=(*_ERRORS, 42206, 42903),
+    is_stream=True,
 )
 async def produce(request: web.Request) -> web.StreamResponse:
     """Append records that come one behind the other, with or without white space between them.
@@ -88,16 +89,17 @@ async def produce(request: web.Request) -> web.StreamResponse:
     receipts = Receipts(
         request, JSON, terms.acks, lambda group: _receipts(writer, group), is_eager=False
     )
-    teller = Silence() if terms.acks is Acks.NONE else receipts
+    summary = Summary()
+    teller = summary if terms.acks is Acks.NONE else receipts
     stream = ProduceStream(api, topic, terms, V3Dialect(), teller)
     fault = await stream.run(request, Concatenated())
     if receipts.is_begun:
         return await receipts.end(b"" if fault is None else _failure(fault) + _END)
     if fault is not None:
-        raise v3_fault(fault)
-    if teller is receipts:
-        raise ApiError(42206, "The body is empty: send a record or more.")
-    return silent_reply()
+        fault = v3_fault(fault)
+    if teller is summary:
+        return summary.reply(request, terms.acks, fault)
+    raise fault or ApiError(42206, "The body is empty: send a record or more.")
 
 
 def _receipts(writer: V3Receipts, group: SettledGroup) -> bytes:

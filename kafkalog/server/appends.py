@@ -18,6 +18,7 @@ from kafkalog.format.batch_builder import NO_PRODUCER, build_plain_batch
 from kafkalog.format.json_page import write_receipt, write_receipts
 from kafkalog.log.log_validator import faults_of_records
 from kafkalog.log.values import LogAppendInfo
+from kafkalog.manager.operations import Acks
 from kafkalog.server.error_map import ApiError, error_body
 from kafkalog.server.produce_batches import PartitionBatch, Place
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from kafkalog.format.batch_builder import ProducerStamp, RecordColumns
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.values import ValidatedRecords
-    from kafkalog.manager.operations import Acks
     from kafkalog.server.api import Api
 
     Int64s = npt.NDArray[np.int64]
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 INLINE_BYTES = 256 << 10
 """Bodies up to here are worked on by the event loop itself."""
 _INLINE_COMPRESSED_BYTES = 16 << 10
+DURABILITIES = {Acks.ALL: "synced", Acks.LEADER: "os", Acks.NONE: "none"}
+"""What an answer's "appended" means, by the acks that it waited for."""
 _KEEPS_PLAIN = ("producer", "uncompressed")
 
 T = TypeVar("T")
@@ -55,6 +57,11 @@ class Terms:
     partition: int | None = None  # the path's
     expected_offset: int | None = None  # only with a partition in the path
     producer: ProducerStamp = NO_PRODUCER  # likewise, and only for one batch
+
+
+def durability_header(acks: Acks) -> dict[str, str]:
+    """See DURABILITIES."""
+    return {"Kafka-Durability": DURABILITIES[acks]}
 
 
 class Submitted(NamedTuple):

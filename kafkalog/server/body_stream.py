@@ -23,6 +23,7 @@ from kafkalog.server.in_flight import (
     refuse_encoding,
     too_large,
 )
+from kafkalog.server.security.rates import RATE_LIMITS, RateLimits
 
 if TYPE_CHECKING:
     from kafkalog.format.json_documents import Splitter
@@ -43,8 +44,10 @@ class BodyStream:
     """
 
     def __init__(self, request: web.Request, api: Api) -> None:
+        self._request = request
         self._content = request.content
         self._api = api
+        self._rates: RateLimits | None = request.get(RATE_LIMITS)
         encoding = request.headers.get(hdrs.CONTENT_ENCODING, "").strip().lower()
         refuse_encoding(encoding)
         self._inflater = None if encoding in IDENTITY else Inflater(encoding)
@@ -69,7 +72,9 @@ class BodyStream:
         """
         while True:
             data = self._inflater.step() if self._inflater is not None else b""
-            if not data:
+            if data:
+                await asyncio.sleep(0)  # let others have the loop between two steps
+            else:
                 data = await self._received(deadline)
                 if data and self._inflater is not None:
                     self._inflater.feed(data)
@@ -77,6 +82,18 @@ class BodyStream:
             self._api.in_flight.reserve(len(data), held_bytes=self._held_bytes)
             self._held_bytes += len(data)
             return data
+
+    async def pace(self) -> float:
+        """Wait until what was read is within the principal's rate; how many seconds it took."""
+        if self._rates is None:
+            return 0
+        seconds = self._rates.owed_seconds(self._request)
+        if seconds:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds) as self._patience:
+                    await asyncio.get_running_loop().create_future()  # a stop ends it sooner
+            self._patience = None
+        return seconds
 
     @property
     def is_at_end(self) -> bool:
@@ -90,6 +107,8 @@ class BodyStream:
 
     async def _received(self, deadline: float) -> bytes:
         """What came over the wire; empty at the end."""
+        if self._api.stopping:
+            raise NotReady(self._api.refusal())
         try:
             data = self._content.read_nowait() or await self._awaited(deadline)
         except web.RequestPayloadError as error:
@@ -99,8 +118,6 @@ class BodyStream:
         return data
 
     async def _awaited(self, deadline: float) -> bytes:
-        if self._api.stopping:
-            raise NotReady(self._api.refusal())
         try:
             async with asyncio.timeout_at(min(deadline, self._ends_at)) as self._patience:
                 return await self._content.readany()
@@ -191,8 +208,11 @@ class DocumentStream:
         self._left_bytes -= len(chunk)
         had_pending = splitter.pending_bytes > 0
         documents = splitter.feed(chunk) if chunk else []
+        paced_seconds = await self._body.pace()
         if documents or not had_pending:
             self._since = asyncio.get_running_loop().time()
+        else:
+            self._since += paced_seconds
         if splitter.pending_bytes > self._config.socket_request_max_bytes:
             splitter.finish()
             raise too_large(self._config.socket_request_max_bytes)

@@ -25,6 +25,7 @@ from kafkalog.server.replies import (
     seal,
 )
 from kafkalog.server.security.audit import audit
+from kafkalog.server.security.rates import RATE_LIMITS
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
@@ -126,6 +127,7 @@ async def _let_in(guards: Guards, request: web.Request) -> None:
         await guards.gate.admit(request)
     if guards.rates is not None and request.path not in _ALWAYS:
         guards.rates.admit(request)
+        request[RATE_LIMITS] = guards.rates
 
 
 async def _continue(request: web.Request, body_limit_bytes: int) -> None:

@@ -113,6 +113,7 @@ class ProduceStream(Generic[R]):
                     await telling
                 else:
                     groups.append(asyncio.create_task(telling))
+                    await asyncio.sleep(0)  # let others have the loop between two groups
                 if decoded.is_broken:
                     return None
         except (KafkalogError, ApiError) as fault:

@@ -13,7 +13,12 @@ from aiohttp import hdrs, web
 
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.manager.operations import Acks
-from kafkalog.server.appends import failed_receipt, mixed_receipts
+from kafkalog.server.appends import (
+    DURABILITIES,
+    durability_header,
+    failed_receipt,
+    mixed_receipts,
+)
 from kafkalog.server.error_map import error_body
 from kafkalog.server.replies import REQUEST_ID, error_reply, json_reply, seal
 
@@ -26,12 +31,6 @@ if TYPE_CHECKING:
 # Records named in a summary that were not appended; the others are counted.
 _ERRORS_SHOWN = 100
 _TOLD = ("kafka_error", "retriable", "details")  # of a failure, beside what v2 tells
-_DURABILITY = {Acks.ALL: "synced", Acks.LEADER: "os", Acks.NONE: "none"}
-
-
-def durability_header(acks: Acks) -> dict[str, str]:
-    """What an answer's "appended" means."""
-    return {"Kafka-Durability": _DURABILITY[acks]}
 
 
 class Receipts:
@@ -188,7 +187,7 @@ class Summary:
         if not self.count and self._first_fault is not None and len(self._codes) == 1:
             return error_reply(self._first_fault, request[REQUEST_ID], extra=body)
         headers = durability_header(acks)
-        return json_reply({**body, "durability": _DURABILITY[acks]}, headers=headers)
+        return json_reply({**body, "durability": DURABILITIES[acks]}, headers=headers)
 
 
 def silent_reply() -> web.Response:

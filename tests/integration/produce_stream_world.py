@@ -51,7 +51,11 @@ class Duplex:
 
     def send(self, data: bytes) -> None:
         """One chunk."""
-        self._wire.send(b"%x\r\n%b\r\n" % (len(data), data))
+        self.send_raw(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def send_raw(self, data: bytes) -> None:
+        """Bytes outside of any chunk."""
+        self._wire.send(data)
 
     def finish(self) -> None:
         """The last chunk."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.http_world import (
+    Wire,
     check_sealed,
     end_offset,
     now_ms,
@@ -242,16 +243,22 @@ def test_one_record_as_it_is(daemon: Daemon) -> None:
     produce(daemon, f"{path}?key_format=json", b"j", octets, {"Kafka-Key": '{"a": 1}'})
     told = produce(daemon, path, b"t", "text/plain", {"Accept": NDJSON})
     assert receipts_of(told)[0]["offset"] == 4
+    produce(daemon, f"{path}?key_format=json", b"n", octets, {"Kafka-Key": "null"})
     records = stored(daemon, "raw")
-    assert [record.value for record in records] == [raw, b"", b"b", b"j", b"t"]
-    assert [record.key for record in records] == [b"k", None, b"\0\xff", b'{"a": 1}', None]
+    assert [record.value for record in records] == [raw, b"", b"b", b"j", b"t", b"n"]
+    assert [record.key for record in records] == [b"k", None, b"\0\xff", b'{"a": 1}', None, None]
     assert list(records[0].headers) == [(b"Trace-Id", b"7")]
     refused(produce(daemon, f"{path}?value_format=text", b"x", octets), 400, 40005)
     bad = produce(daemon, f"{path}?key_format=base64", b"x", octets, {"Kafka-Key": "?"})
     refused(bad, 400, 400)
     bad = produce(daemon, f"{path}?key_format=json", b"x", octets, {"Kafka-Key": '1},{"key":2'})
     refused(bad, 400, 400)
-    assert end_offset(daemon, "raw") == 5
+    with Wire(daemon) as wire:
+        head = "Host: x\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n"
+        wire.send(f"POST /v1/topics/{path} HTTP/1.1\r\n{head}Kafka-Key: a\r\n".encode())
+        wire.send(b"Kafka-Key: b\r\n\r\nx")
+        refused(wire.read_answer("POST"), 400, 400)
+    assert end_offset(daemon, "raw") == 6
 
 
 def test_keys_choose_partitions_as_in_v2(daemon: Daemon) -> None:

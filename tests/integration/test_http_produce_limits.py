@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import http.client
 import itertools
 import json
 import threading
@@ -113,6 +114,23 @@ def test_a_line_that_stops_is_cut(daemon: Daemon) -> None:
             time.sleep(0.05)  # the pace of the drip is the test's subject
         assert last_of(wire)["error_code"] == 408
     assert end_offset(daemon, "dripped") == 1
+
+
+def test_a_body_whose_framing_breaks(daemon: Daemon) -> None:
+    """Goal: whole lines before it are appended; the stream is not taken for complete.
+    Method: a chunk, then bytes that are none.
+    """
+    daemon.create_topic("framed")
+    with Duplex(daemon, path_of("framed"), TOLD) as wire:
+        wire.send(b'{"value":1}\n{"value":')
+        assert wire.line()["offset"] == 0
+        wire.send_raw(b"no chunk\r\n")
+        try:
+            ended = wire.rest()
+        except http.client.IncompleteRead:
+            ended = []
+    assert all(each["end_of_stream"] for each in ended)
+    assert end_offset(daemon, "framed") == 1
 
 
 def test_a_silent_stream_is_ended(daemon: Daemon) -> None:

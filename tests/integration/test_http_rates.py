@@ -4,11 +4,13 @@ Method: a daemon with small rates and tokens of several principals.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from tests.integration.access_world import access_settings, ask
 from tests.integration.daemon import TEXT, Daemon
 from tests.integration.http_world import refused
+from tests.integration.produce_stream_world import NDJSON, Duplex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,3 +46,27 @@ def test_bytes_of_bodies_and_answers(tmp_path: Path) -> None:
         assert 5 <= int(answer.headers["Retry-After"]) <= 8
         page = daemon.request("GET", "/metrics").body.decode()
         assert 'kafkalog_log_end_offset{partition="0",topic="t"} 1.0' in page
+
+
+def test_a_stream_is_paced(tmp_path: Path) -> None:
+    """Goal: a stream has its principal's rate while it lasts, and loses nothing by it.
+    Method: five seconds' worth of lines in one request; a stop while it waits.
+    """
+    line = b'{"value":"%b"}\n' % (b"x" * 1000)
+    with Daemon(tmp_path, http_max_bytes_per_second="50000") as daemon:
+        daemon.create_topic("paced")
+        started = time.monotonic()
+        answer = daemon.request(
+            "POST", "/v1/topics/paced/records", line * 250, {"Content-Type": NDJSON}
+        )
+        assert answer.json["count"] == 250
+        assert 3.5 < time.monotonic() - started < 15
+        assert daemon.request("GET", "/topics").status in (200, 429)
+        time.sleep(1.1)  # until the stream's last second is paid
+        told = {"Content-Type": NDJSON, "Accept": NDJSON}
+        with Duplex(daemon, "/v1/topics/paced/records", told) as wire:
+            wire.send(line * 600)
+            started = time.monotonic()
+            assert daemon.stop() == 0
+            assert time.monotonic() - started < 6
+            assert wire.rest()[-1]["error_code"] == 50304

@@ -18,6 +18,7 @@ from kafkalog.log.values import AppendOrigin, FetchDataInfo
 from kafkalog.manager.operations import Acks
 from kafkalog.server.answers import AppendAnswer
 from kafkalog.server.api import Api, api_of
+from kafkalog.server.appends import durability_header
 from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.fetching import fetch, fetch_headers
@@ -124,7 +125,7 @@ async def append(request: web.Request) -> web.Response:
         api.metrics.observe_append(topic, records.record_count, records.size_bytes)
         if acks is Acks.NONE:
             future.add_done_callback(asyncio.Future.exception)  # acks=0: seen, told to nobody
-            return web.Response(status=202, headers={"Kafka-Durability": "none"})
+            return web.Response(status=202, headers=durability_header(acks))
         info = await future
     return json_reply(
         {
@@ -136,7 +137,7 @@ async def append(request: web.Request) -> web.Response:
             "log_start_offset": info.log_start_offset,
             "duplicate": info.duplicate,
         },
-        headers={"Kafka-Durability": "synced" if acks is Acks.ALL else "os"},
+        headers=durability_header(acks),
     )
 
 

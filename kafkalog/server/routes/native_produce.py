@@ -20,6 +20,7 @@ from kafkalog.server.appends import (
     INLINE_BYTES,
     Terms,
     append_all,
+    durability_header,
     partition_count_of,
     place_of,
     results_of,
@@ -62,7 +63,6 @@ from kafkalog.server.schemas import NativeRecord
 from kafkalog.server.tellers import (
     Receipts,
     Summary,
-    durability_header,
     last_line,
     receipt_lines,
     silent_reply,
@@ -231,6 +231,8 @@ async def _take_one(request: web.Request, wish: _Wish) -> web.StreamResponse:
     for name, value in request.raw_headers:
         lowered = name.lower()
         if lowered == _KEY_HEADER:
+            if key is not None:
+                raise ApiError(400, "Kafka-Key stands twice.")
             key = _key_bytes(value, wish.formats.key)
         elif lowered.startswith(_HEADER_PREFIX):
             headers.append((name[len(_HEADER_PREFIX) :], value))
@@ -246,8 +248,10 @@ def _key_bytes(text: bytes, key_format: EmbeddedFormat) -> bytes | None:
         return text
     quoted = text if key_format is EmbeddedFormat.JSON else b'"%b"' % text
     formats = Formats(key_format, EmbeddedFormat.JSON)
-    (record,) = parse_documents((b'{"key":%b}' % quoted,), formats)
-    return columns_of((record,), formats, now_ms=0).columns.keys.tobytes()
+    columns = columns_of(
+        parse_documents((b'{"key":%b}' % quoted,), formats), formats, now_ms=0
+    ).columns
+    return columns.keys.tobytes() if not columns.null_key_count else None
 
 
 async def _append(

@@ -13,9 +13,11 @@ from kafkalog.manager.operations import Acks
 from kafkalog.server.answers import ProduceAnswer
 from kafkalog.server.api import api_of
 from kafkalog.server.appends import (
+    DURABILITIES,
     INLINE_BYTES,
     Terms,
     append_all,
+    durability_header,
     mixed_receipts,
     prepare_for,
     results_of,
@@ -41,7 +43,7 @@ _ANSWERS = {
     204: Answer("async=true: nobody waited.", headers=("Kafka-Durability",)),
 }
 _ERRORS = (406, 422, 41301, 41304, 41305, 42211, 42212, 42214, 40402, 50003, 50303, 50302, 50701)
-_SYNCED_TAIL, _WRITTEN_TAIL = _TAIL % b"synced", _TAIL % b"os"
+_TAILS = {acks: _TAIL % durability.encode() for acks, durability in DURABILITIES.items()}
 
 
 @ROUTES.post("/topics/{topic}")
@@ -110,9 +112,10 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
             extra: dict[str, object] = {"offsets": receipts}
             return error_reply(reason, request[REQUEST_ID], is_v2=True, extra=extra)
         body = b'"offsets":' + msgspec.json.encode(receipts)
-    body = b"{" + body + (_SYNCED_TAIL if terms.acks is Acks.ALL else _WRITTEN_TAIL)
+    body = b"{" + body + _TAILS[terms.acks]
     return bytes_reply(body, content_type=content_type)
 
 
 def _nobody_waited(*, is_async: bool) -> web.Response:
-    return web.Response(status=204 if is_async else 202, headers={"Kafka-Durability": "none"})
+    status = 204 if is_async else 202
+    return web.Response(status=status, headers=durability_header(Acks.NONE))

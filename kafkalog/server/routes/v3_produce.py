@@ -17,6 +17,7 @@ from kafkalog.server.answers_produce import V3BatchAnswer, V3Receipt
 from kafkalog.server.appends import (
     INLINE_BYTES,
     Terms,
+    durability_header,
     partition_count_of,
     place_of,
     renumbered,
@@ -36,7 +37,7 @@ from kafkalog.server.record_documents import columns_each
 from kafkalog.server.replies import bytes_reply
 from kafkalog.server.routes.v3 import cluster_of, v3_fault, v3_numbers
 from kafkalog.server.schemas import V3BatchRequest, V3ProducedRecord, check_json
-from kafkalog.server.tellers import Receipts, Summary, durability_header, silent_reply
+from kafkalog.server.tellers import Receipts, Summary, silent_reply
 from kafkalog.server.v3_records import V3Dialect, V3Entry, V3Receipts
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
 """Rates: how many requests and bytes a principal may use a second, as token buckets.
 
 A bucket holds one second's worth. A request is paid before it is served, its bytes and those of its
-answer when it is answered: they may go into debt, which the next request waits for. Whoever has no
-name is counted by address. A request that is refused costs nothing. Owned by the event loop.
+answer when it is answered: they may go into debt, which the next request waits for; a stream waits
+for what it owes itself, while it lasts. Whoever has no name is counted by address. A request that
+is refused costs nothing. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from kafkalog.server.security.authenticators import ANONYMOUS
 if TYPE_CHECKING:
     from kafkalog.settings import ServerConfig
 
+_PAID_BYTES = web.RequestKey("paid_bytes", int)
 # Principals that are remembered; one that is forgotten begins with a full bucket.
 _REMEMBERED = 4096
 
@@ -88,15 +90,27 @@ class RateLimits:
             )
         self._requests.spend(name, 1, now_seconds)
 
+    def owed_seconds(self, request: web.Request) -> int:
+        """How long a stream has to wait for what its body brought until now; 0: not at all."""
+        name, now_seconds = _name_of(request), time.monotonic()
+        total_bytes = request.content.total_bytes
+        self._bytes.spend(name, total_bytes - request.get(_PAID_BYTES, 0), now_seconds)
+        request[_PAID_BYTES] = total_bytes
+        return self._bytes.wait_seconds(name, now_seconds)
+
     def answered(self, request: web.Request, response: web.StreamResponse) -> None:
         """Count the bytes of a body, as they came, and of its answer."""
-        size_bytes = request.content.total_bytes
+        size_bytes = request.content.total_bytes - request.get(_PAID_BYTES, 0)
         body = response.body if isinstance(response, web.Response) else None
         if isinstance(body, (bytes, bytearray, memoryview)):
             size_bytes += len(body)
         else:  # a stream, which has ended
             size_bytes += response.body_length
         self._bytes.spend(_name_of(request), size_bytes, time.monotonic())
+
+
+RATE_LIMITS = web.RequestKey("rate_limits", RateLimits)
+"""What a request that streams is paced by; without limits it has none."""
 
 
 def _name_of(request: web.Request) -> str:

@@ -43,7 +43,9 @@ class BodyStream:
     ApiError 41502 and 42903 from the beginning.
     """
 
-    def __init__(self, request: web.Request, api: Api) -> None:
+    def __init__(
+        self, request: web.Request, api: Api, *, life_seconds: float = _LIFE_SECONDS
+    ) -> None:
         self._request = request
         self._content = request.content
         self._api = api
@@ -52,7 +54,7 @@ class BodyStream:
         refuse_encoding(encoding)
         self._inflater = None if encoding in IDENTITY else Inflater(encoding)
         self._held_bytes = 0
-        self._ends_at = asyncio.get_running_loop().time() + _LIFE_SECONDS
+        self._ends_at = asyncio.get_running_loop().time() + life_seconds
         self._patience: asyncio.Timeout | None = None  # of the wait for more
         self._place = contextlib.ExitStack()
 

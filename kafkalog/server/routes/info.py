@@ -44,6 +44,7 @@ _FEATURES = (
     "kafka-rest-v3",
     "list-offsets",
     "pages",
+    "produce-streams",
     "raw-batches",
     "respond-async",
 )

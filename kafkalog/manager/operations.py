@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import BackupRunning, KafkalogError
+from kafkalog.errors import BackupRunning, KafkalogError, UnknownTopic
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.manager.access_rules import Action, Resource
 from kafkalog.manager.authorized import lists, open_to_all, operation_class, requires
@@ -174,8 +174,15 @@ class Operations:
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def default_acks(self, topic: str) -> Acks:
-        """Acks of a produce that names none: the topic's own setting, else the broker's."""
-        fixed = self._manager.topic_config(self._manager.registered(topic)).http_produce_acks
+        """Acks of a produce that names none: the topic's own setting, else the broker's.
+
+        A topic that is not there yet has none of its own.
+        """
+        try:
+            registered = self._manager.registered(topic)
+        except UnknownTopic:
+            return self._broker_acks
+        fixed = self._manager.topic_config(registered).http_produce_acks
         return self._broker_acks if fixed is None else Acks(fixed)
 
     @lists(Action.DESCRIBE, Resource.TOPIC)

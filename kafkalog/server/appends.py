@@ -152,28 +152,15 @@ def mixed_receipts(
     ]
 
 
-async def partition_count_of(api: Api, topic: str, partition: int | None) -> int:
-    """Of the topic, which is created when the configuration says so (auto.create.topics.enable).
-
-    Not for a partition in the path that the new topic would not have. Differs from Kafka, whose
-    clients create it by asking for metadata before they know that they will refuse themselves.
-    UnknownTopic.
-    """
+def refuse_unknown(api: Api, topic: str, partition: int | None) -> None:
+    """UnknownTopic when ``prepare_for`` would say so of any body: before one is read."""
     try:
-        return api.operations.partition_count(topic)
+        api.operations.partition_count(topic)
     except UnknownTopic:
-        if not api.config.auto_create_topics_enable:
+        default_count = api.operations.topics.default_partition_count
+        is_outside = partition is not None and partition >= default_count
+        if is_outside or not api.config.auto_create_topics_enable:
             raise
-        if partition is not None and partition >= api.operations.topics.default_partition_count:
-            raise
-    await api.blocking(api.operations.topics.ensure, topic)
-    return api.operations.partition_count(topic)
-
-
-async def place_of(api: Api, topic: str, partition: int | None) -> Place:
-    """Where records that came together may go; errors as ``partition_count_of``."""
-    count = await partition_count_of(api, topic, partition)
-    return Place(count, partition, api.null_key_partition(topic, count))
 
 
 async def prepare_for(

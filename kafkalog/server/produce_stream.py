@@ -17,7 +17,7 @@ from kafkalog.server.appends import (
     INLINE_BYTES,
     Results,
     Submitted,
-    place_of,
+    prepare_for,
     renumbered,
     results_of,
     settle,
@@ -139,8 +139,13 @@ class ProduceStream(Generic[R]):
         self, documents: list[bytes], splitter: Splitter
     ) -> tuple[DecodedGroup, list[Submitted]]:
         """Decode and hand to the writer."""
-        place = await place_of(self._api, self._topic, self._terms.partition)
-        decoded, batches = await self._prepared(documents, place, splitter)
+
+        async def prepared(place: Place) -> tuple[DecodedGroup, list[PartitionBatch]]:
+            return await self._prepared(documents, place, splitter)
+
+        decoded, batches = await prepare_for(
+            self._api, self._topic, self._terms.partition, prepared
+        )
         submitted: list[Submitted] = []
         for batch in batches:
             assert decoded.records is not None

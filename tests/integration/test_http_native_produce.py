@@ -418,6 +418,29 @@ def test_compressed_lines(daemon: Daemon) -> None:
     assert end_offset(daemon, "zipped") == 4
 
 
+def test_only_a_record_creates_a_topic(daemon: Daemon) -> None:
+    """Goal: what is refused leaves no topic behind, in lines, arrays and single records.
+    Method: bodies without a record that could be appended, then one with.
+    """
+    before = daemon.request("GET", "/topics").json
+    path = "made-by-a-record/records"
+    for kind, body, status in (
+        (NDJSON, b"x\n", 400),
+        (NDJSON, b'{"value":1,"partition":99}', 404),
+        (NDJSON, b"", 200),
+        ("application/json", b'[{"valeu":1}]', 422),
+        ("application/json", b'[{"value":1,"partition":99}]', 404),
+        ("application/json", b"[]", 200),
+    ):
+        assert produce(daemon, path, body, kind).status == status
+        told = produce(daemon, path, body, kind, {"Accept": NDJSON})
+        assert told.status in (200, status)
+    assert daemon.request("GET", "/topics").json == before
+    told = produce(daemon, path, b'x\n{"value":1}\n', headers={"Accept": NDJSON})
+    assert [each["error_code"] for each in receipts_of(told)] == [400, None]
+    assert daemon.request("GET", "/topics").json == sorted([*before, "made-by-a-record"])
+
+
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
 def test_curl_uploads_a_stream(daemon: Daemon) -> None:
     """Goal: the line that the documentation shows works: ``curl -T -``.

@@ -21,8 +21,8 @@ from kafkalog.server.appends import (
     Terms,
     append_all,
     durability_header,
-    partition_count_of,
-    place_of,
+    prepare_for,
+    refuse_unknown,
     results_of,
     try_submit,
 )
@@ -48,7 +48,7 @@ from kafkalog.server.parameters import (
     partition_of,
     topic_of,
 )
-from kafkalog.server.produce_batches import make_batches
+from kafkalog.server.produce_batches import PartitionBatch, Place, make_batches
 from kafkalog.server.produce_body import (
     DecodedRecords,
     Formats,
@@ -175,7 +175,7 @@ async def _produce(
     acks = acks_of(request)
     if acks is Acks.NONE and is_told_by_line:
         raise ApiError(40005, "acks=0 has no receipts; ask for JSON, or for acks=1.")
-    await partition_count_of(api, topic, partition)  # UnknownTopic before anything is read
+    refuse_unknown(api, topic, partition)
     acks = acks or api.operations.default_acks(topic)
     if acks is Acks.NONE and is_told_by_line:
         acks = Acks.LEADER  # only the topic's default: receipts have offsets
@@ -259,8 +259,11 @@ async def _append(
 ) -> web.StreamResponse:
     """Records that were read whole: a batch a partition, and the answer."""
     api, topic, terms = wish.api, wish.topic, wish.terms
-    place = await place_of(api, topic, terms.partition)
-    batches = make_batches(records, place, terms.producer) if records is not None else []
+
+    async def prepared(place: Place) -> tuple[None, list[PartitionBatch]]:
+        return None, [] if records is None else make_batches(records, place, terms.producer)
+
+    _, batches = await prepare_for(api, topic, terms.partition, prepared)
     if terms.acks is Acks.NONE:
         for batch in batches:
             await try_submit(api, topic, batch, terms)

@@ -18,8 +18,8 @@ from kafkalog.server.appends import (
     INLINE_BYTES,
     Terms,
     durability_header,
-    partition_count_of,
-    place_of,
+    prepare_for,
+    refuse_unknown,
     renumbered,
     results_of,
     settle,
@@ -30,7 +30,7 @@ from kafkalog.server.error_map import ApiError, error_body
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON, bare_type
 from kafkalog.server.parameters import ACKS, topic_of
-from kafkalog.server.produce_batches import make_batches
+from kafkalog.server.produce_batches import PartitionBatch, Place, make_batches
 from kafkalog.server.produce_body import shape_errors
 from kafkalog.server.produce_stream import ProduceStream, SettledGroup
 from kafkalog.server.record_documents import columns_each
@@ -85,7 +85,7 @@ async def produce(request: web.Request) -> web.StreamResponse:
     The answer to each is sent as soon as it is appended, also while others still come.
     """
     api, topic = cluster_of(request), topic_of(request)
-    terms = await _terms(request, api, topic)
+    terms = _terms(request, api, topic)
     writer = V3Receipts(api.cluster_id, topic)
     receipts = Receipts(
         request, JSON, terms.acks, lambda group: _receipts(writer, group), is_eager=False
@@ -133,7 +133,7 @@ def _failure(fault: Fault) -> bytes:
 async def produce_batch(request: web.Request) -> web.StreamResponse:
     """Append up to http.max.batch.entries records, each for itself; its id is in the answer."""
     api, topic = cluster_of(request), topic_of(request)
-    terms = await _terms(request, api, topic)
+    terms = _terms(request, api, topic)
     async with Body(request, api) as data:
         entries = _parse_entries(data, api.config.http_max_batch_entries)
         dialect, now_ms = V3Dialect(), api.operations.now_ms()
@@ -141,13 +141,16 @@ async def produce_batch(request: web.Request) -> web.StreamResponse:
             decoded = columns_each(entries, dialect, now_ms)
         else:
             decoded = await api.blocking(columns_each, entries, dialect, now_ms)
+        records, submitted = decoded.records, []
+
+        async def prepared(place: Place) -> tuple[None, list[PartitionBatch]]:
+            return None, [] if records is None else make_batches(records, place)
+
         with v3_numbers():
-            place = await place_of(api, topic, None)
-        submitted = []
-        if decoded.records is not None:
-            columns = decoded.records.columns
-            for batch in make_batches(decoded.records, place):
-                submitted += await submit_each(api, topic, columns, batch, terms)
+            _, batches = await prepare_for(api, topic, None, prepared)
+        for batch in batches:
+            assert records is not None
+            submitted += await submit_each(api, topic, records.columns, batch, terms)
         appended = await settle(renumbered(submitted, decoded.numbers))
     if terms.acks is Acks.NONE:
         return silent_reply()
@@ -169,13 +172,13 @@ async def produce_batch(request: web.Request) -> web.StreamResponse:
     return bytes_reply(body, content_type=JSON, status=207, headers=headers)
 
 
-async def _terms(request: web.Request, api: Api, topic: str) -> Terms:
+def _terms(request: web.Request, api: Api, topic: str) -> Terms:
     """Of a request whose body is JSON for a topic that is there."""
     if bare_type(request.headers.get(hdrs.CONTENT_TYPE, "")) != JSON:
         raise ApiError(415, f"Send {JSON}.")
     acks = ACKS.read(request)
     with v3_numbers():
-        await partition_count_of(api, topic, None)
+        refuse_unknown(api, topic, None)
         return Terms(acks or api.operations.default_acks(topic))
 
 

@@ -40,13 +40,17 @@ class FailedRecord(EntryError):
 
 
 class ProduceSummary(Body):
-    """What a request appended; ``errors`` names the first hundred of ``failed_count``."""
+    """What a request appended; ``errors`` names the first hundred of ``failed_count``.
+
+    ``duplicate``: a producer's batch that was stored before; the offsets are those of then.
+    """
 
     count: int
     failed_count: int
     partitions: list[ProducedRange]
     errors: list[FailedRecord]
     durability: Literal["synced", "os"]
+    duplicate: bool = False
 
 
 class V3Size(Body):

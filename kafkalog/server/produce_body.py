@@ -20,6 +20,7 @@ import numpy as np
 
 from kafkalog.format.batch_builder import FlatHeaders, RecordColumns, build_single_batch
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
+from kafkalog.format.json_documents import Lines
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import EmbeddedFormat
 from kafkalog.server.schemas import NotJson, check_json
@@ -146,6 +147,14 @@ def parse_array(data: bytes, formats: Formats, *, max_records: int) -> Sequence[
     )
     _refuse_many(len(records), max_records)
     return records
+
+
+def parse_lines(data: bytes, formats: Formats, *, max_records: int) -> Sequence[AnyRecord]:
+    """A record of each line, none or more; errors as ``parse``."""
+    lines = Lines()
+    documents = [*lines.feed(data), *lines.finish()]
+    _refuse_many(len(documents), max_records)
+    return parse_documents(documents, formats) if documents else ()
 
 
 def parse_documents(documents: Sequence[bytes], formats: Formats) -> Sequence[AnyRecord]:

@@ -130,6 +130,7 @@ class Summary:
     _errors: list[dict[str, object]] = field(default_factory=list)
     _first_fault: Fault | None = None
     _codes: set[int] = field(default_factory=set)
+    _is_duplicate: bool = False
 
     async def begin(self) -> None:
         """See Teller."""
@@ -143,6 +144,7 @@ class Summary:
         for partition, numbers, outcome in results.appended:
             if isinstance(outcome, LogAppendInfo):
                 self.count += len(numbers)
+                self._is_duplicate |= outcome.duplicate
                 self._extend(partition, len(numbers), outcome)
         for number, fault in sorted(results.faults.items()):
             self._failed_count += 1
@@ -184,6 +186,8 @@ class Summary:
             "partitions": ranges,
             "errors": self._errors,
         }
+        if self._is_duplicate:
+            body["duplicate"] = True
         if not self.count and self._first_fault is not None and len(self._codes) == 1:
             return error_reply(self._first_fault, request[REQUEST_ID], extra=body)
         headers = durability_header(acks)

@@ -2,7 +2,8 @@
 
 Lines are appended while they come, a body of any length in bounded memory; who asks for lines in
 Accept gets a receipt for each on the same connection, also before the next one is sent. Arrays and
-single records are read whole and appended together, or refused.
+single records are read whole and appended together, or refused; so are lines of a producer, whose
+next try must be the same batch.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import hdrs, web
 
-from kafkalog.format.batch_builder import RecordColumns
+from kafkalog.format.batch_builder import NO_PRODUCER, RecordColumns
 from kafkalog.format.json_documents import Lines
 from kafkalog.manager.operations import Acks
 from kafkalog.server.answers_produce import ProduceReceipt, ProduceSummary
@@ -55,8 +56,10 @@ from kafkalog.server.produce_body import (
     columns_of,
     parse_array,
     parse_documents,
+    parse_lines,
 )
 from kafkalog.server.produce_stream import ProduceStream
+from kafkalog.server.producer_headers import producer_of
 from kafkalog.server.record_documents import NativeDialect
 from kafkalog.server.replies import bytes_reply
 from kafkalog.server.schemas import NativeRecord
@@ -69,10 +72,11 @@ from kafkalog.server.tellers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from kafkalog.server.appends import Fault
     from kafkalog.server.endpoint import Model
+    from kafkalog.server.produce_body import AnyRecord
     from kafkalog.server.produce_stream import Teller
 
 ROUTES = web.RouteTableDef()
@@ -153,13 +157,15 @@ async def produce(request: web.Request) -> web.StreamResponse:
     _ANSWERS,
     parameters=(_KEY_FORMAT, _VALUE_FORMAT, EXPECTED_OFFSET, FLUSH, ACKS),
     body=_BODY,
-    errors=(*_ERRORS, 41201),
+    errors=(*_ERRORS, 40905, 40906, 40908, 41201),
     is_stream=True,
 )
 async def produce_to_partition(request: web.Request) -> web.StreamResponse:
     """Append records to a partition; a record's own partition wins.
 
     With expected_offset the first record gets that offset and the others follow without a gap.
+    With the headers Kafka-Producer-Id, Kafka-Producer-Epoch and Kafka-Base-Sequence they are one
+    batch of this partition that can be sent again without harm.
     """
     return await _produce(request, partition_of(request), expected_offset_of(request))
 
@@ -183,12 +189,16 @@ async def _produce(
         _KEY_FORMAT.read(request) or EmbeddedFormat.TEXT,
         _VALUE_FORMAT.read(request) or EmbeddedFormat.JSON,
     )
-    terms = Terms(acks, partition, expected_offset)
+    terms = Terms(acks, partition, expected_offset, producer_of(request))
+    if terms.producer is not NO_PRODUCER and partition is None:
+        raise ApiError(40005, "A producer's records need a partition in the path.")
     return await take(request, _Wish(api, topic, terms, formats, is_told_by_line))
 
 
 async def _take_lines(request: web.Request, wish: _Wish) -> web.StreamResponse:
     """Records in lines, as they come."""
+    if wish.terms.producer is not NO_PRODUCER:
+        return await _take_whole(request, wish, parse_lines)
     acks = wish.terms.acks
     if wish.is_told_by_line:
         receipts = Receipts(
@@ -208,12 +218,19 @@ async def _stream(request: web.Request, wish: _Wish, teller: Teller) -> Fault | 
 
 
 async def _take_array(request: web.Request, wish: _Wish) -> web.StreamResponse:
-    """Records in a JSON array, all of the right shape or none."""
+    """Records in a JSON array."""
+    return await _take_whole(request, wish, parse_array)
+
+
+async def _take_whole(
+    request: web.Request, wish: _Wish, parse: Callable[..., Sequence[AnyRecord]]
+) -> web.StreamResponse:
+    """A body that ``parse`` reads whole, all records of the right shape or none."""
     api, formats = wish.api, wish.formats
     max_records, now_ms = api.config.http_max_records, api.operations.now_ms()
 
     def decode(data: bytes) -> DecodedRecords | None:
-        records = parse_array(data, formats, max_records=max_records)
+        records = parse(data, formats, max_records=max_records)
         return columns_of(records, formats, now_ms=now_ms) if records else None
 
     async with Body(request, api) as data:
@@ -259,6 +276,10 @@ async def _append(
 ) -> web.StreamResponse:
     """Records that were read whole: a batch a partition, and the answer."""
     api, topic, terms = wish.api, wish.topic, wish.terms
+    if terms.producer is not NO_PRODUCER:
+        named = (records.partitions if records is not None else None) or ()
+        if any(each not in (None, terms.partition) for each in named):
+            raise ApiError(422, "A producer's records all go to the partition in the path.")
 
     async def prepared(place: Place) -> tuple[None, list[PartitionBatch]]:
         return None, [] if records is None else make_batches(records, place, terms.producer)

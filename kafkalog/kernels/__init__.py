@@ -30,6 +30,7 @@ _INFRASTRUCTURE = {
     "compile",
     "filter_orders",
     "json_fault",
+    "json_output",
     "json_page_cells",
     "loads",
     "md5",

@@ -12,7 +12,8 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import KafkalogError, UnknownConsumer
-from kafkalog.format.json_page import UndecodableRecord, write_page
+from kafkalog.format.json_page import write_page
+from kafkalog.format.record_writer import UndecodableRecord
 from kafkalog.server.error_map import ApiError
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.env.system_scheduler import SystemScheduler
 from kafkalog.env.system_threads import SystemThreads
 from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.json_page import PageBuffer, check_envelope, write_page, write_receipts
+from kafkalog.format.json_page import check_envelope, write_page, write_receipts
+from kafkalog.format.page_writer import PageBuffer
 from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_loader import load_log

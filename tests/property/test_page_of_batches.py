@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.json_page import PageBuffer, write_page
+from kafkalog.format.json_page import write_page
+from kafkalog.format.page_writer import PageBuffer
 from kafkalog.format.record import iterate_records
 from kafkalog.format.record_batch import Codec, is_control, is_transactional, read_header
 

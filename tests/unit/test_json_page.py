@@ -14,14 +14,14 @@ from kafkalog.format.control_record import ControlRecordType, build_end_transact
 from kafkalog.format.json_page import (
     JsonPage,
     MalformedJson,
-    PageBuffer,
-    UndecodableRecord,
     check_envelope,
     write_page,
     write_receipt,
     write_receipts,
 )
+from kafkalog.format.page_writer import PageBuffer
 from kafkalog.format.record_batch import MalformedBatch, with_log_append_time
+from kafkalog.format.record_writer import UndecodableRecord
 from kafkalog.kernels.json_fault import JsonFault
 from kafkalog.kernels.json_text import KEYS_MAX
 

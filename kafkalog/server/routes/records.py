@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import web
 
 from kafkalog import errors
-from kafkalog.format.json_page import UndecodableRecord, write_page
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.json_page import write_page
+from kafkalog.format.record_writer import UndecodableRecord
 from kafkalog.server.answers import RecordPage
 from kafkalog.server.api import api_of
 from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.format.json_page import JsonPage
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, Isolation
+    from kafkalog.server.api import Api
 
 ROUTES = web.RouteTableDef()
 _INLINE_BYTES = 256 << 10
@@ -36,10 +39,24 @@ _FORMAT = TextParameter(
     schema={"type": "string", "enum": [each.value for each in EmbeddedFormat]},
 )
 _OFFSET = IntegerParameter("offset", "The first record wanted.")
+_PAGE_BYTES = 1 << 20
 _MAX_BYTES = IntegerParameter(
-    "max_bytes", "Bytes of keys and values, but at least one record.", 1 << 20
+    "max_bytes", "Bytes of keys and values, but at least one record.", _PAGE_BYTES
+)
+_COUNT = IntegerParameter("count", "At most so many records.", 1, least=1)
+_RECORDS = Answer(
+    "Records in offset order.",
+    dict.fromkeys(EMBEDDED_TYPES, RecordPage),
+    ("Kafka-Next-Offset", "Kafka-High-Watermark", "Kafka-Log-Start-Offset"),
 )
 _TIMEOUT = IntegerParameter("timeout", "How long to wait for a record, in ms.", 0)
+
+
+class _Bounds(NamedTuple):
+    """Of a page."""
+
+    max_bytes: int
+    max_records: int
 
 
 def _format_of(request: web.Request) -> tuple[EmbeddedFormat, str]:
@@ -60,7 +77,7 @@ def _page(
     info: FetchDataInfo,
     offset: int,
     embedded: EmbeddedFormat,
-    max_bytes: int,
+    bounds: _Bounds,
 ) -> JsonPage:
     tp = log.topic_partition
     aborted = [(a.producer_id, a.first_offset, a.last_offset) for a in info.aborted]
@@ -71,7 +88,8 @@ def _page(
             info.data,
             max(offset, info.log_start_offset),
             format=embedded.value,
-            max_bytes=max_bytes,
+            max_bytes=bounds.max_bytes,
+            max_records=bounds.max_records,
             end_offset=info.next_offset,
             aborted=aborted,
         )
@@ -89,29 +107,41 @@ def _page(
     "fetchRecords",
     "fetch",
     Access(Action.READ, Resource.TOPIC),
-    {
-        200: Answer(
-            "Records in offset order.",
-            dict.fromkeys(EMBEDDED_TYPES, RecordPage),
-            ("Kafka-Next-Offset", "Kafka-High-Watermark", "Kafka-Log-Start-Offset"),
-        )
-    },
+    {200: _RECORDS},
     parameters=(_OFFSET, _MAX_BYTES, _TIMEOUT, _FORMAT, ISOLATION),
     errors=(406, 40601, 40602, 42903),
 )
 async def records(request: web.Request) -> web.Response:
     """Records of one partition from an offset on, with long poll."""
+    wait_ms = min(_TIMEOUT.read(request), api_of(request).config.http_max_wait_ms)
+    return await _answer(request, _MAX_BYTES.read(request), INT64_MAX, wait_ms)
+
+
+@ROUTES.get("/topics/{topic}/partitions/{partition}/messages")
+@endpoint(
+    "fetchMessages",
+    "fetch",
+    Access(Action.READ, Resource.TOPIC),
+    {200: _RECORDS},
+    parameters=(_OFFSET, _COUNT, _FORMAT, ISOLATION),
+    errors=(406, 40601, 40602),
+)
+async def messages(request: web.Request) -> web.Response:
+    """As the records of one partition: the path and the count of the v1 API."""
+    return await _answer(request, _PAGE_BYTES, _COUNT.read(request), 0)
+
+
+async def _answer(
+    request: web.Request, max_bytes: int, max_records: int, wait_ms: int
+) -> web.Response:
     embedded, content_type = _format_of(request)
     api = api_of(request)
     log = api.operations.partition_log(topic_of(request), partition_of(request))
     offset = _OFFSET.read(request)
-    max_bytes = min(_MAX_BYTES.read(request), api.config.http_max_fetch_bytes)
-    wait_ms = min(_TIMEOUT.read(request), api.config.http_max_wait_ms)
+    bounds = _Bounds(max(min(max_bytes, api.config.http_max_fetch_bytes), 1), max_records)
     isolation = ISOLATION.read(request)
     try:
-        info, page = await _first_page(
-            request, log, offset, embedded, max_bytes, wait_ms, isolation
-        )
+        info, page = await _first_page(api, log, offset, embedded, bounds, wait_ms, isolation)
     except (errors.OffsetBelowLogStart, errors.OffsetAboveLogEnd) as error:
         # The ecosystem's stateless fetch answers 400/40002 here (http-api.md 3.2).
         raise ApiError(40002, error.message, details=error.details) from error
@@ -129,22 +159,21 @@ async def records(request: web.Request) -> web.Response:
 
 
 async def _first_page(
-    request: web.Request,
+    api: Api,
     log: UnifiedLog,
     offset: int,
     embedded: EmbeddedFormat,
-    max_bytes: int,
+    bounds: _Bounds,
     wait_ms: int,
     isolation: Isolation,
 ) -> tuple[FetchDataInfo, JsonPage | None]:
     """The first page with a record in it: control and aborted batches are stepped over."""
-    api = api_of(request)
     while True:
         info = await fetch(
             api,
             log,
             offset,
-            max_bytes=max(max_bytes, 1),
+            max_bytes=bounds.max_bytes,
             min_bytes=1,
             max_wait_ms=wait_ms,
             isolation=isolation,
@@ -152,9 +181,9 @@ async def _first_page(
         if not len(info.data):
             return info, None
         if len(info.data) <= _INLINE_BYTES:
-            page = _page(log, info, offset, embedded, max_bytes)
+            page = _page(log, info, offset, embedded, bounds)
         else:
-            page = await api.blocking(_page, log, info, offset, embedded, max_bytes)
+            page = await api.blocking(_page, log, info, offset, embedded, bounds)
         if page.count or info.next_offset >= info.high_watermark:
             return info, page
         offset = page.next_offset

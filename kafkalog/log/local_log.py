@@ -94,6 +94,7 @@ class LocalLog:
         # constant after construction
         self._environment = environment
         self.directory = directory
+        self._loaded_ms = environment.clock.wall_ms()
         # owned by the writer thread
         self.config = config
         self.recovery_point = recovery_point
@@ -107,11 +108,20 @@ class LocalLog:
         # published to readers
         self.segments = segments
         self.log_end_offset = log_end_offset
+        self.swap_count = 0  # since the load
 
     @property
     def active_segment(self) -> LogSegment:
         """The one that is appended to."""
         return self.segments.active
+
+    @property
+    def generation(self) -> str:
+        """Another one whenever records below the log end may not be what they were.
+
+        A clean replaces segments, a load may have cut off what was not durable.
+        """
+        return f"{self._loaded_ms:x}.{self.swap_count}"
 
     @property
     def size_bytes(self) -> int:

@@ -45,7 +45,7 @@ def read(
     """See UnifiedLog.read."""
     assert max_bytes >= 0
     limit = limit_of(log, isolation)
-    _check_bounds(log, offset)
+    check_bounds(log, offset)
     if offset >= limit:
         return _answer(log, memoryview(b""), offset, offset)
     try:
@@ -54,7 +54,7 @@ def read(
         )
     except FileNotFoundError:
         _refuse_when_gone(log)
-        _check_bounds(log, offset)  # retention was faster
+        check_bounds(log, offset)  # retention was faster
         raise
     if found is None:
         return _answer(log, memoryview(b""), offset, offset)
@@ -70,8 +70,8 @@ def _refuse_when_gone(log: UnifiedLog) -> None:
         raise log.refusal()
 
 
-def _check_bounds(log: UnifiedLog, offset: int) -> None:
-    """OffsetBelowLogStart or OffsetAboveLogEnd."""
+def check_bounds(log: UnifiedLog, offset: int) -> None:
+    """OffsetBelowLogStart or OffsetAboveLogEnd where nobody can read from this offset on."""
     start, end = log.log_start_offset, log.log_end_offset
     if start <= offset <= end:
         return

@@ -226,6 +226,7 @@ class SegmentSwap:
         present = (each for each in self._old if self._log.segments.get(each.base_offset) is each)
         self._gone = tuple(present)
         self._log.segments.replace(add=self._new, remove=self._gone)
+        self._log.swap_count += 1  # behind the segments: no tag of new ones names old records
         self._log.note_name_change()
 
     def withdraw(self) -> None:

@@ -187,6 +187,7 @@ class LogDirWriter:
         """The logs' topic is deleted: commands that were queued behind that are refused."""
         for log in logs:
             log.refusal = partial(_deleted, log.topic_partition.topic)
+            self.note_advanced(log)  # who waits for its records learns it now
 
     def refuse_retired(self, log: UnifiedLog) -> None:
         """UnknownTopic when the log was retired, PartitionMoving when its partition moves."""

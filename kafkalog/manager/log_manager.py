@@ -455,9 +455,11 @@ class LogManager:
             self._on_all_dirs_offline()
 
     def _drop_logs(self, log_dir: LogDir) -> None:
-        """Writer thread, once: let go of the handles without a flush."""
+        """Writer thread, once: let go of the handles without a flush, and wake who waits."""
+        writer = self._units[log_dir.path].writer
         for log in self.table.held_in(log_dir.path):
             log.close_handles()
+            writer.note_advanced(log)
 
     def shutdown(self) -> None:
         """Orderly end of everything that serves; see ``shutdown.py``. May block for long."""

@@ -30,7 +30,7 @@ class DelayedFetches:
 
     @property
     def waiting_count(self) -> int:
-        """Fetches that wait now, and streams."""
+        """Fetches that wait now, and open streams."""
         return self._count
 
     def deliver(self, finished: list[Command], advanced: frozenset[TopicPartition]) -> None:
@@ -62,17 +62,33 @@ class DelayedFetches:
 
     async def wait_any(self, keys: Collection[Hashable], timeout_seconds: float) -> bool:
         """Wait until one of them is woken; False when the time is over. ApiError 42903."""
-        self._refuse_many()
+        with self.place():
+            return await self.wait_in_place(keys, timeout_seconds)
+
+    @contextlib.contextmanager
+    def place(self) -> Iterator[None]:
+        """One of the places for those who wait; a stream keeps its own to its end.
+
+        ApiError 42903 when there is none.
+        """
+        if self._count >= self._max_waiting:
+            raise ApiError(42903, "Too many streams are open or fetches waiting. Try again.")
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
+
+    async def wait_in_place(self, keys: Collection[Hashable], timeout_seconds: float) -> bool:
+        """As ``wait_any``, for who has a place."""
         waiter: asyncio.Future[bool] = self._loop.create_future()
         for key in keys:
             self._waiting.setdefault(key, set()).add(waiter)
-        self._count += 1
         timer = self._loop.call_later(timeout_seconds, _expire, waiter)
         try:
             return await waiter
         finally:
             timer.cancel()
-            self._count -= 1
             for key in keys:
                 self._forget(key, waiter)
 

@@ -59,6 +59,7 @@ _ROWS = (
     ErrorEntry(40410, 404, "NO_REASSIGNMENT_IN_PROGRESS", "no such move of a partition"),
     ErrorEntry(40601, 406, "INVALID_REQUEST", "the embedded format asked for is not offered here"),
     ErrorEntry(40602, 406, "INVALID_RECORD", "a record does not fit the embedded format asked for"),
+    ErrorEntry(40801, 408, "REQUEST_TIMED_OUT", "in a stream: http.stream.max.ms is over; go on"),
     ErrorEntry(40902, 409, "INVALID_REQUEST", "the group has a consumer instance of that name"),
     ErrorEntry(40903, 409, "INVALID_REQUEST", "the consumer is not subscribed or assigned so"),
     ErrorEntry(40904, 409, "TOPIC_ALREADY_EXISTS", "the topic exists"),
@@ -112,7 +113,7 @@ _ROWS = (
         42902, 429, "THROTTLING_QUOTA_EXCEEDED", "too much in flight; see Retry-After", True
     ),
     ErrorEntry(
-        42903, 429, "THROTTLING_QUOTA_EXCEEDED", "too many waiting fetches and streams", True
+        42903, 429, "THROTTLING_QUOTA_EXCEEDED", "too many waiting fetches and open streams", True
     ),
     ErrorEntry(50000, 500, "UNKNOWN_SERVER_ERROR", "a defect of ours; the log has the request id"),
     ErrorEntry(

@@ -16,10 +16,12 @@ from kafkalog.errors import KafkalogError, NotReady
 from kafkalog.server.api import Phase
 from kafkalog.server.endpoint import endpoint_of
 from kafkalog.server.error_map import ApiError
+from kafkalog.server.media_types import EVENT_STREAM
 from kafkalog.server.replies import (
     HAS_OTHER_VERSION,
     REQUEST_ID,
     RequestIds,
+    come_again,
     error_reply,
     framework_error,
     seal,
@@ -140,6 +142,11 @@ async def _continue(request: web.Request, body_limit_bytes: int) -> None:
         request.writer.output_size = 0  # the answer itself has not begun
 
 
+def _is_event_source(request: web.Request) -> bool:
+    """Whether it is one of a browser's, which gives up for good at any status but 200."""
+    return request.headers.get(hdrs.ACCEPT, "").strip().lower() == EVENT_STREAM
+
+
 def _answer_error(request: web.Request, raised: Exception, request_id: str) -> web.Response:
     """The answer to what a handler raised."""
     error: KafkalogError | ApiError
@@ -153,6 +160,8 @@ def _answer_error(request: web.Request, raised: Exception, request_id: str) -> w
             "Unhandled error in a request", request_id=request_id, path=path, exc_info=raised
         )
         error = ApiError(50000, "Internal error; quote the request id.")
+    if isinstance(error, NotReady) and _is_event_source(request):
+        return come_again()
     is_v2 = not request.path.startswith(_NATIVE_PREFIXES)
     response = error_reply(error, request_id, is_v2=is_v2)
     framing = isinstance(error, ApiError) and error.entry.error_code == 40000

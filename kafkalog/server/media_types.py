@@ -13,6 +13,8 @@ OCTET_STREAM = "application/octet-stream"
 NDJSON = "application/x-ndjson"
 TEXT = "text/plain"
 JSON = "application/json"
+NDJSON = "application/x-ndjson"
+EVENT_STREAM = "text/event-stream"
 
 
 class EmbeddedFormat(enum.Enum):
@@ -76,13 +78,57 @@ def parse_accept(accept: str) -> list[str]:
     wanted: list[tuple[float, int, str]] = []
     for index, part in enumerate(accept.split(",")):
         media_type, parameters = _bare(part)
-        try:
-            quality = float(parameters.get("q", "1"))
-        except ValueError:
-            quality = 0.0
+        quality = _quality(parameters)
         if media_type and quality > 0:
             wanted.append((-quality, index, media_type))
     return [media_type for _, _, media_type in sorted(wanted)]
+
+
+@functools.lru_cache(maxsize=256)
+def negotiate(accept: str, offered: tuple[str, ...]) -> str:
+    """The offered media type that Accept wants most; 406 when it wants none.
+
+    The most specific range that matches a type decides its quality (RFC 9110, 12.5.1); of equal
+    ones the more specific range wins, then the client's order, then ours.
+    """
+    best, best_rank = "", (0.0, 0, 0)
+    for name in offered:
+        quality, specificity, order = _rank(name, accept)
+        rank = (quality, specificity, -order)
+        if quality > 0 and (not best or rank > best_rank):
+            best, best_rank = name, rank
+    if not best:
+        raise ApiError(406, f"Nothing in Accept is offered. Ask for {', '.join(offered)}.")
+    return best
+
+
+def _rank(name: str, accept: str) -> tuple[float, int, int]:
+    """(quality, specificity, place in the header) of the range that decides about a type."""
+    ranges = {name: 3, f"{name.split('/')[0]}/*": 2, "*/*": 1}
+    found = (0.0, 0, 0)
+    for order, part in enumerate((accept or "*/*").split(",")):
+        media_type, parameters = _bare(part)
+        specificity = ranges.get(media_type, 0)
+        if specificity > found[1]:
+            found = (_quality(parameters), specificity, order)
+    return found
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Whether gzip may be used: named, or any is, without a quality of 0."""
+    codings = {}
+    for part in accept_encoding.split(","):
+        coding, parameters = _bare(part)
+        codings[coding] = _quality(parameters)
+    return codings.get("gzip", codings.get("*", 0.0)) > 0
+
+
+def _quality(parameters: dict[str, str]) -> float:
+    """0 for what is no number."""
+    try:
+        return float(parameters.get("q", "1"))
+    except ValueError:
+        return 0.0
 
 
 @functools.lru_cache(maxsize=256)

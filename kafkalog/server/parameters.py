@@ -133,9 +133,9 @@ class IntegerParameter:
         if text is None:
             if self.default is not None:
                 return self.default
-            raise _wrong(self.name, f"Query parameter '{self.name}' is required.")
+            raise wrong_parameter(self.name, f"Query parameter '{self.name}' is required.")
         if not _INTEGER.fullmatch(text) or not self.least <= int(text) <= self.most:
-            raise _wrong(
+            raise wrong_parameter(
                 self.name,
                 f"Query parameter '{self.name}' must be a number from {self.least} to {self.most}.",
             )
@@ -157,7 +157,9 @@ class FlagParameter:
         """Whether it is set."""
         text = request.query.get(self.name, "false").lower()
         if text not in ("true", "false"):
-            raise _wrong(self.name, f"Query parameter '{self.name}' must be true or false.")
+            raise wrong_parameter(
+                self.name, f"Query parameter '{self.name}' must be true or false."
+            )
         return text == "true"
 
 
@@ -188,7 +190,7 @@ class ChoiceParameter(Generic[T]):
         if found is None:
             words = list(self.choices)
             listed = f"{', '.join(words[:-1])} or {words[-1]}"
-            raise _wrong(self.name, f"{self.name} must be {listed}.")
+            raise wrong_parameter(self.name, f"{self.name} must be {listed}.")
         return found
 
 
@@ -207,7 +209,8 @@ class TextParameter:
         return request.query.get(self.name, self.default)
 
 
-def _wrong(name: str, message: str) -> ApiError:
+def wrong_parameter(name: str, message: str) -> ApiError:
+    """40005, with the parameter's name."""
     return ApiError(40005, message, details={"parameter": name})
 
 

@@ -11,8 +11,9 @@ from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http_writer import _serialize_headers
 
+from kafkalog.format.record_text import RETRY_MS
 from kafkalog.server.error_map import ApiError, error_body
-from kafkalog.server.media_types import JSON, V2_JSON
+from kafkalog.server.media_types import EVENT_STREAM, JSON, V2_JSON
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
@@ -154,6 +155,12 @@ def error_reply(
     return json_reply(
         body, content_type=V2_JSON if is_v2 else JSON, status=entry.status, headers=headers
     )
+
+
+def come_again() -> web.Response:
+    """An event stream that ends at once: its client connects again after a while."""
+    headers = {hdrs.CONTENT_TYPE: EVENT_STREAM, hdrs.CACHE_CONTROL: "no-store"}
+    return web.Response(body=b"retry: %d\n\n" % RETRY_MS, headers=headers)
 
 
 def framework_error(error: web.HTTPException) -> ApiError:

@@ -66,6 +66,7 @@ class ServerConfig:
     http_max_requests_per_second: int = 0
     http_max_bytes_per_second: int = 0
     http_max_streams: int = 1_000
+    http_stream_max_ms: int = 600_000
     http_max_records: int = 100_000
     http_max_batch_entries: int = 1_000
     http_max_wait_ms: int = 60_000

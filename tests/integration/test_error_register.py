@@ -12,7 +12,7 @@ from kafkalog.server.error_map import REGISTER, entry_of, reference
 from tests.integration.daemon import ROOT
 
 # Which argument of each assertion is the number.
-ASSERTIONS = {"refused": 2, "refused_produce": 2, "failed_entry": 1}
+ASSERTIONS = {"refused": 2, "refused_produce": 2, "failed_entry": 1, "failed_stream": 1}
 # Numbers that no request of these routes can bring about on its own, each with where it is shown.
 ELSEWHERE = {
     50000: "a defect: shown below by its mapping, and nothing else may give it",

@@ -18,10 +18,10 @@ from kafkalog.server.error_map import ApiError
 from kafkalog.server.group_commits import commit_positions
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON, V2_JSON, EmbeddedFormat, metadata_type
+from kafkalog.server.moments import parse_timestamp
 from kafkalog.server.origin import origin_of, path_of
 from kafkalog.server.parameters import group_of
 from kafkalog.server.replies import json_reply
-from kafkalog.server.routes.offsets import parse_timestamp
 from kafkalog.server.schemas import parse_body
 from kafkalog.server.schemas_consumers import NewConsumer, Partitions, Positions, Subscription
 

@@ -26,10 +26,10 @@ from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.group_commits import commit, commits_of
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON
+from kafkalog.server.moments import parse_timestamp
 from kafkalog.server.parameters import TextParameter, group_of
 from kafkalog.server.replies import json_reply
 from kafkalog.server.routes.consumers import entries_of
-from kafkalog.server.routes.offsets import parse_timestamp
 from kafkalog.server.schemas import parse_body
 from kafkalog.server.schemas_consumers import GroupOffsets, ResetOffsets
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import datetime
-import re
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from kafkalog.errors import KafkalogError
-from kafkalog.format.integers import INT64_MAX
 from kafkalog.server.answers import OffsetAnswer, OffsetList
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError, error_body
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON
+from kafkalog.server.moments import parse_timestamp
 from kafkalog.server.parameters import ISOLATION, TextParameter, partition_of, topic_of
 from kafkalog.server.replies import json_reply
 from kafkalog.server.schemas import TIME_SCHEMA, ListOffsetsRequest, parse_body
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
 ROUTES = web.RouteTableDef()
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-_MILLISECONDS = re.compile(r"[0-9]{1,19}")
 NAMED_OFFSETS = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
 _SPEC = TextParameter(
     "spec",
@@ -34,22 +31,6 @@ _SPEC = TextParameter(
     schema={"anyOf": [{"type": "string", "enum": list(NAMED_OFFSETS)}, TIME_SCHEMA]},
 )
 _DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
-
-
-def parse_timestamp(text: str) -> int:
-    """Milliseconds, or ISO-8601 with a zone; 40005 otherwise."""
-    if _MILLISECONDS.fullmatch(text):
-        value = int(text)
-        if value <= INT64_MAX:
-            return value
-    else:
-        try:
-            moment = datetime.datetime.fromisoformat(text)
-        except ValueError:
-            moment = None
-        if moment is not None and moment.tzinfo is not None and moment.year >= 1970:
-            return int(moment.timestamp() * 1000)
-    raise ApiError(40005, "A time is milliseconds since 1970 or ISO-8601 with a zone.")
 
 
 async def look_up(

@@ -26,9 +26,9 @@ from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON
+from kafkalog.server.moments import parse_timestamp
 from kafkalog.server.parameters import base_offset_of, partition_of, topic_of
 from kafkalog.server.replies import json_reply
-from kafkalog.server.routes.offsets import parse_timestamp
 from kafkalog.server.routes.operations import BEGUN, now_or_later
 from kafkalog.server.schemas import (
     MAX_PARTITIONS,

@@ -25,6 +25,7 @@ from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON
+from kafkalog.server.moments import parse_timestamp
 from kafkalog.server.parameters import (
     ISOLATION,
     ChoiceParameter,
@@ -39,7 +40,6 @@ from kafkalog.server.routes.offsets import (
     LATEST,
     NAMED_OFFSETS,
     look_up,
-    parse_timestamp,
 )
 from kafkalog.server.routes.v3 import (
     DESCRIBE_CLUSTER,

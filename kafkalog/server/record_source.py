@@ -1,0 +1,181 @@
+"""RecordSource: the reads of an answer that takes records of one or several partitions.
+
+Another partition first each time, from its position on; nothing is read ahead. Knows what was
+readable at the last look, so that a wait misses no append. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.record_writer import Chunk, RecordRead, UndecodableRecord
+from kafkalog.log.log_reads import limit_of
+from kafkalog.server.error_map import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog.format.record_writer import RecordWriter
+    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.log.values import FetchDataInfo, Isolation
+    from kafkalog.server.api import Api
+
+# What is encoded on the event loop: more of it, or of what it inflates to, goes to a pool.
+_INLINE_BYTES = 256 << 10
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Where one partition is. ``until_offset`` None: no such bound."""
+
+    at: TopicPartition
+    position: int
+    until_offset: int | None = None
+    is_ended: bool = False  # by a bound that its writer met
+    # as of the last look
+    limit: int = field(default=INT64_MAX, init=False)  # the first offset that could not be read
+    high_watermark: int = field(default=-1, init=False)
+    log_start_offset: int = field(default=-1, init=False)
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing more of it belongs to the answer."""
+        return self.is_ended or (
+            self.until_offset is not None and self.position >= self.until_offset
+        )
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Nothing more of it was readable at the last look."""
+        return self.position >= self.limit
+
+
+class RecordSource:
+    """See the module."""
+
+    def __init__(self, api: Api, cursors: Sequence[Cursor], isolation: Isolation) -> None:
+        self._api = api
+        self._isolation = isolation
+        self._turn = 0
+        self.cursors = list(cursors)
+
+    @property
+    def is_done(self) -> bool:
+        """Every partition has reached its bound."""
+        return all(cursor.is_done for cursor in self.cursors)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """There was nothing more to read at the last look."""
+        return all(cursor.is_done or cursor.is_caught_up for cursor in self.cursors)
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """There was nothing more in the log, whatever the bounds say."""
+        return all(cursor.is_caught_up for cursor in self.cursors)
+
+    @property
+    def keys(self) -> list[TopicPartition]:
+        """What a wait for more waits for."""
+        return [cursor.at for cursor in self.cursors if not cursor.is_done]
+
+    def has_moved(self) -> bool:
+        """Whether more is readable than at the last look: a read may have hopped to a pool.
+
+        UnknownTopic, UnknownPartition, NotReady, LogDirOffline.
+        """
+        return any(
+            self._limit(cursor) != cursor.limit for cursor in self.cursors if not cursor.is_done
+        )
+
+    def _limit(self, cursor: Cursor) -> int:
+        at = cursor.at
+        return limit_of(self._api.operations.partition_log(at.topic, at.partition), self._isolation)
+
+    def stop_at_limits(self) -> None:
+        """What is readable now bounds the answer."""
+        for cursor in self.cursors:
+            limit, until = self._limit(cursor), cursor.until_offset
+            cursor.until_offset = limit if until is None else min(until, limit)
+
+    async def read(self, max_bytes: int) -> tuple[Cursor, FetchDataInfo] | None:
+        """The next batches; None when all partitions are done or caught up.
+
+        OffsetBelowLogStart, OffsetAboveLogEnd, CorruptBatch, and what ``has_moved`` raises.
+        """
+        count = len(self.cursors)
+        for number in range(self._turn, self._turn + count):
+            cursor = self.cursors[number % count]
+            if not cursor.is_done:
+                info = await self._look(cursor, max_bytes)
+                if len(info.data):
+                    self._turn = (number + 1) % count
+                    return cursor, info
+        return None
+
+    async def _look(self, cursor: Cursor, max_bytes: int) -> FetchDataInfo:
+        operations, at, position = self._api.operations, cursor.at, cursor.position
+        log = operations.partition_log(at.topic, at.partition)
+        cursor.limit = limit_of(log, self._isolation)
+        info = await self._api.reading(
+            log,
+            lambda may_block: operations.fetch(
+                at.topic, at.partition, position, max_bytes, self._isolation, may_block=may_block
+            ),
+        )
+        self._api.metrics.observe_fetch(at.topic, len(info.data))
+        cursor.high_watermark = info.high_watermark
+        cursor.log_start_offset = info.log_start_offset
+        return info
+
+
+class ReadChunks:
+    """The chunks of one read, encoded one by one as they are asked for; keeps its cursor."""
+
+    def __init__(self, api: Api, writer: RecordWriter, cursor: Cursor, info: FetchDataInfo) -> None:
+        until = INT64_MAX if cursor.until_offset is None else cursor.until_offset
+        self.cursor = cursor
+        self._api = api
+        self._is_quick = len(info.data) <= _INLINE_BYTES
+        self._end_offset = min(info.next_offset, until)
+        self._chunks: Iterator[Chunk] = writer.write(
+            RecordRead(
+                cursor.at.topic,
+                cursor.at.partition,
+                info.data if isinstance(info.data, (bytes, memoryview)) else bytes(info.data),
+                max(cursor.position, info.log_start_offset),
+                self._end_offset,
+                [(each.producer_id, each.first_offset, each.last_offset) for each in info.aborted],
+            )
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last chunk was given."""
+        return self.cursor.is_ended or self.cursor.position >= self._end_offset
+
+    async def next(self) -> Chunk:
+        """The next chunk, its cursor moved behind it. ApiError 40602."""
+        try:
+            if self._is_quick:
+                chunk = next(self._chunks)
+            else:
+                chunk = await self._api.blocking(next, self._chunks)
+        except UndecodableRecord as error:
+            raise self._undecodable(error) from error
+        cursor = self.cursor
+        cursor.position = max(cursor.position, chunk.next_offset)
+        cursor.is_ended = chunk.is_end
+        self._api.metrics.observe_fetch(cursor.at.topic, 0, chunk.record_count)
+        return chunk
+
+    def _undecodable(self, error: UndecodableRecord) -> ApiError:
+        at = self.cursor.at
+        return ApiError(
+            40602,
+            f"The {error.part} at offset {error.offset} is not {error.embedded}; ask for another "
+            f"{error.part}_format, or begin behind it.",
+            details={"topic": at.topic, "partition": at.partition, "offset": error.offset},
+        )

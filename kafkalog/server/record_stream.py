@@ -1,0 +1,159 @@
+"""RecordStream: an answer that is sent as it is written, and follows the log.
+
+Gives the pieces of the body one by one: whoever asks for the next one has sent the last one, so a
+reader that stops holds one chunk and what the transport has buffered, and nothing is read from the
+disk for it. Waits are woken by the append (``delayed_fetch.py``). What ends a stream before its
+bound is told in the stream, because its status was sent long ago. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import KafkalogError, NotReady
+from kafkalog.server.error_map import ApiError, error_body
+from kafkalog.server.record_source import ReadChunks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kafkalog.format.record_writer import StreamWriter
+    from kafkalog.server.api import Api
+    from kafkalog.server.record_source import RecordSource
+
+KEEP_ALIVE_SECONDS = 15.0
+_READ_BYTES = 256 << 10
+
+
+class RecordStream:
+    """See the module. Needs a place of ``DelayedFetches`` for as long as it is open."""
+
+    def __init__(
+        self,
+        api: Api,
+        source: RecordSource,
+        writer: StreamWriter,
+        *,
+        max_wait_ms: int | None,
+        comes_again: bool,
+        is_merged: bool,
+        request_id: str,
+    ) -> None:
+        """``max_wait_ms`` None: it follows the log without end.
+
+        ``is_merged``: messages name the partitions; else there is one, and the path names it.
+        ``comes_again``: its client takes a plain end as a reason to ask for the rest, so the end of
+        ``http.stream.max.ms`` is no error.
+        """
+        self._api = api
+        self._source = source
+        self._writer = writer
+        self._max_wait_seconds = None if max_wait_ms is None else max_wait_ms / 1000
+        self._comes_again = comes_again
+        self._is_merged = is_merged
+        self._request_id = request_id
+        self._loop = asyncio.get_running_loop()
+        now = self._loop.time()
+        self._ends_at = now + api.config.http_stream_max_ms / 1000
+        self._fed_at = now  # when there last was a record
+        self._chunks: ReadChunks | None = None  # of the read at hand
+        self._is_told = False  # that all was sent, since there last was a record
+        self._is_over = False
+        self._note_positions()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body. What fails before the first piece is raised, and can be answered as usual."""
+        begin = self._writer.begin()  # before anything is read: it names where the stream begins
+        yield begin + await self._next()
+        try:
+            while not self._is_over:
+                piece = await self._next()
+                if piece:
+                    yield piece
+        except (KafkalogError, ApiError) as error:
+            yield self._writer.fail(self._failure(error))
+
+    async def _next(self) -> bytes:
+        """The next piece, maybe an empty one."""
+        if self._source.is_done:
+            return self._finish()
+        if self._api.stopping:
+            raise NotReady("The daemon is stopping; go on when it is back.")
+        now = self._loop.time()
+        if now >= self._ends_at:
+            self._is_over = True
+            if self._comes_again:
+                return b""
+            raise ApiError(40801, "The stream was open for http.stream.max.ms; go on from here.")
+        if self._chunks is None:
+            found = await self._source.read(_READ_BYTES)
+            if found is None:
+                return await self._wait(now)
+            self._chunks = ReadChunks(self._api, self._writer, *found)
+        else:
+            await asyncio.sleep(0)  # a reader that keeps up does not keep the loop
+        return await self._encode(self._chunks, now)
+
+    async def _encode(self, chunks: ReadChunks, now: float) -> bytes:
+        """The next chunk of the read at hand, and what is to be said behind it."""
+        chunk = await chunks.next()
+        self._note_positions()
+        if chunks.is_over:
+            self._chunks = None
+        if chunk.record_count:
+            self._fed_at, self._is_told = now, False
+        if self._writer.is_full or self._source.is_done:
+            return chunk.data + self._finish()
+        if self._chunks is None and self._source.is_caught_up:
+            return chunk.data + self._tell()
+        return chunk.data
+
+    async def _wait(self, now: float) -> bytes:
+        """For records, a keep-alive's time at most; then nothing, or what keeps it alive."""
+        if not self._is_told:
+            return self._tell()
+        left = self._ends_at - now
+        if self._max_wait_seconds is not None:
+            idle_left = self._fed_at + self._max_wait_seconds - now
+            if idle_left <= 0:
+                return self._finish()
+            left = min(left, idle_left)
+        if self._source.has_moved():
+            return b""
+        is_woken = await self._api.delayed_fetches.wait_in_place(
+            self._source.keys, min(left, KEEP_ALIVE_SECONDS)
+        )
+        return b"" if is_woken or left < KEEP_ALIVE_SECONDS else self._writer.keep_alive()
+
+    def _note_positions(self) -> None:
+        positions = self._writer.positions
+        for cursor in self._source.cursors:
+            positions[cursor.at.partition] = cursor.position
+
+    def _tell(self) -> bytes:
+        self._is_told = True
+        return self._writer.caught_up(self._state() | {"up_to_date": True})
+
+    def _finish(self) -> bytes:
+        self._is_over = True
+        return self._writer.finish(self._state() | {"up_to_date": self._source.is_up_to_date})
+
+    def _failure(self, error: KafkalogError | ApiError) -> dict[str, object]:
+        _, body = error_body(error)
+        return body | {"request_id": self._request_id} | self._state()
+
+    def _state(self) -> dict[str, object]:
+        """Where each partition is."""
+        states: list[dict[str, object]] = [
+            {
+                "partition": cursor.at.partition,
+                "next_offset": cursor.position,
+                "high_watermark": cursor.high_watermark,
+            }
+            for cursor in self._source.cursors
+        ]
+        if not self._is_merged:
+            del states[0]["partition"]
+            return states[0]
+        return {"partitions": states}

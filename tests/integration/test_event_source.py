@@ -1,0 +1,146 @@
+"""Goal: an independent EventSource reads a topic to its end and goes on wherever it broke off.
+Method: the npm package eventsource in node, unchanged, against a live daemon that is killed,
+stopped and bounded under it. Without npm's registry skipped, with KAFKALOG_ORACLE=required failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from tests.integration.daemon import ROOT, Daemon
+from tests.integration.http_world import append, batch_of
+from tests.integration.test_http_configs import cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PACKAGE = "eventsource@5.1.5"
+SCRIPT = ROOT / "tests/integration/event_source.mjs"
+RECORDS_MAX = 1_000_000  # never seen: the stream or the test ends it
+
+
+def missing(reason: str) -> NoReturn:
+    """The client cannot be had: no silent pass where it is required."""
+    if os.environ.get("KAFKALOG_ORACLE") == "required":
+        pytest.fail(f"{PACKAGE} is required: {reason}")
+    pytest.skip(f"{PACKAGE} cannot be installed: {reason}")
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The module's file."""
+    home = tmp_path_factory.mktemp("npm")
+    command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", PACKAGE]
+    if shutil.which("npm") is None:
+        missing("there is no npm")
+    run = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        missing(run.stdout + run.stderr)
+    return home / "node_modules/eventsource/dist/index.js"
+
+
+class Follower:
+    """``with Follower(...) as follower``: one EventSource in its process, killed at the end."""
+
+    def __init__(self, package: Path, daemon: Daemon, path: str, count: int = RECORDS_MAX) -> None:
+        url = f"http://127.0.0.1:{daemon.port}{path}"
+        command = ["node", str(SCRIPT), str(package), url, str(count)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Follower:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def said(self) -> Iterator[dict[str, Any]]:
+        """What it saw, until it closed its source."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            yield json.loads(line)
+
+    def until(self, kind: str) -> dict[str, Any]:
+        """The next thing of that kind."""
+        return next(each for each in self.said() if each["kind"] == kind)
+
+
+def fill(daemon: Daemon, topic: str, numbers: range, partitions: int) -> None:
+    """A record each, its number as its value, durable when it returns."""
+    for number in numbers:
+        answer = append(daemon, topic, batch_of(b"%d" % number), partition=number % partitions)
+        assert answer.status == 200, answer.body
+
+
+@pytest.mark.parametrize(
+    ("path", "partitions"),
+    [("/v1/topics/t/partitions/0/records", 1), ("/v1/topics/t/records", 2)],
+    ids=["one partition", "merged"],
+)
+@pytest.mark.timeout(120)
+def test_kill_and_come_back(tmp_path: Path, package: Path, path: str, partitions: int) -> None:
+    """M13: kill -9 in the middle of the stream, twice: every record once, in order."""
+    with Daemon(tmp_path) as daemon:
+        daemon.create_topic("t", partitions)
+        seen: list[tuple[int, int]] = []
+        with Follower(package, daemon, f"{path}?from=latest&fields=partition,value", 600) as one:
+            assert one.until("control")["id"]
+            said = one.said()
+            for life in range(3):
+                fill(daemon, "t", range(200 * life, 200 * life + 200), partitions)
+                for each in said:
+                    if each["kind"] == "record":
+                        seen.append((each["data"]["partition"], each["data"]["value"]))
+                    assert each["kind"] != "end", each
+                    if len(seen) >= 200 * life + 100 and life < 2:
+                        break
+                if life < 2:
+                    daemon.kill()
+                    daemon.start()
+            assert one.process.wait(30) == 0
+    for partition in range(partitions):
+        values = [value for number, value in seen if number == partition]
+        assert values == list(range(partition, 600, partitions))
+
+
+def test_a_stop_and_a_start(tmp_path: Path, package: Path) -> None:
+    """M13: told of the stop, it comes again by itself, while the daemon starts too."""
+    daemon = Daemon(tmp_path)
+    daemon.start()
+    daemon.create_topic("t")
+    with Follower(package, daemon, "/v1/topics/t/partitions/0/records?from=latest", 1) as one:
+        one.until("control")
+        daemon.stop()
+        end = one.until("end")["data"]
+        assert (end["error_code"], end["retriable"]) == (50304, True)
+        with daemon:
+            fill(daemon, "t", range(1), 1)
+            record = one.until("record")
+            assert (record["id"], record["data"]["value"]) == ("0:0", 0)
+            assert one.process.wait(30) == 0
+
+
+def test_it_does_not_come_again_for_nothing(daemon: Daemon, package: Path) -> None:
+    """Behind a bound, and after an end that is final, the source is closed, by itself or by 204."""
+    daemon.create_topic("bounded")
+    fill(daemon, "bounded", range(5), 1)
+    path = "/v1/topics/bounded/partitions/0/records"
+    with Follower(package, daemon, f"{path}?offset=0&until_offset=3") as bounded:
+        said = [each for each in bounded.said() if each["kind"] != "error"]
+    assert [each["kind"] for each in said] == ["record"] * 3 + ["end"]
+    with Follower(package, daemon, f"{path}?tail=1") as doomed:
+        assert doomed.until("record")["id"] == "0:4"
+        assert daemon.request("DELETE", f"{cluster(daemon)}/topics/bounded").status == 204
+        assert doomed.until("end")["data"]["error_code"] == 40401
+        assert doomed.process.wait(30) == 0
+    with Follower(package, daemon, f"{path}?tail=1") as refused:
+        assert list(refused.said()) == [{"kind": "error", "code": 404, "state": 2}]

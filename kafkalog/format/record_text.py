@@ -76,7 +76,7 @@ class ArrayRecords:
     def write(self, read: RecordRead) -> Iterator[Chunk]:
         """See RecordWriter."""
         page = self._page
-        buffer = PageBuffer(min(2 * len(read.batches), 2 * CHUNK_BYTES) + _BUFFER_SLACK_BYTES)
+        buffer = PageBuffer(min(2 * len(read.batches), CHUNK_BYTES) + _BUFFER_SLACK_BYTES)
         texts = self.texts_of(read)
         page.open(texts, read.batches, read.from_offset, read.end_offset, read.aborted, buffer)
         while True:

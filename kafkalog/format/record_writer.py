@@ -31,7 +31,7 @@ where there are some."""
 FORMATS = ("json", "text", "base64")
 """How JSON shows a key or a value: as the JSON text that is stored, as a string, or encoded."""
 
-CHUNK_BYTES = 256 << 10
+CHUNK_BYTES = 64 << 10
 """A chunk ends behind the record that takes it to this size: the bound of what a slow reader has in
 memory, and of what is encoded between two turns of the event loop."""
 

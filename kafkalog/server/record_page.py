@@ -63,8 +63,7 @@ async def _read_all(
         cursor, info = found
         count_before = writer.count
         chunks = ReadChunks(api, writer, cursor, info)
-        while not chunks.is_over:
-            parts.append((await chunks.next()).data)
+        await chunks.rest(parts)
         if writer.count > count_before:
             read_bytes += len(info.data)
     return read_bytes

@@ -158,11 +158,25 @@ class ReadChunks:
 
     async def next(self) -> Chunk:
         """The next chunk, its cursor moved behind it. ApiError 40602."""
+        if self._is_quick:
+            return self._step()
+        return await self._api.blocking(self._step)
+
+    async def rest(self, parts: list[bytes]) -> None:
+        """All further chunks, added to parts. ApiError 40602 behind those before the record."""
+        if self._is_quick:
+            self._drain(parts)
+        else:
+            await self._api.blocking(self._drain, parts)
+
+    def _drain(self, parts: list[bytes]) -> None:
+        while not self.is_over:
+            parts.append(self._step().data)
+
+    def _step(self) -> Chunk:
+        """On the loop, or in a pool while the loop leaves this object alone."""
         try:
-            if self._is_quick:
-                chunk = next(self._chunks)
-            else:
-                chunk = await self._api.blocking(next, self._chunks)
+            chunk = next(self._chunks)
         except UndecodableRecord as error:
             raise self._undecodable(error) from error
         cursor = self.cursor

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.server.record_source import RecordSource
 
 KEEP_ALIVE_SECONDS = 15.0
-_READ_BYTES = 256 << 10
+_READ_BYTES = 128 << 10
 
 
 class RecordStream:

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from kafkalog.errors import KafkalogError
 from kafkalog.log.would_block import WouldBlock
+from kafkalog.server.tail_pieces import TailPieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,6 +79,7 @@ class Api:
     in_flight: InFlightBytes
     control_pool: Executor
     reader_pools: Callable[[str], Executor]  # by partition directory
+    tail_pieces: TailPieces = field(default_factory=TailPieces)
     _shared: _Shared = field(default_factory=_Shared)
 
     def with_operations(self, operations: Operations) -> Api:

@@ -166,6 +166,12 @@ class RecordQuery:
             isolation=ISOLATION.read(request),
         )
 
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether no bound but an until_offset ends it."""
+        others = (self.max_records, self.until_timestamp_ms)
+        return self.max_bytes == ABSENT and others == (_UNBOUNDED, _UNBOUNDED)
+
     def bounds(self, max_bytes: int) -> Bounds:
         """What a writer has to keep."""
         return Bounds(self.max_records, max_bytes, self.until_timestamp_ms)
@@ -230,9 +236,8 @@ async def cursors_of(
             position = await _start(api, log, query)
         else:
             check_bounds(log, position)  # also where nothing is to be read
-        cursor = Cursor(log.topic_partition, position, until.get(number))
-        cursor.high_watermark, cursor.log_start_offset = log.high_watermark, log.log_start_offset
-        cursors.append(cursor)
+        cursors.append(Cursor(log.topic_partition, position, until.get(number)))
+        cursors[-1].high_watermark = log.high_watermark
     return cursors
 
 

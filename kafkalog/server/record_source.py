@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from kafkalog.format.record_writer import RecordWriter
     from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, Isolation
     from kafkalog.server.api import Api
 
@@ -57,7 +58,7 @@ class RecordSource:
 
     def __init__(self, api: Api, cursors: Sequence[Cursor], isolation: Isolation) -> None:
         self._api = api
-        self._isolation = isolation
+        self.isolation = isolation
         self._turn = 0
         self.cursors = list(cursors)
 
@@ -87,18 +88,31 @@ class RecordSource:
         UnknownTopic, UnknownPartition, NotReady, LogDirOffline.
         """
         return any(
-            self._limit(cursor) != cursor.limit for cursor in self.cursors if not cursor.is_done
+            limit_of(log, self.isolation) != cursor.limit
+            for cursor, log in zip(self.cursors, self.logs(), strict=True)
+            if not cursor.is_done
         )
 
-    def _limit(self, cursor: Cursor) -> int:
+    def logs(self) -> list[UnifiedLog]:
+        """The log behind each cursor, as it is served now; raises as ``has_moved``."""
+        find = self._api.operations.partition_log
+        return [find(cursor.at.topic, cursor.at.partition) for cursor in self.cursors]
+
+    def look(self, cursor: Cursor) -> UnifiedLog:
+        """Note what is readable of a partition now; its log."""
         at = cursor.at
-        return limit_of(self._api.operations.partition_log(at.topic, at.partition), self._isolation)
+        log = self._api.operations.partition_log(at.topic, at.partition)
+        cursor.limit = limit_of(log, self.isolation)
+        cursor.high_watermark = log.high_watermark
+        cursor.log_start_offset = log.log_start_offset
+        return log
 
     def stop_at_limits(self) -> None:
         """What is readable now bounds the answer."""
         for cursor in self.cursors:
-            limit, until = self._limit(cursor), cursor.until_offset
-            cursor.until_offset = limit if until is None else min(until, limit)
+            self.look(cursor)
+            until = cursor.until_offset
+            cursor.until_offset = cursor.limit if until is None else min(until, cursor.limit)
 
     async def read(self, max_bytes: int) -> tuple[Cursor, FetchDataInfo] | None:
         """The next batches; None when all partitions are done or caught up.
@@ -117,12 +131,11 @@ class RecordSource:
 
     async def _look(self, cursor: Cursor, max_bytes: int) -> FetchDataInfo:
         operations, at, position = self._api.operations, cursor.at, cursor.position
-        log = operations.partition_log(at.topic, at.partition)
-        cursor.limit = limit_of(log, self._isolation)
+        log = self.look(cursor)
         info = await self._api.reading(
             log,
             lambda may_block: operations.fetch(
-                at.topic, at.partition, position, max_bytes, self._isolation, may_block=may_block
+                at.topic, at.partition, position, max_bytes, self.isolation, may_block=may_block
             ),
         )
         self._api.metrics.observe_fetch(at.topic, len(info.data))

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import KafkalogError, NotReady
 from kafkalog.server.error_map import ApiError, error_body
 from kafkalog.server.record_source import ReadChunks
+from kafkalog.server.tail_pieces import TailPiece
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Hashable
 
-    from kafkalog.format.record_writer import StreamWriter
+    from kafkalog.format.record_writer import RecordShape, StreamWriter
     from kafkalog.server.api import Api
     from kafkalog.server.record_source import RecordSource
 
@@ -38,13 +39,15 @@ class RecordStream:
         max_wait_ms: int | None,
         comes_again: bool,
         is_merged: bool,
+        shared_shape: RecordShape | None,
         request_id: str,
     ) -> None:
         """``max_wait_ms`` None: it follows the log without end.
 
         ``is_merged``: messages name the partitions; else there is one, and the path names it.
-        ``comes_again``: its client takes a plain end as a reason to ask for the rest, so the end of
-        ``http.stream.max.ms`` is no error.
+        ``shared_shape``: how records look; None for a stream with bounds of its own, which shares
+        no pieces with others. ``comes_again``: its client takes a plain end as a reason to ask for
+        the rest, so the end of ``http.stream.max.ms`` is no error.
         """
         self._api = api
         self._source = source
@@ -52,6 +55,7 @@ class RecordStream:
         self._max_wait_seconds = None if max_wait_ms is None else max_wait_ms / 1000
         self._comes_again = comes_again
         self._is_merged = is_merged
+        self._shared_shape = None if is_merged else shared_shape
         self._request_id = request_id
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()
@@ -86,14 +90,32 @@ class RecordStream:
             if self._comes_again:
                 return b""
             raise ApiError(40801, "The stream was open for http.stream.max.ms; go on from here.")
-        if self._chunks is None:
-            found = await self._source.read(_READ_BYTES)
-            if found is None:
-                return await self._wait(now)
-            self._chunks = ReadChunks(self._api, self._writer, *found)
-        else:
+        if self._chunks is not None:
             await asyncio.sleep(0)  # a reader that keeps up does not keep the loop
-        return await self._encode(self._chunks, now)
+            return await self._encode(self._chunks, now)
+        if self._is_told:  # all was sent: look before anything is read
+            if not self._source.has_moved():
+                return await self._wait(now)
+            piece = self._tail_piece(now)
+            if piece is not None:
+                return piece
+        return await self._read(now)
+
+    async def _read(self, now: float) -> bytes:
+        """The next read's first chunk; what is to be said where there is nothing to read."""
+        generations = [log.local.generation for log in self._source.logs()]
+        found = await self._source.read(_READ_BYTES)
+        if found is None:
+            return b"" if self._is_told else self._tell()
+        first, count = found[0].position, self._writer.count
+        self._chunks = ReadChunks(self._api, self._writer, *found)
+        data = await self._encode(self._chunks, now)
+        count = self._writer.count - count
+        if self._shared_shape is not None and self._is_told and count:
+            piece = TailPiece(data, count, found[0].position)
+            (log,) = self._source.logs()
+            self._api.tail_pieces.keep(self._tail_key(first), log, generations[0], piece)
+        return data
 
     async def _encode(self, chunks: ReadChunks, now: float) -> bytes:
         """The next chunk of the read at hand, and what is to be said behind it."""
@@ -111,20 +133,46 @@ class RecordStream:
 
     async def _wait(self, now: float) -> bytes:
         """For records, a keep-alive's time at most; then nothing, or what keeps it alive."""
-        if not self._is_told:
-            return self._tell()
         left = self._ends_at - now
         if self._max_wait_seconds is not None:
             idle_left = self._fed_at + self._max_wait_seconds - now
             if idle_left <= 0:
                 return self._finish()
             left = min(left, idle_left)
-        if self._source.has_moved():
-            return b""
         is_woken = await self._api.delayed_fetches.wait_in_place(
             self._source.keys, min(left, KEEP_ALIVE_SECONDS)
         )
         return b"" if is_woken or left < KEEP_ALIVE_SECONDS else self._writer.keep_alive()
+
+    # ---- what others at the same place get too
+
+    def _tail_key(self, position: int) -> Hashable:
+        """All that the bytes from position to the end depend on, but the records."""
+        (cursor,) = self._source.cursors
+        return (
+            cursor.at,
+            position,
+            cursor.limit,
+            cursor.high_watermark,
+            self._source.isolation,
+            type(self._writer),
+            self._shared_shape,
+        )
+
+    def _tail_piece(self, now: float) -> bytes | None:
+        """What another stream that was here has got, if this one has no bounds of its own."""
+        if self._shared_shape is None:
+            return None
+        (cursor,) = self._source.cursors
+        log = self._source.look(cursor)
+        piece = self._api.tail_pieces.find(self._tail_key(cursor.position), log, cursor.position)
+        if piece is None:
+            return None
+        cursor.position = piece.next_offset
+        self._note_positions()
+        self._fed_at = now
+        self._api.metrics.observe_fetch(cursor.at.topic, 0, piece.record_count)
+        return piece.data
 
     def _note_positions(self) -> None:
         positions = self._writer.positions

@@ -25,6 +25,7 @@ from tests.bench import (
     results,
     retention_rows,
     start_rows,
+    tail_rows,
 )
 from tests.bench.bench import Bench
 from tests.bench.daemon_side import raise_open_files
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, Callable[[Bench], results.Result]] = {
         produce_rows.produce_json_single_synced,
         fetch_rows.fetch_raw,
         fetch_rows.fetch_json,
+        tail_rows.tail_events,
         start_rows.clean_start,
         start_rows.recovery_large_batches,
         start_rows.recovery_small_batches,

@@ -266,3 +266,31 @@ def test_keep_alive(daemon: Daemon) -> None:
         for number in (1, 2):
             assert next(blocks) == ": keep-alive"
             assert abs(time.monotonic() - started - 15 * number) < 3
+
+
+def test_many_at_the_same_place(daemon: Daemon) -> None:
+    """M01: each gets what it asked for, though pieces are encoded once for all who are there."""
+    daemon.create_topic("shared")
+    queries = [
+        "from=latest",
+        "from=latest",
+        "from=latest&fields=value",
+        "from=latest&max_records=3",
+    ]
+    streams = [Stream(daemon, path_of("shared", query)) for query in queries]
+    try:
+        said = [stream.events() for stream in streams]
+        for events in said:
+            assert next(events).name == "control"
+        for number in range(3):
+            assert append(daemon, "shared", batch_of(b"%d" % number)).status == 200
+            got = [next(events) for events in said]
+            assert [event.id for event in got] == [f"0:{number}"] * 4
+            assert got[0] == got[1] == got[3]
+            assert got[0].data["value"] == str(number)
+            assert got[2].data == {"value": str(number)}
+            following = [next(events).name for events in said]
+            assert following == ["control"] * 3 + ["end" if number == 2 else "control"]
+    finally:
+        for stream in streams:
+            stream.__exit__()

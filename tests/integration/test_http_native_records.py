@@ -64,8 +64,10 @@ def expected(number: int, partition: int = 0) -> dict[str, Any]:
         "timestamp": TIMES[number],
     }
     if number == 1:
-        value = base64.b64encode(b"x").decode()
-        shown["headers"] = [{"key": "h", "value": value}, {"key": "n", "value": None}]
+        shown["headers"] = [
+            {"key": "h", "value": base64.b64encode(b"x").decode()},
+            {"key": "n", "value": None},
+        ]
     return shown
 
 

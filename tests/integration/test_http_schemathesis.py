@@ -26,8 +26,9 @@ SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
 @pytest.fixture
 def asked(tmp_path: Path) -> Iterator[Daemon]:
     """A daemon with some records; topics that are made stay small, and no fetch waits for long."""
-    limits = {"http_max_wait_ms": "50", "http_stream_max_ms": "200"}
-    with Daemon(tmp_path, max_partitions_per_topic="8", **limits) as daemon:
+    with Daemon(
+        tmp_path, max_partitions_per_topic="8", http_max_wait_ms="50", http_stream_max_ms="200"
+    ) as daemon:
         daemon.create_topic("fuzz-a", partitions=2)
         daemon.create_topic("fuzz.b")
         daemon.produce_text("fuzz-a", *map(str, range(20)))

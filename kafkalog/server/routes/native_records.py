@@ -284,6 +284,7 @@ async def _stream(asked: _Asked, tag: str) -> web.StreamResponse:
             max_wait_ms=max_wait_ms,
             comes_again=is_events,
             is_merged=asked.is_merged,
+            shared_shape=query.shape if _is_shared(asked) else None,
             request_id=request[REQUEST_ID],
         )
         pieces = stream.pieces()
@@ -293,6 +294,12 @@ async def _stream(asked: _Asked, tag: str) -> web.StreamResponse:
         if asked.is_gzipped:
             response.headers[hdrs.CONTENT_ENCODING] = "gzip"
         return await _send(asked, response, first, pieces)
+
+
+def _is_shared(asked: _Asked) -> bool:
+    """Whether nothing of its own ends the stream: its pieces are what others get too."""
+    has_until = any(cursor.until_offset is not None for cursor in asked.source.cursors)
+    return asked.query.is_unbounded and not has_until
 
 
 async def _send(

@@ -1,0 +1,52 @@
+"""TailPieces: what streams at the same place of a log get, encoded once for all of them.
+
+Those who follow a log wait for the same append and ask for the same bytes: with a thousand of them
+reading and encoding would be nearly all of the time until the last one has its record. Keeps the
+latest few pieces; whether one still is what the log holds is asked each time. Owned by the loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from kafkalog.log.unified_log import UnifiedLog
+
+# Each is a chunk at most: some megabytes.
+_KEPT = 32
+
+
+class TailPiece(NamedTuple):
+    """From one offset up to where the log ended for its readers, and what is said behind it."""
+
+    data: bytes
+    record_count: int
+    next_offset: int
+
+
+class TailPieces:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[Hashable, tuple[UnifiedLog, str, TailPiece]] = {}
+
+    def find(self, key: Hashable, log: UnifiedLog, position: int) -> TailPiece | None:
+        """The piece from position on that was kept for this key; None when it may be another now.
+
+        The key says all that the bytes depend on but the log's records.
+        """
+        found = self._pieces.get(key)
+        if found is None:
+            return None
+        owner, generation, piece = found
+        is_same = owner is log and generation == log.local.generation
+        return piece if is_same and log.log_start_offset <= position else None
+
+    def keep(self, key: Hashable, log: UnifiedLog, generation: str, piece: TailPiece) -> None:
+        """Remember it instead of the oldest; ``generation`` is that of before it was read."""
+        self._pieces.pop(key, None)
+        while len(self._pieces) >= _KEPT:
+            del self._pieces[next(iter(self._pieces))]
+        self._pieces[key] = (log, generation, piece)

@@ -38,9 +38,17 @@ class ArrayRecords:
     is_lines = False
     frame = Frame(between=b",")
 
-    def __init__(self, shape: RecordShape, bounds: Bounds, *, max_decompressed_bytes: int) -> None:
+    def __init__(
+        self,
+        shape: RecordShape,
+        bounds: Bounds,
+        *,
+        max_decompressed_bytes: int,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
         """See WriterFactory."""
         self.shape = shape
+        self._chunk_bytes = chunk_bytes
         self._page = PageWriter(
             _KINDS[shape.key_format],
             _KINDS[shape.value_format],
@@ -51,7 +59,7 @@ class ArrayRecords:
         state[PageCell.MAX_RECORDS] = bounds.max_records
         state[PageCell.MAX_BYTES] = bounds.max_bytes
         state[PageCell.UNTIL_TIMESTAMP] = bounds.until_timestamp_ms
-        state[PageCell.CHUNK_END] = CHUNK_BYTES
+        state[PageCell.CHUNK_END] = chunk_bytes
         self._is_full = False
 
     @property
@@ -76,7 +84,7 @@ class ArrayRecords:
     def write(self, read: RecordRead) -> Iterator[Chunk]:
         """See RecordWriter."""
         page = self._page
-        buffer = PageBuffer(min(2 * len(read.batches), CHUNK_BYTES) + _BUFFER_SLACK_BYTES)
+        buffer = PageBuffer(min(2 * len(read.batches), self._chunk_bytes) + _BUFFER_SLACK_BYTES)
         texts = self.texts_of(read)
         page.open(texts, read.batches, read.from_offset, read.end_offset, read.aborted, buffer)
         while True:
@@ -90,9 +98,10 @@ class ArrayRecords:
                 if page.state[PageCell.COUNT] > mark.state[PageCell.COUNT]:
                     yield self._chunk(mark.state[PageCell.COUNT], fault.offset)
                 raise fault
-            next_offset = int(page.state[PageCell.NEXT_OFFSET])
-            if status in (PageStatus.BATCH_DONE, PageStatus.AT_END):
-                next_offset = max(next_offset, read.end_offset)
+            # Left-out batches may reach beyond the end, records before the beginning were passed.
+            is_whole = status in (PageStatus.BATCH_DONE, PageStatus.AT_END)
+            reached = read.end_offset if is_whole else int(page.state[PageCell.NEXT_OFFSET])
+            next_offset = max(reached, read.from_offset)
             self._is_full = self._is_full or status is PageStatus.PAGE_FULL
             is_end = status in _BOUND_REACHED
             yield self._chunk(mark.state[PageCell.COUNT], next_offset, is_end=is_end)
@@ -114,9 +123,21 @@ class LineRecords(ArrayRecords):
     is_lines = True
     frame = Frame(after=b"\n")
 
-    def __init__(self, shape: RecordShape, bounds: Bounds, *, max_decompressed_bytes: int) -> None:
+    def __init__(
+        self,
+        shape: RecordShape,
+        bounds: Bounds,
+        *,
+        max_decompressed_bytes: int,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
         """See WriterFactory."""
-        super().__init__(shape, bounds, max_decompressed_bytes=max_decompressed_bytes)
+        super().__init__(
+            shape,
+            bounds,
+            max_decompressed_bytes=max_decompressed_bytes,
+            chunk_bytes=chunk_bytes,
+        )
         self.positions: dict[int, int] = {}
 
     def begin(self) -> bytes:

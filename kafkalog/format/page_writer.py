@@ -35,6 +35,7 @@ from kafkalog.kernels.json_page_cells import (
     PAGE_CELL_COUNT,
     SPAN_BYTES,
     SPAN_COLUMN_COUNT,
+    TEXT_PADDING,
     EmbeddedKind,
     PageCell,
     PageStatus,
@@ -105,7 +106,8 @@ def page_texts(
         texts[PageText.LAST] = frame.id_after
         shown |= Shown.ID
     starts = np.cumsum([0, *map(len, texts.values())], dtype=np.int64)
-    return PageTexts(np.frombuffer(b"".join(texts.values()), np.uint8), starts, shown)
+    data = b"".join([*texts.values(), bytes(TEXT_PADDING)])
+    return PageTexts(np.frombuffer(data, np.uint8), starts, shown)
 
 
 def _constant(name: str, topic: str, partition: int) -> bytes:

@@ -90,3 +90,6 @@ SPAN_BYTES = 32
 """Output bytes for each row of spans: most records have two in more than 64 bytes of text."""
 
 SPAN_COLUMN_COUNT = 4
+
+TEXT_PADDING = 8
+"""Bytes behind the fixed texts, which are copied eight at a time."""

@@ -35,7 +35,7 @@ from kafkalog.kernels.json_page_cells import (
     PageText,
     Shown,
 )
-from kafkalog.kernels.loads import load_i16be, load_i32be, load_i64be
+from kafkalog.kernels.loads import load_i16be, load_i32be, load_i64be, load_u64le, store_u64le
 
 if TYPE_CHECKING:
     from kafkalog.kernels.compile import Bytes, Int64s, Int64Table
@@ -135,10 +135,11 @@ def _read_record(buffer: Bytes, start: int, limit: int, row: Int64s) -> bool:
 @inlined
 def _put_text(out: Bytes, position: int, texts: Bytes, part: int, state: Int64s) -> int:
     """Copy one of the fixed texts; position behind it."""
-    for index in range(state[_TEXT_STARTS + part], state[_TEXT_STARTS + part + 1]):
-        out[position] = texts[index]
-        position += 1
-    return position
+    start = state[_TEXT_STARTS + part]
+    length: int = state[_TEXT_STARTS + part + 1] - start
+    for index in range(0, length, 8):  # up to seven bytes too many: both have room behind
+        store_u64le(out, position + index, load_u64le(texts, start + index))
+    return position + length
 
 
 @inlined
@@ -338,7 +339,7 @@ def write_records(
     """Write the records of one batch from `state` on; return a `PageStatus`.
 
     records  uint8[n]      the inflated bytes behind the batch header
-    texts    uint8[]       every `PageText`, back to back, as TEXT_STARTS says
+    texts    uint8[]       every `PageText` as TEXT_STARTS says, and TEXT_PADDING bytes
     out      uint8[m]      output, written from OUT_POSITION on
     spans    int64[k, 4]   json format: start and end in out, offset, is value
     state    int64[PAGE_CELL_COUNT]   `PageCell` and working memory

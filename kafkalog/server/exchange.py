@@ -144,7 +144,11 @@ async def _continue(request: web.Request, body_limit_bytes: int) -> None:
 
 def _is_event_source(request: web.Request) -> bool:
     """Whether it is one of a browser's, which gives up for good at any status but 200."""
-    return request.headers.get(hdrs.ACCEPT, "").strip().lower() == EVENT_STREAM
+    if request.headers.get(hdrs.ACCEPT, "").strip().lower() != EVENT_STREAM:
+        return False
+    promise = endpoint_of(request.match_info.handler)
+    answer = promise.answers.get(200) if promise is not None else None
+    return answer is not None and EVENT_STREAM in answer.content
 
 
 def _answer_error(request: web.Request, raised: Exception, request_id: str) -> web.Response:

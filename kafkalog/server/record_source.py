@@ -157,7 +157,7 @@ class ReadChunks:
             RecordRead(
                 cursor.at.topic,
                 cursor.at.partition,
-                info.data if isinstance(info.data, (bytes, memoryview)) else bytes(info.data),
+                info.data,
                 max(cursor.position, info.log_start_offset),
                 self._end_offset,
                 [(each.producer_id, each.first_offset, each.last_offset) for each in info.aborted],

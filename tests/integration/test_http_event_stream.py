@@ -132,6 +132,30 @@ def test_the_daemon_stops(tmp_path: Path) -> None:
         assert time.monotonic() - started < 10
 
 
+def test_who_comes_while_it_stops(tmp_path: Path) -> None:
+    """M13: an EventSource is told to come again; everybody else, and every other path, gets 503."""
+    daemon = Daemon(tmp_path, shutdown_grace_ms="3000")
+    daemon.start()
+    daemon.create_topic("t")
+    with follow(daemon, "t", EVENTS) as stream:
+        assert daemon.process is not None
+        daemon.process.terminate()
+        failed_stream(end_of(stream, EVENTS), 50304)
+        headers = {"Accept": EVENTS}
+        answer = daemon.request("GET", path_of("t", "from=latest"), headers=headers)
+        assert (answer.status, answer.body) == (200, b"retry: 1000\n\n")
+        assert answer.headers["Content-Type"] == EVENTS
+        for method, path, accept in (
+            ("GET", path_of("t", "from=latest"), NDJSON),
+            ("GET", path_of("t", "from=latest"), f"{EVENTS}, */*"),
+            ("POST", "/topics/t", EVENTS),
+            ("GET", "/topics", EVENTS),
+        ):
+            answer = daemon.request(method, path, headers={"Accept": accept})
+            refused(answer, 503, 50304)
+    daemon.stop()
+
+
 def test_the_log_directory_goes(tmp_path: Path) -> None:
     """M15: the stream of a partition in it ends with 503/50303, at the failed append."""
     with Daemon(tmp_path, log_dirs=2) as daemon:

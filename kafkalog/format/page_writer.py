@@ -140,6 +140,9 @@ class PageBuffer:
         return np.empty((len(out) // SPAN_BYTES + 2, SPAN_COLUMN_COUNT), np.int64)
 
 
+_NO_BUFFER = PageBuffer(1)
+
+
 class _Held(NamedTuple):
     """The batch at hand when it is not a plain one."""
 
@@ -174,12 +177,9 @@ class PageWriter:
         state[PageCell.MAX_BYTES] = state[PageCell.MAX_RECORDS] = INT64_MAX
         self._max_decompressed_bytes = max_decompressed_bytes
         # of the read at hand
-        self._buffer: PageBuffer
-        self._texts: Bytes
-        self._view: memoryview
-        self._source: Bytes = _NO_BATCH
         self._aborted: Sequence[AbortedRange] = ()
         self._held: _Held | None = None
+        self.close()
 
     def open(
         self,
@@ -201,6 +201,11 @@ class PageWriter:
         state[PageCell.END_OFFSET] = end_offset
         state[PageCell.BATCH_POSITION] = 0
         state[PageCell.RECORDS_LEFT] = -1
+
+    def close(self) -> None:
+        """Let go of the read's memory; who waits for the next one holds none."""
+        self._buffer, self._held = _NO_BUFFER, None
+        self._view, self._source, self._texts = memoryview(b""), _NO_BATCH, _NO_BATCH
 
     def run(self) -> PageStatus:
         """Write until the read, a bound or the chunk ends; why it came back.

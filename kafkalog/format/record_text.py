@@ -87,6 +87,14 @@ class ArrayRecords:
         buffer = PageBuffer(min(2 * len(read.batches), self._chunk_bytes) + _BUFFER_SLACK_BYTES)
         texts = self.texts_of(read)
         page.open(texts, read.batches, read.from_offset, read.end_offset, read.aborted, buffer)
+        try:
+            yield from self._chunks(read)
+        finally:
+            page.close()
+
+    def _chunks(self, read: RecordRead) -> Iterator[Chunk]:
+        """Of the read that the page has open."""
+        page = self._page
         while True:
             mark = page.mark()
             status = page.run()
@@ -123,22 +131,8 @@ class LineRecords(ArrayRecords):
     is_lines = True
     frame = Frame(after=b"\n")
 
-    def __init__(
-        self,
-        shape: RecordShape,
-        bounds: Bounds,
-        *,
-        max_decompressed_bytes: int,
-        chunk_bytes: int = CHUNK_BYTES,
-    ) -> None:
-        """See WriterFactory."""
-        super().__init__(
-            shape,
-            bounds,
-            max_decompressed_bytes=max_decompressed_bytes,
-            chunk_bytes=chunk_bytes,
-        )
-        self.positions: dict[int, int] = {}
+    positions: dict[int, int]
+    """See StreamWriter."""
 
     def begin(self) -> bytes:
         """Nothing."""

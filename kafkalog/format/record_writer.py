@@ -144,7 +144,7 @@ class StreamWriter(RecordWriter, Protocol):
     """A writer whose answer is sent as it is written, with messages between the records."""
 
     positions: dict[int, int]
-    """The next wanted offset of every partition; the stream keeps it, before ``begin`` too."""
+    """The next wanted offset of every partition; given and kept by the stream, from the start."""
 
     def caught_up(self, state: Mapping[str, object]) -> bytes:
         """All that is readable was sent; maybe nothing."""

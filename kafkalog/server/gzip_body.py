@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkalog.server.api import Api
 
-MIN_BYTES = 1024
+GZIP_MIN_BYTES = 1024
 """A smaller body gains nothing."""
 
 _GZIP_BITS = 31

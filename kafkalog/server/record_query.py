@@ -82,7 +82,7 @@ MAX_WAIT_MS = IntegerParameter(
     ABSENT,
 )
 MIN_BYTES = IntegerParameter(
-    "min_bytes", "A page waits until so many bytes of the log are there. Streams do not.", 1
+    "min_bytes", "Only of a page: it waits until so many bytes of the log are there.", 1
 )
 KEY_FORMAT: ChoiceParameter[str] = ChoiceParameter(
     "key_format", "How keys are shown: a string, stored JSON, base64.", _FORMAT_CHOICES, "text"
@@ -238,6 +238,7 @@ async def cursors_of(
             check_bounds(log, position)  # also where nothing is to be read
         cursors.append(Cursor(log.topic_partition, position, until.get(number)))
         cursors[-1].high_watermark = log.high_watermark
+        cursors[-1].log_start_offset = log.log_start_offset
     return cursors
 
 

@@ -52,6 +52,7 @@ class RecordStream:
         self._api = api
         self._source = source
         self._writer = writer
+        writer.positions = {}
         self._max_wait_seconds = None if max_wait_ms is None else max_wait_ms / 1000
         self._comes_again = comes_again
         self._is_merged = is_merged

@@ -206,6 +206,8 @@ def test_headers_of_a_page(daemon: Daemon) -> None:
     assert "Kafka-Up-To-Date" not in answer.headers
     assert answer.headers["Cache-Control"] == "no-store"
     assert ask(daemon, f"{ONE}?offset=7").headers["Kafka-Up-To-Date"] == "true"
+    empty = ask(daemon, f"{ONE}?offset=5&until_offset=5")  # nothing was read
+    assert (empty.json, empty.headers["Kafka-Log-Start-Offset"]) == ([], "0")
     merged = ask(daemon, f"{ALL}?offset=2:1,0:7")
     assert merged.headers["Kafka-Base-Offset"] == "0:7,2:1"
     assert merged.headers["Kafka-Next-Offset"] == "0:8,2:2"
@@ -275,6 +277,12 @@ def test_queries_that_are_refused(daemon: Daemon, query: str) -> None:
 )
 def test_queries_of_several_that_are_refused(daemon: Daemon, query: str) -> None:
     refused(ask(daemon, f"{ALL}?{query}"), 400, 40005)
+
+
+@pytest.mark.parametrize("accept", [NDJSON, EVENTS])
+def test_a_stream_has_no_min_bytes(daemon: Daemon, accept: str) -> None:
+    """What would mean nothing is refused."""
+    refused(ask(daemon, f"{ONE}?offset=0&min_bytes=5", accept), 400, 40005)
 
 
 @FORMATS

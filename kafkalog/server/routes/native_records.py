@@ -12,14 +12,14 @@ from kafkalog.log.log_reads import limit_of
 from kafkalog.server.answers_records import NativeRecordPage
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
-from kafkalog.server.gzip_body import MIN_BYTES as GZIP_MIN_BYTES
-from kafkalog.server.gzip_body import GzipStream, gzipped
+from kafkalog.server.gzip_body import GZIP_MIN_BYTES, GzipStream, gzipped
 from kafkalog.server.media_types import EVENT_STREAM, JSON, NDJSON, accepts_gzip, negotiate
 from kafkalog.server.parameters import partition_of, topic_of, wrong_parameter
 from kafkalog.server.record_media import COMPRESSIBLE, OFFERED, PAGES, STREAMS
 from kafkalog.server.record_page import collect
 from kafkalog.server.record_query import (
     ABSENT,
+    MIN_BYTES,
     OF_ONE,
     OF_SEVERAL,
     OFFSET,
@@ -264,6 +264,8 @@ def _cacheable(tag: str) -> dict[str, str]:
 async def _stream(asked: _Asked, tag: str) -> web.StreamResponse:
     api, query, source, request = asked.api, asked.query, asked.source, asked.request
     is_events = asked.media_type == EVENT_STREAM
+    if MIN_BYTES.name in request.query:
+        raise wrong_parameter(MIN_BYTES.name, "A stream sends what there is: leave min_bytes out.")
     if is_events and source.is_done:
         return web.Response(status=204, headers=_NOT_KEPT)
     max_wait_ms: int | None = min(query.max_wait_ms, api.config.http_max_wait_ms)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -144,3 +145,33 @@ def test_it_does_not_come_again_for_nothing(daemon: Daemon, package: Path) -> No
         assert doomed.process.wait(30) == 0
     with Follower(package, daemon, f"{path}?tail=1") as refused:
         assert list(refused.said()) == [{"kind": "error", "code": 404, "state": 2}]
+
+
+def test_the_howto_works_as_it_is_printed(daemon: Daemon, package: Path, tmp_path: Path) -> None:
+    """Goal: whoever copies the page sees the records, and is told when there are no more.
+
+    Method: its script, with this daemon's port, beside a stand-in for the page.
+    """
+    daemon.create_topic("orders")
+    fill(daemon, "orders", range(12), 1)
+    page = (ROOT / "docs/howto-server-sent-events.md").read_text(encoding="utf-8")
+    (script,) = re.findall(r"<script>\n(.*?)</script>", page, re.DOTALL)
+    assert "127.0.0.1:8082" in script
+    home = tmp_path / "page.mjs"
+    home.write_text(
+        f"import {{ EventSource }} from '{package}'\n"
+        "globalThis.EventSource = EventSource\n"
+        "globalThis.document = "
+        "{ getElementById: () => ({ append: (text) => process.stdout.write(text) }) }\n"
+        "setInterval(() => {}, 1 << 30)\n"
+        f"{script.replace('8082', str(daemon.port))}",
+        encoding="utf-8",
+    )
+    with subprocess.Popen(["node", str(home)], stdout=subprocess.PIPE, text=True) as node:
+        assert node.stdout is not None
+        try:
+            shown = [next(node.stdout) for _ in range(11)]
+        finally:
+            node.kill()
+    assert shown[:10] == [f"0/{number} {number}\n" for number in range(2, 12)]
+    assert shown[10].startswith("all there is {")

@@ -355,7 +355,8 @@ class Metrics:
 
     def observe_fetch(self, topic: str, size_bytes: int, records: int = 0) -> None:
         """One read of one partition; records when they were decoded."""
-        _child(self.fetch_bytes, topic).inc(size_bytes)
+        if size_bytes:
+            _child(self.fetch_bytes, topic).inc(size_bytes)
         if records:
             _child(self.fetch_records, topic).inc(records)
 

@@ -88,20 +88,21 @@ class RecordSource:
         UnknownTopic, UnknownPartition, NotReady, LogDirOffline.
         """
         return any(
-            limit_of(log, self.isolation) != cursor.limit
-            for cursor, log in zip(self.cursors, self.logs(), strict=True)
+            limit_of(self._log_of(cursor), self.isolation) != cursor.limit
+            for cursor in self.cursors
             if not cursor.is_done
         )
 
     def logs(self) -> list[UnifiedLog]:
         """The log behind each cursor, as it is served now; raises as ``has_moved``."""
-        find = self._api.operations.partition_log
-        return [find(cursor.at.topic, cursor.at.partition) for cursor in self.cursors]
+        return [self._log_of(cursor) for cursor in self.cursors]
+
+    def _log_of(self, cursor: Cursor) -> UnifiedLog:
+        return self._api.operations.partition_log(cursor.at.topic, cursor.at.partition)
 
     def look(self, cursor: Cursor) -> UnifiedLog:
         """Note what is readable of a partition now; its log."""
-        at = cursor.at
-        log = self._api.operations.partition_log(at.topic, at.partition)
+        log = self._log_of(cursor)
         cursor.limit = limit_of(log, self.isolation)
         cursor.high_watermark = log.high_watermark
         cursor.log_start_offset = log.log_start_offset

@@ -56,7 +56,10 @@ class RecordStream:
         self._max_wait_seconds = None if max_wait_ms is None else max_wait_ms / 1000
         self._comes_again = comes_again
         self._is_merged = is_merged
-        self._shared_shape = None if is_merged else shared_shape
+        # What pieces depend on beside their place, as one text: its hash is known after the first.
+        self._tail_form: str | None = None
+        if shared_shape is not None and not is_merged:
+            self._tail_form = tail_form(source, writer, shared_shape)
         self._request_id = request_id
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()
@@ -70,6 +73,9 @@ class RecordStream:
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body. What fails before the first piece is raised, and can be answered as usual."""
         begin = self._writer.begin()  # before anything is read: it names where the stream begins
+        if self._source.is_done:
+            yield begin + self._finish()
+            return
         yield begin + await self._next()
         try:
             while not self._is_over:
@@ -81,8 +87,6 @@ class RecordStream:
 
     async def _next(self) -> bytes:
         """The next piece, maybe an empty one."""
-        if self._source.is_done:
-            return self._finish()
         if self._api.stopping:
             raise NotReady("The daemon is stopping; go on when it is back.")
         now = self._loop.time()
@@ -108,11 +112,12 @@ class RecordStream:
         found = await self._source.read(_READ_BYTES)
         if found is None:
             return b"" if self._is_told else self._tell()
+        self._note_positions()
         first, count = found[0].position, self._writer.count
         self._chunks = ReadChunks(self._api, self._writer, *found)
         data = await self._encode(self._chunks, now)
         count = self._writer.count - count
-        if self._shared_shape is not None and self._is_told and count:
+        if self._tail_form is not None and self._is_told and count:
             piece = TailPiece(data, count, found[0].position)
             (log,) = self._source.logs()
             self._api.tail_pieces.keep(self._tail_key(first), log, generations[0], piece)
@@ -150,19 +155,11 @@ class RecordStream:
     def _tail_key(self, position: int) -> Hashable:
         """All that the bytes from position to the end depend on, but the records."""
         (cursor,) = self._source.cursors
-        return (
-            cursor.at,
-            position,
-            cursor.limit,
-            cursor.high_watermark,
-            self._source.isolation,
-            type(self._writer),
-            self._shared_shape,
-        )
+        return (self._tail_form, position, cursor.limit, cursor.high_watermark)
 
     def _tail_piece(self, now: float) -> bytes | None:
         """What another stream that was here has got, if this one has no bounds of its own."""
-        if self._shared_shape is None:
+        if self._tail_form is None:
             return None
         (cursor,) = self._source.cursors
         log = self._source.look(cursor)
@@ -170,7 +167,6 @@ class RecordStream:
         if piece is None:
             return None
         cursor.position = piece.next_offset
-        self._note_positions()
         self._fed_at = now
         self._api.metrics.observe_fetch(cursor.at.topic, 0, piece.record_count)
         return piece.data
@@ -186,9 +182,11 @@ class RecordStream:
 
     def _finish(self) -> bytes:
         self._is_over = True
+        self._note_positions()
         return self._writer.finish(self._state() | {"up_to_date": self._source.is_up_to_date})
 
     def _failure(self, error: KafkalogError | ApiError) -> dict[str, object]:
+        self._note_positions()
         _, body = error_body(error)
         return body | {"request_id": self._request_id} | self._state()
 
@@ -206,3 +204,10 @@ class RecordStream:
             del states[0]["partition"]
             return states[0]
         return {"partitions": states}
+
+
+def tail_form(source: RecordSource, writer: StreamWriter, shape: RecordShape) -> str:
+    """Equal for streams that show the same records in the same bytes."""
+    (cursor,) = source.cursors
+    formats = f"{shape.key_format}|{shape.value_format}|{','.join(sorted(shape.fields))}"
+    return f"{cursor.at}|{source.isolation.name}|{type(writer).__name__}|{formats}"

@@ -7,7 +7,7 @@ from pydantic import RootModel
 from kafkalog.server.answers import Body, Header
 
 
-class NativeRecord(Body):
+class ShownRecord(Body):
     """A record's members, those that ``fields`` names; headers only where there are some.
 
     Key and value are any JSON, text or base64, as their formats say; null is a null.
@@ -22,5 +22,5 @@ class NativeRecord(Body):
     headers: list[Header] | None = None
 
 
-class NativeRecordPage(RootModel[list[NativeRecord]]):
+class NativeRecordPage(RootModel[list[ShownRecord]]):
     """In offset order within each partition."""

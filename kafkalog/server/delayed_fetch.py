@@ -95,18 +95,12 @@ class DelayedFetches:
     @contextlib.contextmanager
     def stream(self, stop: Callable[[], None]) -> Iterator[None]:
         """A place for a stream of any length; ``stop`` is called at shutdown. ApiError 42903."""
-        self._refuse_many()
-        self._count += 1
-        self._streams.add(stop)
-        try:
-            yield
-        finally:
-            self._count -= 1
-            self._streams.discard(stop)
-
-    def _refuse_many(self) -> None:
-        if self._count >= self._max_waiting:
-            raise ApiError(42903, "Too many fetches wait and streams are open. Try again.")
+        with self.place():
+            self._streams.add(stop)
+            try:
+                yield
+            finally:
+                self._streams.discard(stop)
 
     def _forget(self, key: Hashable, waiter: asyncio.Future[bool]) -> None:
         waiters = self._waiting.get(key)

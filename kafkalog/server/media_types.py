@@ -13,7 +13,6 @@ OCTET_STREAM = "application/octet-stream"
 NDJSON = "application/x-ndjson"
 TEXT = "text/plain"
 JSON = "application/json"
-NDJSON = "application/x-ndjson"
 EVENT_STREAM = "text/event-stream"
 
 

@@ -92,7 +92,7 @@ mission: $(DEV_READY) ## the mechanisms of docs/mission.md with the tests that p
 	@$(BIN)/python -m tests.tools.mission
 
 lock: $(RUN_READY) ## renew the hash-pinned requirement files
-	@for f in build run dev; do $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	@for f in build run arrow dev; do $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	  --python-version 3.11 --universal requirements/$$f.in -o requirements/$$f.txt; done
 
 docs: $(DEV_READY) ## regenerate the generated pages under docs/

@@ -88,7 +88,7 @@ def _serve(settings: Settings) -> int:
         getattr(log, notice.level)(notice.message)
     if not keep_freed_memory():
         log.info("This C library cannot keep freed memory; large requests cost more")
-    warm = kernels.warm_up()
+    warm = kernels.warm_up(modules=kernels.modules_of_use())
     log.info("Kernels are ready", compiled=warm.compiled, cached=warm.cached)
     daemon = Daemon(
         config=settings.server,

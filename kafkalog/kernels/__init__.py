@@ -15,6 +15,7 @@ Rules for kernel modules
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ _INFRASTRUCTURE = {
     "md5",
     "processor",
     "record_fields",
+    "utf8",
 }
 
 KERNEL_MODULES = tuple(
@@ -44,6 +46,10 @@ KERNEL_MODULES = tuple(
     if entry.endswith(".py") and entry[:-3] not in _INFRASTRUCTURE
 )
 """Every module of this directory that declares kernels; a new file joins by being there."""
+
+_OPTIONAL = {f"{__name__}.arrow_columns": "pyarrow"}
+"""What serves nobody without a package that need not be installed: set-up compiles it all the same,
+for the package may come later, but a start does not load it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +60,31 @@ class WarmUp:
     cached: int
 
 
-def warm_up(progress: Callable[[str, int, int], None] | None = None) -> WarmUp:
-    """Load or compile every kernel; blocks for seconds when the cache is cold.
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def modules_of_use(is_installed: Callable[[str], bool] = _is_installed) -> tuple[str, ...]:
+    """The modules without those whose package is not installed."""
+    return tuple(
+        module
+        for module in KERNEL_MODULES
+        if module not in _OPTIONAL or is_installed(_OPTIONAL[module])
+    )
+
+
+def warm_up(
+    progress: Callable[[str, int, int], None] | None = None,
+    modules: tuple[str, ...] = KERNEL_MODULES,
+) -> WarmUp:
+    """Load or compile the kernels of these modules; blocks for seconds when the cache is cold.
 
     `progress(module, done, total)` is called before each module and once at the end with
     done == total. Later calls find all modules imported and return the same counts. With
     NUMBA_DISABLE_JIT=1 nothing is compiled and both counts are 0.
     """
-    total = len(KERNEL_MODULES)
-    for done, module in enumerate(KERNEL_MODULES):
+    total = len(modules)
+    for done, module in enumerate(modules):
         if progress is not None:
             progress(module, done, total)
         importlib.import_module(module)

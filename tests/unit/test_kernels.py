@@ -74,6 +74,13 @@ def test_a_filled_directory_is_used_without_writing(
     assert cache.cache_root() is None
 
 
+def test_a_start_loads_no_kernel_of_a_package_that_is_not_installed() -> None:
+    """Set-up compiles it all the same."""
+    assert package.modules_of_use(lambda name: True) == KERNEL_MODULES
+    left_out = set(KERNEL_MODULES) - set(package.modules_of_use(lambda name: False))
+    assert left_out == {"kafkalog.kernels.arrow_columns"}
+
+
 def test_digest_differs_by_module() -> None:
     """Each module has a directory of its own, 16 hex digits."""
     digests = {cache.source_digest(name.rpartition(".")[2]) for name in KERNEL_MODULES}

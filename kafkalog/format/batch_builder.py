@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     Headers = Sequence[tuple[bytes, bytes | None]]
+    _Column = tuple["Int64s | int", "Bytes"]
 
 Bytes = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]
@@ -61,6 +62,21 @@ class FlatHeaders:
     counts: Int64s
     names: Sequence[bytes]
     values: Sequence[bytes | None]
+
+
+class Blob(NamedTuple):
+    """A column of keys, values or names: the length of each or -1, all bytes back to back."""
+
+    lengths: Int64s
+    data: Bytes
+
+
+class HeaderBlobs(NamedTuple):
+    """As `FlatHeaders`, from columns."""
+
+    counts: Int64s
+    names: Blob
+    values: Blob
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +108,39 @@ class RecordColumns:
         count = len(values)
         if count == 1 and headers is None and len(keys) == 1 and isinstance(timestamps, int):
             return cls._of_one(keys, values, timestamps)
-        table = np.zeros((count, BUILD_COLUMN_COUNT), np.int64)
         if headers is not None and not isinstance(headers, FlatHeaders):
             headers = _flat(headers)
         if len(keys) != count or (headers is not None and len(headers.counts) != count):
             raise ValueError("keys, values and headers differ in length")
+        header_blobs = None if headers is None else _header_blobs(headers)
+        return cls._of(count, _blob(keys), _blob(values), timestamps, header_blobs)
+
+    @classmethod
+    def of_blobs(
+        cls, keys: Blob, values: Blob, timestamps: Int64s, headers: HeaderBlobs | None
+    ) -> RecordColumns:
+        """The same from columns of equal length; null values take no bytes in their blobs."""
+        return cls._of(len(values.lengths), keys, values, timestamps, headers)
+
+    @classmethod
+    def _of(
+        cls,
+        count: int,
+        keys: _Column,
+        values: _Column,
+        timestamps: Sequence[int] | Int64s | int,
+        headers: HeaderBlobs | None,
+    ) -> RecordColumns:
+        table = np.zeros((count, BUILD_COLUMN_COUNT), np.int64)
         table[:, BuildColumn.TIMESTAMP] = timestamps
-        table[:, BuildColumn.KEY_LENGTH], key_blob = _blob(keys)
-        table[:, BuildColumn.VALUE_LENGTH], value_blob = _blob(values)
-        header_blob = _EMPTY
+        table[:, BuildColumn.KEY_LENGTH], key_data = keys
+        table[:, BuildColumn.VALUE_LENGTH], value_data = values
+        header_data = _EMPTY
         if headers is not None:
-            table[:, BuildColumn.HEADERS_LENGTH], header_blob = _header_blob(headers)
+            table[:, BuildColumn.HEADERS_LENGTH], header_data = _encoded(headers)
             table[:, BuildColumn.HEADERS_COUNT] = headers.counts
         place_records(table)
-        return cls(key_blob, value_blob, header_blob, table)
+        return cls(key_data, value_data, header_data, table)
 
     @classmethod
     def _of_one(
@@ -178,22 +213,24 @@ def _flat(headers: Sequence[Headers]) -> FlatHeaders:
     return FlatHeaders(counts, list(map(itemgetter(0), flat)), list(map(itemgetter(1), flat)))
 
 
-def _header_blob(headers: FlatHeaders) -> tuple[Int64s, Bytes]:
-    """(bytes of each record's encoded headers, all of them back to back)."""
+def _header_blobs(headers: FlatHeaders) -> HeaderBlobs:
     count = len(headers.names)
     name_lengths, names = _blob(headers.names)
     value_lengths, values = _blob(headers.values)
-    out = np.empty(len(names) + len(values) + _HEADER_NUMBERS_MAX * count, np.uint8)
-    lengths = np.empty(len(headers.counts), np.int64)
-    used = encode_headers(
-        names,
-        _spread(name_lengths, count),
-        values,
-        _spread(value_lengths, count),
+    return HeaderBlobs(
         headers.counts,
-        out,
-        lengths,
+        Blob(_spread(name_lengths, count), names),
+        Blob(_spread(value_lengths, count), values),
     )
+
+
+def _encoded(headers: HeaderBlobs) -> tuple[Int64s, Bytes]:
+    """(bytes of each record's encoded headers, all of them back to back)."""
+    counts, (name_lengths, names), (value_lengths, values) = headers
+    numbers_bytes = _HEADER_NUMBERS_MAX * len(name_lengths)
+    out = np.empty(len(names) + len(values) + numbers_bytes, np.uint8)
+    lengths = np.empty(len(counts), np.int64)
+    used = encode_headers(names, name_lengths, values, value_lengths, counts, out, lengths)
     return lengths, out[:used]
 
 

@@ -1,0 +1,259 @@
+"""Goal: records that came as Arrow are those that were sent; hostile streams end in an error.
+Method: random rows in random types, slices, codecs and cuts; the record reader decodes the batch of
+each piece. Then streams with bytes changed, cut or repeated.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkalog.format.arrow_messages import MessageCutter
+from kafkalog.format.arrow_reader import ArrowReader
+from kafkalog.format.batch_builder import build_plain_batch
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.record import iterate_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOW = 1_700_000_000_000
+MAX_BYTES = 1 << 20
+TEXT = st.text(max_size=12)
+HEADERS = st.none() | st.lists(st.tuples(TEXT, st.none() | TEXT), max_size=3)
+TEXT_TYPES = st.sampled_from(
+    [
+        pa.binary(),
+        pa.utf8(),
+        pa.large_binary(),
+        pa.large_utf8(),
+        pa.binary_view(),
+        pa.string_view(),
+    ]
+)
+STAMP_TYPES = st.sampled_from(
+    [pa.int64(), *(pa.timestamp(unit, "UTC") for unit in ("s", "ms", "us", "ns"))]
+)
+
+
+class Row(NamedTuple):
+    """A record to send."""
+
+    key: str | None
+    value: str | None
+    headers: list[tuple[str, str | None]] | None
+    stamp_s: int | None
+    partition: int | None
+
+
+ROWS = st.lists(
+    st.builds(
+        Row,
+        st.none() | TEXT,
+        st.none() | TEXT,
+        HEADERS,
+        st.none() | st.integers(0, 4_000_000_000),
+        st.none() | st.integers(0, 2**31 - 1),
+    ),
+    max_size=9,
+)
+
+
+class Types(NamedTuple):
+    """Of the columns."""
+
+    key: pa.DataType
+    value: pa.DataType
+    name: pa.DataType
+    header_value: pa.DataType
+    stamp: pa.DataType
+    partition: pa.DataType
+    is_large_list: bool
+
+
+TYPES = st.builds(
+    Types,
+    TEXT_TYPES,
+    TEXT_TYPES,
+    TEXT_TYPES,
+    TEXT_TYPES,
+    STAMP_TYPES,
+    st.sampled_from([pa.int32(), pa.int64(), pa.uint64()]),
+    st.booleans(),
+)
+
+
+def text_array(values: list[str | None], kind: pa.DataType) -> pa.Array:
+    """Text of this type; from a longer array, so that nothing begins at 0."""
+    padded = ["pad", *values, "pad"]
+    is_text = kind in (pa.utf8(), pa.large_utf8(), pa.string_view())
+    plain = [None if each is None else (each if is_text else each.encode()) for each in padded]
+    return pa.array(plain, kind)[1:-1]
+
+
+def stamp_array(rows: list[Row], kind: pa.DataType) -> pa.Array:
+    """Seconds in this unit."""
+    unit = "ms" if kind == pa.int64() else kind.unit
+    factor = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[unit]
+    return pa.array([None if row.stamp_s is None else row.stamp_s * factor for row in rows], kind)
+
+
+def batch_of(rows: list[Row], types: Types, columns: set[str]) -> pa.RecordBatch:
+    """A batch of these columns and `value`."""
+    pair = pa.struct([("value", types.header_value), ("key", types.name)])
+    pairs = [pair for row in rows for pair in (row.headers or [])]
+    structs = pa.StructArray.from_arrays(
+        [
+            text_array([value for _, value in pairs], types.header_value),
+            text_array([name for name, _ in pairs], types.name),
+        ],
+        fields=list(pair),
+    )
+    ends, total = [0], 0
+    for row in rows:
+        total += len(row.headers or [])
+        ends.append(total)
+    nulls = pa.array([row.headers is None for row in rows], pa.bool_())
+    offsets = pa.array(ends, pa.int64() if types.is_large_list else pa.int32())
+    list_class = pa.LargeListArray if types.is_large_list else pa.ListArray
+    made = {
+        "partition": pa.array([row.partition for row in rows], types.partition),
+        "key": text_array([row.key for row in rows], types.key),
+        "value": text_array([row.value for row in rows], types.value),
+        "headers": list_class.from_arrays(offsets, structs, mask=nulls),
+        "timestamp": stamp_array(rows, types.stamp),
+    }
+    return pa.record_batch({name: made[name] for name in made if name in columns | {"value"}})
+
+
+def stream_of(batches: list[pa.RecordBatch], codec: str | None = None) -> bytes:
+    """An IPC stream of at least one batch."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    with pa.ipc.new_stream(sink, batches[0].schema, options=options) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def cut(stream: bytes, cuts: list[int]) -> Iterator[bytes]:
+    """The stream in pieces."""
+    start = 0
+    for end in sorted({each % (len(stream) + 1) for each in cuts} | {len(stream)}):
+        yield stream[start:end]
+        start = end
+
+
+def read_all(pieces: Iterator[bytes], piece_bytes: int) -> tuple[list[tuple[Any, ...]], list[int]]:
+    """(key, value, timestamp, headers, partition of each record; size of each piece's batch)."""
+    cutter = MessageCutter(MAX_BYTES)
+    reader = ArrowReader(piece_bytes=piece_bytes, max_bytes=MAX_BYTES)
+    found: list[tuple[Any, ...]] = []
+    sizes = []
+    for piece in pieces:
+        for message in cutter.feed(piece):
+            for records in reader.read(message, NOW):
+                count = len(records.columns)
+                batch = build_plain_batch(records.columns)
+                sizes.append(len(batch.data) if count > 1 else 0)
+                named = [-1] * count if records.partitions is None else records.partitions.tolist()
+                assert max(records.columns.partitions(7).tolist()) < 7
+                for record, partition in zip(iterate_records(batch.data), named, strict=True):
+                    fields = record.key, record.value, record.timestamp, record.headers
+                    found.append((*fields, partition))
+    cutter.finish()
+    if cutter.fault is not None:
+        raise cutter.fault
+    return found, sizes
+
+
+def stored(row: Row, columns: set[str]) -> tuple[Any, ...]:
+    """What a row becomes."""
+    headers = (row.headers or []) if "headers" in columns else []
+    has_stamp = "timestamp" in columns and row.stamp_s is not None
+    return (
+        row.key.encode() if "key" in columns and row.key is not None else None,
+        None if row.value is None else row.value.encode(),
+        row.stamp_s * 1000 if has_stamp and row.stamp_s is not None else NOW,
+        tuple(
+            (name.encode(), None if value is None else value.encode()) for name, value in headers
+        ),
+        row.partition if "partition" in columns and row.partition is not None else -1,
+    )
+
+
+@given(
+    st.lists(ROWS, min_size=1, max_size=3),
+    TYPES,
+    st.sets(st.sampled_from(["key", "headers", "timestamp", "partition"])),
+    st.sampled_from([None, "lz4", "zstd"]),
+    st.lists(st.integers(0, 5000), max_size=4),
+    st.sampled_from([1, 150, 1 << 20]),
+)
+def test_records_come_as_they_were_sent(
+    blocks: list[list[Row]],
+    types: Types,
+    columns: set[str],
+    codec: str | None,
+    cuts: list[int],
+    piece_bytes: int,
+) -> None:
+    """M01: every field, in order, however the stream is cut; no batch above its bound."""
+    stream = stream_of([batch_of(rows, types, columns) for rows in blocks], codec)
+    found, sizes = read_all(cut(stream, cuts), piece_bytes)
+    assert found == [stored(row, columns) for rows in blocks for row in rows]
+    assert max(sizes, default=0) <= piece_bytes + 61
+
+
+CHANGES = st.lists(st.tuples(st.integers(0, 1 << 14), st.integers(0, 255)), max_size=4)
+
+
+@settings(max_examples=300)
+@given(
+    ROWS.filter(bool),
+    TYPES,
+    st.sampled_from([None, "lz4", "zstd"]),
+    CHANGES,
+    st.integers(0, 1 << 14) | st.none(),
+)
+def test_changed_bytes_never_harm(
+    rows: list[Row],
+    types: Types,
+    codec: str | None,
+    changes: list[tuple[int, int]],
+    end: int | None,
+) -> None:
+    """M02: an error of ours, or no more records than there were."""
+    columns = {"key", "headers", "timestamp", "partition"}
+    stream = bytearray(stream_of([batch_of(rows, types, columns)] * 2, codec))
+    for position, value in changes:
+        stream[position % len(stream)] = value
+    with suppress(FormatError):
+        found, _ = read_all(iter([bytes(stream[:end])]), 1 << 20)
+        assert len(found) <= 2 * len(rows)
+
+
+@pytest.mark.parametrize("codec", [None, "lz4"])
+def test_every_byte_may_be_wrong(codec: str | None) -> None:
+    """Each byte of a stream in turn, set to five values; each length that breaks off."""
+    rows = [Row("k", "v" * 5, [("h", "x"), ("h", None)], 5, 1), Row(None, None, None, None, None)]
+    text, view = pa.utf8(), pa.string_view()
+    types = Types(text, view, text, text, pa.timestamp("ms", "UTC"), pa.int32(), False)
+    columns = {"key", "headers", "timestamp", "partition"}
+    stream = stream_of([batch_of(rows, types, columns)], codec)
+    for position in range(len(stream)):
+        for value in (0, 1, 0x7F, 0x80, 0xFF):
+            changed = stream[:position] + bytes([value]) + stream[position + 1 :]
+            with suppress(FormatError):
+                read_all(iter([changed]), 1 << 20)
+    behind_schema = len(MessageCutter(MAX_BYTES).feed(stream)[0])
+    for end in range(len(stream) - 8):
+        if end == behind_schema:
+            continue  # a stream may end behind any message
+        with pytest.raises(FormatError):
+            read_all(iter([stream[:end]]), 1 << 20)

@@ -78,10 +78,7 @@ def make_batches(
         chosen = columns.partitions(partition_count)
         chosen[chosen < 0] = null_key_partition
     if records.partitions is not None:
-        named = records.partitions
-        unnamed: dict[int | None, int | None] = {None: -1}
-        own = np.fromiter(map(unnamed.get, named, named), np.int64, len(named))
-        chosen = np.where(own >= 0, own, chosen)
+        chosen = np.where(records.partitions >= 0, records.partitions, chosen)
     batches = []
     for number in np.unique(chosen).tolist():
         selection = np.flatnonzero(chosen == number).astype(np.int64)

@@ -28,6 +28,8 @@ from kafkalog.server.schemas import NotJson, check_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    import numpy.typing as npt
+
     from kafkalog.format.batch_builder import BuiltBatch
 
 T = TypeVar("T")
@@ -118,10 +120,10 @@ def _decoders(formats: Formats, container: Callable[[Shape], object]) -> _Decode
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecords:
-    """Records as columns; ``partitions``: None when no record names one, else one entry each."""
+    """Records as columns; ``partitions``: -1 where a record names none, None when none does."""
 
     columns: RecordColumns
-    partitions: list[int | None] | None
+    partitions: npt.NDArray[np.int64] | None
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -267,14 +269,15 @@ def _texts(column: Iterator[Any], embedded: EmbeddedFormat) -> list[Any]:
     return list(map(_NULL_TEXT.get, texts, texts))
 
 
-def _partitions(column: list[int | None]) -> list[int | None] | None:
+def _partitions(column: list[int | None]) -> npt.NDArray[np.int64] | None:
     named = set(column)
     named.discard(None)
     if not named:
         return None
     if min(named) < 0 or max(named) > INT32_MAX:  # type: ignore[type-var,operator] # None is gone
         raise wrong_shape("partition must be a number from 0 to 2147483647.")
-    return column
+    unnamed: dict[int | None, int | None] = {None: -1}
+    return np.fromiter(map(unnamed.get, column, column), np.int64, len(column))
 
 
 def _timestamps(column: list[Any], now_ms: int) -> list[int] | int:

@@ -9,6 +9,7 @@ are made smaller where a limit or a rule asks for it. Owned by the event loop.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
@@ -63,19 +64,22 @@ class Teller(Protocol):
         ...
 
 
-class ProduceStream(Generic[R]):
-    """One request; see the module."""
+class AppendStream(ABC):
+    """One request; see the module. What its documents are is the subclass's."""
 
-    def __init__(
-        self, api: Api, topic: str, terms: Terms, dialect: Dialect[R], teller: Teller
-    ) -> None:
+    def __init__(self, api: Api, topic: str, terms: Terms, teller: Teller) -> None:
         # constant after construction
         self._api = api
         self._topic = topic
         self._terms = terms
-        self._dialect = dialect
         self._teller = teller
         self._in_order = asyncio.Lock()  # fair: who came first tells first
+
+    @abstractmethod
+    async def _submit(
+        self, documents: list[bytes], splitter: Splitter
+    ) -> tuple[DecodedGroup, list[Submitted]]:
+        """Decode and hand to the writer. What it raises ends the stream in front of these."""
 
     async def run(self, request: web.Request, splitter: Splitter) -> Fault | None:
         """Append everything that comes; why the stream ended before its end, if it did.
@@ -134,6 +138,16 @@ class ProduceStream(Generic[R]):
             results = results_of(decoded.document_count, appended, decoded.faults)
             await self._teller.tell(SettledGroup(decoded, results))
         body.let_go(group.size_bytes)
+
+
+class ProduceStream(AppendStream, Generic[R]):
+    """Documents of which each is a record."""
+
+    def __init__(
+        self, api: Api, topic: str, terms: Terms, dialect: Dialect[R], teller: Teller
+    ) -> None:
+        super().__init__(api, topic, terms, teller)
+        self._dialect = dialect
 
     async def _submit(
         self, documents: list[bytes], splitter: Splitter

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalog.format.record_text import ArrayRecords, EventRecords, LineRecords
-from kafkalog.server.media_types import EVENT_STREAM, JSON, NDJSON
+from kafkalog.server.arrow import arrow_records
+from kafkalog.server.media_types import ARROW, EVENT_STREAM, JSON, NDJSON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,10 +32,10 @@ class StreamWriterFactory(Protocol):
         ...
 
 
-PAGES: Mapping[str, WriterFactory] = {JSON: ArrayRecords}
+PAGES: Mapping[str, WriterFactory] = {JSON: ArrayRecords, ARROW: arrow_records}
 STREAMS: Mapping[str, StreamWriterFactory] = {NDJSON: LineRecords, EVENT_STREAM: EventRecords}
 
-OFFERED = (*PAGES, *STREAMS)
+OFFERED = (JSON, *STREAMS, ARROW)
 """In our order of preference, which decides when Accept leaves it open."""
 
 COMPRESSIBLE = frozenset((JSON, NDJSON))

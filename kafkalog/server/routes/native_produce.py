@@ -1,9 +1,9 @@
-"""N3: records in JSON lines, a JSON array, or one as it is (http-api.md 3.6).
+"""N3: records in JSON lines, an Arrow stream, a JSON array, or one as it is (http-api.md 3.6).
 
-Lines are appended while they come, a body of any length in bounded memory; who asks for lines in
-Accept gets a receipt for each on the same connection, also before the next one is sent. Arrays and
-single records are read whole and appended together, or refused; so are lines of a producer, whose
-next try must be the same batch.
+Lines and Arrow are appended while they come, a body of any length in bounded memory; who asks for
+lines in Accept gets a receipt for each on the same connection, also before the next one is sent.
+Arrays and single records are read whole and appended together, or refused; so are lines of a
+producer, whose next try must be the same batch.
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ from kafkalog.server.appends import (
     results_of,
     try_submit,
 )
+from kafkalog.server.arrow import load_arrow
+from kafkalog.server.arrow_produce import ArrowStream
 from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import (
+    ARROW,
     JSON,
     NDJSON,
     OCTET_STREAM,
@@ -103,6 +106,10 @@ _BODY: dict[str, Model] = {
     JSON: {"type": "array", "items": {"$ref": "#/components/schemas/NativeRecord"}},
     TEXT: {"type": "string"},
     OCTET_STREAM: _ANY_BYTES,
+    ARROW: {
+        **_ANY_BYTES,
+        "description": "An IPC stream: value; key, headers, timestamp, partition.",
+    },
 }
 _ANSWERS = {
     200: Answer(
@@ -199,22 +206,44 @@ async def _take_lines(request: web.Request, wish: _Wish) -> web.StreamResponse:
     """Records in lines, as they come."""
     if wish.terms.producer is not NO_PRODUCER:
         return await _take_whole(request, wish, parse_lines)
+    dialect = NativeDialect(wish.formats)
+
+    async def append(teller: Teller) -> Fault | None:
+        stream = ProduceStream(wish.api, wish.topic, wish.terms, dialect, teller)
+        return await stream.run(request, Lines())
+
+    return await _tell(request, wish, append)
+
+
+async def _take_arrow(request: web.Request, wish: _Wish) -> web.StreamResponse:
+    """Records in an Arrow stream, as its messages come."""
+    if _KEY_FORMAT.read(request) is not None or _VALUE_FORMAT.read(request) is not None:
+        raise ApiError(40005, "key_format and value_format are of records in JSON.")
+    if wish.terms.producer is not NO_PRODUCER:
+        raise ApiError(40005, "A producer's records come in JSON: those of Arrow are many batches.")
+    formats = await load_arrow(wish.api, 415)
+
+    async def append(teller: Teller) -> Fault | None:
+        stream = ArrowStream(wish.api, wish.topic, wish.terms, formats, teller)
+        return await stream.append(request)
+
+    return await _tell(request, wish, append)
+
+
+async def _tell(
+    request: web.Request, wish: _Wish, append: Callable[[Teller], Awaitable[Fault | None]]
+) -> web.StreamResponse:
+    """The answer about what ``append`` appends, as its client wants to be told."""
     acks = wish.terms.acks
     if wish.is_told_by_line:
         receipts = Receipts(
             request, NDJSON, acks, lambda group: receipt_lines(group.results), is_eager=True
         )
-        fault = await _stream(request, wish, receipts)
+        fault = await append(receipts)
         return await receipts.end(b"" if fault is None else last_line(fault))
     summary = Summary()
-    fault = await _stream(request, wish, summary)
+    fault = await append(summary)
     return summary.reply(request, acks, fault)
-
-
-async def _stream(request: web.Request, wish: _Wish, teller: Teller) -> Fault | None:
-    dialect = NativeDialect(wish.formats)
-    stream = ProduceStream(wish.api, wish.topic, wish.terms, dialect, teller)
-    return await stream.run(request, Lines())
 
 
 async def _take_array(request: web.Request, wish: _Wish) -> web.StreamResponse:
@@ -277,8 +306,8 @@ async def _append(
     """Records that were read whole: a batch a partition, and the answer."""
     api, topic, terms = wish.api, wish.topic, wish.terms
     if terms.producer is not NO_PRODUCER:
-        named = (records.partitions if records is not None else None) or ()
-        if any(each not in (None, terms.partition) for each in named):
+        named = None if records is None else records.partitions
+        if named is not None and ((named >= 0) & (named != terms.partition)).any():
             raise ApiError(422, "A producer's records all go to the partition in the path.")
 
     async def prepared(place: Place) -> tuple[None, list[PartitionBatch]]:
@@ -305,4 +334,5 @@ _TAKERS: Mapping[str, Callable[[web.Request, _Wish], Awaitable[web.StreamRespons
     JSON: _take_array,
     TEXT: _take_one,
     OCTET_STREAM: _take_one,
+    ARROW: _take_arrow,
 }

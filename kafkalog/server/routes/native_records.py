@@ -11,9 +11,17 @@ from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.log_reads import limit_of
 from kafkalog.server.answers_records import NativeRecordPage
 from kafkalog.server.api import Api, api_of
+from kafkalog.server.arrow import load_arrow
 from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.gzip_body import GZIP_MIN_BYTES, GzipStream, gzipped
-from kafkalog.server.media_types import EVENT_STREAM, JSON, NDJSON, accepts_gzip, negotiate
+from kafkalog.server.media_types import (
+    ARROW,
+    EVENT_STREAM,
+    JSON,
+    NDJSON,
+    accepts_gzip,
+    negotiate,
+)
 from kafkalog.server.parameters import partition_of, topic_of, wrong_parameter
 from kafkalog.server.record_media import COMPRESSIBLE, OFFERED, PAGES, STREAMS
 from kafkalog.server.record_page import collect
@@ -59,6 +67,7 @@ _ANSWERS = {
         "Records.",
         {
             JSON: NativeRecordPage,
+            ARROW: {"type": "string", "format": "binary", "description": "An IPC stream."},
             NDJSON: {"type": "string", "description": "A record a line."},
             EVENT_STREAM: {"type": "string", "description": "An event a record."},
         },
@@ -95,8 +104,9 @@ async def of_partition(request: web.Request) -> web.StreamResponse:
     """Records of one partition: a page, lines, or events that follow the log.
 
     The start is exactly one of offset, timestamp, tail and from. Accept chooses: application/json
-    is a page, application/x-ndjson ends with what was readable unless it may wait for more,
-    text/event-stream goes on; its Last-Event-ID is a start before that of the query.
+    and application/vnd.apache.arrow.stream are a page, application/x-ndjson ends with what was
+    readable unless it may wait for more, text/event-stream goes on; its Last-Event-ID is a start
+    before that of the query.
     """
     query, media_type = _query_of(request)
     api, topic, partition = api_of(request), topic_of(request), partition_of(request)
@@ -181,6 +191,8 @@ async def _answer(asked: _Asked, tag: str) -> web.StreamResponse:
 
 async def _page(asked: _Asked, tag: str) -> web.Response:
     api, query, source = asked.api, asked.query, asked.source
+    if asked.media_type == ARROW:
+        await load_arrow(api, 406)
     starts = [cursor.position for cursor in source.cursors]
     max_bytes = _PAGE_BYTES if query.max_bytes == ABSENT else query.max_bytes
     max_bytes = max(min(max_bytes, api.config.http_max_fetch_bytes), 1)

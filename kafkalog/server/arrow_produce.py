@@ -1,0 +1,116 @@
+"""ArrowStream: records that come as an Arrow IPC stream are appended message by message.
+
+A message, a batch of Arrow, falls into pieces: each becomes a batch of a partition that keeps
+``max.message.bytes``. What is wrong with a column or with the stream itself ends it, and what came
+before is appended and told. Owned by the event loop; pyarrow works away from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kafkalog.errors import KafkalogError
+from kafkalog.format.arrow_messages import MessageCutter, MessageTooLarge, UnusableColumn
+from kafkalog.format.format_error import FormatError
+from kafkalog.server.appends import prepare_for, renumbered, submit_each
+from kafkalog.server.error_map import ApiError
+from kafkalog.server.in_flight import too_large
+from kafkalog.server.produce_batches import make_batches
+from kafkalog.server.produce_body import DecodedRecords
+from kafkalog.server.produce_stream import AppendStream
+from kafkalog.server.record_documents import DecodedGroup
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from kafkalog.format.arrow_reader import ArrowReader, ArrowRecords
+    from kafkalog.format.json_documents import Splitter
+    from kafkalog.server.api import Api
+    from kafkalog.server.appends import Fault, Submitted, Terms
+    from kafkalog.server.arrow import ArrowFormats
+    from kafkalog.server.produce_batches import PartitionBatch, Place
+    from kafkalog.server.produce_stream import Teller
+
+# Of a piece, if the topic's max.message.bytes is not less: what a batch of a bulk load had best.
+_PIECE_BYTES = 512 << 10
+# Pieces of a message that may wait for their outcome: a message must not fill the writer's queue.
+_PIECES_AHEAD = 8
+
+
+class ArrowStream(AppendStream):
+    """One request; see the module."""
+
+    def __init__(
+        self, api: Api, topic: str, terms: Terms, formats: ArrowFormats, teller: Teller
+    ) -> None:
+        super().__init__(api, topic, terms, teller)
+        limit = api.config.socket_request_max_bytes
+        self._cutter = MessageCutter(limit)
+        self._reader: ArrowReader = formats.reader(piece_bytes=_PIECE_BYTES, max_bytes=limit)
+        self._fault: Fault | None = None
+
+    async def append(self, request: web.Request) -> Fault | None:
+        """As ``run``."""
+        fault = await self.run(request, self._cutter)
+        if self._fault is not None:
+            return self._fault
+        return fault if self._cutter.fault is None else _refusal(self._cutter.fault)
+
+    async def _submit(
+        self, documents: list[bytes], splitter: Splitter
+    ) -> tuple[DecodedGroup, list[Submitted]]:
+        """The pieces of the messages; a fault ends the stream behind those in front of it."""
+        api = self._api
+        submitted: list[Submitted] = []
+        ahead: deque[list[Submitted]] = deque()
+        count = 0
+        try:
+            for message in documents:
+                pieces = self._reader.read(message, api.operations.now_ms())
+                while (piece := await api.blocking(next, pieces, None)) is not None:
+                    if len(ahead) == _PIECES_AHEAD:
+                        await _wait_for(ahead.popleft())
+                    ahead.append(await self._submit_piece(piece, count))
+                    submitted += ahead[-1]
+                    count += len(piece.columns)
+        except FormatError as error:
+            self._fault = _refusal(error)
+        except (KafkalogError, ApiError) as fault:
+            self._fault = fault
+        numbers = np.arange(count, dtype=np.int64)
+        return DecodedGroup(count, numbers, None, {}, self._fault is not None), submitted
+
+    async def _submit_piece(self, piece: ArrowRecords, first_number: int) -> list[Submitted]:
+        """A batch a partition."""
+        api, topic, columns = self._api, self._topic, piece.columns
+
+        async def prepared(place: Place) -> tuple[None, list[PartitionBatch]]:
+            return None, await api.blocking(make_batches, DecodedRecords(*piece), place)
+
+        _, batches = await prepare_for(api, topic, self._terms.partition, prepared)
+        submitted: list[Submitted] = []
+        for batch in batches:
+            submitted += await submit_each(api, topic, columns, batch, self._terms)
+        return renumbered(submitted, np.arange(first_number, first_number + len(columns)))
+
+
+async def _wait_for(submitted: list[Submitted]) -> None:
+    """Until each has its outcome, whatever it is."""
+    futures = [each.outcome for each in submitted if isinstance(each.outcome, asyncio.Future)]
+    if futures:
+        await asyncio.wait(futures)
+
+
+def _refusal(error: FormatError) -> Fault:
+    """What the client is told."""
+    if isinstance(error, MessageTooLarge):
+        return too_large(error.max_bytes)
+    if isinstance(error, UnusableColumn):
+        return ApiError(
+            422, f"{error}.", validation_errors=(str(error),), details={"column": error.column}
+        )
+    return ApiError(400, f"The body is not taken: {error}.")

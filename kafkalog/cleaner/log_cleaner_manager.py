@@ -217,6 +217,19 @@ class LogCleanerManager:
         """Every compacted log as it stands; may read indexes. A log that fails has its reason."""
         return [self._look(log, now_ms) for log in self._served.logs() if log.config.is_compacted]
 
+    def look(self, log: UnifiedLog, now_ms: int) -> Standing:
+        """One log as it stands; may read indexes. Whatever is found, nothing is changed."""
+        key = log.topic_partition
+        state, checkpoint = self.state_of(key), self._first_dirty.get(key)
+        to_clean: LogToClean | None = None
+        fault: KafkalogError | None = None
+        try:
+            with self._served.guard(log):
+                to_clean = LogToClean.of(log, checkpoint, now_ms)
+        except KafkalogError as error:
+            fault = error
+        return Standing(log, state, to_clean, fault, self._failures.get(key), checkpoint)
+
     def grab_filthiest_log(self, now_ms: int) -> LogToClean | None:
         """The eligible log of the highest ratio, now in progress; None: there is none."""
         standings = self.survey(now_ms)
@@ -326,21 +339,16 @@ class LogCleanerManager:
 
     def _look(self, log: UnifiedLog, now_ms: int) -> Standing:
         """Plan one log. An offset outside of it is put right in the checkpoint at once."""
-        key = log.topic_partition
-        state, checkpoint = self.state_of(key), self._first_dirty.get(key)
-        to_clean: LogToClean | None = None
-        fault: KafkalogError | None = None
-        try:
-            with self._served.guard(log):
-                to_clean = LogToClean.of(log, checkpoint, now_ms)
-            if to_clean.checkpoint_fault is not None:
-                self._put_right(to_clean, checkpoint)
-        except StorageFault as error:
-            fault = error
-        except KafkalogError as error:
-            self.note_failure(log, error)
-            fault = error
-        return Standing(log, state, to_clean, fault, self._failures.get(key), checkpoint)
+        standing = self.look(log, now_ms)
+        to_clean, fault = standing.to_clean, standing.fault
+        if to_clean is not None and to_clean.checkpoint_fault is not None:
+            try:
+                self._put_right(to_clean, standing.checkpoint)
+            except KafkalogError as error:
+                fault = error
+        if fault is not None and not isinstance(fault, StorageFault):
+            self.note_failure(log, fault)
+        return standing._replace(fault=fault, failure=self.failure_of(log.topic_partition))
 
     def _put_right(self, to_clean: LogToClean, checkpoint: int | None) -> None:
         """Once, not at every look (KAFKA-6266)."""

@@ -15,6 +15,7 @@ from kafkalog.cleaner.cleaning_state import NONE
 from kafkalog.errors import KafkalogError, PolicyViolation
 from kafkalog.manager.access_rules import Action, Resource
 from kafkalog.manager.authorized import operation_class, requires
+from kafkalog.manager.ordered_cleans import OrderedCleans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     from kafkalog.cleaner.cleaning_state import CleaningState
     from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
     from kafkalog.cleaner.log_cleaner_manager import Standing
+    from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.background_operations import BackgroundOperation
     from kafkalog.manager.log_manager import LogManager
+    from kafkalog.manager.ordered_cleans import CleanEnd
 
 
 class WhyNot(enum.Enum):
@@ -108,6 +111,14 @@ class CleaningOperations:
             ],
         )
 
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def look(self, topic: str, partition: int) -> Standing | None:
+        """How one log stands with the cleaner; None: it is not compacted. May read indexes."""
+        log = self._manager.log_of(topic, partition)
+        if not log.config.is_compacted:
+            return None
+        return self._cleaning.states.look(log, self._manager.seams.clock.wall_ms())
+
     @requires(Action.CLUSTER, Resource.CLUSTER)
     def pause(self, topic: str, partition: int) -> CleaningState:
         """Abort a clean of the partition, begin none until ``resume``; the state after it."""
@@ -169,6 +180,46 @@ class CleaningOperations:
         except KafkalogError as error:
             background.end(operation, error)
             raise
+        return operation
+
+    @requires(Action.CLUSTER, Resource.CLUSTER)
+    def submit_all(
+        self,
+        keys: Sequence[TopicPartition],
+        *,
+        is_dry: bool,
+        on_done: Callable[[Sequence[CleanEnd]], None],
+    ) -> OrderedCleans:
+        """``submit`` for each of them; ``on_done`` gets all ends, on a cleaner thread mostly.
+
+        Does not block. What ``submit`` raises for one of them is its end.
+        """
+        cleans = OrderedCleans(keys, self._manager.seams.threads.mutex(), on_done)
+
+        def submit(key: TopicPartition, done: Callable[[CleaningRun], None]) -> None:
+            self.submit(key.topic, key.partition, is_dry=is_dry, on_done=done)
+
+        cleans.begin(submit)
+        return cleans
+
+    @requires(Action.CLUSTER, Resource.CLUSTER)
+    def begin_all(
+        self,
+        keys: Sequence[TopicPartition],
+        *,
+        is_dry: bool,
+        result: Callable[[Sequence[CleanEnd]], dict[str, object]],
+    ) -> BackgroundOperation:
+        """``submit_all`` as an operation that outlasts its request."""
+        self._manager.check_ready()
+        background = self._manager.background
+        operation = background.begin_elsewhere("cleaner-run", {})
+
+        def done(ends: Sequence[CleanEnd]) -> None:
+            operation.result = result(ends)
+            background.end(operation, None)
+
+        operation.progress = self.submit_all(keys, is_dry=is_dry, on_done=done).progress
         return operation
 
     def _compacted(self, topic: str, partition: int) -> UnifiedLog:

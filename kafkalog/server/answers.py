@@ -175,7 +175,15 @@ class OperationAnswer(Body):
     """Work that outlasts its request. Moments are ms since 1970."""
 
     id: str
-    kind: Literal["backup", "log-clean", "log-flush", "log-retain", "log-roll", "retention-run"]
+    kind: Literal[
+        "backup",
+        "cleaner-run",
+        "log-clean",
+        "log-flush",
+        "log-retain",
+        "log-roll",
+        "retention-run",
+    ]
     details: dict[str, str]
     state: Literal["running", "succeeded", "failed"]
     started_ms: int
@@ -256,17 +264,14 @@ class CleaningFailureAnswer(Body):
     uncleanable: bool
 
 
-class CompactedLogAnswer(Body):
-    """A compacted log as it stands."""
+class StandingAnswer(Body):
+    """How far a compacted log is cleaned, and what a clean would find; ``fault``: why it is null.
 
-    topic: str
-    partition: int
-    log_dir: str
+    ``cleanable_ratio`` is Kafka's dirty ratio: a thread takes the log above the least one.
+    """
+
     state: Literal["none", "in_progress", "aborted", "paused"]
     pauses: int
-    operator_pauses: int
-    rank: int | None
-    why_not: str | None
     checkpoint: int | None
     first_dirty_offset: int | None
     first_uncleanable_offset: int | None
@@ -274,10 +279,21 @@ class CompactedLogAnswer(Body):
     cleanable_bytes: int | None
     cleanable_ratio: float | None
     min_cleanable_ratio: float
+    fault: str | None
+
+
+class CompactedLogAnswer(StandingAnswer):
+    """A compacted log as it stands."""
+
+    topic: str
+    partition: int
+    log_dir: str
+    operator_pauses: int
+    rank: int | None
+    why_not: str | None
     overdue_ms: int | None
     last_success_ms: int | None
     failure: CleaningFailureAnswer | None
-    fault: str | None
 
 
 class CleanerAnswer(Body):

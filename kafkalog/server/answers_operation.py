@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from kafkalog.server.answers import Body
+from kafkalog.server.answers import Body, StandingAnswer
 
 
 class EntryFault(Body):
@@ -253,7 +253,10 @@ class RetentionSimulateAnswer(Body):
 
 
 class LogAnswer(Body):
-    """One log as it is published now; ``leader_epoch`` is -1 before the first record."""
+    """One log as it is published now; ``leader_epoch`` is -1 before the first record.
+
+    ``cleaning`` is null unless the topic is compacted.
+    """
 
     topic: str
     partition: int
@@ -269,6 +272,7 @@ class LogAnswer(Body):
     size_bytes: int
     segments: int
     active_base_offset: int
+    cleaning: StandingAnswer | None
 
 
 class RollAnswer(Body):

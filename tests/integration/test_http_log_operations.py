@@ -13,10 +13,16 @@ from typing import Any
 import pytest
 
 from kafkalog import __version__
-from tests.integration.daemon import ROOT, Daemon
+from kafkalog.server.answers import CleaningRunsAnswer, StandingAnswer
+from tests.integration.daemon import ROOT, TEXT, Daemon
 from tests.integration.http_world import Wire, refused
 
-SETTINGS = {"http_produce_acks": "1", "log_retention_ms": "1000"}
+SETTINGS = {
+    "http_produce_acks": "1",
+    "log_retention_ms": "1000",
+    "log_initial_task_delay_ms": "86400000",  # only an order retains
+}
+PATIENCE_SECONDS = 60
 
 
 def path_of(topic: str, rest: str, partition: int = 0) -> str:
@@ -24,8 +30,8 @@ def path_of(topic: str, rest: str, partition: int = 0) -> str:
 
 
 def finished(daemon: Daemon, location: str) -> Any:
-    """The operation once it has ended; it has ten seconds."""
-    deadline = time.monotonic() + 10
+    """The operation once it has ended."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         operation = daemon.request("GET", location).json
         if operation["state"] != "running":
@@ -57,6 +63,7 @@ def test_how_a_log_stands(daemon: Daemon) -> None:
         "size_bytes": (directory / "00000000000000000000.log").stat().st_size,
         "segments": 1,
         "active_base_offset": 0,
+        "cleaning": None,
     }
     assert {name: shown[name] for name in expected} == expected
     assert len(shown["topic_id"]) == 22
@@ -78,6 +85,38 @@ def test_how_a_log_stands(daemon: Daemon) -> None:
     assert daemon.request("GET", path_of("stands", "log")).json["segments"] == 2
     daemon.produce_text("stands", "d")
     assert daemon.fetch_all("stands")[-1]["offset"] == 3
+
+
+def test_how_clean_a_log_is(daemon: Daemon) -> None:
+    """N11: the dirty ratio, and where dirt begins and ends.
+
+    Two closed segments of a compacted topic, before a clean by order and after it.
+    """
+    daemon.create_topic("keyed", cleanup_policy="compact", min_cleanable_dirty_ratio="1")
+    body = {"records": [{"key": "k", "value": "v"}]}
+    for _ in range(2):
+        assert daemon.request("POST", "/topics/keyed", body, {"Content-Type": TEXT}).status == 200
+        daemon.request("POST", path_of("keyed", "log:roll"))
+    dirty = daemon.request("GET", path_of("keyed", "log")).json["cleaning"]
+    StandingAnswer.model_validate(dirty)
+    expected = {
+        "state": "none",
+        "pauses": 0,
+        "checkpoint": None,
+        "first_dirty_offset": 0,
+        "first_uncleanable_offset": 2,
+        "clean_bytes": 0,
+        "cleanable_ratio": 1.0,
+        "min_cleanable_ratio": 1.0,
+        "fault": None,
+    }
+    assert {name: dirty[name] for name in expected} == expected
+    assert daemon.request("POST", path_of("keyed", "log:clean"), {}).status == 200
+    clean = daemon.request("GET", path_of("keyed", "log")).json["cleaning"]
+    assert (clean["checkpoint"], clean["first_dirty_offset"]) == (2, 2)
+    assert (clean["cleanable_bytes"], clean["cleanable_ratio"]) == (0, 0.0)
+    (listed,) = daemon.request("GET", "/v1/cleaner?topic=keyed").json["logs"]
+    assert clean.items() <= listed.items()
 
 
 def test_one_segment(daemon: Daemon) -> None:
@@ -128,8 +167,8 @@ def children(daemon: Daemon) -> list[str]:
 
 
 def wait_for_children(daemon: Daemon, count: int) -> None:
-    """Until it has that many; ten seconds."""
-    deadline = time.monotonic() + 10
+    """Until it has that many."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while len(children(daemon)) != count:
         assert time.monotonic() < deadline, children(daemon)
         time.sleep(0.02)
@@ -198,6 +237,21 @@ def test_answers_that_come_later(daemon: Daemon) -> None:
     at_once = daemon.request("POST", path, {"dry_run": True}).json
     assert operation["result"].keys() == at_once.keys()
     assert operation["result"]["outcome"] == at_once["outcome"] == "nothing_cleanable"
+    two = [{"topic": topic, "partition": 0} for topic in ("compacted", "later")]
+    order = {"dry_run": True, "partitions": two}
+    answer = daemon.request("POST", "/v1/cleaner:run", order, {"Prefer": "respond-async"})
+    assert (answer.status, answer.json["kind"]) == (202, "cleaner-run")
+    operation = finished(daemon, answer.headers["Location"])
+    assert (operation["state"], operation["error"]) == ("succeeded", None)
+    assert operation["progress"] == {"partitions": 2, "partitions_done": 2}
+    CleaningRunsAnswer.model_validate(operation["result"])
+    at_once = daemon.request("POST", "/v1/cleaner:run", order).json
+    for entries in (operation["result"]["partitions"], at_once["partitions"]):
+        assert [each["outcome"] for each in entries] == ["nothing_cleanable", "failed"]
+        assert entries[1]["error_code"] == 40907
+    twice = {"partitions": two[:1] * 2}
+    later = {"Prefer": "respond-async"}
+    refused(daemon.request("POST", "/v1/cleaner:run", twice, later), 400, 40002)
     other = path_of("later", "log:clean")
     refused(daemon.request("POST", other, {}, {"Prefer": "respond-async"}), 409, 40907)
     names = {task["name"] for task in daemon.request("GET", "/v1/tasks").json["tasks"]}

@@ -7,7 +7,7 @@ loop. Moments are ms since 1970.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
@@ -43,9 +43,13 @@ if TYPE_CHECKING:
     from kafkalog.cleaner.cleaner_thread import ThreadStatus
     from kafkalog.cleaner.cleaning_run import CleaningRun
     from kafkalog.cleaner.cleaning_state import CleaningState
+    from kafkalog.cleaner.log_cleaner_manager import Standing
     from kafkalog.manager.cleaning_operations import CleanerReport, CompactedLog
     from kafkalog.manager.operations import Operations
+    from kafkalog.manager.ordered_cleans import CleanEnd
     from kafkalog.server.api import Api
+
+T = TypeVar("T")
 
 ROUTES = web.RouteTableDef()
 _MAX_PARTITIONS = 1_000
@@ -115,18 +119,10 @@ def _log_json(each: CompactedLog) -> dict[str, object]:
         "topic": log.topic_partition.topic,
         "partition": log.topic_partition.partition,
         "log_dir": log.directory.rpartition("/")[0],
-        "state": standing.state.phase.value,
-        "pauses": standing.state.pauses,
+        **standing_json(standing),
         "operator_pauses": each.operator_pauses,
         "rank": each.rank,
         "why_not": each.why_not and each.why_not.value,
-        "checkpoint": standing.checkpoint,
-        "first_dirty_offset": plan and plan.first_dirty_offset,
-        "first_uncleanable_offset": plan and plan.first_uncleanable_offset,
-        "clean_bytes": plan and plan.clean_bytes,
-        "cleanable_bytes": plan and plan.cleanable_bytes,
-        "cleanable_ratio": plan and plan.cleanable_ratio,
-        "min_cleanable_ratio": log.config.min_cleanable_dirty_ratio,
         "overdue_ms": plan and plan.plan.overdue_ms,
         "last_success_ms": each.last_success_ms,
         "failure": failure
@@ -136,6 +132,22 @@ def _log_json(each: CompactedLog) -> dict[str, object]:
             "attempts": failure.attempts,
             "uncleanable": failure.is_uncleanable,
         },
+    }
+
+
+def standing_json(standing: Standing) -> dict[str, object]:
+    """How far a log is cleaned, and what a clean would find."""
+    plan = standing.to_clean
+    return {
+        "state": standing.state.phase.value,
+        "pauses": standing.state.pauses,
+        "checkpoint": standing.checkpoint,
+        "first_dirty_offset": plan and plan.first_dirty_offset,
+        "first_uncleanable_offset": plan and plan.first_uncleanable_offset,
+        "clean_bytes": plan and plan.clean_bytes,
+        "cleanable_bytes": plan and plan.cleanable_bytes,
+        "cleanable_ratio": plan and plan.cleanable_ratio,
+        "min_cleanable_ratio": standing.log.config.min_cleanable_dirty_ratio,
         "fault": standing.fault and standing.fault.message,
     }
 
@@ -219,11 +231,12 @@ async def clean(request: web.Request) -> web.Response:
     topic, partition = topic_of(request), partition_of(request)
     async with Body(request, api) as data:
         wanted = parse_optional_body(CleanRequest, data)
+    is_dry, cleaning = wanted.dry_run, api.operations.cleaning
     if prefers_async(request):
-        return begun_async(
-            api.operations.cleaning.begin(topic, partition, is_dry=wanted.dry_run, result=_run_json)
-        )
-    run = await _ended(api, TopicPartition(topic, partition), is_dry=wanted.dry_run)
+        return begun_async(cleaning.begin(topic, partition, is_dry=is_dry, result=_run_json))
+    run: CleaningRun = await _waited_for(
+        lambda done: cleaning.submit(topic, partition, is_dry=is_dry, on_done=done)
+    )
     if run.error is not None:
         raise run.error
     return json_reply(_run_json(run))
@@ -234,7 +247,7 @@ async def clean(request: web.Request) -> web.Response:
     "runCleaner",
     "cleaner",
     _OPERATE,
-    {200: Answer("A run each.", {JSON: CleaningRunsAnswer})},
+    {200: Answer("A run each.", {JSON: CleaningRunsAnswer}), 202: BEGUN},
     body={JSON: CleanerRunRequest},
     errors=(40002,),
 )
@@ -250,19 +263,24 @@ async def run(request: web.Request) -> web.Response:
         keys = await api.blocking(_cleanable, api.operations)
     else:
         keys = _keys_of(wanted.partitions)
-    ends = await asyncio.gather(
-        *(_ended(api, key, is_dry=wanted.dry_run) for key in keys), return_exceptions=True
+    is_dry, cleaning = wanted.dry_run, api.operations.cleaning
+
+    def answer(ends: Sequence[CleanEnd]) -> dict[str, object]:
+        return {"dry_run": is_dry, "partitions": list(map(_end_json, keys, ends))}
+
+    if prefers_async(request):
+        return begun_async(cleaning.begin_all(keys, is_dry=is_dry, result=answer))
+    ends: Sequence[CleanEnd] = await _waited_for(
+        lambda done: cleaning.submit_all(keys, is_dry=is_dry, on_done=done)
     )
-    entries = []
-    for key, end in zip(keys, ends, strict=True):
-        if isinstance(end, KafkalogError):
-            head = {"topic": key.topic, "partition": key.partition, "outcome": "failed"}
-            entries.append({**head, **_error_json(end)})
-        elif isinstance(end, BaseException):
-            raise end
-        else:
-            entries.append(_run_json(end))
-    return json_reply({"dry_run": wanted.dry_run, "partitions": entries})
+    return json_reply(answer(ends))
+
+
+def _end_json(key: TopicPartition, end: CleanEnd) -> dict[str, object]:
+    if not isinstance(end, KafkalogError):
+        return _run_json(end)
+    head = {"topic": key.topic, "partition": key.partition, "outcome": "failed"}
+    return {**head, **_error_json(end)}
 
 
 def _cleanable(operations: Operations) -> list[TopicPartition]:
@@ -285,21 +303,21 @@ def _keys_of(names: Sequence[PartitionName]) -> list[TopicPartition]:
     return keys
 
 
-async def _ended(api: Api, key: TopicPartition, *, is_dry: bool) -> CleaningRun:
-    """Order a clean and wait for its end; the clean goes on when the client does not wait."""
+async def _waited_for(submit: Callable[[Callable[[T], None]], object]) -> T:
+    """Order what ends on a cleaner thread; it goes on when the client does not wait."""
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[CleaningRun] = loop.create_future()
+    future: asyncio.Future[T] = loop.create_future()
 
-    def done(run: CleaningRun) -> None:
-        loop.call_soon_threadsafe(_set, future, run)
+    def done(end: T) -> None:
+        loop.call_soon_threadsafe(_set, future, end)
 
-    api.operations.cleaning.submit(key.topic, key.partition, is_dry=is_dry, on_done=done)
+    submit(done)
     return await future
 
 
-def _set(future: asyncio.Future[CleaningRun], run: CleaningRun) -> None:
+def _set(future: asyncio.Future[T], end: T) -> None:
     if not future.done():
-        future.set_result(run)
+        future.set_result(end)
 
 
 # ---- pauses and new tries

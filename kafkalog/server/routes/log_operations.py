@@ -21,10 +21,13 @@ from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import JSON
 from kafkalog.server.parameters import FlagParameter, base_offset_of, partition_of, topic_of
 from kafkalog.server.replies import REQUEST_ID, json_reply, seal
+from kafkalog.server.routes.cleaner import standing_json
 from kafkalog.server.routes.operations import BEGUN, now_or_later
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
+
+    from kafkalog.manager.operations import Operations
 
 ROUTES = web.RouteTableDef()
 _PARTITION = "/v1/topics/{topic}/partitions/{partition}"
@@ -41,10 +44,16 @@ _DEEP = FlagParameter("deep_iteration", "A line for every record.")
 @ROUTES.get(f"{_PARTITION}/log")
 @endpoint("describeLog", "logs", _DESCRIBE, {200: Answer("As it is now.", {JSON: LogAnswer})})
 async def log(request: web.Request) -> web.Response:
-    """Offsets, durability and size of one log."""
-    topic, partition = topic_of(request), partition_of(request)
-    described = api_of(request).operations.describe_log(topic, partition)
-    return json_reply({"topic": topic, "partition": partition, **described._asdict()})
+    """Offsets, durability and size of one log; of a compacted one how clean it is."""
+    api = api_of(request)
+    return await api.blocking(_log, api.operations, _key_of(request))
+
+
+def _log(operations: Operations, key: TopicPartition) -> web.Response:
+    described = operations.describe_log(key.topic, key.partition)
+    standing = operations.cleaning.look(key.topic, key.partition)
+    cleaning = None if standing is None else standing_json(standing)
+    return json_reply({**_head(key), **described._asdict(), "cleaning": cleaning})
 
 
 @ROUTES.post(f"{_PARTITION}/log:roll")

@@ -68,7 +68,7 @@ class SystemThreads:
         def run() -> None:
             try:
                 if background:
-                    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BACKGROUND_NICE)
+                    _lower_priority()
                 body()
             except BaseException as error:
                 self._on_failure(name, error)
@@ -85,3 +85,9 @@ class SystemThreads:
     def mutex(self) -> Mutex:
         """A new lock."""
         return threading.Lock()
+
+
+def _lower_priority() -> None:
+    """Of the calling thread; never raised: a process that was started nicer may not do that."""
+    if os.getpriority(os.PRIO_PROCESS, 0) < _BACKGROUND_NICE:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BACKGROUND_NICE)

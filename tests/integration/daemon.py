@@ -23,11 +23,24 @@ TEXT = "application/vnd.kafka.text.v2+json"
 V2 = "application/vnd.kafka.v2+json"
 
 
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+class ReservedPort:
+    """A port that nobody gets but who binds it with SO_REUSEADDR, as the daemon does.
+
+    Held by a socket that is bound and never listens, until the object goes: neither an outgoing
+    connection nor another search for a free port can take it before the daemon, or between two
+    lives of one. Without a daemon, connections to it are refused.
+    """
+
+    def __init__(self) -> None:
+        with socket.socket() as holder:
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.bind(("127.0.0.1", 0))
+            self.number = int(holder.getsockname()[1])
+            # Bare, because a socket that is found in a cycle warns that nobody closed it.
+            self._descriptor = holder.detach()
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
 
 
 class Answer:
@@ -58,7 +71,8 @@ class Daemon:
         """Overrides are settings with underscores for dots."""
         self.root = root
         self.environment = dict(environment or {})
-        self.port = free_port()
+        self._reserved = ReservedPort()
+        self.port = self._reserved.number
         self.log_dirs = [root / f"dir{number}" for number in range(log_dirs)]
         self.overrides = {name.replace("_", "."): value for name, value in overrides.items()}
         self.process: subprocess.Popen[bytes] | None = None

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from tests.integration.daemon import ROOT, free_port
+from tests.integration.daemon import ROOT, ReservedPort
 from tests.integration.http_world import end_offset
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ def run(
     daemon: Daemon | None, *arguments: str, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     """``kafkalog ARGUMENTS --url ...``."""
-    port = free_port() if daemon is None else daemon.port
+    nobody = ReservedPort()
+    port = nobody.number if daemon is None else daemon.port
     return run_plain(*arguments, "--url", f"http://127.0.0.1:{port}", stdin=stdin)
 
 

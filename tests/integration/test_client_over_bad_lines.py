@@ -25,7 +25,7 @@ from kafkalog.client import (
     Unavailable,
 )
 from tests.integration.client_world import KINDS, CuttingProxy, Scripted, client_of, reply
-from tests.integration.daemon import Daemon, free_port
+from tests.integration.daemon import Daemon, ReservedPort
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,9 +120,9 @@ def test_the_deadline_ends_it(daemon: Daemon, kind: str) -> None:
     """The last failure, or that the outcome is open when an earlier try had no answer."""
     topic = f"deadline-{kind}"
     daemon.create_topic(topic)
-    soon = Retries(deadline_seconds=0.3, backoff_seconds=0.05)
-    nobody = f"http://127.0.0.1:{free_port()}"
-    with client_of(kind, nobody, retries=soon) as lonely:
+    soon = Retries(deadline_seconds=1.5, backoff_seconds=0.02, backoff_seconds_max=0.05)
+    nobody = ReservedPort()
+    with client_of(kind, f"http://127.0.0.1:{nobody.number}", retries=soon) as lonely:
         with pytest.raises(ConnectFailed, match="Connection refused") as refused:
             lonely.produce(topic, [ProducerRecord("v")], partition=0)
         assert refused.value.nothing_was_done

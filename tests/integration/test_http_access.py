@@ -216,6 +216,10 @@ def test_changed_files_are_taken_and_broken_ones_are_not(tmp_path: Path) -> None
         daemon.process.send_signal(signal.SIGHUP)
         until(401, "reader")
         until(404, "denied")
+        deadline = time.monotonic() + 20
+        while "line 1: 'cluster' takes no pattern" not in daemon.log_path.read_text():
+            assert time.monotonic() < deadline, daemon.log_tail()
+            time.sleep(0.05)  # another process reads the file
         write(rules, "", 0o644)
         until(403, "denied")
         text = daemon.log_path.read_text()

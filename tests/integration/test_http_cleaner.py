@@ -66,6 +66,17 @@ def contents(daemon: Daemon, topic: str) -> list[tuple[int, str, str | None]]:
     ]
 
 
+def settled(daemon: Daemon) -> None:
+    """Until every thread of the cleaner pauses: without an order nothing is looked at then."""
+    deadline = time.monotonic() + 60
+    while any(
+        each["next_turn_ms"] is None
+        for each in daemon.request("GET", "/v1/cleaner").json["threads"]
+    ):
+        assert time.monotonic() < deadline, daemon.log_tail()
+        time.sleep(0.02)  # threads of another process
+
+
 def order(daemon: Daemon, path: str, body: object) -> Answer:
     """A POST to the cleaner."""
     return daemon.request("POST", path, body, timeout=60)
@@ -113,6 +124,7 @@ def test_a_thread_takes_the_filthiest_by_itself(daemon: Daemon) -> None:
 
     An order for another log wakes the thread, which then takes this one; wait for its checkpoint.
     """
+    settled(daemon)
     last = filled(daemon, "by-itself", min_cleanable_dirty_ratio="0.01")
     filled(daemon, "waker")
     order(daemon, "/v1/topics/waker/partitions/0/log:clean", {})
@@ -129,6 +141,7 @@ def test_why_a_log_is_not_picked(daemon: Daemon) -> None:
 
     Logs that are too clean, too young, paused and eligible.
     """
+    settled(daemon)
     filled(daemon, "eligible", min_cleanable_dirty_ratio="0.01")
     eligible = log_of(daemon, "eligible")
     filled(daemon, "below")

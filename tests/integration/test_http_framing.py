@@ -32,8 +32,8 @@ def server(
     one = Daemon(
         tmp_path_factory.mktemp("framing"),
         environment=environment,
-        http_header_timeout_ms="700",
-        http_body_timeout_ms="700",
+        http_header_timeout_ms="3000",
+        http_body_timeout_ms="3000",
     )
     one.start()
     try:

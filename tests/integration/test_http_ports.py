@@ -12,7 +12,7 @@ from aiohttp import web
 
 from kafkalog.server.app import ROUTE_TABLES, Door, door_of
 from tests.integration.access_world import access_settings, ask
-from tests.integration.daemon import Daemon, free_port
+from tests.integration.daemon import Daemon, ReservedPort
 from tests.integration.http_world import refused
 
 if TYPE_CHECKING:
@@ -25,11 +25,13 @@ ROUTES = [route for table in ROUTE_TABLES for route in table if isinstance(route
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Door, Daemon]]:
     """The daemon, seen at each of its ports."""
     root = tmp_path_factory.mktemp("ports")
-    admin, metrics = free_port(), free_port()
+    admin, metrics = ReservedPort(), ReservedPort()
     settings = access_settings(root)
-    with Daemon(root, **settings, admin_port=str(admin), metrics_port=str(metrics)) as daemon:
+    with Daemon(
+        root, **settings, admin_port=str(admin.number), metrics_port=str(metrics.number)
+    ) as daemon:
         seen = {Door.HTTP: daemon}
-        for door, port in ((Door.ADMIN, admin), (Door.METRICS, metrics)):
+        for door, port in ((Door.ADMIN, admin.number), (Door.METRICS, metrics.number)):
             seen[door] = Daemon(root)
             seen[door].port = port
         yield seen

@@ -105,6 +105,10 @@ def test_readers_of_segments_that_go(daemon: Daemon) -> None:
     for thread in threads:
         thread.start()
     try:
+        deadline = time.monotonic() + 60
+        while not answered[0] and not errors:
+            assert time.monotonic() < deadline, "nobody reads"
+            time.sleep(0.01)  # until one has read before anything goes
         taken = 0
         for start in (10, 25, 26, 40, 60):
             body = {"partitions": [{"topic": "busy", "partition": 0, "offset": start}]}

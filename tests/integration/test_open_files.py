@@ -16,19 +16,21 @@ if TYPE_CHECKING:
 BOUND = 16
 PARTITIONS = 25
 SEGMENTS = 4
-SLACK = 12  # connections of the moment, what a flush or a request holds just now
+SLACK = 12  # what a flush or a request holds just now
 
 
 def open_files(daemon: Daemon) -> list[str]:
-    """What the descriptors of the process lead to."""
+    """What the descriptors of the process lead to, but for connections: they come and go."""
     assert daemon.process is not None
     home = f"/proc/{daemon.process.pid}/fd"
     found = []
     for number in os.listdir(home):
         try:
-            found.append(os.readlink(f"{home}/{number}"))
+            target = os.readlink(f"{home}/{number}")
         except FileNotFoundError:
             continue  # closed since the listing
+        if not target.startswith("socket:"):
+            found.append(target)
     return found
 
 

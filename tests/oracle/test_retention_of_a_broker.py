@@ -86,13 +86,17 @@ def segments(log_dir: Path, each: Planted) -> list[tuple[int, int]]:
 
 
 def settled(log_dir: Path, planted: list[Planted]) -> dict[TopicPartition, list[tuple[int, int]]]:
-    """What is left once nothing has changed for some checks."""
-    deadline, seen, since = time.monotonic() + WAIT_SECONDS, None, time.monotonic()
+    """What is left once the checks have begun to delete and nothing has changed for some."""
+    planted_files = {
+        each.topic_partition: list(zip(each.made.bases, each.made.sizes, strict=True))
+        for each in planted
+    }
+    deadline, seen, since = time.monotonic() + WAIT_SECONDS, planted_files, time.monotonic()
     while time.monotonic() < deadline:
         now = {each.topic_partition: segments(log_dir, each) for each in planted}
         if now != seen:
             seen, since = now, time.monotonic()
-        elif time.monotonic() - since > 7:
+        elif now != planted_files and time.monotonic() - since > 7:
             return now
         time.sleep(0.3)
     raise AssertionError("it never settled")

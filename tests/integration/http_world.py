@@ -48,6 +48,17 @@ def failed_entry(entry: dict[str, object], code: int) -> None:
     assert "low_watermark" not in entry
 
 
+def failed_operation(operation: dict[str, object], code: int) -> None:
+    """An operation that outlasted its request ended with this error."""
+    assert operation["state"] == "failed", operation
+    error = operation["error"]
+    assert isinstance(error, dict)
+    assert error["error_code"] == code, error
+    assert error["kafka_error"]
+    assert error["message"]
+    assert error["retriable"] is REGISTER[code].retriable
+
+
 def check_sealed(answer: Answer) -> None:
     """Headers of every answer."""
     assert answer.headers["X-Content-Type-Options"] == "nosniff"

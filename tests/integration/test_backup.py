@@ -18,7 +18,7 @@ import pytest
 from kafkalog.format.backup_manifest import MANIFEST_FILE, BackupManifest, decode_manifest
 from kafkalog.server.answers import OperationAnswer
 from tests.integration.daemon import ROOT, Daemon
-from tests.integration.http_world import end_offset, refused
+from tests.integration.http_world import end_offset, failed_operation, refused
 from tests.integration.test_cli_over_http import done, run
 from tests.integration.test_disk_faults import tmpfs
 
@@ -256,9 +256,7 @@ def test_a_target_that_goes_away(held: HeldDaemon) -> None:
     shutil.rmtree(held.backup)
     held.gate.unlink()
     until(lambda: held.operation(operation["id"])["state"] != "running")
-    ended = held.operation(operation["id"])
-    assert ended["state"] == "failed"
-    assert ended["error"]["error_code"] == 50011
+    failed_operation(held.operation(operation["id"]), 50011)
     assert held.request("GET", "/readyz").status == 200
     assert held.produce_text("held", "on")["durability"] == "synced"
 

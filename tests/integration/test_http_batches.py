@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.format.record_batch import Codec, compute_crc, is_crc_valid, read_header
+from tests.integration.daemon import Daemon
 from tests.integration.http_world import (
     append,
     batch_of,
@@ -22,7 +23,7 @@ from tests.integration.http_world import (
 )
 
 if TYPE_CHECKING:
-    from tests.integration.daemon import Daemon
+    from pathlib import Path
 
 ATTRIBUTES_AT, LAST_DELTA_AT, COUNT_AT, CRC_AT, LENGTH_AT = 21, 23, 57, 17, 8
 
@@ -281,3 +282,24 @@ def test_content_type_is_needed(daemon: Daemon, topic: str) -> None:
     )
     assert answer.status == 200
     assert end_offset(daemon, topic) == 0
+
+
+def test_a_producer_with_an_open_transaction(tmp_path: Path) -> None:
+    """Who left a transaction open in an adopted log may not append outside of it: 409/40908.
+
+    Goal: nothing of a producer is mixed into its own open transaction.
+    Method: a directory with one transactional batch, adopted by a daemon, which begins none.
+    """
+    daemon = Daemon(tmp_path)
+    directory = daemon.log_dirs[0] / "adopted-0"
+    directory.mkdir(parents=True)
+    opened = batch_of(
+        b"open", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
+    (directory / "00000000000000000000.log").write_bytes(opened)
+    with daemon:
+        outside = batch_of(b"x", producer_id=7, producer_epoch=0, base_sequence=1)
+        body = refused(append(daemon, "adopted", outside), 409, 40908)
+        assert body["kafka_error"] == "INVALID_TXN_STATE"
+        other = batch_of(b"x", producer_id=8, producer_epoch=0, base_sequence=0)
+        assert append(daemon, "adopted", other).json["base_offset"] == 1

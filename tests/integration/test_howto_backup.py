@@ -11,6 +11,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.integration.daemon import ROOT, Daemon
 from tests.integration.test_backup import manifest_of
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.timeout(400)
 def test_the_commands_of_the_howto(tmp_path: Path) -> None:
     """A backup of all, one of a topic, a restore to two directories, a check."""
     page = (ROOT / "docs/howto-back-up-and-restore.md").read_text()
@@ -40,7 +43,7 @@ def test_the_commands_of_the_howto(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=300,
         )
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("Backup complete: ") == 2

@@ -9,12 +9,15 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.integration.daemon import ROOT, Daemon
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.timeout(400)
 def test_the_session_of_the_readme(tmp_path: Path) -> None:
     """M01 M02 M07 M10: create, produce, fetch, offsets, delete records, files, dump."""
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -31,7 +34,7 @@ def test_the_session_of_the_readme(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=300,
         )
     said = result.stdout
     assert result.returncode == 0, result.stderr

@@ -267,7 +267,7 @@ class CleaningFailureAnswer(Body):
 class StandingAnswer(Body):
     """How far a compacted log is cleaned, and what a clean would find; ``fault``: why it is null.
 
-    ``cleanable_ratio`` is Kafka's dirty ratio: a thread takes the log above the least one.
+    ``cleanable_ratio`` is Kafka's dirty ratio: a thread takes a log above ``min_cleanable_ratio``.
     """
 
     state: Literal["none", "in_progress", "aborted", "paused"]

@@ -136,7 +136,11 @@ async def _answer(
 ) -> web.Response:
     embedded, content_type = _format_of(request)
     api = api_of(request)
-    log = api.operations.partition_log(topic_of(request), partition_of(request))
+    try:
+        log = api.operations.partition_log(topic_of(request), partition_of(request))
+    except errors.UnknownTopic as error:
+        # The ecosystem's stateless fetch has one number for what is not there (http-api.md 3.2).
+        raise ApiError(40402, error.message, details=error.details) from error
     offset = _OFFSET.read(request)
     bounds = _Bounds(max(min(max_bytes, api.config.http_max_fetch_bytes), 1), max_records)
     isolation = ISOLATION.read(request)

@@ -106,6 +106,8 @@ def _admit(api: Api, request: web.Request) -> None:
     """Refuse before anything is read: wrong version, not serving, too much at once."""
     if HAS_OTHER_VERSION in request:
         raise ApiError(505, "Use HTTP/1.1.")
+    if not request.raw_path.isascii():  # the pure parser lets it pass, and no answer could name it
+        raise ApiError(40000, "The request line holds a byte that must be percent-encoded.")
     host = request.headers.get(hdrs.HOST)
     if host is not None and not _HOST.fullmatch(host):  # some answers carry links made of it
         raise ApiError(40000, "Host is no host name or address.")

@@ -159,6 +159,17 @@ def test_a_length_beyond_all_numbers(server: Daemon) -> None:
         refused(answer, 400, 40000)
 
 
+@pytest.mark.parametrize(
+    "target", [b"/topics/\xff", b"/v1/groups/gr\xc3\xbc", b"/v1/configs?explain=\xff", b"/\x80"]
+)
+def test_bytes_that_must_be_percent_encoded(server: Daemon, target: bytes) -> None:
+    """Broken framing to both, also where the pure parser lets them pass."""
+    request = b"GET " + target + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    (answer,) = answers(server, request)
+    refused(answer, 400, 40000)
+    assert answer.headers["Connection"] == "close"
+
+
 @pytest.mark.parametrize("method", [b"BREW", b"X1", b"G" * 60, b"M-SEARCH", b"TRACE", b"G@T"])
 def test_unknown_methods(server: Daemon, method: bytes) -> None:
     """llhttp knows some by name and refuses the rest as broken; no route takes any of them."""

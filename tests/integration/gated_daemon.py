@@ -33,11 +33,11 @@ def _gate(gate: Path) -> None:
         wait(source)
         real_link(self, source, target)
 
-    def warm_up() -> kernels.WarmUp:
+    def warm_up(*, modules: tuple[str, ...]) -> kernels.WarmUp:
         if gate.exists() and gate.read_text() == "warm_up":
             gate.with_suffix(".reached").touch()
         wait("warm_up")
-        return real_warm_up()
+        return real_warm_up(modules=modules)
 
     kernels.warm_up = warm_up  # type: ignore[assignment] # the whole point
     SystemFilesystem.exists = exists  # type: ignore[method-assign] # the whole point

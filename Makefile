@@ -61,7 +61,7 @@ check: ## lint, types and import contracts
 
 suite: $(KERNELS_READY) $(DEV_READY) | build
 	@rm -f build/mission.jsonl
-	@$(PYTEST) -m "not oracle and not slow"
+	@$(PYTEST) -m "not oracle and not slow and not campaign"
 
 test: check ## check and the suite that needs no Java
 	@tests/tools/timed suite $(MAKE) -s suite
@@ -71,6 +71,9 @@ oracle: $(KERNELS_READY) $(DEV_READY) | build ## compare with a real Apache Kafk
 
 slow: $(KERNELS_READY) $(DEV_READY) | build
 	@$(PYTEST) -m "slow and not oracle"
+
+campaign: $(KERNELS_READY) $(DEV_READY) | build ## long forms of the fuzz tests (no part of ci)
+	@$(PYTEST) -m campaign
 
 ci: ## all that .ci/run calls: test, oracle, slow campaigns, quick benchmarks
 	@tests/tools/timed test $(MAKE) -s test

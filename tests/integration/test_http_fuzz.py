@@ -1,7 +1,7 @@
 """Goal: whatever JSON, query or file is sent, the answer is one of ours, soon, and no defect.
 Method: documents that the API's own description makes for each route, spoilt in a place or two;
 queries of escapes, empties, repetitions and lengths; the files of delete-records, over HTTP and by
-both commands. Few of each here, more in the slow runs, many with HYPOTHESIS_PROFILE=deep.
+both commands. Few of each here, more in `make campaign`, many with HYPOTHESIS_PROFILE=deep.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def test_bodies(fuzzed: Daemon, name: str) -> None:
     ask_with_bodies(fuzzed, name, 25)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", WITH_JSON)
 def test_many_bodies(fuzzed: Daemon, name: str) -> None:
@@ -172,7 +172,7 @@ def test_queries(fuzzed: Daemon, name: str) -> None:
     ask_with_queries(fuzzed, name, 12)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", WITH_QUERY)
 def test_many_queries(fuzzed: Daemon, name: str) -> None:
@@ -227,7 +227,7 @@ def test_files_of_delete_records(fuzzed: Daemon, tmp_path: Path) -> None:
     run_with_files(fuzzed, tmp_path, 15)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(3600)
 def test_many_files_of_delete_records(fuzzed: Daemon, tmp_path: Path) -> None:
     """M10: the same, more of them."""

@@ -11,7 +11,7 @@ UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -q
 
-.PHONY: sim help setup run test ci check fmt lint type contracts suite oracle crash kill bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite oracle crash kill bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16

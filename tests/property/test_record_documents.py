@@ -75,7 +75,8 @@ def seen(group: DecodedGroup) -> dict[int, object]:
         if isinstance(fault, ApiError)
     }
     if group.records is not None:
-        named = group.records.partitions or [None] * len(group.records)
+        partitions = group.records.partitions  # negative: the document names none
+        named = [-1] * len(group.records) if partitions is None else partitions.tolist()
         for row, number in enumerate(group.numbers.tolist()):
             batch = build_plain_batch(group.records.columns, np.array([row], np.int64))
             found[number] = (bytes(batch.data), named[row])

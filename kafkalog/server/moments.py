@@ -9,19 +9,27 @@ from kafkalog.format.integers import INT64_MAX
 from kafkalog.server.error_map import ApiError
 
 _MILLISECONDS = re.compile(r"[0-9]{1,19}")
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 def parse_timestamp(text: str) -> int:
     """Milliseconds, or ISO-8601 with a zone; 40005 otherwise."""
-    if _MILLISECONDS.fullmatch(text):
-        value = int(text)
-        if value <= INT64_MAX:
-            return value
-    else:
-        try:
-            moment = datetime.datetime.fromisoformat(text)
-        except ValueError:
-            moment = None
-        if moment is not None and moment.tzinfo is not None and moment.year >= 1970:
-            return int(moment.timestamp() * 1000)
-    raise ApiError(40005, "A time is milliseconds since 1970 or ISO-8601 with a zone.")
+    value = int(text) if _MILLISECONDS.fullmatch(text) else iso_ms(text)
+    if value is None or value > INT64_MAX:
+        raise ApiError(40005, "A time is milliseconds since 1970 or ISO-8601 with a zone.")
+    return value
+
+
+def iso_ms(text: str) -> int | None:
+    """Milliseconds since 1970 of ISO-8601 with a zone; None for all else and for what was before.
+
+    By integers: by floating point one in two hundred would be a millisecond early.
+    """
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None or moment < _EPOCH:
+        return None
+    return (moment - _EPOCH) // _MILLISECOND

@@ -7,7 +7,6 @@ NaN). JSON values keep their text. Keys and values may stand in different format
 
 from __future__ import annotations
 
-import datetime
 import functools
 import operator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.format.json_documents import Lines
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import EmbeddedFormat
+from kafkalog.server.moments import iso_ms
 from kafkalog.server.schemas import NotJson, check_json
 
 if TYPE_CHECKING:
@@ -294,13 +294,10 @@ def _timestamps(column: list[Any], now_ms: int) -> list[int] | int:
 
 
 def _iso_ms(text: str) -> int:
-    try:
-        moment = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None or moment.year < 1970:
+    moment_ms = iso_ms(text)
+    if moment_ms is None:
         raise wrong_shape("timestamp must be milliseconds or ISO-8601 with a zone.")
-    return int(moment.timestamp() * 1000)
+    return moment_ms
 
 
 def _flat_headers(column: list[list[HeaderEntry] | None]) -> FlatHeaders | None:

@@ -1,0 +1,60 @@
+"""Goal: a time that people write is the millisecond that it says, in queries and in records.
+Method: every kind of millisecond written as ISO-8601 and read back by integers; the bounds by hand.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kafkalog.server.error_map import ApiError
+from kafkalog.server.media_types import EmbeddedFormat
+from kafkalog.server.moments import parse_timestamp
+from kafkalog.server.produce_body import Formats, columns_of, parse_documents
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_YEAR_9999_MS = 253_402_300_799_999
+_FORMATS = Formats(EmbeddedFormat.TEXT, EmbeddedFormat.TEXT)
+
+
+def stored_ms(text: str) -> int:
+    """The timestamp of a record that brings this one."""
+    records = parse_documents((b'{"timestamp":"%b"}' % text.encode(),), _FORMATS)
+    (stamp,) = columns_of(records, _FORMATS, now_ms=0).columns.timestamps.tolist()
+    return int(stamp)
+
+
+@given(st.integers(0, _YEAR_9999_MS), st.integers(-14, 14))
+@example(8_171, 0)
+@example(1_081_786_148_962, 2)
+def test_a_moment_is_its_millisecond(moment_ms: int, hours: int) -> None:
+    """Goal: no rounding of floating point moves it. Method: the two readers of such texts."""
+    zone = datetime.timezone(datetime.timedelta(hours=hours))
+    try:
+        moment = (_EPOCH + datetime.timedelta(milliseconds=moment_ms)).astimezone(zone)
+    except OverflowError:  # in the year 10000 there
+        return
+    text = moment.isoformat()
+    assert parse_timestamp(text) == moment_ms
+    assert stored_ms(text) == moment_ms
+
+
+def test_what_is_finer_is_cut() -> None:
+    """Goal: a record is never later than it says. Method: the last microsecond of one."""
+    assert parse_timestamp("1970-01-01T00:00:08.171999Z") == 8_171
+    assert stored_ms("1970-01-01T00:00:08.171999Z") == 8_171
+
+
+@pytest.mark.parametrize("text", ["1970-01-01T00:00:00.999+00:01", "1969-12-31T23:59:59.999Z"])
+def test_before_1970_is_refused(text: str) -> None:
+    """Goal: no time becomes one of the negative numbers that mean something else.
+
+    Method: moments before 1970, also where the year in their own zone is 1970.
+    """
+    with pytest.raises(ApiError):
+        parse_timestamp(text)
+    with pytest.raises(ApiError):
+        stored_ms(text)

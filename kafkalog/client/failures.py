@@ -296,17 +296,20 @@ def _not_the_daemons(answer: Answer) -> BadAnswer:
     return BadAnswer(f"This is no answer of the daemon's: {start!r}.", status=answer.status)
 
 
-def position_of(answer: Answer) -> Position:
-    """Where a fetch left off, from the headers of its answer. Raises BadAnswer."""
+def position_of(answer: Answer, offset: int) -> Position:
+    """Where a fetch from ``offset`` left off, from the headers of its answer. Raises BadAnswer.
+
+    One that did not move found nothing readable, below the high watermark too: the records there
+    are of open transactions.
+    """
     try:
         next_offset = int(answer.headers["kafka-next-offset"])
         high_watermark = int(answer.headers["kafka-high-watermark"])
         log_start_offset = int(answer.headers["kafka-log-start-offset"])
     except (KeyError, ValueError) as error:
         raise _not_the_daemons(answer) from error
-    return Position(
-        next_offset, high_watermark, log_start_offset, is_up_to_date=next_offset >= high_watermark
-    )
+    is_up_to_date = next_offset >= high_watermark or next_offset == offset
+    return Position(next_offset, high_watermark, log_start_offset, is_up_to_date)
 
 
 def entry_failure(entry: Mapping[str, Any]) -> ClientError | None:

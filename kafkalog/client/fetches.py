@@ -68,7 +68,7 @@ def fetch_batches(
         accept=BATCHES,
         wait_seconds=max_wait_ms / 1000,
     )
-    return FetchedBatches(answer.body, position_of(answer))
+    return FetchedBatches(answer.body, position_of(answer, offset))
 
 
 def fetch(
@@ -142,7 +142,7 @@ def fetch_page(
             raise
         raise _out_of_range(failure, offset) from failure
     records = tuple(_page_record(entry) for entry in document_of(answer))
-    return FetchedRecords(records, position_of(answer))
+    return FetchedRecords(records, position_of(answer, offset))
 
 
 def _out_of_range(failure: Refused, offset: int) -> ClientError:

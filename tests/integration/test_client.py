@@ -405,3 +405,34 @@ def test_a_connection_that_the_daemon_closed_is_not_used(tmp_path: Path) -> None
             assert lone.stop() == 0
             lone.start()
     assert lone.stop() == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tail_of_what_is_committed_ends_at_an_open_transaction(kind: str, tmp_path: Path) -> None:
+    """Goal: where nothing more is readable is the end, also below the high watermark.
+
+    Method: a directory whose second batch is of a transaction that nobody ends, adopted.
+    """
+    lone = Daemon(tmp_path)
+    directory = lone.log_dirs[0] / "adopted-0"
+    directory.mkdir(parents=True)
+    batches = batch_of(b"whole") + batch_of(
+        b"open", producer_id=7, producer_epoch=0, base_sequence=0, base_offset=1,
+        is_transactional=True,
+    )  # fmt: skip
+    (directory / "00000000000000000000.log").write_bytes(batches)
+    with lone, client_of(kind, f"http://127.0.0.1:{lone.port}") as one:
+        for behind in (
+            one.fetch("adopted", 0, 1, isolation="read_committed"),
+            one.fetch_batches("adopted", 0, 1, isolation="read_committed"),
+        ):
+            assert behind.position.next_offset == 1 < behind.position.high_watermark
+            assert behind.position.is_up_to_date
+        tail = one.tail(
+            "adopted", 0, start="earliest", is_endless=False, isolation="read_committed"
+        )
+        assert [record.value for record in tail] == [b"whole"]
+        assert [each.value for each in one.tail("adopted", 0, start=0, is_endless=False)] == [
+            b"whole",
+            b"open",
+        ]

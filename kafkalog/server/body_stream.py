@@ -217,6 +217,7 @@ class DocumentStream:
             self._since += paced_seconds
         if splitter.pending_bytes > self._config.socket_request_max_bytes:
             splitter.finish()
-            raise too_large(self._config.socket_request_max_bytes)
+            self._fault, self._is_over = too_large(self._config.socket_request_max_bytes), True
+            return documents
         self._is_over = not chunk or self._body.is_at_end or splitter.is_lost
         return documents + splitter.finish() if self._is_over else documents

@@ -6,6 +6,7 @@ Method: aiohttp's own reader, filled by hand; the bound of all bodies beside it.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -102,22 +103,23 @@ def test_groups_are_bounded_and_let_go() -> None:
 
 def test_whole_documents_come_before_the_fault() -> None:
     """Goal: what was sent whole is not lost to what follows.
-    Method: a line, then one longer than any may be; then a broken body.
+    Method: a line, then one longer than any may be, in two pieces and in one.
     """
 
-    async def test(world: World) -> None:
+    async def test(world: World, first: bytes, second: bytes) -> None:
         with BodyStream(world.request, world.api) as body:
             documents = world.documents(body)
-            world.content.feed_data(b"{}\n" + b"x" * 900)
+            world.content.feed_data(first)
             group = await documents.next()
             assert group is not None
             assert group.documents == [b"{}"]
-            world.content.feed_data(b"x" * 200)
+            world.content.feed_data(second)
             with pytest.raises(ApiError) as refusal:
                 await documents.next()
             assert code_of(refusal) == 41302
 
-    in_world(test)
+    in_world(partial(test, first=b"{}\n" + b"x" * 900, second=b"x" * 200))
+    in_world(partial(test, first=b"{}\n" + b"x" * 1100, second=b"x"))
 
 
 def test_the_bound_of_all_bodies() -> None:

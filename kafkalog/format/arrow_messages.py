@@ -194,32 +194,38 @@ class MessageCutter:
         self._count += 1
         if (kind_of(message) is MessageKind.SCHEMA) != (self._count == 1):
             raise MalformedArrow("an Arrow stream has one schema, at its beginning")
-        if self._count > 1:
-            self._check_buffers(message)
+        inflated_bytes(message, self._max_bytes)
         return message
 
-    def _check_buffers(self, message: bytes) -> None:
-        """Hold what the buffers of a batch say that they inflate to against the bound."""
-        metadata, body_start = _metadata_of(message)
-        header = metadata.table_field(metadata.target(0), _HEADER)
-        buffers = None if header is None else metadata.table_field(header, _BUFFERS)
-        if header is None or buffers is None or metadata.field(header, _COMPRESSION) is None:
-            return
-        inflated_bytes = 0
-        count = metadata.number(_U32, buffers)
-        if count > _BUFFERS_MAX:
-            raise MalformedArrow(f"an Arrow message has {count} buffers")
-        for index in range(count):
-            position = buffers + 4 + _BUFFER_BYTES * index
-            start, length = metadata.number(_I64, position), metadata.number(_I64, position + 8)
-            if length == 0:
-                continue
-            if length < 8 or not 0 <= start <= len(message) - body_start - length:
-                raise MalformedArrow("a buffer lies outside of its Arrow message")
-            (declared,) = _I64.unpack_from(message, body_start + start)
-            inflated_bytes += length if declared < 0 else declared  # -1: stored as it is
-            if inflated_bytes > self._max_bytes:
-                raise MessageTooLarge(self._max_bytes)
+
+def inflated_bytes(message: bytes, max_bytes: int) -> int:
+    """What the buffers of a whole message say that they come to; 0 unless it is compressed.
+
+    MessageTooLarge above max_bytes, MalformedArrow.
+    """
+    if kind_of(message) is not MessageKind.RECORD_BATCH:
+        return 0
+    metadata, body_start = _metadata_of(message)
+    header = metadata.table_field(metadata.target(0), _HEADER)
+    buffers = None if header is None else metadata.table_field(header, _BUFFERS)
+    if header is None or buffers is None or metadata.field(header, _COMPRESSION) is None:
+        return 0
+    total_bytes = 0
+    count = metadata.number(_U32, buffers)
+    if count > _BUFFERS_MAX:
+        raise MalformedArrow(f"an Arrow message has {count} buffers")
+    for index in range(count):
+        position = buffers + 4 + _BUFFER_BYTES * index
+        start, length = metadata.number(_I64, position), metadata.number(_I64, position + 8)
+        if length == 0:
+            continue
+        if length < 8 or not 0 <= start <= len(message) - body_start - length:
+            raise MalformedArrow("a buffer lies outside of its Arrow message")
+        (declared,) = _I64.unpack_from(message, body_start + start)
+        total_bytes += length if declared < 0 else declared  # -1: stored as it is
+        if total_bytes > max_bytes:
+            raise MessageTooLarge(max_bytes)
+    return total_bytes
 
 
 def kind_of(message: bytes) -> MessageKind:

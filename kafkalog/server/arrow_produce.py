@@ -8,13 +8,19 @@ before is appended and told. Owned by the event loop; pyarrow works away from it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kafkalog.errors import KafkalogError
-from kafkalog.format.arrow_messages import MessageCutter, MessageTooLarge, UnusableColumn
+from kafkalog.format.arrow_messages import (
+    MessageCutter,
+    MessageTooLarge,
+    UnusableColumn,
+    inflated_bytes,
+)
 from kafkalog.format.format_error import FormatError
 from kafkalog.server.appends import prepare_for, renumbered, submit_each
 from kafkalog.server.error_map import ApiError
@@ -25,6 +31,8 @@ from kafkalog.server.produce_stream import AppendStream
 from kafkalog.server.record_documents import DecodedGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aiohttp import web
 
     from kafkalog.format.arrow_reader import ArrowReader, ArrowRecords
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
     from kafkalog.server.api import Api
     from kafkalog.server.appends import Fault, Submitted, Terms
     from kafkalog.server.arrow import ArrowFormats
+    from kafkalog.server.body_stream import BodyStream
     from kafkalog.server.produce_batches import PartitionBatch, Place
     from kafkalog.server.produce_stream import Teller
 
@@ -61,7 +70,7 @@ class ArrowStream(AppendStream):
         return fault if self._cutter.fault is None else _refusal(self._cutter.fault)
 
     async def _submit(
-        self, documents: list[bytes], splitter: Splitter
+        self, documents: list[bytes], splitter: Splitter, body: BodyStream
     ) -> tuple[DecodedGroup, list[Submitted]]:
         """The pieces of the messages; a fault ends the stream behind those in front of it."""
         api = self._api
@@ -70,19 +79,30 @@ class ArrowStream(AppendStream):
         count = 0
         try:
             for message in documents:
-                pieces = self._reader.read(message, api.operations.now_ms())
-                while (piece := await api.blocking(next, pieces, None)) is not None:
-                    if len(ahead) == _PIECES_AHEAD:
-                        await _wait_for(ahead.popleft())
-                    ahead.append(await self._submit_piece(piece, count))
-                    submitted += ahead[-1]
-                    count += len(piece.columns)
+                with self._inflated(message, body):
+                    pieces = self._reader.read(message, api.operations.now_ms())
+                    while (piece := await api.blocking(next, pieces, None)) is not None:
+                        if len(ahead) == _PIECES_AHEAD:
+                            await _wait_for(ahead.popleft())
+                        ahead.append(await self._submit_piece(piece, count))
+                        submitted += ahead[-1]
+                        count += len(piece.columns)
         except FormatError as error:
             self._fault = _refusal(error)
         except (KafkalogError, ApiError) as fault:
             self._fault = fault
         numbers = np.arange(count, dtype=np.int64)
         return DecodedGroup(count, numbers, None, {}, self._fault is not None), submitted
+
+    @contextlib.contextmanager
+    def _inflated(self, message: bytes, body: BodyStream) -> Iterator[None]:
+        """Count what pyarrow takes for a compressed message in the bound of all bodies."""
+        size_bytes = inflated_bytes(message, self._api.config.socket_request_max_bytes)
+        body.hold(size_bytes)
+        try:
+            yield
+        finally:
+            body.let_go(size_bytes)
 
     async def _submit_piece(self, piece: ArrowRecords, first_number: int) -> list[Submitted]:
         """A batch a partition."""

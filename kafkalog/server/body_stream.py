@@ -81,8 +81,7 @@ class BodyStream:
                 if data and self._inflater is not None:
                     self._inflater.feed(data)
                     continue
-            self._api.in_flight.reserve(len(data), held_bytes=self._held_bytes)
-            self._held_bytes += len(data)
+            self.hold(len(data))
             return data
 
     async def pace(self) -> float:
@@ -102,8 +101,13 @@ class BodyStream:
         """Whether it is known already that nothing more comes; an inflater has to be asked."""
         return self._inflater is None and self._content.at_eof()
 
+    def hold(self, size_bytes: int) -> None:
+        """So many bytes more are in memory for this body. ApiError 42902."""
+        self._api.in_flight.reserve(size_bytes, held_bytes=self._held_bytes)
+        self._held_bytes += size_bytes
+
     def let_go(self, size_bytes: int) -> None:
-        """So many of the bytes that were read are done with."""
+        """So many of the bytes that are held are done with."""
         self._held_bytes -= size_bytes
         self._api.in_flight.release(size_bytes)
 

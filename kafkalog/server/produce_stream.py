@@ -77,9 +77,12 @@ class AppendStream(ABC):
 
     @abstractmethod
     async def _submit(
-        self, documents: list[bytes], splitter: Splitter
+        self, documents: list[bytes], splitter: Splitter, body: BodyStream
     ) -> tuple[DecodedGroup, list[Submitted]]:
-        """Decode and hand to the writer. What it raises ends the stream in front of these."""
+        """Decode and hand to the writer; ``body`` holds the documents until they are told of.
+
+        What it raises ends the stream in front of these.
+        """
 
     async def run(self, request: web.Request, splitter: Splitter) -> Fault | None:
         """Append everything that comes; why the stream ended before its end, if it did.
@@ -111,7 +114,7 @@ class AppendStream(ABC):
             while (group := await documents.next()) is not None:
                 while len(groups) >= _AHEAD:
                     await groups.popleft()
-                decoded, submitted = await self._submit(group.documents, splitter)
+                decoded, submitted = await self._submit(group.documents, splitter, body)
                 telling = self._tell(body, group, decoded, submitted)
                 if documents.is_empty and not groups:
                     await telling
@@ -150,7 +153,7 @@ class ProduceStream(AppendStream, Generic[R]):
         self._dialect = dialect
 
     async def _submit(
-        self, documents: list[bytes], splitter: Splitter
+        self, documents: list[bytes], splitter: Splitter, _body: BodyStream
     ) -> tuple[DecodedGroup, list[Submitted]]:
         """Decode and hand to the writer."""
 

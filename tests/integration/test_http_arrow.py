@@ -206,6 +206,27 @@ def test_a_large_table_becomes_batches_that_a_topic_takes(daemon: Daemon) -> Non
     assert [record.value for record in records_of(data)] == values
 
 
+def test_what_a_message_inflates_to_counts_as_held(tmp_path: Path) -> None:
+    """Goal: small streams of large messages together keep the bound of all bodies.
+
+    Method: seven megabytes out of a quarter of one, above the bound: refused beside another body of
+    one byte, taken alone.
+    """
+    stream = stream_of(pa.record_batch({"value": [b"x" * 100] * 70_000}), codec="zstd")
+    assert len(stream) < 300_000
+    with Daemon(tmp_path, queued_max_request_bytes=str(6 << 20)) as lone:
+        lone.create_topic("t")
+        headers = {"Content-Type": NDJSON, "Accept": NDJSON}
+        with Duplex(lone, "/v1/topics/t/records", headers) as other:
+            other.send(b'{"value":1}\n{')
+            assert other.line()["offset"] == 0
+            refused(produce(lone, "t", stream), 429, 42902)
+            other.send(b"}\n")
+            assert other.line()["offset"] == 1
+            assert produce(lone, "t", stream).json["count"] == 70_000
+            other.finish()
+
+
 def test_receipts_while_the_stream_goes_on(daemon: Daemon) -> None:
     """Each Arrow batch is told before the next one is sent."""
     daemon.create_topic("duplex")

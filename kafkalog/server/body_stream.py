@@ -89,11 +89,14 @@ class BodyStream:
         if self._rates is None:
             return 0
         seconds = self._rates.owed_seconds(self._request)
-        if seconds:
-            with contextlib.suppress(TimeoutError):
+        if seconds and not self._api.stopping:
+            try:
                 async with asyncio.timeout(seconds) as self._patience:
                     await asyncio.get_running_loop().create_future()  # a stop ends it sooner
-            self._patience = None
+            except TimeoutError:
+                pass
+            finally:
+                self._patience = None
         return seconds
 
     @property
@@ -138,7 +141,7 @@ class BodyStream:
 
     def _stop_waiting(self) -> None:
         """The daemon stops: nothing more is read."""
-        if self._patience is not None:
+        if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(asyncio.get_running_loop().time())
 
 

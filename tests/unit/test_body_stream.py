@@ -179,3 +179,32 @@ def test_a_stop_wakes_who_waits() -> None:
             assert code_of(refusal) == 42903
 
     in_world(test)
+
+
+def test_a_stop_meets_a_wait_that_just_ended() -> None:
+    """Goal: a stop goes through to every stream, whatever the others are doing.
+    Method: the stop in the turn of the loop in which a deadline has passed and nobody knows yet.
+    """
+
+    async def test(world: World) -> None:
+        loop = asyncio.get_running_loop()
+        stopped = loop.create_future()
+
+        def stop() -> None:
+            try:
+                world.delayed_fetches.wake_all()
+            except RuntimeError as error:
+                stopped.set_exception(error)
+            else:
+                stopped.set_result(None)
+
+        with BodyStream(world.request, world.api) as body:
+            deadline = loop.time() - 1
+            waiting = asyncio.create_task(body.chunk(deadline))
+            loop.call_soon(loop.call_soon, stop)  # behind the timer of the one who waits
+            with pytest.raises(ApiError) as refusal:
+                await waiting
+            assert code_of(refusal) == 408
+            await stopped
+
+    in_world(test)

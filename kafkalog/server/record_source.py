@@ -88,21 +88,18 @@ class RecordSource:
         UnknownTopic, UnknownPartition, NotReady, LogDirOffline.
         """
         return any(
-            limit_of(self._log_of(cursor), self.isolation) != cursor.limit
+            limit_of(self.log_of(cursor), self.isolation) != cursor.limit
             for cursor in self.cursors
             if not cursor.is_done
         )
 
-    def logs(self) -> list[UnifiedLog]:
-        """The log behind each cursor, as it is served now; raises as ``has_moved``."""
-        return [self._log_of(cursor) for cursor in self.cursors]
-
-    def _log_of(self, cursor: Cursor) -> UnifiedLog:
+    def log_of(self, cursor: Cursor) -> UnifiedLog:
+        """The log behind a cursor, as it is served now; raises as ``has_moved``."""
         return self._api.operations.partition_log(cursor.at.topic, cursor.at.partition)
 
     def look(self, cursor: Cursor) -> UnifiedLog:
         """Note what is readable of a partition now; its log."""
-        log = self._log_of(cursor)
+        log = self.log_of(cursor)
         cursor.limit = limit_of(log, self.isolation)
         cursor.high_watermark = log.high_watermark
         cursor.log_start_offset = log.log_start_offset

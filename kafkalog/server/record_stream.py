@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Hashable
 
     from kafkalog.format.record_writer import RecordShape, StreamWriter
+    from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.server.api import Api
     from kafkalog.server.record_source import RecordSource
 
@@ -108,7 +109,8 @@ class RecordStream:
 
     async def _read(self, now: float) -> bytes:
         """The next read's first chunk; what is to be said where there is nothing to read."""
-        generations = [log.local.generation for log in self._source.logs()]
+        shared = self._shared_log()
+        generation = "" if shared is None else shared.local.generation  # of before the read
         found = await self._source.read(_READ_BYTES)
         if found is None:
             return b"" if self._is_told else self._tell()
@@ -117,10 +119,9 @@ class RecordStream:
         self._chunks = ReadChunks(self._api, self._writer, *found)
         data = await self._encode(self._chunks, now)
         count = self._writer.count - count
-        if self._tail_form is not None and self._is_told and count:
+        if shared is not None and self._is_told and count:
             piece = TailPiece(data, count, found[0].position)
-            (log,) = self._source.logs()
-            self._api.tail_pieces.keep(self._tail_key(first), log, generations[0], piece)
+            self._api.tail_pieces.keep(self._tail_key(first), shared, generation, piece)
         return data
 
     async def _encode(self, chunks: ReadChunks, now: float) -> bytes:
@@ -151,6 +152,13 @@ class RecordStream:
         return b"" if is_woken or left < KEEP_ALIVE_SECONDS else self._writer.keep_alive()
 
     # ---- what others at the same place get too
+
+    def _shared_log(self) -> UnifiedLog | None:
+        """The one log that is read, if what it gives is shared."""
+        if self._tail_form is None:
+            return None
+        (cursor,) = self._source.cursors
+        return self._source.log_of(cursor)
 
     def _tail_key(self, position: int) -> Hashable:
         """All that the bytes from position to the end depend on, but the records."""

@@ -16,11 +16,14 @@ import pytest
 
 from kafkalog.format.batch_builder import RecordColumns, build_batch
 from kafkalog.format.record_batch import Codec
+from tests.integration.daemon import Daemon
 from tests.integration.http_world import append, refused
 from tests.integration.stream_world import EVENTS, JSON, NDJSON, Stream, parse_events
 
 if TYPE_CHECKING:
-    from tests.integration.daemon import Answer, Daemon
+    from pathlib import Path
+
+    from tests.integration.daemon import Answer
 
 SETTINGS = {"http_max_wait_ms": "20000", "min_insync_replicas": "1"}
 ONE = "/v1/topics/t/partitions/0/records"
@@ -448,3 +451,26 @@ def test_the_path_of_the_v1_api(daemon: Daemon) -> None:
     assert answer.headers["Kafka-Next-Offset"] == "7"
     refused(ask(daemon, f"{path}?offset=99"), 400, 40002)
     refused(ask(daemon, path), 400, 40005)
+
+
+def test_a_partition_that_is_done_with_is_not_asked_again(tmp_path: Path) -> None:
+    """Goal: a stream of several partitions needs no more of one that has reached its bound.
+
+    Method: the log directory of that partition fails while the stream waits for the other one.
+    """
+    with Daemon(tmp_path, log_dirs=2) as lone:
+        lone.create_topic("t", 2)
+        lost = next(path for path in lone.log_dirs if path.joinpath("t-0").exists())
+        assert not lost.joinpath("t-1").exists()
+        for partition in (0, 1):
+            append(lone, "t", build_batch(columns(range(1))), partition=partition)
+        path = f"{ALL}?offset=0:0,1:0&until_offset=0:1,1:2&max_wait_ms=20000"
+        with Stream(lone, path, NDJSON) as stream:
+            assert [record["offset"] for record in stream.records(2)] == [0, 0]
+            lost.rename(tmp_path / "gone")
+            lost.write_bytes(b"no directory")
+            refused(lone.request("POST", "/v1/topics/t/partitions/0/log:roll"), 503, 50303)
+            append(lone, "t", build_batch(columns(range(1))), partition=1)
+            (last,) = stream.records(1)
+            assert (last["partition"], last["offset"]) == (1, 1), last
+            assert list(stream.lines()) == []

@@ -301,6 +301,16 @@ def test_expected_offset(daemon: Daemon) -> None:
     refused(produce(daemon, f"{path}-1", b"{}"), 400, 40005)
 
 
+def test_expected_offset_needs_a_partition(daemon: Daemon) -> None:
+    """Goal: the guard is refused where nobody would look at it.
+    Method: the route of the topic.
+    """
+    answer = produce(daemon, "unguarded/records?expected_offset=3", lines({"value": 1}))
+    assert (answer.status, answer.json["error_code"]) == (400, 40005)
+    assert answer.json["details"] == {"parameter": "expected_offset"}
+    assert "unguarded" not in daemon.request("GET", "/topics").json
+
+
 def test_durability_classes(daemon: Daemon) -> None:
     """Goal: acks, flush and the header as on the other produce routes.
     Method: each, for lines and for a single record; receipts without acks.

@@ -143,7 +143,7 @@ def parse(data: bytes, formats: Formats, *, max_records: int) -> Sequence[AnyRec
 
 def parse_array(data: bytes, formats: Formats, *, max_records: int) -> Sequence[AnyRecord]:
     """The records of a JSON array, none or more; errors as ``parse``."""
-    check_json(_as_body(data))
+    check_json(data, opening=b'{"records":', closing=b"}")
     records: list[AnyRecord] = _decoded(
         lambda decoder: decoder.decode(data), _decoders(formats, _list_of)
     )
@@ -152,11 +152,20 @@ def parse_array(data: bytes, formats: Formats, *, max_records: int) -> Sequence[
 
 
 def parse_lines(data: bytes, formats: Formats, *, max_records: int) -> Sequence[AnyRecord]:
-    """A record of each line, none or more; errors as ``parse``."""
+    """A record of each line, none or more; errors as ``parse``, with the first bad one's index."""
     lines = Lines()
     documents = [*lines.feed(data), *lines.finish()]
     _refuse_many(len(documents), max_records)
-    return parse_documents(documents, formats) if documents else ()
+    try:
+        return parse_documents(documents, formats) if documents else ()
+    except ApiError:
+        for index, document in enumerate(documents):
+            try:
+                parse_documents((document,), formats)
+            except ApiError as error:
+                error.details = {**error.details, "index": index}
+                raise
+        raise
 
 
 def parse_documents(documents: Sequence[bytes], formats: Formats) -> Sequence[AnyRecord]:
@@ -173,11 +182,7 @@ def check_documents(documents: Sequence[bytes]) -> None:
 
     They are looked at as the records of one body, so that what a key or a value holds is passed by.
     """
-    check_json(_as_body(b"[%b]" % b",".join(documents)))
-
-
-def _as_body(records: bytes) -> bytes:
-    return b'{"records":%b}' % records
+    check_json(b",".join(documents), opening=b'{"records":[', closing=b"]}")
 
 
 def _decoded(decode: Callable[[msgspec.json.Decoder[Any]], T], decoders: _Decoders) -> T:

@@ -329,11 +329,16 @@ class NotJson(ApiError):
         super().__init__(400, f"The body is not acceptable JSON: {reason}")
 
 
-def check_json(data: bytes) -> None:
-    """Refuse broken JSON, other encodings, duplicate keys, NaN, and depth (JSON bombs)."""
-    if not data:
+def check_json(data: bytes, *, opening: bytes = b"", closing: bytes = b"") -> None:
+    """Refuse broken JSON, other encodings, duplicate keys, NaN, and depth (JSON bombs).
+
+    What comes as a part of the text that is looked at is given with what we put around it: an error
+    counts the bytes of ``data``.
+    """
+    if not data and not opening:
         raise ApiError(400, "The body is empty; send a JSON object.")
     try:
-        check_envelope(data)
+        check_envelope(opening + data + closing)
     except MalformedJson as error:
-        raise NotJson(str(error)) from error
+        position = min(max((error.position or 0) - len(opening), 0), len(data))
+        raise NotJson(f"{error.reason} at byte {position}") from error

@@ -136,6 +136,25 @@ def test_receipts(daemon: Daemon) -> None:
     ] * 2
 
 
+@pytest.mark.parametrize(
+    ("body", "kind", "byte"),
+    [
+        (b"{bad", NDJSON, 1),
+        (b'{"value":', NDJSON, 9),
+        (b'{"value":1}\n{bad\n', NDJSON, 1),
+        (b'[{"value":1},{bad]', "application/json", 14),
+        (b"", "application/json", 0),
+    ],
+)
+def test_where_json_is_broken(daemon: Daemon, body: bytes, kind: str, byte: int) -> None:
+    """Goal: the byte is one of the line, or of the array, that was sent.
+    Method: broken ones, alone and behind a good one.
+    """
+    told = produce(daemon, "where/records", body, kind).json
+    message = told["errors"][0]["message"] if kind == NDJSON else told["message"]
+    assert message.endswith(f"this is not JSON at byte {byte}")
+
+
 def test_a_summary_names_what_failed(daemon: Daemon) -> None:
     """Goal: the number of the record and its error; a status of its own when all failed alike.
     Method: a mixture, then nothing but broken lines, then two kinds of wrong alone.

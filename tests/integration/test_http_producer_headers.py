@@ -145,3 +145,18 @@ def test_a_producers_records_go_to_one_partition(daemon: Daemon) -> None:
     assert end_offset(daemon, "one-partition") == 0
     same = b'[{"value":1},{"value":2,"partition":0}]'
     assert send(daemon, "one-partition", same, headers).json["count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("bad", "status", "words"),
+    [(b"{bad", 400, "at byte 1"), (b'{"valeu":1}', 422, "Unrecognized field: `valeu`")],
+)
+def test_which_line_is_bad(daemon: Daemon, bad: bytes, status: int, words: str) -> None:
+    """Goal: of lines that are read whole, the answer says which one the client has to mend.
+    Method: the third record, behind a blank line.
+    """
+    body = lines(1, 2) + b"\n\n" + bad + b"\n" + lines(4)
+    answer = send(daemon, "bad-line", body, names(7), NDJSON)
+    assert answer.status == status
+    assert answer.json["details"] == {"index": 2}
+    assert answer.json["message"].endswith(words)

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import datetime
 import re
+from typing import TYPE_CHECKING
 
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.server.error_map import ApiError
+from kafkalog.server.parameters import wrong_parameter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _MILLISECONDS = re.compile(r"[0-9]{1,19}")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
-def parse_timestamp(text: str) -> int:
-    """Milliseconds, or ISO-8601 with a zone; 40005 otherwise."""
+def parse_timestamp(text: str, name: str = "timestamp", others: Iterable[str] = ()) -> int:
+    """Milliseconds; ApiError 40005 with the name of what held the text, and what else it may be."""
     value = int(text) if _MILLISECONDS.fullmatch(text) else iso_ms(text)
     if value is None or value > INT64_MAX:
-        raise ApiError(40005, "A time is milliseconds since 1970 or ISO-8601 with a zone.")
+        kinds = ", ".join((*others, "milliseconds since 1970 or ISO-8601 with a zone"))
+        raise wrong_parameter(name, f"{name} is {kinds}, as 2026-01-31T12:00:00Z.")
     return value
 
 

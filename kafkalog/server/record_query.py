@@ -153,7 +153,9 @@ class RecordQuery:
             timestamp_ms=0 if timestamp is None else parse_timestamp(timestamp),
             tail=TAIL.read(request),
             is_from_earliest=FROM.read(request) == "earliest",
-            until_timestamp_ms=_UNBOUNDED if until is None else parse_timestamp(until),
+            until_timestamp_ms=_UNBOUNDED
+            if until is None
+            else parse_timestamp(until, UNTIL_TIMESTAMP.name),
             max_records=MAX_RECORDS.read(request),
             max_bytes=MAX_BYTES.read(request),
             max_wait_ms=MAX_WAIT_MS.read(request),

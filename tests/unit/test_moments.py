@@ -58,3 +58,11 @@ def test_before_1970_is_refused(text: str) -> None:
         parse_timestamp(text)
     with pytest.raises(ApiError):
         stored_ms(text)
+
+
+def test_a_refusal_says_what_it_may_be() -> None:
+    """Goal: the client learns which parameter it was, and what goes there. Method: one by name."""
+    with pytest.raises(ApiError) as refusal:
+        parse_timestamp("yesterday", "spec", ("earliest", "latest"))
+    assert refusal.value.details == {"parameter": "spec"}
+    assert refusal.value.message.startswith("spec is earliest, latest, milliseconds since 1970 or")

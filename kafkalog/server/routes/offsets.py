@@ -71,7 +71,7 @@ async def offset_of(request: web.Request) -> web.Response:
     spec = _SPEC.read(request) or ""
     timestamp_ms = NAMED_OFFSETS.get(spec)
     if timestamp_ms is None:
-        timestamp_ms = parse_timestamp(spec)
+        timestamp_ms = parse_timestamp(spec, _SPEC.name, NAMED_OFFSETS)
     answer = await look_up(
         api_of(request),
         topic_of(request),

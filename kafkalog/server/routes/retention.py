@@ -353,9 +353,9 @@ def _simulate(operations: Operations, wanted: RetentionSimulateRequest) -> web.R
 
 def _parse_at(text: str) -> int:
     try:
-        return parse_timestamp(text)
+        return parse_timestamp(text, "at")
     except ApiError as error:
-        raise ApiError(40002, f"at: {error.message}") from error
+        raise ApiError(40002, error.message) from error
 
 
 def _simulation_json(simulation: RetentionSimulation) -> dict[str, object]:

@@ -471,8 +471,28 @@ def test_only_a_record_creates_a_topic(daemon: Daemon) -> None:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
+def test_curl_tells_of_each_line(daemon: Daemon) -> None:
+    """Goal: the line that the documentation shows works: a receipt before the next line is written.
+    Method: curl itself, chunked, from its standard input, which stays open in between.
+    """
+    daemon.create_topic("curled-live")
+    url = f"http://127.0.0.1:{daemon.port}/v1/topics/curled-live/records"
+    command = ["curl", "-NT", ".", "--no-progress-meter", "-X", "POST", url]
+    command += ["-H", f"Content-Type: {NDJSON}", "-H", f"Accept: {NDJSON}"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as curl:
+        assert curl.stdin is not None
+        assert curl.stdout is not None
+        for number in range(3):
+            curl.stdin.write(lines({"value": number}))
+            curl.stdin.flush()
+            assert json.loads(curl.stdout.readline())["offset"] == number
+        curl.stdin.close()
+    assert curl.returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
 def test_curl_uploads_a_stream(daemon: Daemon) -> None:
-    """Goal: the line that the documentation shows works: ``curl -T -``.
+    """Goal: a file of lines goes as fast as it is read: ``curl -T -``.
     Method: curl itself, chunked, from its standard input.
     """
     daemon.create_topic("curled")

@@ -241,20 +241,11 @@ class ProducedRecord(Schema):
     headers: list[ProducedHeader] | None = None
 
 
-class NativeRecord(Schema):
+class NativeRecord(ProducedRecord):
     """A line or an entry of the native produce; key and value as key_format and value_format say.
 
     null or absent is none, of a value a tombstone.
     """
-
-    key: object = None
-    value: object = None
-    partition: Annotated[int, Field(ge=0)] | None = None
-    timestamp: Annotated[
-        int | _Moment | None,
-        Field(description="ms since 1970 or ISO-8601 with a zone; absent: now"),
-    ] = None
-    headers: list[ProducedHeader] | None = None
 
 
 class V3ProducedData(Schema):

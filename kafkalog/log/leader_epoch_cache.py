@@ -137,17 +137,6 @@ class LeaderEpochCache:
                 return entry.epoch
         return UNDEFINED
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry:
-        """(epoch found, where it ends): OffsetsForLeaderEpoch. (-1, -1) when unknown."""
-        entries = self.entries
-        if epoch < 0 or not entries or epoch > entries[-1].epoch:
-            return EpochEntry(UNDEFINED, UNDEFINED)
-        if epoch == entries[-1].epoch:
-            return EpochEntry(epoch, log_end_offset)
-        higher = next(entry for entry in entries if entry.epoch > epoch)
-        floor = max((entry.epoch for entry in entries if entry.epoch <= epoch), default=epoch)
-        return EpochEntry(floor, higher.start_offset)
-
 
 def _with(entries: tuple[EpochEntry, ...], new: EpochEntry) -> tuple[EpochEntry, ...]:
     """Entries with ``new`` behind those that it does not contradict."""

@@ -138,11 +138,6 @@ class ProducerStateManager:
         firsts = (*self._ongoing, *self._unreplicated)
         return min(firsts) if firsts else None
 
-    @property
-    def open_transactions(self) -> dict[int, int]:
-        """First offset -> producer id of the open ones."""
-        return dict(self._ongoing)
-
     def last_records(self) -> dict[int, LastRecord]:
         """By producer id: what the cleaner has to keep so that a reload finds the same state."""
         return {

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-NO_LIMIT = -1
-
 
 class Rule(enum.Enum):
     """Why a segment goes."""

@@ -142,13 +142,6 @@ class UnifiedLog:
         """Whether a failed write left something that only a reload can repair."""
         return self._broken is not None or self.local.active_segment.is_broken
 
-    @property
-    def is_flush_due(self) -> bool:
-        """Whether ``flush.messages`` or a roll asks for a flush."""
-        local = self.local
-        is_count_due = local.unflushed_offsets >= self.config.flush_messages
-        return is_count_due or local.recovery_point < local.active_segment.base_offset
-
     def read(
         self,
         offset: int,

@@ -167,10 +167,6 @@ class RegistryState:
             forgotten_epoch=max(self.forgotten_epoch, *dropped, 0),
         )
 
-    def by_id(self, topic_id: UUID) -> RegisteredTopic | None:
-        """The living topic of that id."""
-        return next((t for t in self.topics.values() if t.topic_id == topic_id), None)
-
 
 class NewerRegistryFormat(FormatError):
     """A later version of kafkalog wrote it: not damaged, but not for this one."""

@@ -95,11 +95,6 @@ class ServerConfig:
         return self.http_max_wait_ms
 
     @property
-    def max_fetch_bytes(self) -> int:
-        """Most bytes of a fetch answer: ``http.max.fetch.bytes``."""
-        return self.http_max_fetch_bytes
-
-    @property
     def keep_alive_seconds(self) -> float:
         """Idle time of a connection: ``connections.max.idle.ms``."""
         return self.connections_max_idle_ms / 1000

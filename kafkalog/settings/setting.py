@@ -110,11 +110,6 @@ class Setting:
     synonyms: tuple[Synonym, ...] = ()  # topic keys: broker keys, first one set wins
 
     @property
-    def python_name(self) -> str:
-        """The key with underscores when no field is given."""
-        return self.field or self.key.replace(".", "_")
-
-    @property
     def valid_text(self) -> str:
         """The valid values in words."""
         return self.valid.describe(self.kind)

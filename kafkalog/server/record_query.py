@@ -186,7 +186,11 @@ def last_seen_of(request: web.Request) -> dict[int, int]:
         return {}
     positions = parse_event_id(text)
     if positions is None:
-        raise wrong_parameter("Last-Event-ID", "Last-Event-ID is no id of an event of this stream.")
+        raise wrong_parameter(
+            "Last-Event-ID",
+            "Last-Event-ID is <partition>:<offset>,... as events have it; without it the query's "
+            "start counts.",
+        )
     return positions
 
 

@@ -235,7 +235,8 @@ def test_last_event_id_goes_before_the_query(daemon: Daemon) -> None:
     assert offsets(every, "1:3") == [(1, 4)]
     for wrong in ("x", "0:", "0:1,0:2", "0:-2", "99999999999:1", "0:1;1:2"):
         headers = {"Accept": EVENTS, "Last-Event-ID": wrong}
-        refused(daemon.request("GET", one, headers=headers), 400, 40005)
+        body = refused(daemon.request("GET", one, headers=headers), 400, 40005)
+        assert "<partition>:<offset>" in str(body["message"])
     headers = {"Accept": EVENTS, "Last-Event-ID": "0:9"}
     refused(daemon.request("GET", one, headers=headers), 416, 41601)
 

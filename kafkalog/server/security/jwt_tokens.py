@@ -144,7 +144,7 @@ def _moment(claims: Mapping[str, Any], name: str) -> float:
         and 0 <= value <= _SECONDS_MAX
     ):
         return float(value)
-    raise RefusedToken(f"its {name} is no moment")
+    raise RefusedToken(f"its {name} is missing or no number of seconds")
 
 
 def decode_jwks(text: str, rules: TokenRules) -> TokenKeys:

@@ -17,6 +17,7 @@ from aiohttp import hdrs, web
 from kafkalog.errors import KafkalogError, NotReady
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.in_flight import (
+    BROKEN_BODY,
     IDENTITY,
     Inflater,
     broken_framing,
@@ -120,7 +121,7 @@ class BodyStream:
             raise NotReady(self._api.refusal())
         try:
             data = self._content.read_nowait() or await self._awaited(deadline)
-        except web.RequestPayloadError as error:
+        except BROKEN_BODY as error:
             raise broken_framing() from error
         if not data and self._inflater is not None:
             self._inflater.finish()

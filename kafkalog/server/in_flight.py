@@ -13,6 +13,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from aiohttp import hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from kafkalog.server.error_map import ApiError
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 IDENTITY = ("", "identity")
+# What a reader of the body gets for bad chunks: the pure parser wakes it with its own error first.
+BROKEN_BODY = (web.RequestPayloadError, HttpProcessingError)
 # Inflated at most between two turns of the loop: some milliseconds.
 _INFLATE_STEP_BYTES = 1 << 20
 
@@ -140,7 +143,7 @@ class Body:
                 await self._collect(limit, inflater)
         except TimeoutError:
             raise ApiError(408, "The request body came too slowly.") from None
-        except web.RequestPayloadError as error:
+        except BROKEN_BODY as error:
             raise broken_framing() from error
         return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
 
@@ -148,7 +151,7 @@ class Body:
         """The whole body, which came with its header."""
         try:
             data = self._request.content.read_nowait()
-        except web.RequestPayloadError as error:
+        except BROKEN_BODY as error:
             raise broken_framing() from error
         self._keep(data, limit)
         return data

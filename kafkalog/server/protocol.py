@@ -5,7 +5,8 @@ reader that stalls), connections are counted, and what the parser refuses gets o
 close without a byte of the client's echoed. Owned by the event loop.
 
 Leans on these of aiohttp's web_protocol.RequestHandler, checked against 3.14: ``_request_count``
-grows with each parsed message, refused ones too; ``finish_response`` runs once for each. Of
+grows with each parsed message, refused ones too; ``finish_response`` runs once for each. What the
+parser refuses is queued as a message of ``_ErrInfo``, behind the request whose body it broke. Of
 web.Application: ``_handle`` resolves a request by its method and path alone, and sets its
 ``_match_info``, which nothing changes later.
 """
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import HttpVersion10, HttpVersion11, hdrs, web
 from aiohttp.http_exceptions import BadHttpMethod, BadStatusLine, LineTooLong
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_protocol import RequestHandler, _ErrInfo
 
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.replies import HAS_OTHER_VERSION, error_reply, framework_error, seal
@@ -135,8 +136,31 @@ class Connection(RequestHandler):
         super().data_received(data)
         if self._request_count != before:
             self._stop_header_timer()
+            self._break_body()
         elif data and self._header_timer is None and before == self._answered_count:
             self._start_header_timer()
+
+    def _break_body(self) -> None:
+        """Tell the reader of a body whose later packet is no framing; its answer is the last.
+
+        The parser in C leaves it waiting, and both would have the fault answered a second time.
+        """
+        messages = self._messages
+        if not messages or not isinstance(messages[-1][0], _ErrInfo):
+            return
+        if len(messages) > 1:
+            body = messages[-2][1]
+        elif self._current_request is not None:
+            body = self._current_request.content
+        else:
+            return  # a request that is refused
+        if body.is_eof():
+            return
+        messages.pop()
+        self._request_count -= 1
+        body.set_exception(web.RequestPayloadError("broken framing"))
+        self._lingering_time = 0.0  # what else comes is nobody's either
+        self.close()
 
     async def finish_response(
         self, request: BaseRequest, resp: web.StreamResponse, start_time: float | None

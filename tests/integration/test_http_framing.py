@@ -5,6 +5,7 @@ Method: a corpus of raw bytes on sockets against two daemons, one for each of ai
 from __future__ import annotations
 
 import socket
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,17 @@ def server(
         assert one.stop() == 0
     assert "Unhandled" not in one.log_path.read_text(), one.log_tail()
     assert SECRET.decode() not in one.log_path.read_text()
+
+
+def wait_for_a_request_in_work(daemon: Daemon) -> None:
+    """Until another one is there beside that for the figure."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        page = daemon.request("GET", "/metrics").body.decode()
+        if "kafkalog_http_in_flight 2.0" in page:
+            return
+        time.sleep(0.01)  # the test's own pace between two looks
+    raise AssertionError("the request never was in work")
 
 
 def is_pure(daemon: Daemon) -> bool:
@@ -192,6 +204,23 @@ def test_broken_bodies(server: Daemon, name: str) -> None:
         refused(got[0], 408, 408)  # it waits for that much
     else:
         refused(got[0], 400, 40000)
+
+
+@pytest.mark.parametrize("path", [b"/topics/smuggled", b"/v1/topics/smuggled/records"])
+@pytest.mark.parametrize("name", sorted(set(BROKEN_BODIES) - {"chunk size huge"}))
+def test_bodies_that_break_in_a_later_packet(server: Daemon, path: bytes, name: str) -> None:
+    """The same when the handler waits for the body already: soon, once, and a close."""
+    kind = PRODUCE.split(b"\r\n", 1)[1]
+    if path.endswith(b"/records"):
+        kind = b"Host: x\r\nContent-Type: application/x-ndjson\r\nAccept: application/x-ndjson\r\n"
+    with Wire(server) as wire:
+        wire.send(b"POST " + path + b" HTTP/1.1\r\n" + kind + b"Transfer-Encoding: chunked\r\n\r\n")
+        wait_for_a_request_in_work(server)
+        wire.send(BROKEN_BODIES[name])
+        said = wire.read_to_close()
+    assert said.count(b"HTTP/1.1 ") == 1, said
+    assert b"400" in said, said
+    assert b"40000" in said, said
 
 
 @pytest.mark.parametrize("version", VERSIONS)

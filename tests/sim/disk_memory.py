@@ -15,21 +15,27 @@ if TYPE_CHECKING:
 
     from tests.sim.sim_filesystem import SimFilesystem
 
-_alive: weakref.WeakSet[SimFilesystem] = weakref.WeakSet()
+# Innermost last: the disks that were made inside; a weak reference does not keep one alive.
+_scopes: list[list[weakref.ref[SimFilesystem]]] = []
 
 
 def note_disk(disk: SimFilesystem) -> None:
     """A disk was made."""
-    _alive.add(disk)
+    if _scopes:
+        _scopes[-1].append(weakref.ref(disk))
 
 
 @contextmanager
 def disposing_of_disks() -> Iterator[None]:
     """Take the memory of the disks made inside, but of those that are kept by a cache."""
-    before = set(_alive)
+    made: list[weakref.ref[SimFilesystem]] = []
+    _scopes.append(made)
     try:
         yield
     finally:
-        for disk in set(_alive) - before:
-            if not disk.is_kept:
+        innermost = _scopes.pop()
+        assert innermost is made
+        for reference in made:
+            disk = reference()
+            if disk is not None and not disk.is_kept:
                 disk.dispose()

@@ -215,10 +215,19 @@ def _last_seen(position: tuple[int, int]) -> str:
 
 def parse_event_id(text: str) -> dict[int, int] | None:
     """Next wanted offsets by partition, from an id; None when it is none of ours."""
-    if not _EVENT_ID.fullmatch(text):
+    seen = offsets_by_partition(text) if _EVENT_ID.fullmatch(text) else None
+    if seen is None or max(seen.values()) == INT64_MAX:
         return None
+    return {number: offset + 1 for number, offset in seen.items()}
+
+
+def offsets_by_partition(text: str) -> dict[int, int] | None:
+    """Of ``<partition>:<offset>,...``, a text that was found to be of this form.
+
+    None when it names a partition twice, or a number that no partition or offset can be.
+    """
     pairs = [each.split(":") for each in text.split(",")]
-    found = {int(number): int(offset) + 1 for number, offset in pairs}
+    found = {int(number): int(offset) for number, offset in pairs}
     is_sound = len(found) == len(pairs) and max(found) <= INT32_MAX
     return found if is_sound and max(found.values()) <= INT64_MAX else None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
-from kafkalog.format.record_text import parse_event_id
+from kafkalog.format.record_text import offsets_by_partition, parse_event_id
 from kafkalog.format.record_writer import FIELDS, FORMATS, Bounds, RecordShape
 from kafkalog.log.log_reads import check_bounds, limit_of
 from kafkalog.server.moments import parse_timestamp
@@ -199,12 +199,9 @@ def positions_of(parameter: TextParameter, request: web.Request) -> dict[int, in
     text = parameter.read(request)
     if text is None:
         return {}
-    if _POSITIONS.fullmatch(text):
-        pairs = [each.split(":") for each in text.split(",")]
-        found = {int(number): int(offset) for number, offset in pairs}
-        is_sound = len(found) == len(pairs) and max(found) <= INT32_MAX
-        if is_sound and max(found.values()) <= INT64_MAX:
-            return found
+    found = offsets_by_partition(text) if _POSITIONS.fullmatch(text) else None
+    if found is not None:
+        return found
     raise wrong_parameter(
         parameter.name, f"{parameter.name} is <partition>:<offset>,... with each partition once."
     )

@@ -80,7 +80,9 @@ def interference(bench: Bench) -> Result:
         unit="ms",
         durability="acks=1: page cache",
         goal=Goal(
-            "<= 25 ms, loop lag p99 <= 10 ms", at_most=25, extra_at_most={"loop_lag_p99_ms": 10}
+            "<= 25 ms, loop lag p99 <= 10 ms each",
+            at_most=25,
+            extra_at_most={_lag_of(name): 10 for name in _works_of(daemon, sizes, 0)},
         ),
         rounds=rounds,
         lower_is_better=True,
@@ -90,7 +92,9 @@ def interference(bench: Bench) -> Result:
             f" and again, a topic delete of {sizes.doomed_partitions * 32:,} files,"
             " a scrape a second",
             f"{_CONNECTIONS} connections, open loop: latency runs from when a request was due",
-            "loop lag by the daemon's own histogram: the bound of the bucket that holds the p99",
+            "loop lag by the daemon's own histogram: the bound of the bucket that holds the p99;"
+            " some fifty looks a work and round, so that one late look is the p99 of its round:"
+            " each work's median over the rounds counts",
             "no recovery: a log is recovered before it is served, never beside requests for it",
         ),
     )
@@ -121,24 +125,30 @@ def _partitions(topic: str, count: int) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for number in range(count)]
 
 
-def _round(daemon: BenchDaemon, sizes: _Sizes, number: int) -> Sample:
-    """Every kind of work once, each under a load of its own."""
-    works: dict[str, Callable[[], None]] = {
-        "idle": lambda: time.sleep(sizes.seconds),
+def _works_of(daemon: BenchDaemon, sizes: _Sizes, number: int) -> dict[str, Callable[[], None]]:
+    """Every kind of work, as it is done in one round."""
+    return {
         "clean": lambda: _clean(daemon, f"compacted{number}", sizes),
         "retention": lambda: _again(sizes.seconds, lambda: _retain(daemon)),
         "delete": lambda: daemon.delete_topic(f"doomed{number}"),
         "scrape": lambda: _again(sizes.seconds, lambda: _scrape(daemon), _SCRAPE_PAUSE_SECONDS),
     }
+
+
+def _lag_of(work: str) -> str:
+    """The name of this work's figure."""
+    return f"{work}_loop_lag_p99_ms"
+
+
+def _round(daemon: BenchDaemon, sizes: _Sizes, number: int) -> Sample:
+    """Every kind of work once, each under a load of its own; idle comes first."""
+    idle = _beside(daemon, lambda: time.sleep(sizes.seconds))
+    works = _works_of(daemon, sizes, number)
     found = {name: _beside(daemon, work) for name, work in works.items()}
-    produce = {f"{name}_p99_ms": each.produce_p99_ms for name, each in found.items()}
-    lag = {f"{name}_loop_lag_p99_ms": each.loop_lag_p99_ms for name, each in found.items()}
-    del found["idle"]
-    worst_lag = max(each.loop_lag_p99_ms for each in found.values())
-    return Sample(
-        max(each.produce_p99_ms for each in found.values()),
-        extra={"loop_lag_p99_ms": worst_lag, **produce, **lag},
-    )
+    with_idle = {"idle": idle, **found}
+    produce = {f"{name}_p99_ms": each.produce_p99_ms for name, each in with_idle.items()}
+    lag = {_lag_of(name): each.loop_lag_p99_ms for name, each in with_idle.items()}
+    return Sample(max(each.produce_p99_ms for each in found.values()), extra={**produce, **lag})
 
 
 class _Seen(NamedTuple):

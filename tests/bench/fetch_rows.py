@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from kafkalog.server.media_types import ARROW, EVENT_STREAM, JSON, NDJSON
 from tests.bench import datasets
+from tests.bench.load_client import build_request
 from tests.bench.planting import plant_unclean
 from tests.bench.results import Goal, Result, Sample
 
 if TYPE_CHECKING:
     from tests.bench.bench import Bench
+    from tests.bench.daemon_side import BenchDaemon
 
 BINARY = "application/vnd.kafka.binary.v2+json"
 _PAGE = 1 << 20
+_RECORDS = 8_000  # of 100 bytes: about 1 MiB of the log
+_V2 = "/topics/fetch/partitions/0/messages?offset={start}&count=8000"
+_NATIVE = (
+    "/v1/topics/fetch/partitions/0/records?offset={start}&until_offset={end}"
+    "&max_bytes=8388608&value_format=base64&key_format=base64"
+)
 
 
 def fetch_raw(bench: Bench) -> Result:
@@ -63,7 +74,32 @@ def fetch_raw(bench: Bench) -> Result:
 
 
 def fetch_json(bench: Bench) -> Result:
-    """Pages of 1 MiB of 100-byte values, base64 in JSON, two connections."""
+    """Pages of the v2 route, 100-byte values in base64."""
+    return _records(bench, "fetch_json", "JSON (v2)", BINARY, _V2)
+
+
+def fetch_json_native(bench: Bench) -> Result:
+    """Pages of the native route: topic, partition and timestamp too."""
+    return _records(bench, "fetch_json_native", "JSON (native)", JSON, _NATIVE)
+
+
+def fetch_lines(bench: Bench) -> Result:
+    """A line a record, sent in chunks."""
+    return _records(bench, "fetch_lines", "lines (NDJSON)", NDJSON, _NATIVE)
+
+
+def fetch_events(bench: Bench) -> Result:
+    """An event a record, sent in chunks."""
+    return _records(bench, "fetch_events", "server-sent events", EVENT_STREAM, _NATIVE)
+
+
+def fetch_arrow(bench: Bench) -> Result:
+    """Pages of an Arrow stream, bytes as they are."""
+    return _records(bench, "fetch_arrow", "Arrow", ARROW, _NATIVE)
+
+
+def _records(bench: Bench, name: str, form: str, accept: str, path: str) -> Result:
+    """Pages or streams of 8,000 records of 100 bytes, two connections."""
     total = bench.size(256 << 20, 64 << 20)
     source = bench.directory("source")
     source.mkdir()
@@ -74,26 +110,44 @@ def fetch_json(bench: Bench) -> Result:
         value_bytes=datasets.SMALL_BYTES,
     )
     plant_unclean(bench, "fetch", source, with_kafka=False)
+    count = end // _RECORDS
+    requests = [
+        build_request("GET", path.format(start=start, end=start + _RECORDS), accept=accept)
+        for start in range(0, count * _RECORDS, _RECORDS)
+    ]
     with bench.running_daemon() as daemon:
-        path = f"/topics/fetch/partitions/0/records?max_bytes={_PAGE}&offset="
-        requests = daemon.walk(path, BINARY, end)
+        _check_answers(daemon, path, accept)
 
         def ours() -> Sample:
-            load, server = daemon.load(requests, count=len(requests), connections=2)
+            load, server = daemon.load(requests, count=count, connections=2)
             return Sample(
-                end / load.seconds,
+                count * _RECORDS / load.seconds,
                 load.client_cpu_share,
                 server,
-                {"p99_ms": load.percentile_ms(99)},
+                {
+                    "p99_ms": load.percentile_ms(99),
+                    "answered_mb_s": load.bytes_received / load.seconds / 1e6,
+                },
             )
 
         rounds = bench.alternate(ours, None)
     return Result(
-        name="fetch_json",
-        what="Fetch JSON, 100-byte records, 1 MiB a page",
+        name=name,
+        what=f"Fetch {form}, 100-byte records, {_RECORDS:,} a request",
         unit="records/s",
         durability="from the page cache",
         goal=Goal(">= 800,000/s", at_least=800_000),
         rounds=rounds,
-        notes=("2 connections, values in base64",),
+        notes=("2 connections; text forms have values in base64",),
     )
+
+
+def _check_answers(daemon: BenchDaemon, path: str, accept: str) -> None:
+    """That a request is answered with all of its records, and not one more."""
+    answer = daemon.request("GET", path.format(start=0, end=_RECORDS), None, {"Accept": accept})
+    assert answer.status == 200, answer.body[:500]
+    assert answer.headers["Content-Type"].startswith(accept), answer.headers
+    if accept == ARROW:
+        assert pa.ipc.open_stream(answer.body).read_all().num_rows == _RECORDS
+    else:
+        assert answer.body.count(b'"offset":') == _RECORDS

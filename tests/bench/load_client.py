@@ -1,10 +1,10 @@
 """A load client with pre-built requests: epoll, many keep-alive connections, no HTTP library.
 
 Closed loop: each connection has one request under way (`run_paced` is the open one). Answers are
-read by their Content-Length; latency runs from the first byte sent to the last byte read. One
-process is enough while its own CPU share stays below one core; more are forked on demand and start
-together. The CPU time of all client processes is reported, so that a reader can see how much of the
-machine the client took.
+read by their Content-Length or to their last chunk; latency runs from the first byte sent to the
+last byte read. One process is enough while its own CPU share stays below one core; more are forked
+on demand and start together. The CPU time of all client processes is reported, so that a reader can
+see how much of the machine the client took.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _BUFFER_BYTES = 4 << 20
 _HEAD_END = b"\r\n\r\n"
 _LENGTH_NAME = b"content-length:"
+_CHUNKED = b"transfer-encoding: chunked"
+_LAST_CHUNK = b"\r\n0\r\n\r\n"  # of a body of text that has no bare line ends of this kind
 _LOOK_SECONDS = 0.05
 
 
@@ -121,7 +123,7 @@ def run_paced(
 class _Connection:
     """One socket and the exchange under way on it."""
 
-    __slots__ = ("head", "pending", "remaining", "socket", "started")
+    __slots__ = ("head", "is_chunked", "pending", "remaining", "socket", "started", "tail")
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
@@ -130,6 +132,8 @@ class _Connection:
         self.pending = memoryview(b"")
         self.remaining = -1  # bytes of the answer still to come; -1: its head is not whole
         self.head = b""
+        self.is_chunked = False
+        self.tail = b""  # of a chunked answer: what came last
         self.started = 0.0
 
 
@@ -204,7 +208,7 @@ class _Client:
         self._poll.close()
 
     def _begin(self, connection: _Connection, request: bytes) -> None:
-        connection.remaining, connection.head = -1, b""
+        connection.remaining, connection.head, connection.is_chunked = -1, b"", False
         connection.started = time.perf_counter()
         done = connection.socket.send(request)
         if done < len(request):
@@ -227,8 +231,17 @@ class _Client:
             end = connection.head.find(_HEAD_END)
             if end < 0:
                 return False
-            body = _body_length(connection.head[:end], connection.head)
+            connection.is_chunked = _CHUNKED in connection.head[:end].lower()
+            connection.tail = b""
+            body = (
+                0 if connection.is_chunked else _body_length(connection.head[:end], connection.head)
+            )
             connection.remaining = end + len(_HEAD_END) + body - before
+        if connection.is_chunked:
+            ending = len(_LAST_CHUNK)
+            came = bytes(self._view[max(0, size - ending) : size])
+            connection.tail = (connection.tail + came)[-ending:]
+            return connection.tail == _LAST_CHUNK
         connection.remaining -= size
         return connection.remaining <= 0
 

@@ -106,7 +106,7 @@ def test_a_line_that_stops_is_cut(daemon: Daemon) -> None:
         started = time.monotonic()
         last = last_of(wire)
         assert (last["error_code"], last["end_of_stream"]) == (408, True)
-        assert 0.5 < time.monotonic() - started < 1.9
+        assert 0.5 < time.monotonic() - started < 10
     with Duplex(daemon, path_of("dripped"), TOLD) as wire:
         assert wire.answer.status == 200
         for byte in b'{"value":"a line that is sent in drips"}':

@@ -166,7 +166,8 @@ def test_a_handshake_that_hangs_is_ended(tmp_path: Path, authority: Authority) -
     with daemon:
         begun = time.monotonic()
         assert answer_to(daemon, b"") == b""
-        assert 0.7 <= time.monotonic() - begun < 9  # by default it is 10 s
+        # Not 0.7: the clock of a loop counts whole milliseconds from when its turn began.
+        assert 0.65 < time.monotonic() - begun < 9  # by default it is 10 s
         daemon.stop()
 
 

@@ -12,7 +12,8 @@ entries for one partition the later one holds. ``salvage_offsets`` is for a file
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.format.format_error import FormatError
@@ -33,11 +34,15 @@ _INT64_DIGITS = 19
 
 @dataclass(frozen=True, slots=True)
 class DamagedLine:
-    """A line that is not what Kafka writes; ``number`` counts from 1."""
+    """A line that is not what Kafka writes; ``number`` counts from 1.
+
+    count  how many lines say the same and are wrong in the same way, the first of which this is
+    """
 
     number: int
     text: str
     reason: str
+    count: int = 1
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
@@ -60,7 +65,8 @@ def salvage_offsets(data: bytes) -> tuple[dict[TopicPartition, int], list[Damage
     Good is a line that Kafka could have written: a legal topic, nothing negative, a newline at its
     end. Of two for one partition the lower offset is taken, which shows and checks more; the second
     is bad. The lines of another version have a meaning that is not known: none is good. No line is
-    told twice, and of a file in which nothing can be read the first one only.
+    told twice, lines of one text are told as one, and of a file in which nothing can be read the
+    first one only.
     """
     # What is not UTF-8 becomes a text that no topic name has.
     *lines, unfinished = _LINE_END.split(data.decode("utf-8", "backslashreplace"))
@@ -92,7 +98,16 @@ def salvage_offsets(data: bytes) -> tuple[dict[TopicPartition, int], list[Damage
         bad.insert(0, DamagedLine(2, lines[1], f"{len(entries)} entries follow"))
     if not is_number:
         bad.insert(0, DamagedLine(1, version, "no version"))
-    return offsets, bad
+    return offsets, _counted(bad)
+
+
+def _counted(lines: Sequence[DamagedLine]) -> list[DamagedLine]:
+    """The first of those with one text and one fault, with their count."""
+    counts = Counter((line.text, line.reason) for line in lines)
+    firsts: dict[tuple[str, str], DamagedLine] = {}
+    for line in lines:
+        firsts.setdefault((line.text, line.reason), line)
+    return [replace(line, count=counts[key]) for key, line in firsts.items()]
 
 
 def encode_leader_epochs(epochs: Sequence[tuple[int, int]]) -> bytes:

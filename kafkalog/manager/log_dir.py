@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kafkalog.env.filesystem import DirLock, Filesystem
     from kafkalog.env.random import Random
     from kafkalog.env.threads import Threads
+    from kafkalog.format.checkpoint_text import DamagedLine
     from kafkalog.format.topic_partition import TopicPartition
 
 LOCK_FILE = ".lock"
@@ -93,6 +94,8 @@ class LogDir:
         self._free_space = FreeSpace(
             path, min_free_bytes, self._guarded_space, clock, threads.mutex()
         )
+        # replaced by any thread
+        self._damage_told: dict[str, list[DamagedLine]] = {}  # by checkpoint file
         # owned by the starting thread
         self._lock: DirLock | None = None
         self.meta: MetaProperties | None = None
@@ -306,9 +309,10 @@ class LogDir:
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """Entries of a checkpoint file, of a damaged one those of its good lines. Guarded.
 
-        Each bad line is told at level error. A missing entry is always safe for what is stored: a
-        log without a recovery point is recovered from its start, one without a start offset starts
-        at its first segment. Differs from Kafka, which gives up the directory or every entry.
+        Each bad line is told at level error, at the first look only. A missing entry is always safe
+        for what is stored: a log without a recovery point is recovered from its start, one without
+        a start offset starts at its first segment. Differs from Kafka, which gives up the directory
+        or every entry.
         """
         path = self._file(name)
         with self.guard():
@@ -323,16 +327,24 @@ class LogDir:
         except FormatError:
             pass  # its lines are looked at one by one
         offsets, bad_lines = salvage_offsets(data)
+        self._tell_damage(name, bad_lines)
+        return offsets
+
+    def _tell_damage(self, name: str, bad_lines: list[DamagedLine]) -> None:
+        """Once, as long as it is the same: a start reads the cleaner's file twice."""
+        if self._damage_told.get(name) == bad_lines:
+            return
+        self._damage_told[name] = bad_lines
         for bad in bad_lines:
             _log.error(
                 "checkpoint_damaged",
-                file=path,
+                file=self._file(name),
                 line=bad.number,
                 text=bad.text[:_SHOWN_CHARACTERS],
+                count=bad.count,
                 reason=bad.reason,
                 consequence=_WITHOUT_ENTRY[name],
             )
-        return offsets
 
     def write_checkpoint(
         self, name: str, collect: Callable[[], Mapping[TopicPartition, int]]

@@ -15,7 +15,7 @@ from kafkalog.format.meta_properties import decode_meta_properties
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_loader import load_log
 from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.log_dir import LOG_START_OFFSETS, RECOVERY_POINTS
+from kafkalog.manager.log_dir import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS
 from kafkalog.manager.topic_registry import FORMAT, decode_registry
 from kafkalog.manager.values import Acks
 from tests.partition_world import DIRECTORY, PartitionWorld, batch, checked
@@ -106,6 +106,19 @@ def test_a_bad_line_of_the_recovery_points_costs_its_partition_alone() -> None:
     sim, errors = restarted(disk)
     assert [(each["file"], each["line"], each["text"]) for each in errors] == [(path, 4, "b O 4")]
     assert all(sim.operations.partition_log(topic, 0).log_end_offset == 4 for topic in "abc")
+
+
+def test_a_damaged_checkpoint_is_told_once() -> None:
+    """The cleaner's is read twice by a start; each of its lines that repeat another was told."""
+    disk = three_topics(clean=True)
+    path = f"/data/a/{CLEANER_OFFSETS}"
+    write(disk, path, b"0\n5\na 0 2\n" + b"no entry\n" * 3 + b"c 0 x\n")
+    _, errors = restarted(disk)
+    told = [(each["event"], each["line"], each["text"], each["count"]) for each in errors]
+    assert told == [
+        ("checkpoint_damaged", 4, "no entry", 3),
+        ("checkpoint_damaged", 7, "c 0 x", 1),
+    ]
 
 
 def two_dirs(config: BrokerConfig = TWO) -> SimFilesystem:

@@ -38,7 +38,7 @@ def is_known_compacted(path: str, filesystem: Filesystem) -> bool:
 def _is_cleaned(path: str, partition: TopicPartition, filesystem: Filesystem) -> bool:
     try:
         return partition in decode_offsets(filesystem.read_file(path))
-    except (FileNotFoundError, FormatError):
+    except (FileNotFoundError, IsADirectoryError, FormatError):
         return False
 
 

@@ -12,6 +12,7 @@ Source: Kafka's LogManager, MetaProperties, CleanShutdownFileHandler, LogDirFail
 
 from __future__ import annotations
 
+import itertools
 from contextlib import contextmanager
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -20,7 +21,12 @@ import structlog
 
 from kafkalog.errors import DiskFull, InvalidConfig, LogDirOffline, StorageFault
 from kafkalog.format.backup_manifest import RESTORE_MARKER
-from kafkalog.format.checkpoint_text import decode_offsets, encode_offsets, salvage_offsets
+from kafkalog.format.checkpoint_text import (
+    DamagedLine,
+    decode_offsets,
+    encode_offsets,
+    salvage_offsets,
+)
 from kafkalog.format.clean_shutdown import encode_clean_shutdown
 from kafkalog.format.file_names import TEMPORARY_SUFFIX
 from kafkalog.format.format_error import FormatError
@@ -41,7 +47,6 @@ if TYPE_CHECKING:
     from kafkalog.env.filesystem import DirLock, Filesystem
     from kafkalog.env.random import Random
     from kafkalog.env.threads import Threads
-    from kafkalog.format.checkpoint_text import DamagedLine
     from kafkalog.format.topic_partition import TopicPartition
 
 LOCK_FILE = ".lock"
@@ -62,6 +67,8 @@ _WITHOUT_ENTRY = {
     "does not count as compacted",
 }
 _SHOWN_CHARACTERS = 200
+_ASIDE_SUFFIX = ".damaged"
+_NO_FILE = [DamagedLine(0, "", "is a directory")]
 LOST_AND_FOUND = "lost+found"
 _REPLACED_FILES = (*_WITHOUT_ENTRY, REGISTRY_FILE, META_PROPERTIES, CLEAN_SHUTDOWN_MARKER)
 _TEMPORARY_FILES = tuple(f"{name}{TEMPORARY_SUFFIX}" for name in _REPLACED_FILES)
@@ -249,6 +256,7 @@ class LogDir:
     def take_clean_shutdown_marker(self) -> bool:
         """Whether the last shutdown was clean; the marker is gone durably on return. Guarded.
 
+        So is what keeps the files of the root from being written: left-overs, directories there.
         Syncs the directory in any case: a process that was killed may have made partition
         directories whose names no power cut has spared yet, and they are about to be served.
         """
@@ -260,8 +268,24 @@ class LogDir:
             for name in _TEMPORARY_FILES:  # a process ended in the middle of replacing the file
                 if self._filesystem.exists(self._file(name)):
                     self._filesystem.unlink(self._file(name))
+            self._put_directories_aside()
             self._filesystem.sync_dir(self.path)
         return self.was_clean
+
+    def _put_directories_aside(self) -> None:
+        """Rename what is a directory and has a checkpoint's name: none could be written there."""
+        for entry in self._filesystem.list_dir_stats(self.path):
+            if entry.is_dir and entry.name in _WITHOUT_ENTRY:
+                path = self._file(entry.name)
+                target = self._free_name(f"{path}{_ASIDE_SUFFIX}")
+                self._tell_damage(entry.name, _NO_FILE)
+                self._filesystem.rename(path, target)
+                _log.warning("directory_put_aside", directory=path, moved_to=target)
+
+    def _free_name(self, path: str) -> str:
+        """The path, or with a number when it is taken: not ``-n``, which would be a partition."""
+        names = itertools.chain((path,), (f"{path}.{number}" for number in itertools.count(2)))
+        return next(name for name in names if not self._filesystem.exists(name))
 
     def write_clean_shutdown_marker(self) -> None:
         """The last write of an orderly shutdown; guarded."""
@@ -312,13 +336,16 @@ class LogDir:
         Each bad line is told at level error, at the first look only. A missing entry is always safe
         for what is stored: a log without a recovery point is recovered from its start, one without
         a start offset starts at its first segment. Differs from Kafka, which gives up the directory
-        or every entry.
+        or every entry; and so for a directory in the file's place, which the next start puts aside.
         """
         path = self._file(name)
         with self.guard():
             try:
                 data = self._filesystem.read_file(path)
             except FileNotFoundError:
+                return {}
+            except IsADirectoryError:
+                self._tell_damage(name, _NO_FILE)
                 return {}
         try:
             read = decode_offsets(data)
@@ -331,7 +358,7 @@ class LogDir:
         return offsets
 
     def _tell_damage(self, name: str, bad_lines: list[DamagedLine]) -> None:
-        """Once, as long as it is the same: a start reads the cleaner's file twice."""
+        """Once, as long as it is the same: a start reads the cleaner's file twice. Line 0: all."""
         if self._damage_told.get(name) == bad_lines:
             return
         self._damage_told[name] = bad_lines

@@ -59,6 +59,10 @@ def test_the_checkpoint_of_the_cleaner() -> None:
     path = f"{directory.rpartition('/')[0]}/{CLEANER_OFFSETS}"
     disk.write_file_atomically(path, encode_offsets({TopicPartition("other", 0): 2}))
     assert findings(disk, directory) == doubt
+    disk.unlink(path)
+    disk.make_dir(path)
+    assert findings(disk, directory) == doubt
+    disk.remove_tree(path)
     disk.write_file_atomically(path, encode_offsets({TopicPartition("t", 0): 2}))
     assert findings(disk, directory) == []
 

@@ -15,7 +15,12 @@ from kafkalog.format.meta_properties import decode_meta_properties
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_loader import load_log
 from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.log_dir import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS
+from kafkalog.manager.log_dir import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+)
 from kafkalog.manager.topic_registry import FORMAT, decode_registry
 from kafkalog.manager.values import Acks
 from tests.partition_world import DIRECTORY, PartitionWorld, batch, checked
@@ -119,6 +124,37 @@ def test_a_damaged_checkpoint_is_told_once() -> None:
         ("checkpoint_damaged", 4, "no entry", 3),
         ("checkpoint_damaged", 7, "c 0 x", 1),
     ]
+
+
+@pytest.mark.parametrize(
+    "name", [CLEANER_OFFSETS, LOG_START_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS]
+)
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_directory_in_the_place_of_a_checkpoint_is_a_damaged_one(name: str, clean: bool) -> None:
+    """It took the log directory offline. Now its entries are missing, and it is put aside whole."""
+    disk = three_topics(clean=clean)
+    path = f"/data/a/{name}"
+    if disk.exists(path):
+        disk.unlink(path)
+    for made in (path, f"{path}.damaged", f"{path}.damaged/of an earlier time"):
+        disk.make_dir(made)
+    write(disk, f"{path}/what somebody left", b"here")
+    sim, errors = restarted(disk)
+    (line,) = errors
+    assert (line["event"], line["file"], line["reason"]) == (
+        "checkpoint_damaged",
+        path,
+        "is a directory",
+    )
+    assert sim.operations.readiness().offline_dirs == 0
+    assert starts(sim) == dict.fromkeys("abc", 0 if name == LOG_START_OFFSETS else 2)
+    log_dir = sim.manager.units[0].log_dir
+    sim.manager.checkpoints.write_cleaner_offsets(log_dir)
+    disk = sim.stop()
+    assert disk.read_file(f"{path}.damaged.2/what somebody left") == b"here"
+    sim, errors = restarted(disk)
+    assert errors == []
+    assert sim.operations.topic_names() == ["a", "b", "c"]
 
 
 def two_dirs(config: BrokerConfig = TWO) -> SimFilesystem:

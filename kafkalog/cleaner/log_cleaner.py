@@ -157,9 +157,13 @@ class LogCleaner:
             thread.wake()
 
     def submit(self, request: CleanRequest) -> None:
-        """Queue a clean for the next thread that is free; CleaningConflict when there is none."""
+        """Queue a clean for the next thread that is free.
+
+        CleaningConflict when no thread runs, or one has the log.
+        """
         if not self.is_enabled:
             raise CleaningConflict("No cleaner runs: log.cleaner.enable or log.cleaner.threads")
+        self.states.check_not_in_work(request.log.topic_partition)
         self._requests.append(request)
         self.wake()
         self._refuse_rest_when_stopped()

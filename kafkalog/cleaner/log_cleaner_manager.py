@@ -243,6 +243,16 @@ class LogCleanerManager:
                 self.release(standing.log)
         return None
 
+    def check_not_in_work(self, topic_partition: TopicPartition) -> None:
+        """CleaningConflict while a thread works on the log: an order could only wait for it."""
+        state = self.state_of(topic_partition)
+        if state.phase in (CleaningPhase.IN_PROGRESS, CleaningPhase.ABORTED):
+            raise CleaningConflict(
+                f"The cleaning of {topic_partition} is {state}; order it again when that has ended",
+                topic=topic_partition.topic,
+                partition=topic_partition.partition,
+            )
+
     def grab_log(self, log: UnifiedLog, now_ms: int, *, pauses: int = 0) -> LogToClean:
         """The same for a log that somebody asked for: whatever its ratio, and a fresh start.
 

@@ -152,7 +152,7 @@ class CleaningOperations:
     ) -> None:
         """Order a clean whatever the ratio; ``on_done`` is called on a cleaner thread.
 
-        Does not block. PolicyViolation, CleaningConflict when no cleaner runs.
+        Does not block. PolicyViolation, CleaningConflict when no cleaner runs or one has the log.
         """
         log = self._compacted(topic, partition)
         self._cleaning.cleaner.submit(CleanRequest(log, is_dry, on_done))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.http_world import end_offset
+from tests.integration.http_world import end_offset, refused
 from tests.integration.test_http_cleaner import contents, filled, log_of, order
 
 if TYPE_CHECKING:
@@ -93,10 +93,13 @@ def test_records_are_deleted_in_the_middle_of_a_clean(crawling: Daemon) -> None:
     assert answer.json["partitions"][0]["low_watermark"] == middle
     assert time.monotonic() - began < 3, "it waited for the clean"
     check_every_key(daemon, "cut", last, middle)
+    path = "/v1/topics/cut/partitions/0/log:clean"
+    refused(order(daemon, path, {}), 409, 40910)  # at once: there is one thread, and it is busy
+    assert daemon.request("GET", where).json["state"] == "running"
     alter(daemon, log_cleaner_io_max_bytes_per_second=None)
     ended(daemon, where)
     check_every_key(daemon, "cut", last, middle)
-    run = order(daemon, "/v1/topics/cut/partitions/0/log:clean", {})
+    run = order(daemon, path, {})
     assert run.status == 200, run.body
     check_every_key(daemon, "cut", last, middle)
     assert log_of(daemon, "cut")["failure"] is None

@@ -371,3 +371,21 @@ def test_a_move_ends_the_clean_and_takes_the_checkpoint_along() -> None:
     assert decode_offsets(world.sim.disk.read_file(old)) == {}
     world.turn()
     assert world.cleaners.cleaned[-1][1] == clean_to
+
+
+def test_an_order_for_a_log_in_work_is_refused_at_once() -> None:
+    """Goal: whoever asks for a clean that is under way is told so, not held until it ends.
+    Method: orders while the only thread is in the middle of the log; its own clean goes on.
+    """
+    world = CleaningDaemon()
+    world.topic()
+    world.topic("other")
+    runs = world.run_into_a_clean()
+    for is_dry in (False, True):
+        with pytest.raises(CleaningConflict, match="The cleaning of t-0 is in_progress"):
+            world.order(is_dry=is_dry)
+    others = world.order("other")
+    world.sim.threads.run_until_idle()
+    assert [run.error for run in (*runs, *others)] == [None, None]
+    assert world.order() == []
+    world.sim.stop()

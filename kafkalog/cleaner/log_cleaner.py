@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
     CleanerMaker = Callable[[LogCleanerConfig, Callable[[int], None]], CleanerLike]
 
+NO_CLEANER = "No cleaner runs: log.cleaner.enable or log.cleaner.threads"
+"""Why an order to clean is refused."""
+
 _log = structlog.get_logger("kafka.log.LogCleaner")
 
 
@@ -162,7 +165,7 @@ class LogCleaner:
         CleaningConflict when no thread runs, or one has the log.
         """
         if not self.is_enabled:
-            raise CleaningConflict("No cleaner runs: log.cleaner.enable or log.cleaner.threads")
+            raise CleaningConflict(NO_CLEANER)
         self.states.check_not_in_work(request.log.topic_partition)
         self._requests.append(request)
         self.wake()

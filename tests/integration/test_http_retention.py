@@ -301,3 +301,19 @@ def test_wrong_simulations(daemon: Daemon) -> None:
     refused(simulate(daemon, "wrong", configs={"retention.ms": 5}), 422, 422)
     (entry,) = simulate(daemon, "wrong", horizon_ms=(1 << 63) - 1).json["partitions"]
     assert (entry["end_ms"], entry["segments"]) == (None, [])
+
+
+def test_without_a_cleaner_its_orders_are_refused(daemon: Daemon) -> None:
+    """Goal: who has everything cleaned is told that nobody cleans, not that there was nothing.
+    Method: all logs and one alone, at once and as an operation; named ones have an entry each.
+    """
+    daemon.create_topic("dirty", 1, cleanup_policy="compact")
+    headers: dict[str, str]
+    for headers in ({}, {"Prefer": "respond-async"}):
+        for path in ("/v1/cleaner:run", "/v1/topics/dirty/partitions/0/log:clean"):
+            answer = daemon.request("POST", path, {}, headers)
+            refused(answer, 409, 40910)
+            assert "log.cleaner.enable" in answer.json["message"]
+    named = {"dry_run": True, "partitions": [{"topic": "dirty", "partition": 0}]}
+    (entry,) = daemon.request("POST", "/v1/cleaner:run", named).json["partitions"]
+    failed_entry(entry, 40910)

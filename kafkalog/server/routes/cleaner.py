@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
-from kafkalog.errors import KafkalogError
+from kafkalog.cleaner.log_cleaner import NO_CLEANER
+from kafkalog.errors import CleaningConflict, KafkalogError
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.server.answers import (
     CleanerAnswer,
@@ -249,7 +250,7 @@ async def clean(request: web.Request) -> web.Response:
     _OPERATE,
     {200: Answer("A run each.", {JSON: CleaningRunsAnswer}), 202: BEGUN},
     body={JSON: CleanerRunRequest},
-    errors=(40002,),
+    errors=(40002, 40910),
 )
 async def run(request: web.Request) -> web.Response:
     """The same for the named partitions, or for all that have something to clean.
@@ -284,9 +285,14 @@ def _end_json(key: TopicPartition, end: CleanEnd) -> dict[str, object]:
 
 
 def _cleanable(operations: Operations) -> list[TopicPartition]:
-    """Those with cleanable bytes that nothing but the ratio keeps from being cleaned."""
-    found = []
-    for each in operations.cleaning.describe().logs:
+    """Those with cleanable bytes that nothing but the ratio keeps from being cleaned.
+
+    CleaningConflict where nothing ever is.
+    """
+    found, report = [], operations.cleaning.describe()
+    if not report.is_enabled:
+        raise CleaningConflict(NO_CLEANER)
+    for each in report.logs:
         to_clean = each.standing.to_clean
         is_free = each.why_not is None or each.why_not.value == "below_ratio"
         if is_free and to_clean is not None and to_clean.cleanable_bytes:

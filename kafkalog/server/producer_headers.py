@@ -42,3 +42,16 @@ def producer_of(request: web.Request) -> ProducerStamp:
             )
         numbers.append(int(text))
     return ProducerStamp(*numbers)
+
+
+def refuse_producer(request: web.Request) -> None:
+    """Where records have no sequence: who names a producer would append twice. ApiError 40005."""
+    for name in PRODUCER_HEADERS:
+        if name in request.headers:
+            raise ApiError(
+                40005,
+                f"{name} has no effect here, so that a retry would append again. Send it to "
+                "/v1/topics/{topic}/partitions/{partition}/records, or raw batches with a producer "
+                "in their own header.",
+                details={"parameter": name},
+            )

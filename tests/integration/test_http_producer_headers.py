@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.http_world import end_offset, refused
+from tests.integration.http_world import batch_of, end_offset, refused
 
 if TYPE_CHECKING:
     from tests.integration.daemon import Answer, Daemon
@@ -160,3 +160,38 @@ def test_which_line_is_bad(daemon: Daemon, bad: bytes, status: int, words: str) 
     assert answer.status == status
     assert answer.json["details"] == {"index": 2}
     assert answer.json["message"].endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "body"),
+    [
+        ("/topics/{t}", "application/json", b'{"records":[{"value":1}]}'),
+        ("/topics/{t}/partitions/0", "application/json", b'{"records":[{"value":1}]}'),
+        ("/v3/clusters/{c}/topics/{t}/records", "application/json", b"{}"),
+        (
+            "/v3/clusters/{c}/topics/{t}/records:batch",
+            "application/json",
+            b'{"entries":[{"id":"a"}]}',
+        ),
+        ("/v1/topics/{t}/partitions/0/batches", "application/octet-stream", batch_of(b"v")),
+    ],
+)
+def test_routes_that_cannot_keep_the_promise_refuse_it(
+    daemon: Daemon, path: str, kind: str, body: bytes
+) -> None:
+    """Goal: nobody takes an append for one that can be sent again, and so appends it twice.
+    Method: the routes without a sequence, with one of the headers each; and without, which works.
+    """
+    topic = "unkept"
+    if daemon.request("GET", f"/topics/{topic}").status != 200:
+        daemon.create_topic(topic)
+    (cluster,) = daemon.request("GET", "/v3/clusters").json["data"]
+    path = path.format(t=topic, c=cluster["cluster_id"])
+    end = end_offset(daemon, topic)
+    for name, value in names(new_producer(daemon)).items():
+        answer = daemon.request("POST", path, body, {"Content-Type": kind, name: value})
+        assert refused(answer, 400, 40005)["details"] == {"parameter": name}
+    assert end_offset(daemon, topic) == end
+    answer = daemon.request("POST", path, body, {"Content-Type": kind})
+    assert answer.status in (200, 207), answer.body
+    assert end_offset(daemon, topic) == end + 1

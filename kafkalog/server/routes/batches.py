@@ -35,6 +35,7 @@ from kafkalog.server.parameters import (
     partition_of,
     topic_of,
 )
+from kafkalog.server.producer_headers import refuse_producer
 from kafkalog.server.replies import bytes_reply, json_reply
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ async def append(request: web.Request) -> web.Response:
     api = api_of(request)
     if bare_type(request.headers.get("Content-Type", "")) not in (RECORD_BATCHES, OCTET_STREAM):
         raise ApiError(415, f"Send {RECORD_BATCHES} or {OCTET_STREAM}.")
+    refuse_producer(request)
     topic, partition = topic_of(request), partition_of(request)
     expected_offset, acks = expected_offset_of(request), acks_of(request)
     async with Body(request, api) as data:

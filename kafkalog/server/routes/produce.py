@@ -29,6 +29,7 @@ from kafkalog.server.media_types import EMBEDDED_TYPES, JSON, V2_JSON, metadata_
 from kafkalog.server.parameters import ACKS, FlagParameter, partition_of, topic_of
 from kafkalog.server.produce_batches import PartitionBatch, Place, prepare
 from kafkalog.server.produce_body import Formats
+from kafkalog.server.producer_headers import refuse_producer
 from kafkalog.server.replies import REQUEST_ID, bytes_reply, error_reply
 from kafkalog.server.schemas import ProduceRequest
 
@@ -82,6 +83,7 @@ async def produce_to_partition(request: web.Request) -> web.Response:
 
 async def _produce(request: web.Request, partition: int | None) -> web.Response:
     api = api_of(request)
+    refuse_producer(request)
     embedded = produce_format(request.headers.get(hdrs.CONTENT_TYPE, ""))
     content_type = metadata_type(request.headers.get(hdrs.ACCEPT, ""))
     topic = topic_of(request)

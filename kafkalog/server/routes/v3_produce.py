@@ -33,6 +33,7 @@ from kafkalog.server.parameters import ACKS, topic_of
 from kafkalog.server.produce_batches import PartitionBatch, Place, make_batches
 from kafkalog.server.produce_body import shape_errors
 from kafkalog.server.produce_stream import ProduceStream, SettledGroup
+from kafkalog.server.producer_headers import refuse_producer
 from kafkalog.server.record_documents import columns_each
 from kafkalog.server.replies import bytes_reply
 from kafkalog.server.routes.v3 import cluster_of, v3_fault, v3_numbers
@@ -176,6 +177,7 @@ def _terms(request: web.Request, api: Api, topic: str) -> Terms:
     """Of a request whose body is JSON for a topic that is there."""
     if bare_type(request.headers.get(hdrs.CONTENT_TYPE, "")) != JSON:
         raise ApiError(415, f"Send {JSON}.")
+    refuse_producer(request)
     acks = ACKS.read(request)
     with v3_numbers():
         refuse_unknown(api, topic, None)

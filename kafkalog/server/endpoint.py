@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ADMINISTRATIVE",
     "METRICS_PATH",
+    "NATIVE_PREFIX",
     "OPEN",
     "Access",
     "Action",
@@ -51,6 +52,9 @@ ADMINISTRATIVE = frozenset((Action.CREATE, Action.DELETE, Action.ALTER, Action.C
 """What changes more than the records that it appends: on record, and behind ``admin.port``."""
 
 METRICS_PATH = "/metrics"
+
+NATIVE_PREFIX = "/v1/"
+"""Of the routes that are our own; the others answer as the proxies whose clients ask them."""
 
 OPEN: None = None
 """In the place of an access: probes, which everybody may ask."""

@@ -43,7 +43,12 @@ _ROWS = (
     ErrorEntry(505, 505, "UNSUPPORTED_VERSION", "HTTP version other than 1.0 and 1.1"),
     ErrorEntry(40000, 400, "INVALID_REQUEST", "broken HTTP framing"),
     ErrorEntry(40002, 400, "INVALID_REQUEST", "refused as Kafka would: topic name, config, shape"),
-    ErrorEntry(40005, 400, "INVALID_REQUEST", "a query parameter or header is none of its values"),
+    ErrorEntry(
+        40005,
+        400,
+        "INVALID_REQUEST",
+        "a query parameter or header is none of its values, or no parameter of a /v1 route",
+    ),
     ErrorEntry(40006, 400, "INVALID_REQUEST", "a compressed body does not inflate"),
     ErrorEntry(40101, 401, "SASL_AUTHENTICATION_FAILED", "no or wrong credentials"),
     ErrorEntry(40301, 403, "TOPIC_AUTHORIZATION_FAILED", "the access rules do not allow it"),

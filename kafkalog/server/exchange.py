@@ -14,9 +14,10 @@ from aiohttp import HttpVersion11, hdrs, web
 
 from kafkalog.errors import KafkalogError, NotReady
 from kafkalog.server.api import Phase
-from kafkalog.server.endpoint import endpoint_of
+from kafkalog.server.endpoint import NATIVE_PREFIX, endpoint_of
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import EVENT_STREAM
+from kafkalog.server.parameters import check_query
 from kafkalog.server.replies import (
     HAS_OTHER_VERSION,
     REQUEST_ID,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kafkalog.server.security.guards import Guards
 
 _log = structlog.get_logger("kafkalog.server")
-_NATIVE_PREFIXES = ("/v1/", "/v3/", "/kafka/v3/")
+_NATIVE_PREFIXES = (NATIVE_PREFIX, "/v3/", "/kafka/v3/")
 # Routes that answer while the daemon starts, stops or has too much to do.
 _ALWAYS = frozenset(
     (
@@ -75,6 +76,7 @@ def make_middleware(api: Api, ids: RequestIds, guards: Guards) -> Middleware:
             preflight = cors.preflight(request) if cors is not None else None
             if preflight is None:
                 await _let_in(guards, request)
+                _check_query(request)
                 if hdrs.EXPECT in request.headers:
                     await _continue(request, api.config.socket_request_max_bytes)
                 response = await handler(request)
@@ -132,6 +134,14 @@ async def _let_in(guards: Guards, request: web.Request) -> None:
     if guards.rates is not None and request.path not in _ALWAYS:
         guards.rates.admit(request)
         request[RATE_LIMITS] = guards.rates
+
+
+def _check_query(request: web.Request) -> None:
+    """Of a native route; the proxies pass by what they do not know, and so do v2 and v3 here."""
+    if request.query_string and request.path.startswith(NATIVE_PREFIX):
+        promise = endpoint_of(request.match_info.handler)
+        if promise is not None:
+            check_query(request, promise.parameters)
 
 
 async def _continue(request: web.Request, body_limit_bytes: int) -> None:

@@ -17,15 +17,17 @@ from kafkalog.format.topic_partition import topic_name_fault
 from kafkalog.log.values import Isolation
 from kafkalog.manager.operations import Acks
 from kafkalog.server.error_map import ApiError
+from kafkalog.settings.nearest_name import nearest_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from aiohttp import web
 
 T = TypeVar("T")
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
+_SHOWN_CHARACTERS = 80
 
 
 def topic_of(request: web.Request) -> str:
@@ -207,6 +209,41 @@ class TextParameter:
     def read(self, request: web.Request) -> str | None:
         """As sent."""
         return request.query.get(self.name, self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class ListParameter:
+    """Texts with commas between them, or in a parameter each; empty ones do not count."""
+
+    name: str
+    description: str
+    schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
+    is_required: bool = field(default=False, init=False)
+
+    def read(self, request: web.Request) -> list[str]:
+        """As sent, in order; none when it is absent."""
+        lists = request.query.getall(self.name, [])
+        return [text for texts in lists for text in texts.split(",") if text]
+
+
+def check_query(request: web.Request, parameters: Sequence[Parameter]) -> None:
+    """Refuse what nobody would read: a name that is none of these, a second value. ApiError 40005.
+
+    A parameter that is passed by answers another question than the one that was asked.
+    """
+    known = {each.name: each for each in parameters}
+    for name in request.query:
+        parameter = known.get(name)
+        if parameter is None:
+            shown = name[:_SHOWN_CHARACTERS]
+            raise wrong_parameter(
+                shown,
+                f"There is no query parameter '{shown}' here{nearest_hint(shown, known)}; "
+                f"there is {', '.join(known) or 'none'}.",
+            )
+        is_repeated = len(request.query.getall(name)) > 1
+        if is_repeated and not isinstance(parameter, ListParameter):
+            raise wrong_parameter(name, f"Query parameter '{name}' stands more than once.")
 
 
 def wrong_parameter(name: str, message: str) -> ApiError:

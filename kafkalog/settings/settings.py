@@ -8,7 +8,6 @@ is configured from the result. Source of the cross checks: Kafka's ``KafkaConfig
 
 from __future__ import annotations
 
-import difflib
 import enum
 import ipaddress
 from dataclasses import dataclass, fields
@@ -28,6 +27,7 @@ from kafkalog.settings.dynamic_configs import (
     with_dynamic,
 )
 from kafkalog.settings.environment import CFG_PREFIX, settings_of_environment
+from kafkalog.settings.nearest_name import nearest_hint
 from kafkalog.settings.server_config import ServerConfig
 from kafkalog.settings.setting import Scope, Setting, Value, format_value
 from kafkalog.settings.setting_tables import (
@@ -225,12 +225,6 @@ def _check_tls(server: ServerConfig) -> None:
         raise InvalidConfig("http.mtls.principal names no place", key="http.mtls.principal")
 
 
-def _nearest(name: str, known: Mapping[str, object]) -> str:
-    """``; did you mean x?`` or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
 def _merge(
     file_data: bytes | None, environment: Mapping[str, str], overrides: Mapping[str, str]
 ) -> tuple[dict[str, tuple[str, Source, str]], list[Notice]]:
@@ -252,7 +246,7 @@ def _merge(
         if key.startswith(NOT_APPLICABLE_PREFIXES):
             strangers.append(key)
             continue
-        hint = _nearest(key, BROKER_LEVEL)
+        hint = nearest_hint(key, BROKER_LEVEL)
         if key in TOPIC_LEVEL:
             synonyms = [synonym.key for synonym in TOPIC_LEVEL[key].synonyms]
             hint = f"; it is a topic key, its default is set with {synonyms[0]}" if synonyms else ""

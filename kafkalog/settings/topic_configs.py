@@ -7,13 +7,13 @@ set, then Kafka's default. Pure; any thread. Source: Kafka 4.1 ``LogConfig``,
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import InvalidTopicConfig
 from kafkalog.log.log_config import LogConfig
+from kafkalog.settings.nearest_name import nearest_hint
 from kafkalog.settings.setting import Setting, Value, format_value
 from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
 
@@ -59,7 +59,8 @@ def parse_topic_config(overrides: Mapping[str, str], defaults: LogConfig) -> Log
     for key, text in overrides.items():
         setting = TOPIC_LEVEL.get(key)
         if setting is None:
-            raise InvalidTopicConfig(f"Unknown topic config name: {key}{_nearest(key)}", key=key)
+            hint = nearest_hint(key, TOPIC_LEVEL)
+            raise InvalidTopicConfig(f"Unknown topic config name: {key}{hint}", key=key)
         try:
             value = setting.parse(text)
         except ValueError as error:
@@ -172,8 +173,3 @@ def checked(config: LogConfig) -> LogConfig:
             key="min.compaction.lag.ms",
         )
     return config
-
-
-def _nearest(key: str) -> str:
-    close = difflib.get_close_matches(key, list(TOPIC_LEVEL), n=1, cutoff=0.7)
-    return f"; did you mean {close[0]}?" if close else ""

@@ -11,7 +11,7 @@ from kafkalog.server.answers_operation import LogDirsAnswer
 from kafkalog.server.api import api_of
 from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.media_types import JSON
-from kafkalog.server.parameters import TextParameter
+from kafkalog.server.parameters import ListParameter
 from kafkalog.server.replies import bytes_reply
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.values import LogDirDescription, PartitionSize
 
 ROUTES = web.RouteTableDef()
-_TOPICS = TextParameter(
+_TOPICS = ListParameter(
     "topics", "Only the partitions of these, a,b; none for unknown ones. Without it, all."
 )
 # The tool prints the class of the error that the broker answers for an offline directory.
@@ -68,8 +68,6 @@ def _document(operations: Operations, topics: Collection[str]) -> bytes:
 async def log_dirs(request: web.Request) -> web.Response:
     """The log directories with their partitions, space and health; touches no disk."""
     api = api_of(request)
-    lists = request.query.getall(_TOPICS.name, [])
-    topics = {name for names in lists for name in names.split(",") if name}
     # On the control pool, because it looks at every partition.
-    body = await api.blocking(_document, api.operations, topics)
+    body = await api.blocking(_document, api.operations, set(_TOPICS.read(request)))
     return bytes_reply(body, content_type=JSON)

@@ -51,7 +51,6 @@ from kafkalog.server.parameters import (
     expected_offset_of,
     partition_of,
     topic_of,
-    wrong_parameter,
 )
 from kafkalog.server.produce_batches import PartitionBatch, Place, make_batches
 from kafkalog.server.produce_body import (
@@ -154,9 +153,6 @@ async def produce(request: web.Request) -> web.StreamResponse:
     Each goes to its own partition, else by its key (murmur2 as Java's producer), else those that
     come together to one partition. Lines are appended as they come.
     """
-    if expected_offset_of(request) is not None:
-        name = EXPECTED_OFFSET.name
-        raise wrong_parameter(name, f"{name} needs a partition in the path.")
     return await _produce(request, None, None)
 
 

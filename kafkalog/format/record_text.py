@@ -109,11 +109,12 @@ class ArrayRecords:
             # Left-out batches may reach beyond the end, records before the beginning were passed.
             is_whole = status in (PageStatus.BATCH_DONE, PageStatus.AT_END)
             reached = read.end_offset if is_whole else int(page.state[PageCell.NEXT_OFFSET])
-            next_offset = max(reached, read.from_offset)
+            next_offset = max(min(reached, read.end_offset), read.from_offset)
             self._is_full = self._is_full or status is PageStatus.PAGE_FULL
             is_end = status in _BOUND_REACHED
-            yield self._chunk(mark.state[PageCell.COUNT], next_offset, is_end=is_end)
-            if status is not PageStatus.CHUNK_FULL:
+            chunk = self._chunk(mark.state[PageCell.COUNT], next_offset, is_end=is_end)
+            yield chunk
+            if chunk.is_end or status is not PageStatus.CHUNK_FULL:
                 return
 
     def _chunk(self, count_before: int, next_offset: int, *, is_end: bool = False) -> Chunk:

@@ -9,46 +9,20 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.batch_builder import RecordColumns
 from kafkalog.format.json_page import write_page
 from kafkalog.format.page_writer import PageBuffer
 from kafkalog.format.record import iterate_records
 from kafkalog.format.record_batch import Codec, is_control, is_transactional, read_header
+from tests.property.shaped_batches import ABORTED_PRODUCER, BatchShape, batch_shapes, batches_of
 
-ABORTED_PRODUCER = 9
 VALUES = st.lists(st.none() | st.text(max_size=30), min_size=1, max_size=4)
-SHAPES = st.lists(
-    st.tuples(
-        st.integers(0, 3),
-        VALUES,
-        st.sampled_from([Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP]),
-        st.none() | st.integers(0, 10**12),
-        st.sampled_from([-1, -1, -1, 8, ABORTED_PRODUCER]),
-    ),
-    max_size=6,
-)
+SHAPES = batch_shapes(VALUES, [Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP], 10**12)
 
 
-def batches_of(
-    shapes: list[tuple[int, list[str | None], Codec, int | None, int]],
-) -> tuple[list[bytes], int]:
-    """(batches with rising offsets and gaps, offset behind the last)."""
-    batches, offset = [], 0
-    for gap, values, codec, stamp_ms, producer_id in shapes:
-        columns = RecordColumns.of([None] * len(values), values, 1000 + offset)
-        batches.append(
-            build_batch(
-                columns,
-                base_offset=offset + gap,
-                codec=codec,
-                log_append_time_ms=stamp_ms,
-                producer_id=producer_id,
-                producer_epoch=0 if producer_id >= 0 else -1,
-                is_transactional=producer_id >= 0,
-            )
-        )
-        offset += gap + len(values)
-    return batches, offset
+def columns_of(values: list[str | None], offset: int) -> RecordColumns:
+    """Without keys."""
+    return RecordColumns.of([None] * len(values), values, 1000 + offset)
 
 
 def plain_page(
@@ -90,7 +64,7 @@ def plain_page(
     st.integers(1, 200),
 )
 def test_page_is_that_of_a_loop_over_records(
-    shapes: list[tuple[int, list[str | None], Codec, int | None, int]],
+    shapes: list[BatchShape[str | None]],
     from_offset: int,
     max_bytes: int,
     end_offset: int,
@@ -98,7 +72,7 @@ def test_page_is_that_of_a_loop_over_records(
     buffer_bytes: int,
 ) -> None:
     """M01: choice, order, timestamps and where the next fetch starts."""
-    batches, _ = batches_of(shapes)
+    batches, _ = batches_of(shapes, columns_of)
     page = write_page(
         "t",
         0,

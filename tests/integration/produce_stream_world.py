@@ -1,4 +1,4 @@
-"""What the tests of produce streams share: a chunked request whose answer is read meanwhile."""
+"""What the tests of produce streams share: lines, and a chunked request with answers meanwhile."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 NDJSON = "application/x-ndjson"
 
 
+def lines(*records: object) -> bytes:
+    """NDJSON."""
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
 class Duplex:
     """A POST that stays open: chunks go out, lines of the answer come back in between."""
 
@@ -26,8 +31,11 @@ class Duplex:
     ) -> None:
         self._wire = Wire(daemon, timeout=timeout)
         head = {"Host": "x", "Transfer-Encoding": "chunked", **headers}
-        lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items())]
-        self._wire.send("\r\n".join((*lines, "", "")).encode())
+        head_lines = [
+            f"POST {path} HTTP/1.1",
+            *(f"{name}: {value}" for name, value in head.items()),
+        ]
+        self._wire.send("\r\n".join((*head_lines, "", "")).encode())
         self._response: http.client.HTTPResponse | None = None
 
     def __enter__(self) -> Duplex:

@@ -7,8 +7,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import shutil
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +21,7 @@ from tests.integration.http_world import (
     refused,
     split_batches,
 )
-from tests.integration.produce_stream_world import NDJSON, Duplex
+from tests.integration.produce_stream_world import NDJSON, Duplex, lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,11 +43,6 @@ def produce(
     return daemon.request(
         "POST", f"/v1/topics/{path}", data, {"Content-Type": content_type, **(headers or {})}
     )
-
-
-def lines(*records: object) -> bytes:
-    """NDJSON."""
-    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
 def stored(daemon: Daemon, topic: str) -> list[Record]:
@@ -468,42 +461,3 @@ def test_only_a_record_creates_a_topic(daemon: Daemon) -> None:
     told = produce(daemon, path, b'x\n{"value":1}\n', headers={"Accept": NDJSON})
     assert [each["error_code"] for each in receipts_of(told)] == [400, None]
     assert daemon.request("GET", "/topics").json == sorted([*before, "made-by-a-record"])
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
-def test_curl_tells_of_each_line(daemon: Daemon) -> None:
-    """Goal: the line that the documentation shows works: a receipt before the next line is written.
-    Method: curl itself, chunked, from its standard input, which stays open in between.
-    """
-    daemon.create_topic("curled-live")
-    url = f"http://127.0.0.1:{daemon.port}/v1/topics/curled-live/records"
-    command = ["curl", "-NT", ".", "--no-progress-meter", "-X", "POST", url]
-    command += ["-H", f"Content-Type: {NDJSON}", "-H", f"Accept: {NDJSON}"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as curl:
-        assert curl.stdin is not None
-        assert curl.stdout is not None
-        for number in range(3):
-            curl.stdin.write(lines({"value": number}))
-            curl.stdin.flush()
-            assert json.loads(curl.stdout.readline())["offset"] == number
-        curl.stdin.close()
-    assert curl.returncode == 0
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
-def test_curl_uploads_a_stream(daemon: Daemon) -> None:
-    """Goal: a file of lines goes as fast as it is read: ``curl -T -``.
-    Method: curl itself, chunked, from its standard input.
-    """
-    daemon.create_topic("curled")
-    url = f"http://127.0.0.1:{daemon.port}/v1/topics/curled/records"
-    done = subprocess.run(
-        [
-            *("curl", "-sS", "-X", "POST", "-T", "-", url),
-            *("-H", f"Content-Type: {NDJSON}", "-H", f"Accept: {NDJSON}"),
-        ],
-        input=lines(*({"value": number} for number in range(1000))),
-        capture_output=True,
-        check=True,
-    )
-    assert [json.loads(line)["offset"] for line in done.stdout.splitlines()] == list(range(1000))

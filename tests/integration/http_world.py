@@ -15,7 +15,7 @@ from kafkalog.server.error_map import REGISTER
 from tests.integration.daemon import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.format.record import Record
     from tests.integration.daemon import Daemon
@@ -126,6 +126,27 @@ def read_batches(daemon: Daemon, topic: str, offset: int, query: str = "") -> An
     """Raw batches out."""
     path = f"/v1/topics/{topic}/partitions/0/batches?offset={offset}{query}"
     return daemon.request("GET", path)
+
+
+def until(
+    is_so: Callable[[], object],
+    complaint: str = "it never came",
+    *,
+    seconds: float = 30,
+    pace_seconds: float = 0.01,
+) -> None:
+    """Look until it is so: what another process does in its own time; AssertionError when late."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, complaint
+        time.sleep(pace_seconds)
+
+
+def others_in_work(daemon: Daemon) -> int:
+    """How many requests are in work beside the look at their figure."""
+    page = daemon.request("GET", "/metrics").body.decode()
+    (line,) = [each for each in page.splitlines() if each.startswith("kafkalog_http_in_flight ")]
+    return int(float(line.split()[1])) - 1
 
 
 def end_offset(daemon: Daemon, topic: str, partition: int = 0) -> int:

@@ -9,7 +9,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,23 +17,15 @@ import pytest
 from kafkalog.format.backup_manifest import MANIFEST_FILE, BackupManifest, decode_manifest
 from kafkalog.server.answers import OperationAnswer
 from tests.integration.daemon import ROOT, Daemon
-from tests.integration.http_world import end_offset, failed_operation, refused
+from tests.integration.http_world import end_offset, failed_operation, refused, until
 from tests.integration.test_cli_over_http import done, run
 from tests.integration.test_disk_faults import tmpfs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 CLIENT = Path(__file__).with_name("kill_client.py")
 SECONDS = 30
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for what other processes do."""
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.01)  # the test's own pace between two looks
 
 
 def restore(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.daemon import BINARY, TEXT, V2, Daemon
-from tests.integration.http_world import refused
+from tests.integration.http_world import others_in_work, refused, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -390,10 +390,7 @@ def test_a_waiting_poll_is_woken(daemon: Daemon) -> None:
 
         thread = threading.Thread(target=poll)
         thread.start()
-        deadline = time.monotonic() + 20
-        while "kafkalog_http_in_flight 2.0" not in daemon.request("GET", "/metrics").body.decode():
-            assert time.monotonic() < deadline, "it does not wait"
-            time.sleep(0.01)  # another process: until it waits
+        until(lambda: others_in_work(daemon) == 1, "it does not wait")
         return thread, answers
 
     def ended(thread: threading.Thread) -> None:

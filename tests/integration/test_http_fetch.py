@@ -17,10 +17,12 @@ from tests.integration.daemon import BINARY, TEXT, Answer, Daemon
 from tests.integration.http_world import (
     append,
     batch_of,
+    others_in_work,
     read_batches,
     records_of,
     refused,
     split_batches,
+    until,
 )
 
 if TYPE_CHECKING:
@@ -60,14 +62,7 @@ class Waiting:
 
 def wait_until_waiting(daemon: Daemon, count: int = 1) -> None:
     """Until so many requests are in work besides the look itself."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        page = daemon.request("GET", "/metrics").body.decode()
-        for line in page.splitlines():
-            if line.startswith("kafkalog_http_in_flight ") and float(line.split()[1]) > count:
-                return
-        time.sleep(0.01)  # the test's own pace between two looks
-    raise AssertionError("nobody waits")
+    until(lambda: others_in_work(daemon) >= count, "nobody waits")
 
 
 def test_an_append_wakes_a_waiting_fetch(daemon: Daemon) -> None:

@@ -5,7 +5,6 @@ Method: a corpus of raw bytes on sockets against two daemons, one for each of ai
 from __future__ import annotations
 
 import socket
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,14 @@ from hypothesis import strategies as st
 
 from tests.integration.daemon import Daemon
 from tests.integration.hostile_json import examples
-from tests.integration.http_world import Wire, end_offset, parse_answers, refused
+from tests.integration.http_world import (
+    Wire,
+    end_offset,
+    others_in_work,
+    parse_answers,
+    refused,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,17 +58,6 @@ def server(
         assert one.stop() == 0
     assert "Unhandled" not in one.log_path.read_text(), one.log_tail()
     assert SECRET.decode() not in one.log_path.read_text()
-
-
-def wait_for_a_request_in_work(daemon: Daemon) -> None:
-    """Until another one is there beside that for the figure."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        page = daemon.request("GET", "/metrics").body.decode()
-        if "kafkalog_http_in_flight 2.0" in page:
-            return
-        time.sleep(0.01)  # the test's own pace between two looks
-    raise AssertionError("the request never was in work")
 
 
 def is_pure(daemon: Daemon) -> bool:
@@ -215,7 +210,7 @@ def test_bodies_that_break_in_a_later_packet(server: Daemon, path: bytes, name: 
         kind = b"Host: x\r\nContent-Type: application/x-ndjson\r\nAccept: application/x-ndjson\r\n"
     with Wire(server) as wire:
         wire.send(b"POST " + path + b" HTTP/1.1\r\n" + kind + b"Transfer-Encoding: chunked\r\n\r\n")
-        wait_for_a_request_in_work(server)
+        until(lambda: others_in_work(server) == 1, "the request never was in work")
         wire.send(BROKEN_BODIES[name])
         said = wire.read_to_close()
     assert said.count(b"HTTP/1.1 ") == 1, said

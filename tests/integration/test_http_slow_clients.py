@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.http_world import Wire, end_offset, parse_answers, refused
+from tests.integration.http_world import (
+    Wire,
+    end_offset,
+    others_in_work,
+    parse_answers,
+    refused,
+    until,
+)
 
 if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
@@ -38,17 +45,6 @@ POLL = b"GET /topics/slow/partitions/0/records?offset=0&timeout=60000 HTTP/1.1\r
 def slow(daemon: Daemon) -> None:
     """The topic of all."""
     daemon.create_topic("slow")
-
-
-def until(daemon: Daemon, name: str, value: float) -> None:
-    """Until a gauge of /metrics says so."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        page = daemon.request("GET", "/metrics").body.decode()
-        if any(line == f"{name} {value}" for line in page.splitlines()):
-            return
-        time.sleep(0.01)  # the test's own pace between two looks
-    raise AssertionError(f"{name} never was {value}")
 
 
 def test_a_body_that_stops_is_cut(daemon: Daemon) -> None:
@@ -126,12 +122,12 @@ def test_request_bytes_in_flight_are_bounded(daemon: Daemon) -> None:
     """Two declared bodies of 600 kB: the second is 429/42902 before it is read, then free again."""
     with Wire(daemon) as first:
         first.send(HEAD + b"Content-Length: 600000\r\n\r\n" + BODY)
-        until(daemon, "kafkalog_http_in_flight", 2.0)
+        until(lambda: others_in_work(daemon) == 1)
         with Wire(daemon) as second:
             second.send(HEAD + b"Content-Length: 600000\r\n\r\n")
             refused(second.read_answer(), 429, 42902)
         assert daemon.request("POST", "/topics/slow", BODY).status == 200
-    until(daemon, "kafkalog_http_in_flight", 1.0)
+    until(lambda: others_in_work(daemon) == 0)
     padding = b" " * 600_000
     assert daemon.request("POST", "/topics/slow", BODY + padding).status == 200
 
@@ -143,13 +139,13 @@ def test_waiting_fetches_are_bounded_and_leave_with_their_client(daemon: Daemon)
     wires = [Wire(daemon) for _ in range(3)]
     for wire in wires:
         wire.send(poll)
-    until(daemon, "kafkalog_http_in_flight", 4.0)
+    until(lambda: others_in_work(daemon) == 3)
     with Wire(daemon) as fourth:
         fourth.send(poll)
         refused(fourth.read_answer(), 429, 42903)
     for wire in wires:
         wire.socket.close()
-    until(daemon, "kafkalog_http_in_flight", 1.0)
+    until(lambda: others_in_work(daemon) == 0)
     path = f"/topics/slow/partitions/0/records?offset={end}&timeout=10"
     assert daemon.request("GET", path).status == 200
 
@@ -159,7 +155,7 @@ def test_requests_in_work_are_bounded(daemon: Daemon) -> None:
     wires = [Wire(daemon) for _ in range(8)]
     for wire in wires:
         wire.send(HEAD + b"Content-Length: 25\r\n\r\n")
-    until(daemon, "kafkalog_http_in_flight", 9.0)
+    until(lambda: others_in_work(daemon) == 8)
     refused(daemon.request("GET", "/topics"), 429, 42902)
     assert daemon.request("GET", "/readyz").status == 200
     for wire in wires:
@@ -180,7 +176,7 @@ def test_connections_are_bounded(daemon: Daemon) -> None:
         wire.socket.close()
     while True:  # the daemon may see the next connection before the end of these
         try:
-            until(daemon, "kafkalog_http_in_flight", 1.0)
+            until(lambda: others_in_work(daemon) == 0)
             break
         except ConnectionError:
             continue
@@ -201,6 +197,6 @@ def test_a_client_that_resets_in_the_middle_of_an_append(daemon: Daemon) -> None
         wire = Wire(daemon)
         wire.send(head + body)
         wire.socket.close()
-    until(daemon, "kafkalog_http_in_flight", 1.0)
+    until(lambda: others_in_work(daemon) == 0)
     daemon.produce_text("whole", "last")
     assert end_offset(daemon, "whole") % 100 == 1

@@ -8,22 +8,22 @@ from __future__ import annotations
 import os
 import socket
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.http_world import Wire, append, batch_of
+from tests.integration.http_world import Wire, append, batch_of, others_in_work, until
 from tests.integration.stream_world import EVENTS, NDJSON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.integration.daemon import Daemon
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SETTINGS = {"http_max_streams": "1100", "http_stall_ms": "8000"}
 CLIENTS = 1000
+wait_for = partial(until, pace_seconds=0.3)  # looks are work of the daemon, too
 IDLE_SECONDS = 6.0
 # Timers of the daemon itself and keep-alives; a client that polled ten times a second would cost
 # more than a core.
@@ -52,13 +52,6 @@ def request_of(topic: str, accept: str, query: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n\r\n".encode()
 
 
-def waiting(daemon: Daemon) -> float:
-    page = daemon.request("GET", "/metrics").body.decode()
-    name = "kafkalog_http_in_flight "
-    (line,) = [line for line in page.splitlines() if line.startswith(name)]
-    return float(line.split()[1])
-
-
 def test_a_thousand_clients_wait(daemon: Daemon) -> None:
     """M16: events, lines and long polls; then one append reaches all of them."""
     daemon.create_topic("idle")
@@ -73,7 +66,7 @@ def test_a_thousand_clients_wait(daemon: Daemon) -> None:
             wire = Wire(daemon)
             wires.append(wire)
             wire.send(requests[number % 3])
-        until(lambda: waiting(daemon) >= CLIENTS, "not all of them wait")
+        wait_for(lambda: others_in_work(daemon) == CLIENTS, "not all of them wait")
         before = cpu_seconds(daemon)
         time.sleep(IDLE_SECONDS)  # the time that is measured
         used = cpu_seconds(daemon) - before
@@ -113,7 +106,7 @@ def test_readers_that_stop(daemon: Daemon, accept: str) -> None:
         time.sleep(2)  # the time that is measured: nothing is drained in it
         assert read_bytes(daemon) - read_before < 1 << 20
         assert daemon.request("GET", "/livez").status == 200
-        until(lambda: waiting(daemon) <= 1, "they are not cut off")
+        wait_for(lambda: others_in_work(daemon) == 0, "they are not cut off")
         for wire in wires:  # what is left of a reader's stream is what was on its way
             assert 0 < sum(map(len, wire.pieces())) < 4 << 20
     finally:
@@ -129,12 +122,4 @@ def settle(daemon: Daemon) -> None:
         seen.append(read_bytes(daemon))
         return seen[-1] - seen[-2] < 100_000  # its own looks at /proc are counted too
 
-    until(is_still, "it goes on reading")
-
-
-def until(is_reached: Callable[[], bool], complaint: str) -> None:
-    """Look until it is so; thirty seconds at most."""
-    deadline = time.monotonic() + 30
-    while not is_reached():
-        assert time.monotonic() < deadline, complaint
-        time.sleep(0.3)  # the test's own pace between two looks
+    wait_for(is_still, "it goes on reading")

@@ -7,10 +7,9 @@ key on the average, in random order. What a consumer reads in the end is held ag
 from __future__ import annotations
 
 import random
-import time
 from typing import TYPE_CHECKING
 
-from tests.integration.http_world import append, batch_of, read_batches, records_of
+from tests.integration.http_world import append, batch_of, read_batches, records_of, until
 
 if TYPE_CHECKING:
     from kafkalog.format.record_batch import Codec
@@ -78,25 +77,23 @@ class Torture:
 
     def wait_until_retained(self) -> None:
         """Until retention has moved the start of the topic that it eats; its task is periodic."""
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            offsets = self._daemon.request("GET", f"/topics/{RETAINED}/partitions/0/offsets").json
-            if offsets["beginning_offset"] > 0:
-                return
-            time.sleep(0.02)
-        raise AssertionError("retention never ran")
+
+        def is_retained() -> bool:
+            path = f"/topics/{RETAINED}/partitions/0/offsets"
+            return bool(self._daemon.request("GET", path).json["beginning_offset"] > 0)
+
+        until(is_retained, "retention never ran", seconds=60, pace_seconds=0.02)
 
     def clean(self) -> None:
         """One more clean of what is left, by order."""
         path = f"/v1/topics/{TOPIC}/partitions/0/log:clean"
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
+
+        def is_done() -> bool:
             answer = self._daemon.request("POST", path, {}, timeout=120)
-            if answer.status == 200:
-                return
-            assert answer.json["error_code"] == 40910, answer.body  # a thread has it
-            time.sleep(0.02)
-        raise AssertionError("never free")
+            assert answer.status == 200 or answer.json["error_code"] == 40910, answer.body
+            return answer.status == 200  # else a thread has it
+
+        until(is_done, "never free", seconds=60, pace_seconds=0.02)
 
     def read(self) -> list[tuple[int, bytes, bytes | None]]:
         """What a consumer gets, from the start to the high watermark."""

@@ -179,8 +179,11 @@ class RecordQuery:
         return Bounds(self.max_records, max_bytes, self.until_timestamp_ms)
 
 
-def last_seen_of(request: web.Request) -> dict[int, int]:
-    """Where a client that comes again goes on, by partition: its Last-Event-ID. ApiError 40005."""
+def last_seen_of(request: web.Request, partitions: Sequence[int]) -> dict[int, int]:
+    """Where a client that comes again goes on, by partition: its Last-Event-ID. ApiError 40005.
+
+    Of a stream of these partitions; it may name others too, which are read no more.
+    """
     text = request.headers.get("Last-Event-ID", "").strip()
     if not text:
         return {}
@@ -190,6 +193,10 @@ def last_seen_of(request: web.Request) -> dict[int, int]:
             "Last-Event-ID",
             "Last-Event-ID is <partition>:<offset>,... as events have it; without it the query's "
             "start counts.",
+        )
+    if positions.keys().isdisjoint(partitions):
+        raise wrong_parameter(
+            "Last-Event-ID", "Last-Event-ID names no partition that is read here: it is another's."
         )
     return positions
 
@@ -225,18 +232,22 @@ async def cursors_of(
     partitions: Sequence[int],
     *,
     offsets: dict[int, int],
+    seen: dict[int, int],
     until: dict[int, int],
 ) -> list[Cursor]:
-    """A cursor for each partition at its start; ``offsets`` go before the query's start.
+    """A cursor for each partition at its start: as ``seen``, else of ``offsets``, else the query's.
 
+    Partitions above all that were seen have been added since: nothing of them was there to be
+    passed by when the stream began at an end.
     UnknownTopic, UnknownPartition, NotReady, LogDirOffline, OffsetBelowLogStart, OffsetAboveLogEnd.
     """
-    cursors = []
+    cursors, offsets = [], offsets | seen
+    highest_seen = max(seen, default=INT32_MAX)
     for number in partitions:
         log = api.operations.partition_log(topic, number)
         position = offsets.get(number)
         if position is None:
-            position = await _start(api, log, query)
+            position = await _start(api, log, query, is_new=number > highest_seen)
         else:
             check_bounds(log, position)  # also where nothing is to be read
         cursors.append(Cursor(log.topic_partition, position, until.get(number)))
@@ -245,13 +256,13 @@ async def cursors_of(
     return cursors
 
 
-async def _start(api: Api, log: UnifiedLog, query: RecordQuery) -> int:
+async def _start(api: Api, log: UnifiedLog, query: RecordQuery, *, is_new: bool) -> int:
     """The offset that a start other than an offset means now."""
     start, limit = log.log_start_offset, limit_of(log, query.isolation)
     if query.start == "tail":
-        return max(start, limit - query.tail)
+        return start if is_new else max(start, limit - query.tail)
     if query.start == "from":
-        return start if query.is_from_earliest else limit
+        return start if is_new or query.is_from_earliest else limit
     at = log.topic_partition
 
     def look(may_block: bool) -> TimestampOffset | None:

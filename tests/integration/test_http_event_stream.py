@@ -239,6 +239,37 @@ def test_last_event_id_goes_before_the_query(daemon: Daemon) -> None:
         assert "<partition>:<offset>" in str(body["message"])
     headers = {"Accept": EVENTS, "Last-Event-ID": "0:9"}
     refused(daemon.request("GET", one, headers=headers), 416, 41601)
+    for path, other in ((one, "1:3"), (f"{every}&partitions=1", "0:2"), (every, "7:1")):
+        headers = {"Accept": EVENTS, "Last-Event-ID": other}
+        body = refused(daemon.request("GET", path, headers=headers), 400, 40005)
+        assert body["details"] == {"parameter": "Last-Event-ID"}
+        assert daemon.request("GET", path, headers=headers | {"Accept": NDJSON}).status == 200
+
+
+@pytest.mark.parametrize("start", ["from=latest", "tail=1"])
+def test_partitions_that_came_while_the_client_was_away(daemon: Daemon, start: str) -> None:
+    """Goal: a client that follows all of a topic misses nothing, also of partitions added since.
+    Method: two partitions and an id of them; two more with records, of which some are deleted.
+    """
+    topic = f"grown-{start[:4]}"
+    daemon.create_topic(topic, 2)
+    answer = daemon.request("PATCH", f"{cluster(daemon)}/topics/{topic}", {"partitions_count": 4})
+    assert answer.status == 200, answer.body
+    for partition in (0, 2, 3):
+        assert append(daemon, topic, batch_of(b"a", b"b"), partition=partition).status == 200
+    entry = {"topic": topic, "partition": 3, "offset": 1}
+    assert daemon.request("POST", "/v1/records:delete", {"partitions": [entry]}).status == 200
+
+    def places(last_id: str, query: str = start) -> list[tuple[int, int]]:
+        path = f"/v1/topics/{topic}/records?{query}&max_wait_ms=0&value_format=text"
+        headers = {"Accept": EVENTS, "Last-Event-ID": last_id}
+        events = parse_events(daemon.request("GET", path, headers=headers).body)
+        data = [event.data for event in events if event.name == "record"]
+        return sorted((each["partition"], each["offset"]) for each in data)
+
+    assert places("0:0,1:-1") == [(0, 1), (2, 0), (2, 1), (3, 1)]
+    assert places("0:1,1:-1,2:1,3:1") == []
+    assert places("0:1,1:-1", "offset=0:0,1:0,2:1,3:2") == [(2, 1)]
 
 
 def test_ids_name_every_partition_from_the_start(daemon: Daemon) -> None:

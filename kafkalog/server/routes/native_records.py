@@ -117,7 +117,8 @@ async def of_partition(request: web.Request) -> web.StreamResponse:
         topic,
         query,
         [partition],
-        offsets=offsets | _seen(request, media_type),
+        offsets=offsets,
+        seen=_seen(request, media_type, [partition]),
         until={} if until == INT64_MAX else {partition: until},
     )
     asked = _asked(request, api, query, media_type, cursors, is_merged=False)
@@ -150,7 +151,8 @@ async def of_topic(request: web.Request) -> web.StreamResponse:
         topic,
         query,
         partitions,
-        offsets=offsets | _seen(request, media_type),
+        offsets=offsets,
+        seen=_seen(request, media_type, partitions),
         until=until,
     )
     asked = _asked(request, api, query, media_type, cursors, is_merged=True)
@@ -162,9 +164,9 @@ def _query_of(request: web.Request) -> tuple[RecordQuery, str]:
     return RecordQuery.read(request), media_type
 
 
-def _seen(request: web.Request, media_type: str) -> dict[int, int]:
+def _seen(request: web.Request, media_type: str, partitions: Sequence[int]) -> dict[int, int]:
     """Where a stream goes on; other answers have no ids that a client could have seen."""
-    return last_seen_of(request) if media_type == EVENT_STREAM else {}
+    return last_seen_of(request, partitions) if media_type == EVENT_STREAM else {}
 
 
 def _asked(

@@ -194,12 +194,15 @@ def _decoded(decode: Callable[[msgspec.json.Decoder[Any]], T], decoders: _Decode
 
 
 @contextmanager
-def shape_errors() -> Iterator[None]:
-    """What msgspec refuses as the register has it: 400 or 422."""
+def shape_errors(where: str = "") -> Iterator[None]:
+    """What msgspec refuses as the register has it: 400 or 422.
+
+    ``where`` is added in its words when a part of a record is decoded, whose place it cannot know.
+    """
     try:
         yield
     except msgspec.ValidationError as error:
-        raise _shape_error(str(error)) from error
+        raise _shape_error(f"{error}{where}") from error
     except msgspec.DecodeError as error:
         raise NotJson(str(error)) from error
 

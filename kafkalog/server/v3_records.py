@@ -105,19 +105,22 @@ class V3Dialect:
 
     def columns(self, records: Sequence[V3Record], now_ms: int) -> TypedRecords:
         """See Dialect."""
-        keys, key_types = _texts(list(map(_KEY, records)))
-        values, value_types = _texts(list(map(_VALUE, records)))
+        keys, key_types = _texts("key", list(map(_KEY, records)))
+        values, value_types = _texts("value", list(map(_VALUE, records)))
         plain = assemble(keys, values, records, now_ms=now_ms)
         return TypedRecords(plain.columns, plain.partitions, key_types, value_types)
 
 
-def _texts(cells: list[V3Data | None]) -> tuple[list[bytes | None], list[str | None]]:
-    """(bytes, type) of each key or value; ApiError 400 or 422."""
+def _texts(part: str, cells: list[V3Data | None]) -> tuple[list[bytes | None], list[str | None]]:
+    """(bytes, type) of each key or value, which ``part`` says; ApiError 400 or 422."""
     types = [None if cell is None else cell.type for cell in cells]
     unknown = set(types) - _READERS.keys() - {None}
     if unknown:
-        raise wrong_shape("type must be BINARY, JSON or STRING: there is no schema registry here.")
-    with shape_errors():
+        raise wrong_shape(
+            "type must be BINARY, JSON or STRING: there is no schema registry here - at "
+            f"`$.{part}.type`"
+        )
+    with shape_errors(f" - at `$.{part}.data`"):
         return [None if cell is None else _READERS[cell.type](cell.data) for cell in cells], types
 
 

@@ -119,6 +119,11 @@ def test_types(daemon: Daemon, cluster: str) -> None:
     assert sizes == [5, 3, 2, 0, 0, None, 0]
     assert all("key" not in each for each in told)
     assert all(each["message"] for each in told[len(good) :])
+    for part in ("key", "value"):
+        bad = [json.dumps({part: value}) for value, code, _ in values if code != 200]
+        body = "".join(bad).encode()
+        told = receipts_of(daemon.request("POST", f"{cluster}/topics/types/records", body))
+        assert all(f"$.{part}" in each["message"] for each in told), told
     mixed = b'{"partition_id":9,"value":{"data":""}}{"partition_id":-1}{"timestamp":"noon"}'
     told = receipts_of(daemon.request("POST", f"{cluster}/topics/types/records", mixed))
     assert [each["error_code"] for each in told] == [40403, 422, 422]

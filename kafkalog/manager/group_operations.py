@@ -98,7 +98,8 @@ class GroupOperations:
         count = len(self.members.members(group))
         if count:
             raise NonEmptyGroup(
-                f"The group has {count} members. Delete its consumer instances first.",
+                f"The group has {count} member{'s' if count > 1 else ''}. Delete its consumer "
+                "instances first.",
                 group=group,
                 members=count,
             )

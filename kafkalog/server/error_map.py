@@ -29,7 +29,8 @@ _ROWS = (
         404,
         404,
         "INVALID_REQUEST",
-        "no such path, operation, segment, producer, broker or config",
+        "no such path, operation, segment, broker, config or producer (UNKNOWN_PRODUCER_ID), or a "
+        "partition that is no number",
     ),
     ErrorEntry(405, 405, "INVALID_REQUEST", "the path does not take this method; see Allow"),
     ErrorEntry(406, 406, "INVALID_REQUEST", "no offered media type is acceptable"),
@@ -58,15 +59,23 @@ _ROWS = (
         40403,
         404,
         "UNKNOWN_TOPIC_OR_PARTITION",
-        "v2: consumer instance not found; v3: cluster, topic or partition unknown",
+        "v2: consumer instance not found (UNKNOWN_MEMBER_ID); v3: cluster, topic or partition "
+        "unknown, no commit or reader of the partition",
     ),
-    ErrorEntry(40405, 404, "GROUP_ID_NOT_FOUND", "no group of that name"),
+    ErrorEntry(
+        40405, 404, "GROUP_ID_NOT_FOUND", "no group of that name, v3 lags: none with a commit"
+    ),
     ErrorEntry(40410, 404, "NO_REASSIGNMENT_IN_PROGRESS", "no such move of a partition"),
     ErrorEntry(40601, 406, "INVALID_REQUEST", "the embedded format asked for is not offered here"),
     ErrorEntry(40602, 406, "INVALID_RECORD", "a record does not fit the embedded format asked for"),
     ErrorEntry(40801, 408, "REQUEST_TIMED_OUT", "in a stream: http.stream.max.ms is over; go on"),
     ErrorEntry(40902, 409, "INVALID_REQUEST", "the group has a consumer instance of that name"),
-    ErrorEntry(40903, 409, "INVALID_REQUEST", "the consumer is not subscribed or assigned so"),
+    ErrorEntry(
+        40903,
+        409,
+        "INVALID_REQUEST",
+        "the consumer has no subscription or assignment, not that partition, or wants both",
+    ),
     ErrorEntry(40904, 409, "TOPIC_ALREADY_EXISTS", "the topic exists"),
     ErrorEntry(40905, 409, "OUT_OF_ORDER_SEQUENCE_NUMBER", "idempotent append with a gap"),
     ErrorEntry(40906, 409, "INVALID_PRODUCER_EPOCH", "idempotent append with an older epoch"),
@@ -87,7 +96,7 @@ _ROWS = (
         41305, 413, "RECORD_LIST_TOO_LARGE", "an append larger than the topic's quota.bytes"
     ),
     ErrorEntry(
-        41502, 415, "INVALID_REQUEST", "Content-Encoding other than gzip, deflate and identity"
+        41502, 415, "INVALID_REQUEST", "Content-Encoding is none of gzip, deflate and identity"
     ),
     ErrorEntry(41601, 416, "OFFSET_OUT_OF_RANGE", "offset above the log end offset"),
     ErrorEntry(41602, 416, "OFFSET_OUT_OF_RANGE", "delete-records above the high watermark"),

@@ -181,7 +181,7 @@ class Body:
 def refuse_encoding(encoding: str) -> None:
     """ApiError 41502 for a Content-Encoding that is neither inflated here nor none."""
     if encoding not in IDENTITY and encoding not in _WINDOW_BITS:
-        raise ApiError(41502, "This Content-Encoding is not accepted; use gzip.")
+        raise ApiError(41502, "Content-Encoding is gzip, deflate or identity.")
 
 
 def broken_framing() -> ApiError:

@@ -41,7 +41,7 @@ def test_the_life_of_a_group(daemon: Daemon) -> None:
     )
     refused = run(daemon, "groups", "delete", "billing")
     assert (refused.returncode, refused.stdout) == (1, b"")
-    assert b"has 1 members" in refused.stderr
+    assert b"The group has 1 member. Delete" in refused.stderr
     daemon.request("DELETE", path)
     shown = run(daemon, "groups", "reset-offsets", "billing", "--to-latest")
     assert shown.returncode == 0

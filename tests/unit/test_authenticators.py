@@ -15,6 +15,7 @@ from kafkalog.format.credentials import Credentials, PasswordHash, token_digest
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.security.authenticators import (
     Authenticators,
+    ExpiredToken,
     Known,
     RefusedToken,
     Verified,
@@ -39,9 +40,12 @@ class CountingKeys:
     def verify(self, token: str, now_seconds: float) -> Verified:
         """See TokenVerifier."""
         self.calls += 1
-        if token != "good" or now_seconds >= self.until_seconds:
+        if token != "good":
             raise RefusedToken("it has expired")
-        return Verified("federated", self.until_seconds)
+        verified = Verified("federated", self.until_seconds)
+        if now_seconds >= self.until_seconds:
+            raise ExpiredToken(verified)
+        return verified
 
 
 class World:
@@ -129,6 +133,27 @@ def test_what_a_refusal_offers() -> None:
     assert world.refused("Basic AAAA").headers["WWW-Authenticate"] == bare
     said = world.refused("Bearer bad").headers["WWW-Authenticate"]
     assert said == f'{bare}, error="invalid_token", error_description="it has expired"'
+
+
+@pytest.mark.parametrize("was_used", [True, False])
+def test_an_expired_token_is_no_guess(was_used: bool) -> None:
+    """Goal: a client that does not renew its token locks nobody out, and costs one signature.
+    Method: one that was in use, or first comes behind its end, many times; then wrong ones.
+    """
+    keys = CountingKeys()
+    world = World("jwt", keys=keys)
+    if was_used:
+        world.ask("Bearer good")
+    world.now = 100.0
+    for spaces in range(1, 20):
+        refusal = world.refused(f"Bearer{' ' * spaces}good")
+        assert refusal.entry.error_code == 40101
+        assert "it has expired" in refusal.message
+    assert keys.calls == 1
+    for number in range(5):
+        assert world.refused(f"Bearer {number}").entry.error_code == 40101
+    assert world.refused("Bearer 5").entry.error_code == 42901
+    assert world.refused("Bearer good").entry.error_code == 40101
 
 
 def test_wrong_tokens_count_as_tries() -> None:

@@ -62,11 +62,19 @@ class RefusedToken(Exception):
         self.reason = reason
 
 
+class ExpiredToken(RefusedToken):
+    """A JWT that was taken until a moment ago: who sends it again guesses nothing."""
+
+    def __init__(self, verified: Verified) -> None:
+        super().__init__("it has expired")
+        self.verified = verified
+
+
 class TokenVerifier(Protocol):
     """Keys that check JWTs (``jwt_tokens.py``)."""
 
     def verify(self, token: str, now_seconds: float) -> Verified:
-        """Who the token names; RefusedToken."""
+        """Who the token names; RefusedToken, ExpiredToken when nothing else is wrong with it."""
         ...
 
 
@@ -122,12 +130,17 @@ class Authenticators:
         header = headers[0]
         if len(headers) > 1 or len(header) > _HEADER_CHARS:
             raise self._refusal("One Authorization header of moderate size is understood.")
+        scheme, _, given = header.partition(" ")
+        scheme, given = scheme.lower(), given.strip()
         known = self._known()
         self._forget_unless(known)
-        mark = hashlib.blake2b(header.encode("utf-8", "surrogateescape"), key=self._key).digest()
+        same = f"{scheme} {given}".encode("utf-8", "surrogateescape")
+        mark = hashlib.blake2b(same, key=self._key).digest()
         remembered = self._remembered.get(mark)
-        if remembered is not None and self._wall_seconds() < remembered.until_seconds:
-            return remembered.principal
+        if remembered is not None:
+            if self._wall_seconds() < remembered.until_seconds:
+                return remembered.principal
+            raise self._token_refusal(ExpiredToken(remembered))
         address = request.remote or ""
         wait_seconds = self._tries.begin(address, now_seconds)
         if wait_seconds:
@@ -137,19 +150,25 @@ class Authenticators:
                 headers={"Retry-After": str(wait_seconds)},
             )
         try:
-            verified = await self._verified(header, known)
+            verified = await self._verified(scheme, given, known)
+        except ExpiredToken as expired:
+            self._tries.succeeded(address)
+            self._remember(mark, expired.verified, known)
+            raise self._token_refusal(expired) from None
         except RefusedToken as refused:
-            raise self._refusal(
-                f"The token is not taken: {refused.reason}.", refused.reason
-            ) from None
+            raise self._token_refusal(refused) from None
         if verified is None:
             raise self._refusal("The credentials are wrong.")
         self._tries.succeeded(address)
+        self._remember(mark, verified, known)
+        return verified.principal
+
+    def _remember(self, mark: bytes, verified: Verified, known: Known) -> None:
+        """What a header proves, also behind its end: then it is refused without another look."""
         if known is self._remembered_from:  # no newer file came meanwhile
             if len(self._remembered) >= _REMEMBERED:
                 self._remembered.clear()
             self._remembered[mark] = verified
-        return verified.principal
 
     def _forget_unless(self, known: Known) -> None:
         """What was verified by other files holds no more."""
@@ -166,10 +185,8 @@ class Authenticators:
                 return principal
         raise self._refusal("Credentials are needed.")
 
-    async def _verified(self, header: str, known: Known) -> Verified | None:
+    async def _verified(self, scheme: str, given: str, known: Known) -> Verified | None:
         """Who a header that was not seen before names; None or RefusedToken when it is wrong."""
-        scheme, _, given = header.partition(" ")
-        scheme, given = scheme.lower(), given.strip()
         principal: str | None = None
         if scheme == BASIC and BASIC in self._schemes:
             principal = await self._basic(given, known.credentials)
@@ -191,6 +208,9 @@ class Authenticators:
         async with self._passwords_at_once:
             is_right = await self._matches(kept or NO_PASSWORD, password)
         return principal if is_right and kept is not None else None
+
+    def _token_refusal(self, refused: RefusedToken) -> ApiError:
+        return self._refusal(f"The token is not taken: {refused.reason}.", refused.reason)
 
     def _refusal(self, message: str, token_fault: str = "") -> ApiError:
         """40101 with what is understood; with ``token_fault`` as RFC 6750 tells it."""

@@ -23,7 +23,7 @@ from jwt.exceptions import PyJWTError
 
 from kafkalog.format.credentials import principal_fault
 from kafkalog.format.format_error import FormatError
-from kafkalog.server.security.authenticators import RefusedToken, Verified
+from kafkalog.server.security.authenticators import ExpiredToken, RefusedToken, Verified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +77,10 @@ class TokenKeys:
     rules: TokenRules
 
     def verify(self, token: str, now_seconds: float) -> Verified:
-        """Who the token names, and until when (wall clock, s); RefusedToken says why not."""
+        """Who the token names, and until when (wall clock, s); RefusedToken says why not.
+
+        ExpiredToken when it did name somebody: its signature and all its other claims are right.
+        """
         if not _COMPACT.fullmatch(token):
             raise RefusedToken("it is no signed JWT")
         try:
@@ -108,8 +111,6 @@ class TokenKeys:
         rules, skew_seconds = self.rules, self.rules.clock_skew_seconds
         expires = _moment(claims, "exp")
         begins = _moment(claims, "nbf") if "nbf" in claims else 0.0
-        if now_seconds >= expires + skew_seconds:
-            raise RefusedToken("it has expired")
         if now_seconds < begins - skew_seconds:
             raise RefusedToken("it is not valid yet")
         if claims.get("iss") != rules.issuer:
@@ -121,7 +122,10 @@ class TokenKeys:
         principal = claims.get(rules.principal_claim)
         if not isinstance(principal, str) or principal_fault(principal) is not None:
             raise RefusedToken("it names no principal that a rule could hold")
-        return Verified(principal, expires + skew_seconds)
+        verified = Verified(principal, expires + skew_seconds)
+        if now_seconds >= verified.until_seconds:
+            raise ExpiredToken(verified)
+        return verified
 
 
 def _object(payload: bytes) -> Mapping[str, Any]:

@@ -134,15 +134,6 @@ class LogCleanerManager:
         """What the checkpoint is to hold of a log; None: no clean of it has begun."""
         return self._first_dirty.get(topic_partition)
 
-    def maybe_truncate_checkpoint(self, log: UnifiedLog, offset: int) -> None:
-        """The log was cut off at offset: it is not clean above. Guarded, durable on return."""
-        with self._mutex:
-            known = self._first_dirty.get(log.topic_partition)
-            if known is None or known <= offset:
-                return
-            self._first_dirty[log.topic_partition] = offset
-        self._served.write_checkpoint(log)
-
     def forget(self, topic_partition: TopicPartition) -> None:
         """The partition is gone: a new one of its name starts without a past.
 

@@ -88,12 +88,6 @@ def unpack_time_entries(data: bytes | bytearray | memoryview) -> Table:
     return _unpack(data, _TIME_DTYPE)
 
 
-def pack_aborted_entries(entries: Table) -> bytes:
-    """Bytes of an int64[n, 4] table: producer id, first, last, last stable offset."""
-    versions = np.full((len(entries), 1), ABORTED_VERSION, dtype=np.int64)
-    return _pack(np.hstack((versions, entries)), _ABORTED_DTYPE)
-
-
 def unpack_aborted_entries(data: bytes | bytearray | memoryview) -> Table:
     """int64[n, 4]: producer id, first, last, last stable offset.
 

@@ -12,7 +12,6 @@ from kafkalog.format.format_error import FormatError
 Buffer = bytes | bytearray | memoryview
 
 VARINT_BYTES_MAX = 5
-VARLONG_BYTES_MAX = 10
 
 _INT_MASK = (1 << 32) - 1
 _LONG_MASK = (1 << 64) - 1
@@ -45,40 +44,20 @@ def encode_unsigned(value: int) -> bytes:
     return bytes(encoded)
 
 
-def size_of_varint(value: int) -> int:
-    """Bytes that encode_varint gives."""
-    unsigned = (value << 1 ^ value >> 63) & _LONG_MASK
-    return max(1, (unsigned.bit_length() + 6) // 7)
-
-
 def decode_varint(buffer: Buffer, position: int = 0) -> tuple[int, int]:
     """(value, position behind it); bits beyond 32 are dropped as Java does."""
-    unsigned, end = _decode_unsigned(buffer, position, VARINT_BYTES_MAX)
-    unsigned &= _INT_MASK
-    return (unsigned >> 1) ^ -(unsigned & 1), end
-
-
-def decode_varlong(buffer: Buffer, position: int = 0) -> tuple[int, int]:
-    """(value, position behind it); bits beyond 64 are dropped as Java does."""
-    unsigned, end = _decode_unsigned(buffer, position, VARLONG_BYTES_MAX)
-    unsigned &= _LONG_MASK
+    unsigned, end = decode_unsigned(buffer, position)
     return (unsigned >> 1) ^ -(unsigned & 1), end
 
 
 def decode_unsigned(buffer: Buffer, position: int = 0) -> tuple[int, int]:
-    """(value of at most 32 bits, position behind it): the reverse of encode_unsigned."""
-    value, end = _decode_unsigned(buffer, position, VARINT_BYTES_MAX)
-    return value & _INT_MASK, end
-
-
-def _decode_unsigned(buffer: Buffer, position: int, bytes_max: int) -> tuple[int, int]:
-    """The groups up to the first byte without high bit."""
+    """(value, position behind it): the reverse of encode_unsigned, as far as 32 bits go."""
     value = 0
-    for index in range(bytes_max):
+    for index in range(VARINT_BYTES_MAX):
         if position + index >= len(buffer):
             raise MalformedVarint("the bytes end inside a varint", position)
         byte = buffer[position + index]
         value |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
-            return value, position + index + 1
-    raise MalformedVarint(f"varint longer than {bytes_max} bytes", position)
+            return value & _INT_MASK, position + index + 1
+    raise MalformedVarint(f"varint longer than {VARINT_BYTES_MAX} bytes", position)

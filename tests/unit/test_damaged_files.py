@@ -16,6 +16,7 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_loader import load_log
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.log_dir import (
+    CLEAN_SHUTDOWN_MARKER,
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -155,6 +156,16 @@ def test_a_directory_in_the_place_of_a_checkpoint_is_a_damaged_one(name: str, cl
     sim, errors = restarted(disk)
     assert errors == []
     assert sim.operations.topic_names() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"{}", b"\xff", b"[" * 99_999])
+def test_a_marker_of_any_content_means_a_clean_shutdown(content: bytes) -> None:
+    """M14: as in Kafka; nobody reads what it says."""
+    disk = three_topics(clean=True)
+    write(disk, f"/data/a/{CLEAN_SHUTDOWN_MARKER}", content)
+    sim, errors = restarted(disk)
+    assert sim.manager.units[0].log_dir.was_clean
+    assert errors == []
 
 
 def two_dirs(config: BrokerConfig = TWO) -> SimFilesystem:

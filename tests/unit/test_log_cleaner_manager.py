@@ -233,19 +233,6 @@ def test_a_topic_made_again_starts_without_a_past() -> None:
     assert world.cleaners.cleaned[0][1] == 0
 
 
-def test_a_cut_log_is_not_clean_above_the_cut() -> None:
-    """Goal: truncation lowers the checkpoint, never raises it. Method: below and above it."""
-    world = CleaningDaemon()
-    log = world.topic()
-    world.turn()
-    clean_to = world.checkpoint()
-    assert clean_to is not None
-    world.states.maybe_truncate_checkpoint(log, clean_to + 1)
-    assert world.checkpoint() == clean_to
-    world.states.maybe_truncate_checkpoint(log, 2)
-    assert world.checkpoint() == 2
-
-
 def test_a_checkpoint_that_cannot_be_written_is_remembered() -> None:
     """Goal: a full disk costs the file, not the state, and no clean begins without a first entry.
     Method: ENOSPC at the checkpoint's file, behind a first clean and before it.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.clean_shutdown import decode_broker_epoch, encode_clean_shutdown
+from kafkalog.format.clean_shutdown import encode_clean_shutdown
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.meta_properties import (
     MetaProperties,
@@ -101,23 +101,3 @@ def test_damaged_meta_properties_are_refused(text: str, reason: str) -> None:
 
 def test_clean_shutdown_content() -> None:
     assert encode_clean_shutdown() == b'{"version":0,"brokerEpoch":-1}'
-    assert encode_clean_shutdown(12) == b'{"version":0,"brokerEpoch":12}'
-    assert decode_broker_epoch(encode_clean_shutdown(12)) == 12
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"x",
-        b"[]",
-        b"{}",
-        b'{"brokerEpoch":"1"}',
-        b'{"brokerEpoch":true}',
-        b"\xff",
-        b"[" * 99999,
-    ],
-)
-def test_an_unreadable_clean_shutdown_file_has_no_epoch(data: bytes) -> None:
-    """M14: the marker's existence alone means clean."""
-    assert decode_broker_epoch(data) is None

@@ -50,6 +50,8 @@ def needless_batches(batches: RecordBatches, transactions: CleanedTransactionMet
     needless: Flags = np.zeros(rows.count, np.bool_)
     attributes = rows.column(BatchColumn.ATTRIBUTES)
     concerned = np.flatnonzero(attributes & (_TRANSACTIONAL | _CONTROL))
+    if not len(concerned):
+        return needless
     table = rows.table[concerned][:, _TRANSACTION_COLUMNS].tolist()
     for row, (bits, producer_id, last_offset) in zip(concerned.tolist(), table, strict=True):
         if bits & _CONTROL:
@@ -137,14 +139,23 @@ def batch_orders(
     A needless marker goes when its delete horizon has passed, or with ``TombstoneRule.DROP``.
     """
     rows = batches.rows
-    is_control = control_flags(batches)
-    if tombstone_rule is TombstoneRule.PER_BATCH:
-        has_horizon = rows.column(BatchColumn.ATTRIBUTES) & _DELETE_HORIZON != 0
-        may_go = has_horizon & (rows.column(BatchColumn.BASE_TIMESTAMP) <= now_ms)
-    else:
-        may_go = np.full(rows.count, tombstone_rule is TombstoneRule.DROP)
-    discards: Flags = needless & (~is_control | may_go)
+    discards = marks_empty_transaction = needless
+    if needless.any():
+        is_control = control_flags(batches)
+        may_go = _may_go(batches, now_ms, tombstone_rule)
+        discards = needless & (~is_control | may_go)
+        marks_empty_transaction = needless & is_control
     stays = last_batches.flags(batches) | (rows.column(BatchColumn.LAST_OFFSET) + 1 == end_offset)
     emptied = np.where(discards, int(Retention.DELETE), int(Retention.DELETE_EMPTY))
     retention = np.where(stays, int(Retention.RETAIN_EMPTY), emptied)
-    return BatchOrders(retention, discards, needless & is_control)
+    return BatchOrders(retention, discards, marks_empty_transaction)
+
+
+def _may_go(batches: RecordBatches, now_ms: int, tombstone_rule: TombstoneRule) -> Flags:
+    """Which of the batches could go if they are needless markers."""
+    rows = batches.rows
+    if tombstone_rule is not TombstoneRule.PER_BATCH:
+        return np.full(rows.count, tombstone_rule is TombstoneRule.DROP)
+    has_horizon = rows.column(BatchColumn.ATTRIBUTES) & _DELETE_HORIZON != 0
+    may_go: Flags = has_horizon & (rows.column(BatchColumn.BASE_TIMESTAMP) <= now_ms)
+    return may_go

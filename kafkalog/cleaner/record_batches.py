@@ -1,7 +1,7 @@
 """RecordBatches: the batches of one chunk of a segment, as both passes of a cleaning take them.
 
-Owns the way from a chunk to rows, the inflation of one batch at a time, and the errors of a batch
-with file and position. Never reads a file. One thread.
+Owns the way from a chunk to rows, and the errors of a batch with file and position. Never reads a
+file. One thread.
 """
 
 from __future__ import annotations
@@ -12,38 +12,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog.errors import CorruptBatch, DecompressedTooLarge, UnsupportedCompression
-from kafkalog.format.batch_scan import BatchColumn, BatchRows, CrcState, ScanStop, scan
-from kafkalog.format.compression import decompress
+from kafkalog.errors import CorruptBatch
+from kafkalog.format.batch_scan import BatchColumn, BatchRows, ScanStop, scan
 from kafkalog.format.record import MalformedRecord
-from kafkalog.format.record_batch import (
-    ATTRIBUTES_AT,
-    HEADER_BYTES,
-    MalformedBatch,
-    is_crc_valid,
-    read_header,
-)
+from kafkalog.format.record_batch import MalformedBatch, is_crc_valid, read_header
 from kafkalog.kernels.record_scan import fault_of
 
 if TYPE_CHECKING:
-    from kafkalog.kernels.compile import Bytes, Int64Table
+    from kafkalog.kernels.compile import Bytes
 
 Buffer = bytes | bytearray | memoryview
 Flags = npt.NDArray[np.bool_]
 
 _POSITION, _SIZE = int(BatchColumn.POSITION), int(BatchColumn.SIZE)
-_ATTRIBUTES = int(BatchColumn.ATTRIBUTES)
 _BASE_OFFSET, _LAST_OFFSET = int(BatchColumn.BASE_OFFSET), int(BatchColumn.LAST_OFFSET)
-_CODEC_MASK = 0x07
 _INCOMPLETE = (ScanStop.END, ScanStop.PARTIAL)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class InflatedBatch:
-    """A compressed batch as it would lie uncompressed: a table of one row, and its bytes."""
-
-    table: Int64Table
-    data: Bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,26 +90,6 @@ class RecordBatches:
         """Raises CorruptBatch when the CRC is not that of the bytes."""
         if not is_crc_valid(self.batch(row)):
             raise self.wrong_crc(row)
-
-    def inflate(self, row: int) -> InflatedBatch:
-        """One compressed batch, inflated, for kernels not to look at its CRC.
-
-        Raises CorruptBatch when it does not inflate, or to more than max_decompressed_bytes.
-        """
-        batch = self.batch(row)
-        codec = int(self.rows.table[row, _ATTRIBUTES]) & _CODEC_MASK
-        try:
-            records = decompress(codec, batch[HEADER_BYTES:], max_bytes=self.max_decompressed_bytes)
-        except (DecompressedTooLarge, UnsupportedCompression) as error:
-            raise self.corrupt(row, error.message) from error
-        inflated = bytearray().join((batch[:HEADER_BYTES], records))
-        inflated[ATTRIBUTES_AT + 1] &= ~_CODEC_MASK & 0xFF
-        table = self.rows.table[row : row + 1].copy()
-        table[0, _POSITION] = 0
-        table[0, _SIZE] = len(inflated)
-        table[0, _ATTRIBUTES] &= ~_CODEC_MASK
-        table[0, BatchColumn.CRC_STATE] = CrcState.VALID
-        return InflatedBatch(table, np.frombuffer(inflated, np.uint8))
 
     def wrong_crc(self, row: int) -> CorruptBatch:
         """The error of a batch whose CRC was found not to be that of its bytes."""

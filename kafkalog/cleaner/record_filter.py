@@ -1,9 +1,9 @@
 """RecordFilter: pass 2 of a cleaning, one chunk in, the batches that stay out.
 
 Owns the order of the steps: look up the keys that the bit rows of the map do not cover, let the
-kernel decide and write, inflate and compress again only what is compressed and changes, check the
-CRC of every batch that loses something, and seal what was rebuilt. A batch that stays whole keeps
-its bytes, and its damage if it has any. Never reads or writes a file. One thread.
+kernel decide and write, inflate and compress again only what is compressed and changes. The CRC of
+every batch that loses something is checked. A batch that stays whole keeps its bytes, and its
+damage if it has any. Never reads or writes a file. One thread.
 
 Source: Kafka 4.1 `MemoryRecords.filterTo`, `Cleaner.cleanInto`; log-lifecycle.md 12.6.
 Differs from Kafka: a batch with a wrong CRC is never rewritten, and one that loses all its records
@@ -18,22 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kafkalog.format.batch_scan import BatchColumn, CrcState
+from kafkalog.cleaner.batch_inflater import BatchInflater
+from kafkalog.format.batch_scan import BatchColumn
 from kafkalog.format.compression import compress
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.record_batch import (
-    ATTRIBUTES_AT,
-    CRC_AT,
-    DELETE_HORIZON_BIT,
-    HEADER_BYTES,
-    LAST_OFFSET_DELTA_AT,
-    LEADER_EPOCH_AT,
-    LENGTH_AT,
-    LOG_OVERHEAD,
-    codec_of,
-    compute_crc,
-)
+from kafkalog.format.record_batch import DELETE_HORIZON_BIT, HEADER_BYTES
 from kafkalog.kernels.batch_output import RECORD_GROWTH_MAX, OutCell
+from kafkalog.kernels.batch_packing import pack_batches
 from kafkalog.kernels.filter_orders import (
     FILTER_CELL_COUNT,
     ORDER_COLUMN_COUNT,
@@ -49,20 +40,25 @@ from kafkalog.kernels.record_fields import MINIMUM_RECORD_BYTES, RECORD_COLUMN_C
 from kafkalog.kernels.record_filter import filter_batches, plan_batches
 
 if TYPE_CHECKING:
-    from kafkalog.cleaner.record_batches import Buffer, Flags, RecordBatches
+    from kafkalog.cleaner.batch_inflater import InflatedGroup
+    from kafkalog.cleaner.record_batches import Flags, RecordBatches
     from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
     from kafkalog.errors import CorruptBatch
     from kafkalog.kernels.compile import Bytes, Int64s, Int64Table
 
 __all__ = ["FilterStatistics", "FilteredChunk", "RecordFilter", "Retention", "TombstoneRule"]
 
-_SIZE = int(BatchColumn.SIZE)
-_CRC_STATE = int(BatchColumn.CRC_STATE)
+_POSITION, _SIZE = int(BatchColumn.POSITION), int(BatchColumn.SIZE)
 _BASE_TIMESTAMP = int(BatchColumn.BASE_TIMESTAMP)
 _ATTRIBUTES, _RECORD_COUNT = int(BatchColumn.ATTRIBUTES), int(BatchColumn.RECORD_COUNT)
 _OUT_POSITION, _OUT_ROWS = int(OutCell.OUT_POSITION), int(OutCell.OUT_ROWS)
 _ROW = int(FilterCell.ROW)
 _RETENTION, _DISCARDS = int(OrderColumn.RETENTION), int(OrderColumn.DISCARDS)
+_FLAGS_START, _NEEDS_LOOK_UP = int(OrderColumn.FLAGS_START), int(OrderColumn.NEEDS_LOOK_UP)
+_INFLATES = int(OrderColumn.INFLATES)
+_CODEC_MASK = 0x07
+_LEVEL = int(LEVEL)  # numba takes 40 us to recognise an enum
+_PACKED_COLUMNS = [_POSITION, _SIZE, _ATTRIBUTES]
 
 
 class FilterStatistics(NamedTuple):
@@ -134,15 +130,20 @@ class RecordFilter:
         horizon_ms = now_ms + delete_retention_ms
         cells[FilterCell.NEW_HORIZON_MS] = horizon_ms if horizon_ms <= INT64_MAX else -1
         cells[FilterCell.TOMBSTONE_RULE] = tombstone_rule
-        cells[FilterCell.PROCESSOR_LEVEL] = LEVEL
+        cells[FilterCell.PROCESSOR_LEVEL] = _LEVEL
         return _ChunkPass(batches, orders, cells, self._map, self._buffers).run()
 
 
 class _Buffers:
-    """Working memory of a filter. `out` is what a FilteredChunk shows."""
+    """Working memory of a filter. `out` is what a FilteredChunk shows.
+
+    plain  what stays of a group with inflated batches, before it is compressed into `out`
+    """
 
     def __init__(self) -> None:
+        self.inflater = BatchInflater()
         self.out: Bytes = np.empty(0, np.uint8)
+        self.plain: Bytes = np.empty(0, np.uint8)
         self.flags: Bytes = np.empty(0, np.uint8)
         self.kept: Int64Table = np.empty((0, RECORD_COLUMN_COUNT), np.int64)
 
@@ -152,6 +153,11 @@ class _Buffers:
             grown = np.empty(used + wanted + (used + wanted) // 4, np.uint8)
             grown[:used] = self.out[:used]
             self.out = grown
+
+    def reserve_plain(self, wanted: int) -> None:
+        """At least so many bytes of plain; nothing stays."""
+        if len(self.plain) < wanted:
+            self.plain = np.empty(wanted + wanted // 4, np.uint8)
 
     def reserve_flags(self, count: int) -> Bytes:
         """So many flags; those that were set stay."""
@@ -183,125 +189,122 @@ class _ChunkPass:
         self._orders, self._cells = orders, cells
         self._out_table = np.empty(self._table.shape, np.int64)
         self._outcomes = np.zeros(len(self._table), np.int64)
+        self._end = 0  # of what is written to `out`
 
     def run(self) -> FilteredChunk:
         """All steps."""
-        table, data, cells = self._table, self._batches.data, self._cells
-        plan_batches(table, self._orders, cells)
+        table, cells = self._table, self._cells
+        plan_batches(table, self._orders, self._map.bits, cells)
         self._buffers.reserve_kept(int(cells[FilterCell.RECORDS_MAX]))
         self._buffers.reserve(0, self._room)
         if cells[FilterCell.FLAGS]:
-            self._look_up(data, table, self._orders, int(cells[FilterCell.FLAGS]), 0)
-        row = 0
-        while row < len(table):
-            status = self._filter(data, table, self._orders, self._outcomes, row)
-            row = int(cells[_ROW])
-            if status == FilterStatus.COMPRESSED:
-                self._filter_compressed(row)
-                row += 1
-            elif status == FilterStatus.BAD_CRC:
-                raise self._batches.wrong_crc(row)
-            elif status < 0:
-                raise self._damaged(row, status)
+            flag_count = int(cells[FilterCell.FLAGS])
+            self._look_up(self._batches.data, table, self._orders, flag_count, None)
+        inflates = np.flatnonzero(self._orders[:, _INFLATES])
+        for group in self._buffers.inflater.groups(self._batches, inflates):
+            if len(group.rows):
+                self._filter_inflated(group)
+            else:
+                self._cells[_OUT_POSITION] = self._end
+                self._filter(group, self._buffers.out)
+                self._end = int(self._cells[_OUT_POSITION])
         return self._result()
 
     @property
     def _room(self) -> int:
-        """What all the batches may take when none is inflated."""
+        """What all the batches may take but for what inflated ones grow by."""
         return int(self._cells[FilterCell.ROOM])
 
     def _look_up(
-        self, data: Bytes, table: Int64Table, orders: Int64Table, flag_count: int, first_row: int
+        self,
+        data: Bytes,
+        table: Int64Table,
+        orders: Int64Table,
+        flag_count: int,
+        rows: Int64s | None,
     ) -> None:
         """Flag the superseded records of the rows whose orders say where.
 
         flag_count  all flags given out so far: those of other rows stay
-        first_row   the row of the chunk that the first one of `table` is
+        rows        which rows of the chunk those of table are; None: all
         """
         flags = self._buffers.reserve_flags(flag_count)
         status = self._map.look_up(data, table, orders, flags)
         if status < 0:
-            raise self._damaged(first_row + self._map.fault_row, status)
+            row = self._map.fault_row
+            raise self._damaged(row if rows is None else int(rows[row]), status)
 
-    def _filter(
-        self, data: Bytes, table: Int64Table, orders: Int64Table, outcomes: Int64s, row: int
-    ) -> int:
+    def _filter(self, group: InflatedGroup, out: Bytes) -> None:
         """The kernel into `out`; OUT_FULL cannot be, as the room is reserved before."""
         buffers = self._buffers
         status = filter_batches(
-            data,
-            table,
-            orders,
-            row,
+            self._batches.data,
+            self._table,
+            group.data,
+            group.plain_table,
+            self._orders,
+            group.first_row,
+            group.end_row,
             buffers.flags,
             self._map.bits,
             buffers.kept,
-            buffers.out,
+            out,
             self._out_table,
-            outcomes,
+            self._outcomes,
             self._cells,
         )
         assert status != FilterStatus.OUT_FULL, "the room was reserved"
-        return status
-
-    def _filter_compressed(self, row: int) -> None:
-        """One batch that may change: inflate, filter behind what is written, compress in place."""
-        inflated = self._batches.inflate(row)
-        orders = self._orders[row : row + 1]
-        size = len(inflated.data)
-        count = (size - HEADER_BYTES) // MINIMUM_RECORD_BYTES
-        count = min(max(int(self._table[row, _RECORD_COUNT]), 0), count)
-        if orders[0, OrderColumn.NEEDS_LOOK_UP]:
-            # plain batches behind this one still need their flags
-            first = int(self._cells[FilterCell.FLAGS])
-            orders[0, OrderColumn.FLAGS_START] = first
-            self._look_up(inflated.data, inflated.table, orders, first + count, row)
-        start = int(self._cells[_OUT_POSITION])
-        buffers, room = self._buffers, self._room
-        buffers.reserve_kept(count)
-        buffers.reserve(start, size + count * RECORD_GROWTH_MAX + room)
-        outcomes = self._outcomes[row : row + 1]
-        status = self._filter(inflated.data, inflated.table, orders, outcomes, 0)
+        row = int(self._cells[_ROW])
+        if status == FilterStatus.BAD_CRC:
+            raise self._batches.wrong_crc(row)
         if status < 0:
             raise self._damaged(row, status)
-        outcome = int(outcomes[0])
-        if outcome == BatchOutcome.COPIED:
-            self._replace_last(row, start, self._batches.batch(row))
-            return
-        self._batches.verify(row)
-        if outcome in (BatchOutcome.REBUILT, BatchOutcome.EMPTIED):
-            batch = bytearray(buffers.out[start : int(self._cells[_OUT_POSITION])])
-            if outcome == BatchOutcome.REBUILT:
-                batch = self._compressed(batch, row)
-            batch[CRC_AT:ATTRIBUTES_AT] = compute_crc(batch).to_bytes(4, "big")
-            buffers.reserve(start, len(batch) + room)
-            self._replace_last(row, start, batch)
 
-    def _compressed(self, batch: bytearray, row: int) -> bytearray:
-        """The batch with its records compressed by its source's codec; without a CRC yet."""
-        codec = codec_of(int(self._table[row, _ATTRIBUTES]))
-        stream = compress(codec, memoryview(batch)[HEADER_BYTES:])
-        header = batch[:HEADER_BYTES]
-        header[ATTRIBUTES_AT + 1] |= codec
-        length = HEADER_BYTES + len(stream) - LOG_OVERHEAD
-        header[LENGTH_AT:LEADER_EPOCH_AT] = length.to_bytes(4, "big")
-        return header + stream
+    def _filter_inflated(self, group: InflatedGroup) -> None:
+        """A group in which batches were inflated: filter it, then compress what was rebuilt."""
+        buffers, rows, cells = self._buffers, group.rows, self._cells
+        sizes = group.plain_table[rows, _SIZE]
+        counts = (sizes - HEADER_BYTES) // MINIMUM_RECORD_BYTES
+        counts = np.clip(group.plain_table[rows, _RECORD_COUNT], 0, counts)
+        needs_look_up = self._orders[rows, _NEEDS_LOOK_UP] != 0
+        if needs_look_up.any():
+            self._look_up_inflated(group, rows[needs_look_up], counts[needs_look_up])
+        buffers.reserve_kept(int(counts.max()))
+        buffers.reserve_plain(self._room + int((sizes + counts * RECORD_GROWTH_MAX).sum()))
+        first = int(cells[_OUT_ROWS])
+        cells[_OUT_POSITION] = 0
+        self._filter(group, buffers.plain)
+        self._pack(group, first, int(cells[_OUT_POSITION]))
 
-    def _replace_last(self, row: int, start: int, batch: Buffer) -> None:
-        """Put the batch in the place of the last one written, which began at start."""
-        end = start + len(batch)
-        self._buffers.out[start:end] = np.frombuffer(batch, np.uint8)
-        self._cells[_OUT_POSITION] = end
-        last = self._out_table[int(self._cells[_OUT_ROWS]) - 1]
-        last[_SIZE] = len(batch)
-        last[_CRC_STATE] = CrcState.UNCHECKED
-        last[_ATTRIBUTES] = int.from_bytes(
-            batch[ATTRIBUTES_AT:LAST_OFFSET_DELTA_AT], "big", signed=True
+    def _look_up_inflated(self, group: InflatedGroup, rows: Int64s, counts: Int64s) -> None:
+        """Flag the records of these rows, which hold so many, behind the flags of plain rows."""
+        orders = self._orders[rows]
+        ends = int(self._cells[FilterCell.FLAGS]) + np.cumsum(counts)
+        orders[:, _FLAGS_START] = ends - counts
+        self._look_up(group.data, group.plain_table[rows], orders, int(ends[-1]), rows)
+        self._orders[rows] = orders
+
+    def _pack(self, group: InflatedGroup, first: int, size: int) -> None:
+        """Take what the group left, size bytes and the rows from first on, from plain to out."""
+        span, table, buffers = slice(group.first_row, group.end_row), self._out_table, self._buffers
+        outcomes = self._outcomes[span]
+        is_changed = (self._orders[span, _INFLATES] != 0) & (outcomes > BatchOutcome.COPIED)
+        changed = np.flatnonzero(is_changed[outcomes >= BatchOutcome.COPIED])
+        streams = [
+            compress(attributes & _CODEC_MASK, buffers.plain.data[at + HEADER_BYTES : at + length])
+            for at, length, attributes in table[first + changed][:, _PACKED_COLUMNS].tolist()
+        ]
+        stream_sizes = np.full(int(self._cells[_OUT_ROWS]) - first, -1)
+        stream_sizes[changed] = [len(each) for each in streams]
+        joined = np.frombuffer(b"".join(streams), np.uint8)
+        buffers.reserve(self._end, size + len(joined) + self._room)
+        self._end = pack_batches(
+            buffers.plain, table, first, joined, stream_sizes, buffers.out, self._end, _LEVEL
         )
 
     def _result(self) -> FilteredChunk:
         cells, out_rows = self._cells.tolist(), int(self._cells[_OUT_ROWS])
-        size, table = cells[_OUT_POSITION], self._out_table[:out_rows]
+        size, table = self._end, self._out_table[:out_rows]
         horizons = table[(table[:, _ATTRIBUTES] & DELETE_HORIZON_BIT) != 0, _BASE_TIMESTAMP]
         statistics = FilterStatistics(
             batches_read=len(self._table),

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kafkalog.cleaner.batch_inflater import BatchInflater
 from kafkalog.errors import InvalidConfig
+from kafkalog.format.batch_scan import BatchColumn
 from kafkalog.kernels.key_hash import (
     PENDING_COLUMN_COUNT,
     PENDING_MAX,
@@ -45,7 +47,7 @@ _SIZE, _LATEST = int(MapCell.SIZE), int(MapCell.LATEST_OFFSET)
 _BITS_FIRST, _BITS_COUNT = int(MapCell.BITS_FIRST), int(MapCell.BITS_COUNT)
 _RECORDS_READ, _ROW = int(MapCell.RECORDS_READ), int(MapCell.ROW)
 _NO_BITS = np.empty(0, np.uint8)
-_NOT_SKIPPED = np.zeros(1, np.uint8)
+_CODEC_MASK = 0x07
 
 
 class SkimpyOffsetMap:
@@ -62,6 +64,7 @@ class SkimpyOffsetMap:
                 f"log.cleaner.dedupe.buffer.size leaves {memory_bytes} bytes to a cleaner thread, "
                 f"which at a load factor of {load_factor} hold no key at all"
             )
+        self._inflater = BatchInflater()
         # state of the build at hand
         self._slots: Int64s = np.empty(0, np.int64)
         self._bits_memory = self._bits = _NO_BITS
@@ -144,40 +147,35 @@ class SkimpyOffsetMap:
         """
         if not len(self._slots):
             self._slots = np.zeros(self.slots * SLOT_WORDS, np.int64)
-        table = batches.rows.table
-        skipped = skip.view(np.uint8)
-        data = batches.data
-        row = 0
-        while True:
-            status = self._put(data, table, skipped, row, start_offset)
+        rows = batches.rows
+        compressed = np.flatnonzero(rows.column(BatchColumn.ATTRIBUTES) & _CODEC_MASK)
+        if len(compressed):
+            is_read = ~skip & (rows.column(BatchColumn.LAST_OFFSET) >= start_offset)
+            compressed = compressed[is_read[compressed]]
+        for group in self._inflater.groups(batches, compressed):
+            status = index_batches(
+                batches.data,
+                rows.table,
+                group.data,
+                group.plain_table,
+                skip.view(np.uint8),
+                group.first_row,
+                group.end_row,
+                start_offset,
+                self._slots,
+                self._bits,
+                self._pending,
+                self._scratch,
+                self._cells,
+            )
             row = int(self._cells[_ROW])
-            if status == MapStatus.COMPRESSED:
-                inflated = batches.inflate(row)
-                status = self._put(inflated.data, inflated.table, _NOT_SKIPPED, 0, start_offset)
-                if status == MapStatus.DONE:
-                    row += 1
-                    continue
             if status == MapStatus.BAD_CRC:
                 raise batches.wrong_crc(row)
             if status < 0:
                 raise batches.malformed(row, status)
-            return status == MapStatus.FULL
-
-    def _put(
-        self, data: Bytes, table: Int64Table, skipped: Bytes, row: int, start_offset: int
-    ) -> int:
-        return index_batches(
-            data,
-            table,
-            skipped,
-            row,
-            start_offset,
-            self._slots,
-            self._bits,
-            self._pending,
-            self._scratch,
-            self._cells,
-        )
+            if status == MapStatus.FULL:
+                return True
+        return False
 
     def look_up(self, data: Bytes, table: Int64Table, orders: Int64Table, flags: Bytes) -> int:
         """Flag superseded records: `look_up_batches`; the row of a fault is `fault_row`.

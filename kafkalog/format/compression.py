@@ -41,6 +41,8 @@ _XERIAL_BLOCK = 1 << 15
 
 _LZ4_MAGIC = 0x184D2204
 _LZ4_HEADER = bytes.fromhex("04224d18604082")  # version 1, independent blocks, 64 KiB, checksum
+_LZ4_END = bytes(4)
+_LZ4_BEGINNING = struct.Struct("<7sI")  # of a frame: header, size of the first block
 _LZ4_BLOCK = 1 << 16
 _LZ4_STORED = 0x80000000
 _LZ4_HIGH_LEVEL_MAX = 12  # the C library's; Kafka's 13 to 17 mean the same
@@ -53,11 +55,12 @@ _LZ4_OUTPUT_FULL = "failed to write whole buffer"
 _lz4_blocks = Kept(functools.partial(bytearray, _LZ4_BLOCK))
 
 
-def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+def compress(codec: Codec | int, data: Buffer, level: int | None = None) -> bytes:
     """Compress all records of a batch as Kafka's producer frames them.
 
     level: gzip 1..9 or -1, lz4 1..17, zstd -131072..22; None is Kafka's default (-1, 9, 3);
-    ignored by none and snappy. The settings have checked the range.
+    ignored by none and snappy. The settings have checked the range. Raises UnsupportedCompression
+    for codec numbers 5 to 7.
     """
     if codec == Codec.NONE:
         return bytes(data)
@@ -67,7 +70,9 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
         return _snappy_compress(data)
     if codec == Codec.LZ4:
         return _lz4_compress(data, LZ4_LEVEL_DEFAULT if level is None else level)
-    return zstd_stream.compress(data, ZSTD_LEVEL_DEFAULT if level is None else level)
+    if codec == Codec.ZSTD:
+        return zstd_stream.compress(data, ZSTD_LEVEL_DEFAULT if level is None else level)
+    raise _unknown(codec)
 
 
 def decompress(codec: Codec | int, data: Buffer, *, max_bytes: int) -> bytes:
@@ -88,7 +93,25 @@ def decompress(codec: Codec | int, data: Buffer, *, max_bytes: int) -> bytes:
         return _lz4_decompress(data, max_bytes)
     if codec == Codec.ZSTD:
         return zstd_stream.decompress(data, max_bytes)
-    raise UnsupportedCompression(f"Unknown compression type id: {int(codec)}")
+    raise _unknown(codec)
+
+
+def decompress_into(
+    codec: Codec | int, data: memoryview, target: memoryview, *, max_bytes: int
+) -> int | bytes:
+    """As `decompress`, but what most LZ4 batches are, one block, is inflated straight into target.
+
+    The number of bytes now in target, or the content itself, of which nothing is in target.
+    """
+    if codec == Codec.LZ4 and len(target) >= _LZ4_BLOCK <= max_bytes:
+        size = _lz4_single_block(data, target)
+        if size >= 0:
+            return size
+    return decompress(codec, data, max_bytes=max_bytes)
+
+
+def _unknown(codec: Codec | int) -> UnsupportedCompression:
+    return UnsupportedCompression(f"Unknown compression type id: {int(codec)}")
 
 
 # gzip
@@ -201,25 +224,23 @@ def _xerial_spans(view: memoryview) -> list[tuple[int, int]]:
 def _lz4_compress(data: Buffer, level: int) -> bytes:
     """Kafka's default level 9 is the fast compressor, every other one the high compressor."""
     view = memoryview(data)
-    parts = [_LZ4_HEADER]
+    parts: list[Buffer | cramjam.Buffer] = [_LZ4_HEADER]
     for start in range(0, len(view), _LZ4_BLOCK):
         plain = view[start : start + _LZ4_BLOCK]
         if level == LZ4_LEVEL_DEFAULT:
-            block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+            block = cramjam.lz4.compress_block(plain, store_size=False)
         else:
-            block = bytes(
-                cramjam.lz4.compress_block(
-                    plain,
-                    mode="high_compression",
-                    compression=min(level, _LZ4_HIGH_LEVEL_MAX),
-                    store_size=False,
-                )
+            block = cramjam.lz4.compress_block(
+                plain,
+                mode="high_compression",
+                compression=min(level, _LZ4_HIGH_LEVEL_MAX),
+                store_size=False,
             )
         if len(block) < len(plain):
             parts += (len(block).to_bytes(4, "little"), block)
         else:
-            parts += ((len(plain) | _LZ4_STORED).to_bytes(4, "little"), bytes(plain))
-    parts.append(bytes(4))
+            parts += ((len(plain) | _LZ4_STORED).to_bytes(4, "little"), plain)
+    parts.append(_LZ4_END)
     return b"".join(parts)
 
 
@@ -242,6 +263,23 @@ def _lz4_decompress(data: Buffer, max_bytes: int) -> bytes:
             raise too_large(max_bytes) from error
         raise undecodable("lz4", str(error)) from error
     return bytes(memoryview(output)[:size])
+
+
+def _lz4_single_block(data: memoryview, target: memoryview) -> int:
+    """A frame of Kafka's header and one compressed block, into target; -1: it is another one."""
+    length = len(data) - len(_LZ4_HEADER) - 8
+    if not 0 < length <= _LZ4_BLOCK:
+        return -1
+    header, word = _LZ4_BEGINNING.unpack_from(data)
+    if header != _LZ4_HEADER or word != length or data[-4:] != _LZ4_END:
+        return -1
+    try:
+        size: int = cramjam.lz4.decompress_block_into(
+            data[_LZ4_BEGINNING.size : -4], target, output_len=_LZ4_BLOCK
+        )
+    except cramjam.DecompressionError as error:
+        raise undecodable("lz4", str(error)) from error
+    return size
 
 
 def _lz4_plain_blocks(view: memoryview, max_bytes: int) -> bytes:

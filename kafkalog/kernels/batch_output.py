@@ -2,8 +2,8 @@
 
 Owns the layout of a rebuilt batch. Offsets, sequence, producer and leader epoch are those of its
 source, and so is the rest of each record behind its timestamp. What is written for a source whose
-CRC_STATE is VALID is the caller's to compress, and gets its CRC then. Inlined into
-`record_filter.py`.
+CRC_STATE is VALID is the caller's to compress, and gets its CRC then (`batch_packing.py`). Inlined
+into `record_filter.py`.
 Source: Kafka 4.1 `MemoryRecordsBuilder`, `DefaultRecordBatch.writeEmptyHeader`; log-format.md 1.4.
 """
 

@@ -26,6 +26,9 @@ class OrderColumn(IntEnum):
     NEEDS_LOOK_UP = 5
     """1: its records are matched with the map, and the bit rows do not know them all."""
 
+    INFLATES = 6
+    """1: it is compressed, and only its records tell what becomes of it."""
+
 
 ORDER_COLUMN_COUNT = len(OrderColumn)
 
@@ -83,7 +86,7 @@ class FilterCell(IntEnum):
     RECORDS_MAX = 18
     """Of `plan_batches`: the most records that an uncompressed batch may hold."""
     ROOM = 19
-    """Of `plan_batches`: bytes that all batches may take when none is inflated."""
+    """Of `plan_batches`: bytes that all batches may take but for what inflated ones grow by."""
 
 
 FILTER_CELL_COUNT = len(OutCell) + len(FilterCell)
@@ -93,11 +96,9 @@ class FilterStatus(IntEnum):
     """Results that are no fault."""
 
     DONE = 0
-    COMPRESSED = 1
-    """The row's records have to be inflated first."""
-    OUT_FULL = 2
+    OUT_FULL = 1
     """`out` is too short."""
-    BAD_CRC = 3
+    BAD_CRC = 2
     """The row's batch would change or go, and is damaged."""
 
 

@@ -6,6 +6,7 @@ Kafka's size of a slot (24 bytes), but not its probing: an entry lies where the 
 
 Keys are taken from the batches, PENDING_MAX at a time, hashed side by side (`key_hash.py`) and only
 then looked for, so that the processor works on many slots at once instead of waiting for each.
+Records of compressed batches lie inflated in an array of their own.
 
 Source: Kafka 4.1 `SkimpyOffsetMap`, `Cleaner.buildOffsetMapForSegment`; log-lifecycle.md 12.3 and
 12.4.
@@ -82,9 +83,7 @@ class MapStatus(IntEnum):
     DONE = 0
     FULL = 1
     """The next keyed record found the map at its capacity."""
-    COMPRESSED = 2
-    """The row is a compressed batch with a right CRC: its records have to be inflated first."""
-    BAD_CRC = 3
+    BAD_CRC = 2
     """The batch of the row is damaged."""
 
 
@@ -97,7 +96,7 @@ _MAP_SIZE, _CAPACITY, _LATEST, _BITS_FIRST, _BITS_COUNT = 0, 1, 2, 3, 4
 _RECORDS_READ, _STOP_ROW, _LEVEL = 5, 6, 7
 _FIELDS = len(MapCell)
 _FLAGS_START, _SUPERSEDED = 3, 4
-_DONE, _FULL, _COMPRESSED, _BAD_CRC = 0, 1, 2, 3
+_DONE, _FULL, _BAD_CRC = 0, 1, 2
 _FIELD_OFFSET_DELTA = int(RecordColumn.OFFSET_DELTA)
 _FIELD_KEY_POSITION = int(RecordColumn.KEY_POSITION)
 _FIELD_KEY_LENGTH = int(RecordColumn.KEY_LENGTH)
@@ -151,6 +150,13 @@ def _set_bit(bits: Bytes, bit_row: int, offset: int, cells: Int64s) -> None:
 
 
 @inlined
+def _note_covered(table: Int64Table, row: int, start_offset: int, cells: Int64s) -> None:
+    """The map covers the rows before this one."""
+    if row > 0 and table[row - 1, _LAST_OFFSET] >= start_offset:
+        cells[_LATEST] = max(cells[_LATEST], table[row - 1, _LAST_OFFSET])
+
+
+@inlined
 def _put_pending(
     table: Int64Table,
     start_offset: int,
@@ -171,8 +177,7 @@ def _put_pending(
             row = pending[index, _ROW]
             cells[_STOP_ROW] = row
             cells[_RECORDS_READ] += pending[index, _RECORD]
-            if row > 0 and table[row - 1, _LAST_OFFSET] >= start_offset:
-                cells[_LATEST] = max(cells[_LATEST], table[row - 1, _LAST_OFFSET])
+            _note_covered(table, row, start_offset, cells)
             return index
         low, high = pending[index, _HASH_LOW], pending[index, _HASH_HIGH]
         word = _find(slots, low, high)
@@ -189,15 +194,30 @@ def _put_pending(
 
 
 @inlined
-def _readiness(source: Bytes, table: Int64Table, row: int, level: int) -> int:
+def _flush(
+    keys: Bytes,
+    table: Int64Table,
+    start_offset: int,
+    pending: Int64Table,
+    count: int,
+    slots: Int64s,
+    bits: Bytes,
+    scratch: Bytes,
+    cells: Int64s,
+) -> bool:
+    """Hash and put the keys that wait, which lie in `keys`; False: the map became full."""
+    hash_keys(keys, pending, count, scratch, cells[_LEVEL])
+    return bool(_put_pending(table, start_offset, pending, count, slots, bits, cells) == count)
+
+
+@inlined
+def _readiness(source: Bytes, table: Int64Table, plain: Int64Table, row: int, level: int) -> int:
     """DONE when the records of a batch may be read, else why not."""
     position, size = table[row, _POSITION], table[row, _SIZE]
     if table[row, _CRC_STATE] == 0 and not has_right_crc(source, position, position + size, level):
         return as_int(_BAD_CRC)
-    if table[row, _ATTRIBUTES] & _CODEC_MASK:
-        return as_int(_COMPRESSED)
     count = table[row, _RECORD_COUNT]
-    if count < 0 or count > (size - _HEADER) // MINIMUM_RECORD_BYTES:
+    if count < 0 or count > (plain[row, _SIZE] - _HEADER) // MINIMUM_RECORD_BYTES:
         return as_int(-_BAD_COUNT)
     return as_int(_DONE)
 
@@ -242,8 +262,9 @@ def _index_records(
                 waiting += 1
         records += 1
         if waiting == PENDING_MAX:
-            hash_keys(source, pending, waiting, scratch, cells[_LEVEL])
-            if _put_pending(table, start_offset, pending, waiting, slots, bits, cells) < waiting:
+            if not _flush(
+                source, table, start_offset, pending, waiting, slots, bits, scratch, cells
+            ):
                 return as_int(_FULL), waiting, records
             waiting = as_int(0)
     if position != end:
@@ -264,13 +285,30 @@ def _pend(
 
 
 @kernel(
-    I64(BYTES, I64_TABLE, BYTES, I64, I64, I64S_OUT, BYTES_OUT, I64_TABLE_OUT, BYTES_OUT, I64S_OUT)
+    I64(
+        BYTES,
+        I64_TABLE,
+        BYTES,
+        I64_TABLE,
+        BYTES,
+        I64,
+        I64,
+        I64,
+        I64S_OUT,
+        BYTES_OUT,
+        I64_TABLE_OUT,
+        BYTES_OUT,
+        I64S_OUT,
+    )
 )
 def index_batches(
     source: Bytes,
     table: Int64Table,
+    inflated: Bytes,
+    plain: Int64Table,
     skip: Bytes,
     first_row: int,
+    end_row: int,
     start_offset: int,
     slots: Int64s,
     bits: Bytes,
@@ -280,51 +318,45 @@ def index_batches(
 ) -> int:
     """Put every keyed record with an offset >= start_offset; a MapStatus or a fault.
 
-    source   uint8[n]               the batches
-    table    int64[r, 14]           their rows, from first_row on; see `BatchColumn`
-    skip     uint8[r]               1: the batch is counted as read, its records are not put
-    slots    int64[3 s]             SLOT_WORDS a slot
-    bits     uint8[2 b]             superseded offsets, then offsets without key or value; or empty
-    pending, scratch  int64[256, 7], uint8[SCRATCH_BYTES]: working memory
-    cells    int64[MAP_CELL_COUNT]  `MapCell`
+    source, table    uint8[n], int64[r, 14]  batches and their rows (`BatchColumn`), read from
+                     first_row on before end_row
+    inflated, plain  uint8[i], int64[r, 14]  records of those that are compressed; the table, but
+                     with position and size of these as they lie in `inflated`
+    skip             uint8[r]     1: the batch is counted as read, its records are not put
+    slots            int64[3 s]   SLOT_WORDS a slot
+    bits             uint8[2 b]   superseded offsets, then those without key or value; or empty
+    pending, scratch int64[256, 7], uint8[SCRATCH_BYTES]: working memory; cells: `MapCell`
     A fault is -(16 * record index + fault) as in `record_scan`, in the batch of cells[ROW]. What
     lies in front of it has been put.
     """
-    level, row = cells[_LEVEL], first_row
-    waiting = records = status = as_int(0)
-    while row < table.shape[0]:
+    row, keys, is_inflated = first_row, source, False
+    waiting = read = status = as_int(0)
+    while row < end_row:
         cells[_STOP_ROW] = row
         if skip[row] != 0 or table[row, _LAST_OFFSET] < start_offset:
-            records += max(table[row, _RECORD_COUNT], 0)
+            read += max(table[row, _RECORD_COUNT], 0)
             row += 1
             continue
-        status = _readiness(source, table, row, level)
+        if (table[row, _ATTRIBUTES] & _CODEC_MASK != 0) != is_inflated:
+            if not _flush(keys, table, start_offset, pending, waiting, slots, bits, scratch, cells):
+                return _FULL
+            waiting, is_inflated = as_int(0), not is_inflated
+            keys = inflated if is_inflated else source
+        status = _readiness(source, table, plain, row, cells[_LEVEL])
         if status == _DONE:
-            status, waiting, records = _index_records(
-                source,
-                table,
-                row,
-                start_offset,
-                slots,
-                bits,
-                pending,
-                scratch,
-                cells,
-                waiting,
-                records,
+            status, waiting, read = _index_records(
+                keys, plain, row, start_offset, slots, bits, pending, scratch, cells, waiting, read
             )
         if status == _FULL:
             return _FULL
         if status != _DONE:
             break
         row += 1
-    hash_keys(source, pending, waiting, scratch, level)
-    if _put_pending(table, start_offset, pending, waiting, slots, bits, cells) < waiting:
+    if not _flush(keys, table, start_offset, pending, waiting, slots, bits, scratch, cells):
         return _FULL
-    cells[_RECORDS_READ] += records
+    cells[_RECORDS_READ] += read
     cells[_STOP_ROW] = row
-    if row > first_row and table[row - 1, _LAST_OFFSET] >= start_offset:
-        cells[_LATEST] = max(cells[_LATEST], table[row - 1, _LAST_OFFSET])
+    _note_covered(table, row, start_offset, cells)
     return status
 
 

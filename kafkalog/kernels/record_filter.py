@@ -1,9 +1,10 @@
 """Write the batches that a cleaning keeps: whole ones as they are, others rebuilt.
 
 Owns which records of a batch stay once it is known which keys are superseded. Never hashes,
-inflates or compresses: a compressed batch that has to be looked into ends the call, and its caller
-passes it again with inflated records. What it is told and reports: `filter_orders.py`; the layout
-of a rebuilt batch: `batch_output.py`.
+inflates or compresses: `plan_batches` says which compressed batches have to be looked into, their
+records are inflated by the caller, and what is rebuilt of them is left to it to compress
+(`batch_packing.py`). What it is told and reports: `filter_orders.py`; the layout of a rebuilt
+batch: `batch_output.py`.
 
 A batch whose offsets lie in the range of the bit rows (see `offset_map.py`) is not even parsed when
 the bits say that all or none of its records stay and none lacks a key or a value.
@@ -63,13 +64,13 @@ _BAD_SIZE, _BAD_VARINT = int(RecordFault.BAD_SIZE), int(RecordFault.BAD_VARINT)
 _LEFTOVER_IN_BATCH = int(RecordFault.LEFTOVER_IN_BATCH)
 _BAD_COUNT, _MISNUMBERED = int(RecordFault.BAD_COUNT), int(RecordFault.MISNUMBERED)
 _RETENTION, _DISCARDS, _MARKS_EMPTY, _FLAGS_START, _BY_LOOK_UP = 0, 1, 2, 3, 4
-_NEEDS_LOOK_UP = 5
+_NEEDS_LOOK_UP, _INFLATES = 5, 6
 _DELETE, _DELETE_EMPTY, _RETAIN_EMPTY = 0, 1, 2
 _PER_BATCH, _DROP = 0, 2
 _LATEST, _BITS_FIRST, _BITS_END, _NOW, _NEW_HORIZON, _RULE = 3, 4, 5, 6, 7, 8
 _STOP_ROW, _READ, _NULL_KEYS, _SUPERSEDED, _EXPIRED = 9, 10, 11, 12, 13
 _ABORTED, _CONTROL, _LEVEL, _FLAGS, _RECORDS_MAX, _ROOM = 14, 15, 16, 17, 18, 19
-_DONE, _COMPRESSED, _OUT_FULL, _BAD_CRC = 0, 1, 2, 3
+_DONE, _OUT_FULL, _BAD_CRC = 0, 1, 2
 _GONE_UNREAD, _GONE, _COPIED, _REBUILT, _EMPTIED = 0, 1, 2, 3, 4
 _HEADER = 61
 _CODEC_MASK, _LOG_APPEND_TIME_BIT, _CONTROL_BIT, _HORIZON_BIT = 0x07, 0x08, 0x20, 0x40
@@ -270,7 +271,7 @@ def _is_damaged(
 ) -> bool:
     """Whether a batch that changes or goes lacks the CRC that it declares.
 
-    Pass 1 has checked what goes by the bits; an inflated batch is its caller's to check.
+    Pass 1 has checked what goes by the bits.
     """
     went_by_bits = outcome == _GONE_UNREAD and orders[row, _BY_LOOK_UP] < 0
     if outcome == _COPIED or went_by_bits or table[row, _CRC_STATE] != 0:
@@ -280,9 +281,42 @@ def _is_damaged(
 
 
 @inlined
+def _judge(
+    body: Bytes,
+    table: Int64Table,
+    plain: Int64Table,
+    row: int,
+    orders: Int64Table,
+    flags: Bytes,
+    bits: Bytes,
+    kept: Int64Table,
+    cells: Int64s,
+) -> tuple[int, int, int]:
+    """What becomes of a batch: (rows of `kept` or the fault, delete horizon, outcome).
+
+    body  holds its records as plain says
+    """
+    used, has_tombstone, outcome = as_int(0), False, as_int(_GONE)
+    if orders[row, _RETENTION] != _DELETE and orders[row, _DISCARDS] == 0:
+        outcome = _known_outcome(table, row, orders, bits, cells)
+        if outcome == _GONE:
+            if _is_known(table, row, bits, cells, len(kept)):
+                used = _select_known(body, plain, row, bits, kept, cells)
+            else:
+                start = orders[row, _FLAGS_START]
+                used, has_tombstone = _select_records(
+                    body, plain, row, start, flags, bits, kept, cells
+                )
+    horizon, outcome = _decide(table, row, orders, outcome, used, has_tombstone, cells)
+    return used, horizon, outcome
+
+
+@inlined
 def _write_batch(
     source: Bytes,
     table: Int64Table,
+    body: Bytes,
+    plain: Int64Table,
     row: int,
     outcome: int,
     kept: Int64Table,
@@ -292,14 +326,14 @@ def _write_batch(
     out_table: Int64Table,
     cells: Int64s,
 ) -> bool:
-    """Write what the outcome leaves; False: no room."""
+    """Write what the outcome leaves; `kept` are records in `body`. False: no room."""
     level = cells[_LEVEL]
     if outcome == _COPIED:
         return copy_batch(source, table, row, out, out_table, cells)
     if outcome == _REBUILT:
-        return rebuild_batch(source, table, row, kept, used, horizon, out, out_table, cells, level)
+        return rebuild_batch(body, plain, row, kept, used, horizon, out, out_table, cells, level)
     if outcome == _EMPTIED:
-        return empty_batch(table, row, out, out_table, cells, level)
+        return empty_batch(plain, row, out, out_table, cells, level)
     return True
 
 
@@ -317,19 +351,20 @@ def _count_gone(
         cells[_SUPERSEDED] += count
 
 
-@kernel(I64(I64_TABLE, I64_TABLE_OUT, I64S_OUT), keeps_gil=True)
-def plan_batches(table: Int64Table, orders: Int64Table, cells: Int64s) -> int:
-    """Fill the last three columns of the orders, and FLAGS, RECORDS_MAX and ROOM; returns 0.
+@kernel(I64(I64_TABLE, I64_TABLE_OUT, BYTES, I64S_OUT), keeps_gil=True)
+def plan_batches(table: Int64Table, orders: Int64Table, bits: Bytes, cells: Int64s) -> int:
+    """Fill the last four columns of the orders, and FLAGS, RECORDS_MAX and ROOM; returns 0.
 
     Arguments as of `filter_batches`. Flags are given out to uncompressed batches only.
     """
     flags = records_max = room = as_int(0)
     for row in range(table.shape[0]):
         orders[row, _FLAGS_START] = orders[row, _BY_LOOK_UP] = -1
+        orders[row, _INFLATES] = 0
         attributes = table[row, _ATTRIBUTES]
+        is_read = orders[row, _RETENTION] != _DELETE and orders[row, _DISCARDS] == 0
         needs_look_up = (
-            orders[row, _RETENTION] != _DELETE
-            and orders[row, _DISCARDS] == 0
+            is_read
             and attributes & _CONTROL_BIT == 0
             and table[row, _BASE_OFFSET] <= cells[_LATEST]
             and not _is_covered(table, row, cells)
@@ -337,6 +372,8 @@ def plan_batches(table: Int64Table, orders: Int64Table, cells: Int64s) -> int:
         orders[row, _NEEDS_LOOK_UP] = 1 if needs_look_up else 0
         room += table[row, _SIZE]
         if attributes & _CODEC_MASK:
+            if is_read and _known_outcome(table, row, orders, bits, cells) == _GONE:
+                orders[row, _INFLATES] = 1
             continue
         count = min(
             table[row, _RECORD_COUNT], (table[row, _SIZE] - _HEADER) // MINIMUM_RECORD_BYTES
@@ -355,7 +392,10 @@ def plan_batches(table: Int64Table, orders: Int64Table, cells: Int64s) -> int:
     I64(
         BYTES,
         I64_TABLE,
+        BYTES,
         I64_TABLE,
+        I64_TABLE,
+        I64,
         I64,
         BYTES,
         BYTES,
@@ -369,8 +409,11 @@ def plan_batches(table: Int64Table, orders: Int64Table, cells: Int64s) -> int:
 def filter_batches(
     source: Bytes,
     table: Int64Table,
+    inflated: Bytes,
+    plain: Int64Table,
     orders: Int64Table,
     first_row: int,
+    end_row: int,
     flags: Bytes,
     bits: Bytes,
     kept: Int64Table,
@@ -379,49 +422,37 @@ def filter_batches(
     outcomes: Int64s,
     cells: Int64s,
 ) -> int:
-    """Filter the batches from first_row on into `out`; a FilterStatus or a fault.
+    """Filter the batches from first_row on before end_row into `out`; a FilterStatus or a fault.
 
-    source     uint8[n]      the batches
-    table      int64[r, 14]  their rows; see `BatchColumn`
-    orders     int64[r, 6]   `OrderColumn`
-    flags      uint8[f]      records that `look_up_batches` found superseded
-    bits       uint8[2 b]    the bit rows of the map; b may be 0
-    kept       int64[k, 11]  working memory; k: the largest record count
-    out        uint8[m]      batches that stay, from OUT_POSITION on
-    out_table  int64[q, 14]  their rows; q >= OUT_ROWS + r
-    outcomes   int64[r]      `BatchOutcome`
-    cells      int64[20]     `FilterCell`
+    source       uint8[n]      the batches
+    table        int64[r, 14]  their rows; see `BatchColumn`
+    inflated     uint8[i]      the records of batches with the order INFLATES
+    plain        int64[r, 14]  `table`, but those lie as it says in `inflated`; CRC_STATE VALID
+    orders       int64[r, 7]   `OrderColumn`
+    flags        uint8[f]      records that `look_up_batches` found superseded
+    bits         uint8[2 b]    the bit rows of the map; b may be 0
+    kept         int64[k, 11]  working memory; k: the largest record count
+    out          uint8[m]      batches that stay, from OUT_POSITION on
+    out_table    int64[q, 14]  their rows; q >= OUT_ROWS + r
+    outcomes     int64[r]      `BatchOutcome`
+    cells        int64[20]     `FilterCell`
+    An inflated batch is rebuilt uncompressed and without a CRC, its codec in its attributes.
     A fault is -(16 * record index + fault) as in `record_scan` and `offset_map`, in the batch of
     cells[ROW]; it and what follows is not written.
     """
-    level = cells[_LEVEL]
-    for row in range(first_row, table.shape[0]):
+    for row in range(first_row, end_row):
         cells[_STOP_ROW] = row
-        attributes = table[row, _ATTRIBUTES]
-        used = as_int(0)
-        has_tombstone = False
-        outcome = as_int(_GONE)
-        if orders[row, _RETENTION] != _DELETE and orders[row, _DISCARDS] == 0:
-            outcome = _known_outcome(table, row, orders, bits, cells)
-            if outcome == _GONE:
-                if attributes & _CODEC_MASK:
-                    return _COMPRESSED
-                if _is_known(table, row, bits, cells, len(kept)):
-                    used = _select_known(source, table, row, bits, kept, cells)
-                else:
-                    used, has_tombstone = _select_records(
-                        source, table, row, orders[row, _FLAGS_START], flags, bits, kept, cells
-                    )
-                if used < 0:
-                    return used
-        horizon, outcome = _decide(table, row, orders, outcome, used, has_tombstone, cells)
-        if _is_damaged(source, table, row, orders, outcome, level):
+        body = inflated if orders[row, _INFLATES] != 0 else source
+        used, horizon, outcome = _judge(body, table, plain, row, orders, flags, bits, kept, cells)
+        if used < 0:
+            return used
+        if _is_damaged(source, table, row, orders, outcome, cells[_LEVEL]):
             return _BAD_CRC
         if not _write_batch(
-            source, table, row, outcome, kept, used, horizon, out, out_table, cells
+            source, table, body, plain, row, outcome, kept, used, horizon, out, out_table, cells
         ):
             return _OUT_FULL
         outcomes[row] = outcome
         _count_gone(table, row, orders, outcome, cells)
-    cells[_STOP_ROW] = table.shape[0]
+    cells[_STOP_ROW] = end_row
     return _DONE

@@ -7,6 +7,7 @@ Method: published batches, hand-made frames, bombs with measured memory, mutatio
 from __future__ import annotations
 
 import gzip
+import hashlib
 import struct
 import tracemalloc
 import zlib
@@ -18,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import DecompressedTooLarge, UnsupportedCompression
-from kafkalog.format.compression import compress, decompress
+from kafkalog.format.compression import compress, decompress, decompress_into
 from kafkalog.format.record_batch import Codec
 from kafkalog.format.zstd_stream import WINDOW_MAX
 
@@ -380,3 +381,60 @@ def test_mutated_streams_decode_or_are_refused(codec: Codec, data: st.DataObject
     except (UnsupportedCompression, DecompressedTooLarge):
         return
     assert len(inflated) <= 4096
+
+
+TARGET_BYTES = 1 << 16
+
+
+@pytest.mark.parametrize("codec", [*CODECS, Codec.NONE])
+@pytest.mark.parametrize(
+    ("data", "is_one_block"),
+    [
+        (b"", False),
+        (b"abc" * 1000, True),
+        (bytes(TARGET_BYTES), True),
+        (bytes(TARGET_BYTES + 1), False),
+        (hashlib.shake_128(b"").digest(1000), False),
+    ],
+    ids=["nothing", "small", "full", "two blocks", "stored"],
+)
+def test_one_lz4_block_is_inflated_in_place(
+    codec: Codec, data: bytes, *, is_one_block: bool
+) -> None:
+    """Goal: the target holds the content exactly when the result is a size.
+    Method: targets and limits with and without room for whatever a block may hold.
+    """
+    stream = memoryview(compress(codec, data))
+    for room, limit in (
+        (TARGET_BYTES, MIB),
+        (TARGET_BYTES - 1, MIB),
+        (2 * TARGET_BYTES, max(TARGET_BYTES, len(data))),
+        (2 * TARGET_BYTES, max(TARGET_BYTES - 1, len(data))),
+    ):
+        target = bytearray(room)
+        result = decompress_into(codec, stream, memoryview(target), max_bytes=limit)
+        has_room = min(room, limit) >= TARGET_BYTES
+        assert isinstance(result, int) == (codec == Codec.LZ4 and is_one_block and has_room)
+        if isinstance(result, int):
+            assert target[:result] == data
+        else:
+            assert (result, any(target)) == (data, False)
+
+
+@given(st.data())
+def test_a_mutated_lz4_block_means_the_same_in_place(data: st.DataObject) -> None:
+    """Goal: the short way accepts and refuses what the long one does. Method: bent streams."""
+    stream = bytearray(compress(Codec.LZ4, b"key-0123" * data.draw(st.integers(1, 9000))))
+    for _ in range(data.draw(st.integers(1, 3))):
+        stream[data.draw(st.integers(0, len(stream) - 1))] = data.draw(st.integers(0, 255))
+    view = memoryview(bytes(stream))[: data.draw(st.integers(0, 3)) * -1 or None]
+    target = memoryview(bytearray(2 * TARGET_BYTES))
+    try:
+        content = decompress(Codec.LZ4, view, max_bytes=MIB)
+    except (DecompressedTooLarge, UnsupportedCompression) as error:
+        with pytest.raises(type(error)):
+            decompress_into(Codec.LZ4, view, target, max_bytes=MIB)
+        return
+    result = decompress_into(Codec.LZ4, view, target, max_bytes=MIB)
+    assert (bytes(target[:result]) if isinstance(result, int) else result) == content
+    assert not any(target[TARGET_BYTES:]), "more than a block was written"

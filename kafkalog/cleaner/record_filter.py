@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FilterStatistics", "FilteredChunk", "RecordFilter", "Retention", "TombstoneRule"]
 
-_POSITION, _SIZE = int(BatchColumn.POSITION), int(BatchColumn.SIZE)
+_SIZE = int(BatchColumn.SIZE)
 _BASE_TIMESTAMP = int(BatchColumn.BASE_TIMESTAMP)
 _ATTRIBUTES, _RECORD_COUNT = int(BatchColumn.ATTRIBUTES), int(BatchColumn.RECORD_COUNT)
 _OUT_POSITION, _OUT_ROWS = int(OutCell.OUT_POSITION), int(OutCell.OUT_ROWS)
@@ -57,8 +57,9 @@ _RETENTION, _DISCARDS = int(OrderColumn.RETENTION), int(OrderColumn.DISCARDS)
 _FLAGS_START, _NEEDS_LOOK_UP = int(OrderColumn.FLAGS_START), int(OrderColumn.NEEDS_LOOK_UP)
 _INFLATES = int(OrderColumn.INFLATES)
 _CODEC_MASK = 0x07
-_LEVEL = int(LEVEL)  # numba takes 40 us to recognise an enum
-_PACKED_COLUMNS = [_POSITION, _SIZE, _ATTRIBUTES]
+_LEVEL = int(LEVEL)  # numba takes 40 us to recognise an enum, and numpy 5 to compare with one
+_PACKED_COLUMNS = [int(BatchColumn.POSITION), _SIZE, _ATTRIBUTES]
+_COPIED = int(BatchOutcome.COPIED)
 
 
 class FilterStatistics(NamedTuple):
@@ -264,8 +265,8 @@ class _ChunkPass:
         """A group in which batches were inflated: filter it, then compress what was rebuilt."""
         buffers, rows, cells = self._buffers, group.rows, self._cells
         sizes = group.plain_table[rows, _SIZE]
-        counts = (sizes - HEADER_BYTES) // MINIMUM_RECORD_BYTES
-        counts = np.clip(group.plain_table[rows, _RECORD_COUNT], 0, counts)
+        counts = np.maximum(group.plain_table[rows, _RECORD_COUNT], 0)
+        counts = np.minimum(counts, (sizes - HEADER_BYTES) // MINIMUM_RECORD_BYTES)
         needs_look_up = self._orders[rows, _NEEDS_LOOK_UP] != 0
         if needs_look_up.any():
             self._look_up_inflated(group, rows[needs_look_up], counts[needs_look_up])
@@ -288,8 +289,8 @@ class _ChunkPass:
         """Take what the group left, size bytes and the rows from first on, from plain to out."""
         span, table, buffers = slice(group.first_row, group.end_row), self._out_table, self._buffers
         outcomes = self._outcomes[span]
-        is_changed = (self._orders[span, _INFLATES] != 0) & (outcomes > BatchOutcome.COPIED)
-        changed = np.flatnonzero(is_changed[outcomes >= BatchOutcome.COPIED])
+        is_changed = (self._orders[span, _INFLATES] != 0) & (outcomes > _COPIED)
+        changed = np.flatnonzero(is_changed[outcomes >= _COPIED])
         streams = [
             compress(attributes & _CODEC_MASK, buffers.plain.data[at + HEADER_BYTES : at + length])
             for at, length, attributes in table[first + changed][:, _PACKED_COLUMNS].tolist()

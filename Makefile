@@ -4,14 +4,17 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 RUN_READY := .venv/.run-ready
 DEV_READY := .venv/.dev-ready
+SPARK_READY := .venv/.spark-ready
 KERNELS_READY := .venv/.kernels-ready
+SOURCES := kafkalog tests
 KERNEL_SOURCES := $(wildcard kafkalog/kernels/*.py)
 # System certificates: uv's bundled ones know no company proxy.
 UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
+LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 --universal
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -q
 
-.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite oracle crash kill bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite oracle spark spark-setup crash kill bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -31,6 +34,11 @@ $(DEV_READY): $(RUN_READY) requirements/dev.txt
 	@$(UV) --require-hashes -r requirements/dev.txt
 	@touch $@
 
+$(SPARK_READY): $(DEV_READY) requirements/spark.txt
+	@echo "setup: installing the locked requirements of Spark (pyspark is large)"
+	@$(UV) --require-hashes -r requirements/spark.txt
+	@touch $@
+
 $(KERNELS_READY): $(RUN_READY) $(KERNEL_SOURCES)
 	@$(BIN)/python -m kafkalog.kernels
 	@touch $@
@@ -41,11 +49,11 @@ run: setup ## start the daemon on 127.0.0.1:8082 with config/server.properties, 
 	@exec $(BIN)/kafkalog server config/server.properties
 
 fmt: $(DEV_READY) ## format the code
-	@$(BIN)/ruff format kafkalog tests && $(BIN)/ruff check --fix --quiet kafkalog tests
+	@$(BIN)/ruff format $(SOURCES) && $(BIN)/ruff check --fix --quiet $(SOURCES)
 
 lint: $(DEV_READY)
-	@$(BIN)/ruff format --check --quiet kafkalog tests || { echo "lint: run 'make fmt'" >&2; exit 1; }
-	@$(BIN)/ruff check --quiet kafkalog tests
+	@$(BIN)/ruff format --check --quiet $(SOURCES) || { echo "lint: run 'make fmt'" >&2; exit 1; }
+	@$(BIN)/ruff check --quiet $(SOURCES)
 
 type: $(DEV_READY)
 	@$(BIN)/mypy
@@ -61,23 +69,29 @@ check: ## lint, types and import contracts
 
 suite: $(KERNELS_READY) $(DEV_READY) | build
 	@rm -f build/mission.jsonl
-	@$(PYTEST) -m "not oracle and not slow and not campaign"
+	@$(PYTEST) -m "not oracle and not slow and not campaign and not spark"
 
 test: check ## check and the suite that needs no Java
 	@tests/tools/timed suite $(MAKE) -s suite
 
 oracle: $(KERNELS_READY) $(DEV_READY) | build ## compare with a real Apache Kafka (needs Java 17 and Maven)
-	@$(PYTEST) -m oracle tests/oracle
+	@$(PYTEST) -m "oracle and not spark" tests/oracle
+
+spark-setup: $(KERNELS_READY) $(SPARK_READY) ## add pyspark, pyarrow and pyiceberg to .venv
+
+spark: spark-setup | build ## the tests on a real Spark (needs Java 17)
+	@$(PYTEST) -m spark tests/spark
 
 slow: $(KERNELS_READY) $(DEV_READY) | build
-	@$(PYTEST) -m "slow and not oracle"
+	@$(PYTEST) -m "slow and not oracle and not spark"
 
 campaign: $(KERNELS_READY) $(DEV_READY) | build ## long forms of the fuzz tests (no part of ci)
 	@$(PYTEST) -m campaign
 
-ci: ## all that .ci/run calls: test, oracle, slow campaigns, quick benchmarks
+ci: ## all that .ci/run calls: test, oracle, Spark, slow campaigns, quick benchmarks
 	@tests/tools/timed test $(MAKE) -s test
 	@tests/tools/timed oracle $(MAKE) -s oracle
+	@tests/tools/timed spark $(MAKE) -s spark
 	@tests/tools/timed slow $(MAKE) -s slow
 	@tests/tools/timed bench-quick $(MAKE) -s bench-quick
 	@$(MAKE) -s mission
@@ -95,8 +109,8 @@ mission: $(DEV_READY) ## the mechanisms of docs/mission.md with the tests that p
 	@$(BIN)/python -m tests.tools.mission
 
 lock: $(RUN_READY) ## renew the hash-pinned requirement files
-	@for f in build run arrow dev; do $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header \
-	  --python-version 3.11 --universal requirements/$$f.in -o requirements/$$f.txt; done
+	@for f in build run arrow dev; do $(LOCK) requirements/$$f.in -o requirements/$$f.txt; done
+	@$(LOCK) -c requirements/run.txt -c requirements/arrow.txt -c requirements/dev.txt requirements/spark.in -o requirements/spark.txt
 
 docs: $(DEV_READY) ## regenerate the generated pages under docs/
 	@$(BIN)/python -m kafkalog.settings.reference > docs/configuration.md

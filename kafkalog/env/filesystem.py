@@ -128,6 +128,10 @@ class Filesystem(Protocol):
         """Whether anything has that name (links not followed)."""
         ...
 
+    def is_at(self, file: File, path: str) -> bool:
+        """Whether path still names this open file, and no other one that took its place."""
+        ...
+
     def list_dir(self, path: str) -> list[str]:
         """Entry names, sorted."""
         ...
@@ -181,6 +185,10 @@ class Filesystem(Protocol):
 
     def lock(self, path: str) -> DirLock:
         """Create if absent and lock exclusively; BlockingIOError when another process holds it."""
+        ...
+
+    def is_locked(self, path: str) -> bool:
+        """Whether some process holds the lock on path. Takes none, not for a moment."""
         ...
 
     def space(self, path: str) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import fcntl
 import os
 import shutil
 import stat as stat_module
+import struct
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.env.filesystem import Buffer, FileStat
+    from kafkalog.env.filesystem import Buffer, File, FileStat
 
 _IOV_MAX = 1024
 _FILE_MODE = 0o640
@@ -31,6 +32,8 @@ _no_nowait_devices: set[int] = set()
 # fcntl locks do not exclude the same process: paths locked here, guarded by the mutex.
 _locked_paths: set[str] = set()
 _locked_paths_mutex = threading.Lock()
+# Linux's struct flock: type, whence, start, length (0: to the end), process.
+_FLOCK = struct.Struct("@hhqqi0q")
 
 
 class SystemFile:
@@ -140,6 +143,13 @@ class SystemFile:
             self._drop_unwritten()
             raise
 
+    def is_at(self, path: str) -> bool:
+        """See Filesystem.is_at."""
+        try:
+            return os.path.samestat(os.fstat(self._fd), os.stat(path, follow_symlinks=False))
+        except FileNotFoundError:
+            return False
+
     def sync(self) -> None:
         """See File."""
         try:
@@ -232,6 +242,11 @@ class SystemFilesystem:
         """See Filesystem."""
         return os.path.lexists(path)
 
+    def is_at(self, file: File, path: str) -> bool:
+        """See Filesystem."""
+        assert isinstance(file, SystemFile)
+        return file.is_at(path)
+
     def list_dir(self, path: str) -> list[str]:
         """See Filesystem."""
         return sorted(os.listdir(path))
@@ -316,8 +331,7 @@ class SystemFilesystem:
 
     def lock(self, path: str) -> SystemLock:
         """See Filesystem."""
-        # Only the directory is resolved: a link planted as the lock file is refused.
-        path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+        path = _lock_path(path)
         with _locked_paths_mutex:
             if path in _locked_paths:
                 raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
@@ -333,6 +347,23 @@ class SystemFilesystem:
             _locked_paths.add(path)
         return SystemLock(fd, path)
 
+    def is_locked(self, path: str) -> bool:
+        """See Filesystem."""
+        path = _lock_path(path)
+        with _locked_paths_mutex:  # closing a descriptor of a file drops our own lock on it
+            if path in _locked_paths:
+                return True
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                return False
+            try:
+                wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+                in_the_way: int = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, wanted))[0]
+            finally:
+                os.close(fd)
+        return in_the_way != fcntl.F_UNLCK
+
     def space(self, path: str) -> tuple[int, int]:
         """See Filesystem."""
         status = os.statvfs(path)
@@ -345,3 +376,8 @@ class SystemFilesystem:
     def real_path(self, path: str) -> str:
         """See Filesystem."""
         return os.path.realpath(path)
+
+
+def _lock_path(path: str) -> str:
+    """Only the directory is resolved: a link planted as the lock file is refused."""
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))

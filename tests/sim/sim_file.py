@@ -36,6 +36,11 @@ class SimFile:
         """Name at opening time."""
         return self._path
 
+    @property
+    def inode(self) -> Inode:
+        """What it is open on."""
+        return self._inode
+
     def pread(self, size: int, position: int) -> bytes:
         """See File."""
         self._check()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.env.clock import Clock
-    from kafkalog.env.filesystem import FileStat
+    from kafkalog.env.filesystem import File, FileStat
     from tests.sim.sim_faults import Fault
 
 DEFAULT_CAPACITY_BYTES = 1 << 40
@@ -214,6 +214,12 @@ class SimFilesystem:
         except NotADirectoryError:
             return False
 
+    def is_at(self, file: File, path: str) -> bool:
+        """See Filesystem."""
+        assert isinstance(file, SimFile)
+        self.enter("stat", path)
+        return self._find(path) is file.inode
+
     def list_dir(self, path: str) -> list[str]:
         """See Filesystem."""
         self.enter("list", path)
@@ -336,6 +342,11 @@ class SimFilesystem:
         self.open_write(path).close()
         self._locked.add(path)
         return SimLock(self._locked, path)
+
+    def is_locked(self, path: str) -> bool:
+        """See Filesystem."""
+        self.enter("stat", path)
+        return path in self._locked
 
     def space(self, path: str) -> tuple[int, int]:
         """See Filesystem."""

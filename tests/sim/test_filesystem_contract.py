@@ -189,6 +189,30 @@ def test_failed_atomic_write_leaves_no_temporary(place: tuple[Filesystem, str]) 
     assert fs.list_dir(root) == ["c"]
 
 
+def test_an_open_file_is_where_its_name_is(place: tuple[Filesystem, str]) -> None:
+    fs, root = place
+    fs.write_file_atomically(f"{root}/a", b"first")
+    file = fs.open_read(f"{root}/a")
+    assert fs.is_at(file, f"{root}/a")
+    fs.rename(f"{root}/a", f"{root}/b")
+    assert fs.is_at(file, f"{root}/b")
+    assert not fs.is_at(file, f"{root}/a")
+    fs.write_file_atomically(f"{root}/b", b"second")
+    assert not fs.is_at(file, f"{root}/b"), "another file took its place"
+
+
+def test_a_lock_is_seen_and_not_taken(place: tuple[Filesystem, str]) -> None:
+    fs, root = place
+    assert not fs.is_locked(f"{root}/.lock")
+    assert not fs.exists(f"{root}/.lock"), "looking makes no file"
+    lock = fs.lock(f"{root}/.lock")
+    assert fs.is_locked(f"{root}/.lock")
+    with pytest.raises(BlockingIOError):
+        fs.lock(f"{root}/.lock")  # looking did not drop it
+    lock.release()
+    assert not fs.is_locked(f"{root}/.lock")
+
+
 def test_lock_excludes_until_released(place: tuple[Filesystem, str]) -> None:
     fs, root = place
     lock = fs.lock(f"{root}/.lock")

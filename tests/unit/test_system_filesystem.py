@@ -28,6 +28,12 @@ except OSError:
     sys.exit(7)
 """
 
+_IS_LOCKED = """
+import sys
+from kafkalog.env.system_filesystem import SystemFilesystem
+sys.exit(7 if SystemFilesystem().is_locked(sys.argv[1]) else 0)
+"""
+
 _SHORT_WRITE = """
 import errno, os, resource, signal, sys
 from kafkalog.env.system_filesystem import SystemFilesystem
@@ -80,6 +86,18 @@ def test_the_lock_excludes_other_processes_until_released(tmp_path: Path) -> Non
     assert _run(_TRY_LOCK, path) == 7
     lock.release()
     assert _run(_TRY_LOCK, path) == 0
+
+
+def test_a_lock_of_another_process_is_seen_and_not_taken(tmp_path: Path) -> None:
+    """A reader of a log directory asks while the daemon that holds it runs, or starts."""
+    path = f"{tmp_path}/.lock"
+    assert _run(_IS_LOCKED, path) == 0
+    lock = SystemFilesystem().lock(path)
+    assert _run(_IS_LOCKED, path) == 7
+    assert SystemFilesystem().is_locked(path)
+    assert _run(_TRY_LOCK, path) == 7, "our own look must not have dropped it"
+    lock.release()
+    assert _run(_IS_LOCKED, path) == 0
 
 
 def test_a_short_gather_write_is_continued_until_the_error(tmp_path: Path) -> None:

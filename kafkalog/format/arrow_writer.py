@@ -10,21 +10,20 @@ it: who imports them does so when the first such answer is asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from kafkalog.errors import KafkalogError
 from kafkalog.format.arrow_columns import SCHEMA, ArrowColumns
-from kafkalog.format.batch_scan import BatchColumn, ScanStop, scan
-from kafkalog.format.compression import decompress
+from kafkalog.format.batch_scan import ScanStop, scan
+from kafkalog.format.batch_sources import has_records, is_committed, sources
 from kafkalog.format.format_error import FormatError
-from kafkalog.format.record_batch import HEADER_BYTES, MalformedBatch, TimestampType, codec_of
+from kafkalog.format.record_batch import MalformedBatch
 from kafkalog.format.record_writer import Chunk
 from kafkalog.kernels.arrow_columns import (
     FILL_CELL_COUNT,
-    SOURCE_COLUMN_COUNT,
     FillCell,
     FillStatus,
     OmittedColumn,
@@ -34,28 +33,15 @@ from kafkalog.kernels.arrow_columns import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy.typing as npt
-
-    from kafkalog.format.record_batch import Codec
+    from kafkalog.format.batch_sources import BatchSource
     from kafkalog.format.record_writer import Bounds, RecordRead, RecordShape
-
-    Table = npt.NDArray[np.int64]
 
 BATCH_BYTES = 1 << 20
 """Of keys, values and headers in an Arrow batch: more than a chunk of text has, because each batch
 costs a tenth of a millisecond, and a page is not sent before it is whole."""
 
 _COMES_WITH = {"timestampType": "timestamp"}  # a column that has no name of its own in `fields=`
-_CODEC, _TRANSACTIONAL, _CONTROL = 0x07, 0x10, 0x20
-_LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME << 3
 _STOPS = (ScanStop.END, ScanStop.PARTIAL)
-
-
-class _Source(NamedTuple):
-    """Inflated records and the batches that they belong to (`SourceColumn`)."""
-
-    data: npt.NDArray[np.uint8]
-    batches: Table
 
 
 class _Collector:
@@ -136,10 +122,10 @@ class ArrowWriter:
         state = self._state
         state[FillCell.FROM_OFFSET] = state[FillCell.NEXT_OFFSET] = read.from_offset
         state[FillCell.END_OFFSET] = read.end_offset
-        sources = self._sources(read)
+        found = self._sources(read)
         while True:
             try:
-                source = next(sources, None)
+                source = next(found, None)
             except (FormatError, KafkalogError):
                 yield self._take(read)
                 raise
@@ -175,57 +161,13 @@ class ArrowWriter:
             state[FillCell.ROWS : FillCell.DATA_BYTES_NEEDED] = 0
         return Chunk(self._collector.take(), rows, next_offset, is_end)
 
-    def _sources(self, read: RecordRead) -> Iterator[_Source]:
-        """The wanted batches in order: plain ones that follow each other in one, others alone."""
+    def _sources(self, read: RecordRead) -> Iterator[BatchSource]:
+        """The wanted batches in order; MalformedBatch behind them where the read ends in none."""
         rows = scan(read.batches, check_crc=False)
-        table = rows.table[_wanted(rows.table, read)]
-        is_packed = table[:, BatchColumn.ATTRIBUTES] & _CODEC != 0
-        cuts = np.flatnonzero(is_packed[1:] | is_packed[:-1]) + 1
-        data = np.frombuffer(read.batches, np.uint8)
-        for run in np.split(table, cuts) if len(table) else ():
-            source = _Source(data, _source_rows(run))
-            codec = codec_of(int(run[0, BatchColumn.ATTRIBUTES]))
-            yield self._inflated(source, codec) if codec else source
+        table = rows.table
+        aborted = np.array(read.aborted, np.int64).reshape(-1, 3)
+        wanted = has_records(table, read.from_offset, read.end_offset)
+        table = table[wanted & is_committed(table, aborted)]
+        yield from sources(read.batches, table, max_decompressed_bytes=self._max_decompressed_bytes)
         if rows.stop not in _STOPS:
             raise MalformedBatch("this is no batch", rows.stop_position)
-
-    def _inflated(self, source: _Source, codec: Codec) -> _Source:
-        """The records of the one compressed batch of this source."""
-        start, end = source.batches[0, : SourceColumn.END + 1].tolist()
-        records = decompress(
-            codec, source.data[start:end].data, max_bytes=self._max_decompressed_bytes
-        )
-        source.batches[0, : SourceColumn.END + 1] = 0, len(records)
-        return _Source(np.frombuffer(records, np.uint8), source.batches)
-
-
-def _wanted(table: Table, read: RecordRead) -> npt.NDArray[np.bool_]:
-    """Which batches hold records to show: none of control, none of an aborted transaction."""
-    attributes = table[:, BatchColumn.ATTRIBUTES]
-    base_offsets = table[:, BatchColumn.BASE_OFFSET]
-    wanted: npt.NDArray[np.bool_] = table[:, BatchColumn.LAST_OFFSET] >= read.from_offset
-    wanted &= (base_offsets < read.end_offset) & (attributes & _CONTROL == 0)
-    for producer_id, first, last in read.aborted:
-        wanted &= (
-            (attributes & _TRANSACTIONAL == 0)
-            | (table[:, BatchColumn.PRODUCER_ID] != producer_id)
-            | (base_offsets < first)
-            | (base_offsets > last)
-        )
-    return wanted
-
-
-def _source_rows(table: Table) -> Table:
-    """The batches of a scan, which lie in its chunk."""
-    rows = np.empty((len(table), SOURCE_COLUMN_COUNT), np.int64)
-    position = table[:, BatchColumn.POSITION]
-    rows[:, SourceColumn.START] = position + HEADER_BYTES
-    rows[:, SourceColumn.END] = position + table[:, BatchColumn.SIZE]
-    rows[:, SourceColumn.RECORD_COUNT] = table[:, BatchColumn.RECORD_COUNT]
-    rows[:, SourceColumn.BASE_OFFSET] = table[:, BatchColumn.BASE_OFFSET]
-    rows[:, SourceColumn.NEXT_OFFSET] = table[:, BatchColumn.LAST_OFFSET] + 1
-    rows[:, SourceColumn.BASE_TIMESTAMP] = table[:, BatchColumn.BASE_TIMESTAMP]
-    rows[:, SourceColumn.APPEND_TIMESTAMP] = table[:, BatchColumn.MAX_TIMESTAMP]
-    is_append_time = table[:, BatchColumn.ATTRIBUTES] & _LOG_APPEND_TIME != 0
-    rows[:, SourceColumn.IS_APPEND_TIME] = is_append_time
-    return rows

@@ -1,9 +1,9 @@
-"""The Arrow schema of records, and the columns of a chunk as an Arrow record batch.
+"""The Arrow schemas of records, and the columns of a chunk as an Arrow record batch.
 
-Owns the schema and the memory that `kernels/arrow_columns.py` fills, which becomes the buffers of
-the batch as it is. The memory serves chunk after chunk: a batch must be encoded before the next
-one is filled. Imports pyarrow, an optional dependency: see `arrow_writer`.
-Source: http-api.md 3.6; Arrow's columnar format 1.5.
+Owns the schema of answers over HTTP, the types that others may ask for, and the memory that
+`kernels/arrow_columns.py` fills, which becomes the buffers of the batch as it is: whoever fills it
+again must have encoded that batch before. Imports pyarrow, an optional dependency: see
+`arrow_writer`. Source: http-api.md 3.6; Arrow's columnar format 1.5.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.kernels.arrow_columns import (
     HEADER_BYTES_MIN,
     NAME_GROWTH,
@@ -27,7 +29,7 @@ from kafkalog.kernels.arrow_columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     import numpy.typing as npt
 
@@ -47,14 +49,46 @@ SCHEMA = pa.schema(
 """Of Spark's Kafka source with headers: null where a record has none; timestampType 0 is
 CreateTime, 1 LogAppendTime; a timestamp of -1 ms is one that the record does not have."""
 
+_US_PER_MS = 1000
+_MS_OF_US = range(-(INT64_MAX // _US_PER_MS), INT64_MAX // _US_PER_MS + 1)
+
 RECORDS_PER_BATCH = 1 << 14
 
 
-class ArrowColumns:
-    """The columns of one chunk. ``data_bytes``: room for the bytes of each column of bytes."""
+def check_schema(schema: pa.Schema) -> None:
+    """Raise ValueError unless ``ArrowColumns.batch`` can make its columns.
 
-    def __init__(self, data_bytes: int) -> None:
-        records, headers = RECORDS_PER_BATCH, data_bytes // (NAME_GROWTH * HEADER_BYTES_MIN) + 1
+    Any of those of ``SCHEMA``, in any order: the topic as plain text or as a dictionary, the
+    timestamp in ms or us, headers as a list of a text and a binary whatever its fields are named.
+    """
+    if not len(schema):
+        raise ValueError("A schema without columns")
+    for field in schema:
+        expected = SCHEMA.field(field.name).type if field.name in SCHEMA.names else None
+        kind = field.type
+        if field.name == "topic":
+            is_known = kind in (expected, pa.utf8())
+        elif field.name == "timestamp":
+            is_known = kind in (expected, pa.timestamp("us", tz="UTC"))
+        elif field.name == "headers" and pa.types.is_list(kind):
+            pair = kind.value_type
+            is_known = pa.types.is_struct(pair) and [
+                pair.field(slot).type for slot in range(pair.num_fields)
+            ] == [pa.utf8(), pa.binary()]
+        else:
+            is_known = kind == expected
+        if not is_known:
+            raise ValueError(f"No column of records is {field.name} {kind}")
+
+
+class ArrowColumns:
+    """The columns of one chunk of at most ``records``.
+
+    data_bytes  room for the bytes of each column of bytes
+    """
+
+    def __init__(self, data_bytes: int, records: int = RECORDS_PER_BATCH) -> None:
+        headers = data_bytes // (NAME_GROWTH * HEADER_BYTES_MIN) + 1
         self._numbers = np.empty((len(NumberRow), records), np.int64)
         self._records = np.zeros((len(RecordRow), records + 1), np.int32)
         self._present = np.empty((len(PresentRow), max(records, headers)), np.uint8)
@@ -82,33 +116,34 @@ class ArrowColumns:
         )
 
     def batch(
-        self, names: Sequence[str], topic: pa.Array, partition: int, state: npt.NDArray[np.int64]
+        self, schema: pa.Schema, topic: str, partition: int, state: npt.NDArray[np.int64]
     ) -> pa.RecordBatch:
-        """The filled rows of these columns; ``topic`` is the dictionary, its one value the topic's.
+        """The filled rows as the columns of a schema that ``check_schema`` passed.
 
-        Good until the next ``fill``.
+        Good until the next ``fill``. FormatError for a timestamp that has no microseconds in 64
+        bits.
         """
         count = int(state[FillCell.ROWS])
-        makers: dict[str, Callable[[], pa.Array]] = {
-            "key": lambda: self._binary(RecordRow.KEY_END, PresentRow.KEY, DataRow.KEY, count),
-            "value": lambda: self._binary(
+        numbers = self._numbers
+        makers: dict[str, Callable[[pa.DataType], pa.Array]] = {
+            "key": lambda _: self._binary(RecordRow.KEY_END, PresentRow.KEY, DataRow.KEY, count),
+            "value": lambda _: self._binary(
                 RecordRow.VALUE_END, PresentRow.VALUE, DataRow.VALUE, count
             ),
-            "topic": lambda: pa.DictionaryArray.from_arrays(
-                pa.array(np.zeros(count, np.int32)), topic, safe=False
+            "topic": lambda kind: _topics(kind, topic, count),
+            "partition": lambda _: pa.array(np.full(count, partition, np.int32)),
+            "offset": lambda kind: self._whole(kind, numbers[NumberRow.OFFSET, :count]),
+            "timestamp": lambda kind: self._whole(
+                kind, _timestamps(kind, numbers[NumberRow.TIMESTAMP, :count])
             ),
-            "partition": lambda: pa.array(np.full(count, partition, np.int32)),
-            "offset": lambda: self._whole(pa.int64(), self._numbers[NumberRow.OFFSET, :count]),
-            "timestamp": lambda: self._whole(
-                SCHEMA.field("timestamp").type, self._numbers[NumberRow.TIMESTAMP, :count]
+            "timestampType": lambda kind: self._whole(
+                kind, self._records[RecordRow.TIMESTAMP_TYPE, :count]
             ),
-            "timestampType": lambda: self._whole(
-                pa.int32(), self._records[RecordRow.TIMESTAMP_TYPE, :count]
-            ),
-            "headers": lambda: self._header_lists(count, int(state[FillCell.HEADERS])),
+            "headers": lambda kind: self._header_lists(kind, count, int(state[FillCell.HEADERS])),
         }
-        schema = pa.schema([SCHEMA.field(name) for name in names])
-        return pa.RecordBatch.from_arrays([makers[name]() for name in names], schema=schema)
+        return pa.RecordBatch.from_arrays(
+            [makers[field.name](field.type) for field in schema], schema=schema
+        )
 
     def _binary(self, ends: RecordRow, present: PresentRow, data: DataRow, count: int) -> pa.Array:
         bitmap, nulls = self._validity(present, count)
@@ -116,7 +151,7 @@ class ArrowColumns:
             pa.binary(), bitmap, nulls, self._records[ends, : count + 1], self._data[data]
         )
 
-    def _header_lists(self, count: int, header_count: int) -> pa.Array:
+    def _header_lists(self, kind: pa.DataType, count: int, header_count: int) -> pa.Array:
         names = _variable(
             pa.utf8(),
             None,
@@ -133,12 +168,12 @@ class ArrowColumns:
             self._data[DataRow.HEADER_VALUE],
         )
         pairs = pa.Array.from_buffers(
-            HEADER_TYPE, header_count, [None], null_count=0, children=[names, values]
+            kind.value_type, header_count, [None], null_count=0, children=[names, values]
         )
         bitmap, nulls = self._validity(PresentRow.HEADERS, count)
         ends = pa.py_buffer(self._records[RecordRow.HEADERS_END, : count + 1])
         return pa.Array.from_buffers(
-            SCHEMA.field("headers").type, count, [bitmap, ends], null_count=nulls, children=[pairs]
+            kind, count, [bitmap, ends], null_count=nulls, children=[pairs]
         )
 
     def _validity(self, row: PresentRow, count: int) -> tuple[pa.Buffer | None, int]:
@@ -169,3 +204,20 @@ def _variable(
     return pa.Array.from_buffers(
         kind, len(ends) - 1, [bitmap, pa.py_buffer(ends), used], null_count=nulls
     )
+
+
+def _topics(kind: pa.DataType, topic: str, count: int) -> pa.Array:
+    if pa.types.is_dictionary(kind):
+        slots = pa.array(np.zeros(count, np.int32))
+        return pa.DictionaryArray.from_arrays(slots, pa.array([topic]), safe=False)
+    return pa.repeat(pa.scalar(topic, kind), count)
+
+
+def _timestamps(kind: pa.DataType, stamps_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Milliseconds in the unit of the column."""
+    if kind.unit == "ms" or not len(stamps_ms):
+        return stamps_ms
+    for extreme in (int(stamps_ms.min()), int(stamps_ms.max())):
+        if extreme not in _MS_OF_US:
+            raise FormatError(f"the timestamp {extreme} ms has no microseconds")
+    return stamps_ms * _US_PER_MS

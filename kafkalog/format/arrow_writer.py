@@ -18,7 +18,8 @@ import pyarrow as pa
 from kafkalog.errors import KafkalogError
 from kafkalog.format.arrow_columns import SCHEMA, ArrowColumns
 from kafkalog.format.batch_scan import ScanStop, scan
-from kafkalog.format.batch_sources import has_records, is_committed, sources
+from kafkalog.format.batch_sources import has_records, sources
+from kafkalog.format.committed_batches import is_committed
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.record_batch import MalformedBatch
 from kafkalog.format.record_writer import Chunk
@@ -80,11 +81,12 @@ class ArrowWriter:
         max_decompressed_bytes: int,
         chunk_bytes: int = BATCH_BYTES,
     ) -> None:
-        self._names = [name for name in SCHEMA.names if _COMES_WITH.get(name, name) in shape.fields]
+        self._schema = pa.schema(
+            field for field in SCHEMA if _COMES_WITH.get(field.name, field.name) in shape.fields
+        )
         self._max_decompressed_bytes = max_decompressed_bytes
         self._max_records = bounds.max_records
         self._is_full = False
-        self._topics: dict[str, pa.Array] = {}
         self._columns = ArrowColumns(2 * chunk_bytes)
         self._state = state = np.zeros(FILL_CELL_COUNT, np.int64)
         state[FillCell.UNTIL_TIMESTAMP] = bounds.until_timestamp_ms
@@ -95,8 +97,7 @@ class ArrowWriter:
             column for column in OmittedColumn if column.name.lower() not in shape.fields
         )
         self._collector = _Collector()
-        schema = pa.schema([SCHEMA.field(name) for name in self._names])
-        self._stream = pa.ipc.new_stream(self._collector, schema)
+        self._stream = pa.ipc.new_stream(self._collector, self._schema)
 
     @property
     def count(self) -> int:
@@ -156,8 +157,8 @@ class ArrowWriter:
         state = self._state
         rows, next_offset = int(state[FillCell.ROWS]), int(state[FillCell.NEXT_OFFSET])
         if rows:
-            topic = self._topics.setdefault(read.topic, pa.array([read.topic]))
-            self._stream.write_batch(self._columns.batch(self._names, topic, read.partition, state))
+            batch = self._columns.batch(self._schema, read.topic, read.partition, state)
+            self._stream.write_batch(batch)
             state[FillCell.ROWS : FillCell.DATA_BYTES_NEEDED] = 0
         return Chunk(self._collector.take(), rows, next_offset, is_end)
 

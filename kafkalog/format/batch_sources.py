@@ -1,8 +1,8 @@
 """Batches of a chunk as sources of records for the kernels that spread them over columns.
 
-Owns the choice of batches (none of control, none of an aborted transaction) and their inflation:
-plain batches that follow each other are one source, a compressed one is a source of its own. No
-Python statement per record, and per batch only for compressed ones. Any thread.
+Owns the choice of batches that may hold records to show, and their inflation: plain batches that
+follow each other are one source, a compressed one is a source of its own. No Python statement per
+record, and per batch only for compressed ones. Any thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Table = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
 
-_CODEC, _TRANSACTIONAL, _CONTROL = 0x07, 0x10, 0x20
+_CODEC, _CONTROL = 0x07, 0x20
 _LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME << 3
 
 
@@ -63,33 +63,6 @@ def has_records(table: Table, from_offset: int, end_offset: int) -> Mask:
     wanted &= table[:, BatchColumn.BASE_OFFSET] < end_offset
     wanted &= table[:, BatchColumn.ATTRIBUTES] & _CONTROL == 0
     return wanted
-
-
-def is_committed(table: Table, aborted: Table) -> Mask:
-    """Which batches belong to none of the aborted transactions; markers never do.
-
-    table    int64[n, 14]  `BatchColumn`
-    aborted  int64[m, 3]   producer id, first and last offset; one producer's do not overlap
-    """
-    attributes = table[:, BatchColumn.ATTRIBUTES]
-    is_data = attributes & (_TRANSACTIONAL | _CONTROL) == _TRANSACTIONAL
-    committed = np.ones(len(table), np.bool_)
-    if not len(aborted) or not is_data.any():
-        return committed
-    producers = table[:, BatchColumn.PRODUCER_ID]
-    bases = table[:, BatchColumn.BASE_OFFSET]
-    for producer_id in np.intersect1d(producers[is_data], aborted[:, 0]).tolist():
-        rows = np.flatnonzero(is_data & (producers == producer_id))
-        firsts, lasts = _spans(aborted[aborted[:, 0] == producer_id])
-        slots = np.searchsorted(firsts, bases[rows], side="right") - 1
-        committed[rows] = (slots < 0) | (bases[rows] > lasts[slots])
-    return committed
-
-
-def _spans(aborted: Table) -> tuple[Table, Table]:
-    """First and last offsets of one producer's transactions, rising."""
-    order = np.argsort(aborted[:, 1], kind="stable")
-    return aborted[order, 1], aborted[order, 2]
 
 
 def _source_rows(table: Table) -> Table:

@@ -51,9 +51,9 @@ def fetch_batches(
     min_bytes    wait until so much is there ...
     max_wait_ms  ... but no longer than this; then the answer may be empty
 
-    With read_committed the answer ends before the first open transaction, and says nothing of
-    aborted ones: ``fetch`` leaves their records out. Raises OffsetBelowLogStart, OffsetAboveLogEnd
-    and other ClientErrors.
+    With read_committed the answer ends before the first open transaction, and batches of aborted
+    ones are left out: it may be empty and move on all the same. Raises OffsetBelowLogStart,
+    OffsetAboveLogEnd and other ClientErrors.
     """
     answer = yield Request(
         "GET",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from kafkalog.format.committed_batches import committed_batches
 from kafkalog.format.record_batch import (
     ATTRIBUTES_AT,
     HEADER_BYTES,
@@ -150,13 +151,17 @@ async def append(request: web.Request) -> web.Response:
     Access(Action.READ, Resource.TOPIC),
     {
         200: Answer("Whole batches.", {RECORD_BATCHES: _ANY_BYTES}, _FETCH_HEADERS),
-        204: Answer("The wait ended empty.", headers=_FETCH_HEADERS),
+        204: Answer("The wait ended empty, or all was aborted.", headers=_FETCH_HEADERS),
     },
     parameters=(_OFFSET, _MAX_BYTES, _MIN_BYTES, _MAX_WAIT_MS, ISOLATION),
     errors=(41001, 41601, 42903),
 )
 async def read(request: web.Request) -> web.Response:
-    """Raw batches from the one that holds an offset on, with long poll."""
+    """Raw batches from the one that holds an offset on, with long poll.
+
+    With read_committed those of aborted transactions are left out; ``Kafka-Next-Offset`` lies
+    behind them, also when nothing is left (204).
+    """
     api = api_of(request)
     log = api.operations.partition_log(topic_of(request), partition_of(request))
     info: FetchDataInfo = await fetch(
@@ -169,6 +174,10 @@ async def read(request: web.Request) -> web.Response:
         isolation=ISOLATION.read(request),
     )
     headers = fetch_headers(info)
-    if not len(info.data):
+    data = info.data
+    if info.aborted:
+        aborted = [(each.producer_id, each.first_offset, each.last_offset) for each in info.aborted]
+        data = committed_batches(data, aborted)
+    if not len(data):
         return web.Response(status=204, headers=headers)
-    return bytes_reply(info.data, content_type=RECORD_BATCHES, headers=headers)
+    return bytes_reply(data, content_type=RECORD_BATCHES, headers=headers)

@@ -1,0 +1,164 @@
+"""DirectoryLogs: topics, bounds and pieces of log directories, offline or under a running daemon.
+
+Where reading ends (`Bounds`): while a process holds the directory's ``.lock``, at the high
+watermark that it last wrote to ``replication-offset-checkpoint``, up to five seconds behind the
+truth. What lies behind may be taken back by a power cut, and other records would get the offsets
+that a reader has passed already: being late is the lesser evil, and who needs to be current asks
+the daemon. Without a daemon the log ends with its last valid batch, which a start would keep.
+
+One thread. Keeps no descriptor between calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.errors import CorruptCheckpoint, UnknownPartition, UnknownTopic
+from kafkalog.format.checkpoint_text import decode_offsets
+from kafkalog.format.file_names import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOCK,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.spark.directory_reads import LogWalk
+from kafkalog.spark.directory_times import first_record_at
+from kafkalog.spark.logs import Bounds, CorruptLog, OffsetRange, Piece
+from kafkalog.spark.partition_files import LISTINGS_MAX, PartitionFiles, offset_entries
+from kafkalog.spark.partition_places import partitions_in, place_of
+from kafkalog.spark.pieces import Cuts, cut
+from kafkalog.spark.transactions import last_stable_offset, newest_snapshot
+
+if TYPE_CHECKING:
+    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.spark.logs import Access
+
+
+class DirectoryLogs:
+    """See `Logs`, and the module."""
+
+    def __init__(self, access: Access, filesystem: Filesystem | None = None) -> None:
+        self._access = access
+        self._filesystem = filesystem or SystemFilesystem()
+        self._checkpoints: dict[str, tuple[bytes, dict[TopicPartition, int]]] = {}
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def topics(self) -> dict[str, list[int]]:
+        """See Logs."""
+        found: dict[str, set[int]] = {}
+        for path in self._access.paths:
+            for each in partitions_in(self._filesystem, path):
+                found.setdefault(each.topic, set()).add(each.partition)
+        return {topic: sorted(found[topic]) for topic in sorted(found)}
+
+    def bounds(self, topic: str, partition: int) -> Bounds:
+        """See Logs. Raises CorruptCheckpoint, too."""
+        place = self._place(topic, partition)
+        log_dir, name = place.rsplit("/", 1)[0], TopicPartition(topic, partition)
+        is_live = self._filesystem.is_locked(f"{log_dir}/{LOCK}")
+        # Before the listing: what it says to be readable is in the files then.
+        high_watermark = self._checkpoint(log_dir, HIGH_WATERMARK_CHECKPOINT).get(name, 0)
+        start = self._checkpoint(log_dir, LOG_START_OFFSET_CHECKPOINT).get(name, 0)
+        files = PartitionFiles.listed(self._filesystem, place)
+        if files.segments:
+            start = max(start, files.segments[0].base_offset)
+        wanted = OffsetRange(topic, partition, start, INT64_MAX)
+        end = high_watermark if is_live else self._valid_end(log_dir, files, wanted)
+        if self._access.read_committed and end > start:
+            end = self._last_stable_offset(files, wanted._replace(to_offset=end))
+        return Bounds(start, max(start, end))
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """See Logs. Raises CorruptLog where it meets what is no sound batch."""
+        start, end = self.bounds(topic, partition)
+        wanted = OffsetRange(topic, partition, start, end)
+        place = self._place(topic, partition)
+        return first_record_at(self._filesystem, self._access.paths, place, wanted, timestamp_ms)
+
+    def pieces(self, wanted: OffsetRange, target_bytes: int) -> list[Piece]:
+        """See Logs."""
+        if wanted.from_offset >= wanted.to_offset:
+            return []
+        place = self._place(wanted.topic, wanted.partition)
+        for _ in range(LISTINGS_MAX):
+            files = PartitionFiles.listed(self._filesystem, place)
+            try:
+                cuts = self._cuts(files, wanted)
+            except FileNotFoundError:
+                continue  # a segment lost its name meanwhile
+            return cut(place, wanted, cuts, target_bytes)
+        raise FileNotFoundError(2, "Its segments vanish at every look", place)
+
+    def _place(self, topic: str, partition: int) -> str:
+        place = place_of(self._filesystem, self._access.paths, topic, partition)
+        if place is not None:
+            return place
+        paths = ", ".join(self._access.paths)
+        if topic in self.topics():
+            raise UnknownPartition(f"Topic {topic} has no partition {partition} in {paths}")
+        raise UnknownTopic(f"There is no topic {topic} in {paths}")
+
+    def _checkpoint(self, log_dir: str, name: str) -> dict[TopicPartition, int]:
+        """All offsets of a checkpoint; decoded when it changed, as every partition asks for it."""
+        path = f"{log_dir}/{name}"
+        try:
+            data = self._filesystem.read_file(path)
+        except FileNotFoundError:
+            return {}
+        known = self._checkpoints.get(path)
+        if known is None or known[0] != data:
+            try:
+                known = data, decode_offsets(data)
+            except FormatError as error:
+                raise CorruptCheckpoint(error.reason, file=path, position=0) from error
+            self._checkpoints[path] = known
+        return known[1]
+
+    def _valid_end(self, log_dir: str, files: PartitionFiles, wanted: OffsetRange) -> int:
+        """Behind the last valid batch: below the recovery point all were made durable.
+
+        Without one only the last segment is looked through.
+        """
+        if not files.segments:
+            return wanted.from_offset
+        first, last = files.segments[0].base_offset, files.segments[-1].base_offset
+        recovery_points = self._checkpoint(log_dir, RECOVERY_POINT_CHECKPOINT)
+        begin = recovery_points.get(TopicPartition(wanted.topic, wanted.partition), last)
+        walk = LogWalk(
+            self._filesystem,
+            files.path,
+            wanted._replace(from_offset=max(first, begin)),
+            check_crcs=True,
+        )
+        with contextlib.suppress(CorruptLog):  # a torn tail, or zeros: a start would cut it off
+            for _ in walk.chunks():
+                pass
+        return walk.end_offset
+
+    def _last_stable_offset(self, files: PartitionFiles, wanted: OffsetRange) -> int:
+        known, opened = newest_snapshot(self._filesystem, files, wanted.to_offset)
+        begin = max(known, wanted.from_offset)
+        walk = LogWalk(self._filesystem, files.path, wanted._replace(from_offset=begin))
+        return last_stable_offset(opened, (read.table for read in walk.chunks()), wanted.to_offset)
+
+    def _cuts(self, files: PartitionFiles, wanted: OffsetRange) -> Cuts:
+        """Where the range may be cut: the beginnings of segments, and behind index entries."""
+        first = files.floor(wanted.from_offset) or next(iter(files.segments), None)
+        cuts = Cuts()
+        for segment in files.segments:
+            if first is None or segment.base_offset < first.base_offset:
+                continue
+            if segment.base_offset >= wanted.to_offset:
+                break
+            file = self._filesystem.open_read(segment.path())
+            size = file.size()
+            entries = offset_entries(self._filesystem, segment, file, size)
+            cuts.add_segment(segment.base_offset, size, entries)
+        return cuts

@@ -1,0 +1,256 @@
+"""Batches of a range of offsets from a partition's directory, whatever happens to it meanwhile.
+
+Theory: `partition_files`. A walk goes by offset, not by file: behind the last batch of a file it
+asks where the next offset lies now. A segment is opened once, its size taken once, and read up to
+there; nothing that a range may hold is appended later, as its end was readable when it was planned.
+Between two segments offsets may be missing, after a cleaning; before a gap is believed the
+directory is listed again, and the file that was read must still have its name. A record below the
+first segment is gone by retention: only then a range is lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.format.batch_scan import BatchColumn, ScanStop, scan
+from kafkalog.format.committed_batches import is_committed, spans_of
+from kafkalog.format.record_batch import HEADER_BYTES, LENGTH_AT, LOG_OVERHEAD
+from kafkalog.spark.logs import Chunk, CorruptLog, DataLost
+from kafkalog.spark.partition_files import PartitionFiles, offset_entries
+from kafkalog.spark.partition_places import place_of
+from kafkalog.spark.transactions import aborted_transactions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from kafkalog.env.filesystem import File, Filesystem
+    from kafkalog.format.batch_scan import BatchRows
+    from kafkalog.spark.logs import Access, OffsetRange, Piece
+    from kafkalog.spark.partition_files import Segment
+
+    Table = npt.NDArray[np.int64]
+
+WALK_BYTES = 1 << 20
+"""A read of who looks at headers, or for one record."""
+
+TRIES_MAX = 1000
+"""Of opening a segment whose name is gone at every try."""
+
+_SOUND_ENDS = (ScanStop.END, ScanStop.PARTIAL)
+
+
+class Walked(NamedTuple):
+    """Batches of one read that lie in the range: rows of `BatchColumn`, positions in ``data``."""
+
+    data: memoryview
+    table: Table
+    file: str
+    position: int  # of data's first byte in the file
+
+
+class LogWalk:
+    """A walk through the batches of a range, once, by one thread; see the module."""
+
+    def __init__(
+        self,
+        filesystem: Filesystem,
+        path: str,
+        wanted: OffsetRange,
+        *,
+        paths: Sequence[str] = (),
+        chunk_bytes: int = WALK_BYTES,
+        check_crcs: bool = False,
+    ) -> None:
+        """``path``: the partition's directory; ``paths``: where to look when it has moved."""
+        self._filesystem = filesystem
+        self._path = path
+        self._paths = paths
+        self._wanted = wanted
+        self._chunk_bytes = max(chunk_bytes, HEADER_BYTES)
+        self._check_crcs = check_crcs
+        self.next_offset = wanted.from_offset
+        """Behind the last batch that came, and behind the gap that follows it."""
+        self.end_offset = wanted.from_offset
+        """Behind the last sound batch that was looked at, in front of the range, too."""
+
+    def chunks(self) -> Iterator[Walked]:
+        """The batches in order. Ends at the end of the log, too: see ``next_offset``.
+
+        Raises DataLost for offsets below the first segment, CorruptLog, OSError.
+        """
+        files, tries = self.listed(), 0
+        while self.next_offset < self._wanted.to_offset:
+            segment = files.floor(self.next_offset)
+            if segment is None:
+                raise self._lost(files)
+            try:
+                file = self._filesystem.open_read(segment.path())
+            except FileNotFoundError:
+                tries += 1
+                if tries == TRIES_MAX:
+                    raise
+                files = self.listed()
+                continue
+            tries = 0
+            yield from self._of_segment(segment, file)
+            following = files.behind(segment)
+            if following is not None and following.base_offset == self.next_offset:
+                continue
+            files = self.listed()
+            if self._is_end_of(segment, file, files):
+                return
+
+    def _is_end_of(self, segment: Segment, file: File, files: PartitionFiles) -> bool:
+        """Behind a file, with a new listing: step over a gap; whether nothing follows."""
+        now = files.floor(self.next_offset)
+        if now is None or now.base_offset != segment.base_offset:
+            return False
+        if not self._filesystem.is_at(file, now.path()):
+            return False  # cleaned meanwhile: what is there now may reach further
+        following = files.behind(now)
+        if following is None:
+            return True
+        self.next_offset = following.base_offset
+        return False
+
+    def _of_segment(self, segment: Segment, file: File) -> Iterator[Walked]:
+        end = file.size()
+        position, hint = self._start(segment, file, end)
+        previous, wanted = segment.base_offset - 1, self._chunk_bytes
+        self.end_offset = segment.base_offset
+        while position < end and self.next_offset < self._wanted.to_offset:
+            data = memoryview(file.pread(min(wanted, end - position), position))
+            rows = scan(data, check_crc=self._check_crcs)
+            if not rows.count and rows.stop is ScanStop.PARTIAL and position + len(data) < end:
+                size = int.from_bytes(data[LENGTH_AT:LOG_OVERHEAD], "big") + LOG_OVERHEAD
+                wanted = max(size, len(data) + 1)
+                continue
+            if hint is not None and not _begins_at(rows, previous, hint):
+                position, hint = 0, None
+                continue
+            hint, wanted = None, self._chunk_bytes
+            disorder = rows.first_disorder(previous)
+            rows = rows.before(disorder)
+            if rows.count:
+                previous = int(rows.table[-1, BatchColumn.LAST_OFFSET])
+                self.end_offset = previous + 1
+                table = self._taken(rows)
+                if len(table):
+                    yield Walked(data, table, file.path, position)
+            is_at_end = position + len(data) >= end
+            position += rows.consumed_bytes
+            if self.next_offset >= self._wanted.to_offset:
+                return
+            if rows.stop not in _SOUND_ENDS or (rows.stop is ScanStop.PARTIAL and is_at_end):
+                raise self._corrupt(rows.stop, previous + 1, file.path, position)
+            if is_at_end:
+                return
+
+    def _start(self, segment: Segment, file: File, end: int) -> tuple[int, int | None]:
+        """(Position to begin at, last offset of the batch there as the index has it)."""
+        if self.next_offset <= segment.base_offset:
+            return 0, None
+        entries = offset_entries(self._filesystem, segment, file, end)
+        slot = int(np.searchsorted(entries[:, 0], self.next_offset, side="right")) - 1
+        if slot < 0:
+            return 0, None
+        return int(entries[slot, 1]), int(entries[slot, 0])
+
+    def _taken(self, rows: BatchRows) -> Table:
+        """The rows that lie in the range, which count as delivered."""
+        last_offsets = rows.column(BatchColumn.LAST_OFFSET)
+        first = int(np.searchsorted(last_offsets, self.next_offset))
+        end = int(np.searchsorted(rows.column(BatchColumn.BASE_OFFSET), self._wanted.to_offset))
+        if first < end:
+            self.next_offset = int(last_offsets[end - 1]) + 1
+        if end < rows.count:
+            self.next_offset = max(self.next_offset, self._wanted.to_offset)
+        return rows.table[first:end]
+
+    def listed(self) -> PartitionFiles:
+        """What the directory holds now, wherever the partition lies. Raises DataLost."""
+        try:
+            return PartitionFiles.listed(self._filesystem, self._path)
+        except FileNotFoundError:
+            place = place_of(
+                self._filesystem, self._paths, self._wanted.topic, self._wanted.partition
+            )
+            if place is None:
+                raise DataLost(self._rest(), "the partition was deleted") from None
+            self._path = place
+            return PartitionFiles.listed(self._filesystem, place)
+
+    def _rest(self) -> OffsetRange:
+        return self._wanted._replace(from_offset=self.next_offset)
+
+    def _lost(self, files: PartitionFiles) -> DataLost:
+        """Below the first segment."""
+        if not files.segments:
+            return DataLost(self._rest(), "the partition has no segment")
+        start = files.segments[0].base_offset
+        end = min(start, self._wanted.to_offset)
+        return DataLost(self._rest()._replace(to_offset=end), f"the log starts at {start}")
+
+    def _corrupt(self, stop: ScanStop, base_offset: int, file: str, position: int) -> CorruptLog:
+        problem = _PROBLEMS[stop]
+        return CorruptLog(self._wanted, base_offset, problem, file=file, position=position)
+
+
+_PROBLEMS = {
+    ScanStop.PARTIAL: "it is cut short",
+    ScanStop.BAD_SIZE: "its length is none",
+    ScanStop.LEGACY: "it is of magic 0 or 1",
+    ScanStop.BAD_MAGIC: "its magic is none",
+    ScanStop.SHORT_BATCH: "it is shorter than a header",
+    ScanStop.BAD_CRC: "its CRC is wrong",
+    ScanStop.BAD_OFFSET: "its offsets lie before those in front of it",
+}
+
+
+def _begins_at(rows: BatchRows, previous: int, hint: int) -> bool:
+    """Whether a batch begins where an index entry points, and can be the one that it means."""
+    if not rows.count:
+        return False
+    base, last = (int(rows.table[0, c]) for c in (BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET))
+    return previous < base <= last <= hint
+
+
+def read_directory_piece(
+    piece: Piece,
+    access: Access,
+    chunk_bytes: int,
+    *,
+    check_crcs: bool,
+    filesystem: Filesystem | None = None,
+) -> Iterator[Chunk]:
+    """See `logs.read_piece`."""
+    filesystem = filesystem or SystemFilesystem()
+    wanted = piece.range
+    walk = LogWalk(
+        filesystem,
+        piece.place,
+        wanted,
+        paths=access.paths,
+        chunk_bytes=chunk_bytes,
+        check_crcs=check_crcs,
+    )
+    aborted = np.empty((0, 3), np.int64)
+    if access.read_committed:  # before the data: see `transactions`
+        offsets = wanted.from_offset, wanted.to_offset
+        aborted = aborted_transactions(filesystem, walk.listed, *offsets)
+    for read in walk.chunks():
+        yield from _runs(read, aborted)
+    if walk.next_offset < wanted.to_offset:
+        missing = wanted._replace(from_offset=walk.next_offset)
+        raise DataLost(missing, f"the log ends at {walk.next_offset}")
+
+
+def _runs(read: Walked, aborted: Table) -> Iterator[Chunk]:
+    """The batches of a read, without those of aborted transactions: what is left lies in runs."""
+    for start, end in spans_of(read.table, is_committed(read.table, aborted)):
+        yield Chunk(read.data[start:end], read.file, read.position + start)

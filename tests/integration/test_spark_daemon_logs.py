@@ -1,0 +1,225 @@
+"""Goal: Spark reads over HTTP what it reads from files, and learns which offsets are gone.
+Method: logs by chance (transactions, codecs, gaps), read from the directory and by a plain loop
+before a real daemon adopts them, then through it; daemons that restart, delete and disagree.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.client import Client
+from kafkalog.errors import UnknownPartition, UnknownTopic
+from kafkalog.format.batch_scan import scan
+from kafkalog.spark.logs import (
+    Access,
+    AmbiguousPartition,
+    DataLost,
+    OffsetRange,
+    Piece,
+    open_logs,
+    read_piece,
+)
+from kafkalog.spark.record_batches import record_batches
+from tests.integration.daemon import Daemon
+from tests.integration.http_world import append, batch_of, read_batches
+from tests.naive.cleaner import split_batches
+from tests.naive.cleaning_logs import make_log
+from tests.spark_reads import SPARK_SCHEMA, Row, plain_rows, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SEEDS = range(12)
+BOTH = pytest.mark.parametrize("read_committed", [False, True], ids=["uncommitted", "committed"])
+
+
+def name_of(seed: int) -> str:
+    """Of the topic with the log of a seed."""
+    return f"made.{seed}"
+
+
+@pytest.fixture(scope="module")
+def adopted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon over logs that it found in its directory."""
+    daemon = Daemon(tmp_path_factory.mktemp("adopted"))
+    for seed in SEEDS:
+        directory = daemon.log_dirs[0] / f"{name_of(seed)}-0"
+        directory.mkdir(parents=True)
+        for segment in make_log(random.Random(seed)).segments:
+            (directory / f"{segment.base:020d}.log").write_bytes(b"".join(segment.batches))
+    with daemon:
+        yield daemon
+
+
+def access_to(*daemons: Daemon, read_committed: bool = False) -> Access:
+    """Over HTTP."""
+    urls = tuple(f"http://127.0.0.1:{daemon.port}" for daemon in daemons)
+    return Access(urls=urls, read_committed=read_committed, retry_seconds=20)
+
+
+def in_files_of(daemon: Daemon) -> Access:
+    """The same logs in its directory."""
+    return Access(paths=(str(daemon.log_dirs[0]),))
+
+
+def rows(access: Access, topic: str, wanted: tuple[int, int], chunk_bytes: int = 900) -> list[Row]:
+    """Of a range, by pieces."""
+    logs = open_logs(access)
+    found: list[Row] = []
+    for piece in logs.pieces(OffsetRange(topic, 0, *wanted), 2_000):
+        chunks = read_piece(piece, access, chunk_bytes=chunk_bytes)
+        found += rows_of(record_batches(chunks, piece.range, SPARK_SCHEMA))
+    logs.close()
+    return found
+
+
+@BOTH
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_daemon_gives_what_its_files_hold(
+    seed: int, read_committed: bool, adopted: Daemon
+) -> None:
+    """M01: topics, bounds, every column of every record, aborted transactions left out."""
+    topic, over_http = name_of(seed), access_to(adopted, read_committed=read_committed)
+    in_files = Access(paths=(str(adopted.log_dirs[0]),), read_committed=read_committed)
+    logs = open_logs(over_http)
+    assert logs.topics() == open_logs(in_files).topics()
+    assert logs.topics()[topic] == [0]
+    bounds = logs.bounds(topic, 0)
+    found = rows(over_http, topic, bounds)
+    assert found == rows(in_files, topic, bounds)
+    batches = [
+        batch
+        for segment in make_log(random.Random(seed)).segments
+        if segment.batches
+        for batch in split_batches(b"".join(segment.batches))
+    ]
+    if not read_committed:
+        assert found == plain_rows(batches, OffsetRange(topic, 0, *bounds))
+    for stamp_ms in {row["timestamp"] // 1000 for row in found[:: max(len(found) // 4, 1)]}:
+        offset = logs.offset_at(topic, 0, stamp_ms)
+        assert offset is not None
+        assert bounds.log_start_offset <= offset <= max(row["offset"] for row in found)
+    assert logs.offset_at(topic, 0, 1 << 60) is None
+    logs.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_raw_batches_of_read_committed_hold_no_aborted_ones(seed: int, adopted: Daemon) -> None:
+    """M01: the raw route leaves out what its page of records leaves out, and moves on."""
+    topic, offset = name_of(seed), 0
+    path = f"/v1/topics/{topic}/partitions/0"
+    start = adopted.request("GET", f"{path}/offsets?spec=earliest").json["offset"]
+    end = adopted.request("GET", f"{path}/offsets?spec=latest&isolation=read_committed")
+    data, offset = b"", start
+    while offset < end.json["offset"]:
+        answer = adopted.request(
+            "GET", f"{path}/batches?offset={offset}&isolation=read_committed&max_bytes=500"
+        )
+        assert answer.status == (200 if answer.body else 204)
+        assert int(answer.headers["Kafka-Next-Offset"]) > offset
+        offset = int(answer.headers["Kafka-Next-Offset"])
+        data += answer.body
+    assert scan(data).consumed_bytes == len(data)
+    with Client(f"http://127.0.0.1:{adopted.port}") as client:
+        tail = client.tail(topic, 0, start="earliest", is_endless=False, isolation="read_committed")
+        shown = [record.offset for record in tail]
+    batches = split_batches(data) if data else []
+    assert shown == [
+        record.offset for batch in batches if not batch.is_control for record in batch.records
+    ]
+
+
+def test_a_daemon_that_restarts_is_waited_for(tmp_path: Path) -> None:
+    """M01: reading goes on behind what was delivered: nothing twice, nothing missing."""
+    with Daemon(tmp_path) as daemon:
+        daemon.create_topic("t")
+        for number in range(50):
+            append(daemon, "t", batch_of(b"%04d" % number))
+        access = access_to(daemon)
+        piece = Piece(OffsetRange("t", 0, 0, 50), access.urls[0], None, 0)
+        chunks = read_piece(piece, access, chunk_bytes=100)
+        values = [row["value"] for row in first_rows(chunks, piece)]
+        daemon.kill()
+        restart = threading.Thread(target=daemon.start)
+        restart.start()
+        found = rows_of(record_batches(chunks, piece.range, SPARK_SCHEMA))
+        restart.join()
+        assert values + [row["value"] for row in found] == [b"%04d" % n for n in range(50)]
+
+
+def first_rows(chunks: Iterator[object], piece: Piece) -> list[Row]:
+    """Of the first chunk alone."""
+    return rows_of(record_batches([next(chunks)], piece.range, SPARK_SCHEMA))  # type: ignore[list-item]
+
+
+def test_offsets_that_are_gone_are_named(tmp_path: Path) -> None:
+    """M02: below the log start, behind the end, a topic that was deleted; from files as well."""
+    with Daemon(tmp_path) as daemon:
+        daemon.create_topic("t")
+        for number in range(10):
+            append(daemon, "t", batch_of(b"%d" % number))
+        access = access_to(daemon)
+        url = access.urls[0]
+        whole = Piece(OffsetRange("t", 0, 0, 10), url, None, 0)
+        logs = open_logs(access)
+        assert logs.bounds("t", 0) == (0, 10)
+        with pytest.raises(DataLost) as lost:
+            list(read_piece(Piece(OffsetRange("t", 0, 8, 13), url, None, 0), access))
+        assert lost.value.missing == OffsetRange("t", 0, 10, 13)
+        body = b'{"partitions": [{"topic": "t", "partition": 0, "offset": 4}]}'
+        assert daemon.request("POST", "/v1/records:delete", body).status == 200
+        with pytest.raises(DataLost, match="starts at 4") as lost:
+            list(read_piece(whole, access))
+        assert lost.value.missing == OffsetRange("t", 0, 0, 4)
+        assert logs.bounds("t", 0) == (4, 10)
+        in_files = open_logs(in_files_of(daemon))
+        assert in_files.bounds("t", 0).log_start_offset == 4
+        for each in (logs, in_files):
+            with pytest.raises(UnknownPartition):
+                each.bounds("t", 1)
+            with pytest.raises(UnknownTopic):
+                each.bounds("nowhere", 0)
+        logs.close()
+        with Client(url) as client:
+            client.delete_topic("t")
+        for gone in (whole, Piece(whole.range, f"{daemon.log_dirs[0]}/t-0", None, 0)):
+            with pytest.raises(DataLost, match="deleted") as lost:
+                list(read_piece(gone, access if gone is whole else in_files_of(daemon)))
+            assert lost.value.missing == whole.range
+
+
+def test_a_topic_at_two_daemons_is_no_guess(tmp_path: Path) -> None:
+    """M02: each topic is read from the daemon that has it."""
+    with Daemon(tmp_path / "a") as one, Daemon(tmp_path / "b") as two:
+        for daemon, name in ((one, "first"), (two, "second"), (one, "both"), (two, "both")):
+            daemon.create_topic(name, 2)
+            append(daemon, name, batch_of(name.encode()))
+        access = access_to(one, two)
+        logs = open_logs(access)
+        assert logs.topics() == {"both": [0, 1], "first": [0, 1], "second": [0, 1]}
+        for name in ("first", "second"):
+            assert [row["value"] for row in rows(access, name, (0, 1))] == [name.encode()]
+        with pytest.raises(AmbiguousPartition, match="both is at"):
+            logs.bounds("both", 0)
+        logs.close()
+
+
+def test_of_a_running_daemon_no_file_is_read_beyond_what_is_durable(tmp_path: Path) -> None:
+    """M02: the directory's bound is the checkpointed high watermark, late but never ahead."""
+    daemon = Daemon(tmp_path, replica_high_watermark_checkpoint_interval_ms="100000")
+    access = Access(paths=(str(daemon.log_dirs[0]),))
+    with daemon:
+        daemon.create_topic("t")
+        append(daemon, "t", batch_of(b"a", b"b"))
+        assert open_logs(access).bounds("t", 0) == (0, 0)
+        assert daemon.stop() == 0
+        assert open_logs(access).bounds("t", 0) == (0, 2), "nobody has it open: all is readable"
+        daemon.start()
+        append(daemon, "t", batch_of(b"c"))
+        assert open_logs(access).bounds("t", 0) == (0, 2)
+        assert len(read_batches(daemon, "t", 0).body)

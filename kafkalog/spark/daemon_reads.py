@@ -19,7 +19,7 @@ from kafkalog.spark.daemon_logs import client_of, isolation_of
 from kafkalog.spark.logs import Chunk, CorruptLog, DataLost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from kafkalog.client import FetchedBatches
     from kafkalog.spark.logs import Access, OffsetRange, Piece
@@ -30,7 +30,7 @@ SLACK_BYTES = 64 << 10
 
 def read_daemon_piece(
     piece: Piece, access: Access, chunk_bytes: int, *, check_crcs: bool
-) -> Iterator[Chunk]:
+) -> Generator[Chunk, None, None]:
     """See `logs.read_piece`."""
     wanted = piece.range
     max_bytes = min(chunk_bytes, piece.size_bytes + SLACK_BYTES)

@@ -24,7 +24,7 @@ from kafkalog.spark.partition_places import place_of
 from kafkalog.spark.transactions import aborted_transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -227,7 +227,7 @@ def read_directory_piece(
     *,
     check_crcs: bool,
     filesystem: Filesystem | None = None,
-) -> Iterator[Chunk]:
+) -> Generator[Chunk, None, None]:
     """See `logs.read_piece`."""
     filesystem = filesystem or SystemFilesystem()
     wanted = piece.range

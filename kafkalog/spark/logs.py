@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kafkalog.errors import CorruptData, KafkalogError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from kafkalog.client.messages import Basic, Bearer, Tls
 
@@ -214,14 +214,14 @@ def open_logs(access: Access) -> Logs:
 
 def read_piece(
     piece: Piece, access: Access, *, chunk_bytes: int = CHUNK_BYTES, check_crcs: bool = True
-) -> Iterator[Chunk]:
+) -> Generator[Chunk, None, None]:
     """The batches of a piece, in chunks of about ``chunk_bytes`` (a single batch may be larger).
 
     With read_committed no batch of an aborted transaction is among them; control batches may be.
     A CRC that is not checked here is never checked: of a daemon's answers, too.
 
     Raises DataLost when offsets of the range lie below the log start or beyond the end of the log,
-    CorruptLog, and what `Logs` raises. Close the iterator when it is not read to its end: it holds
+    CorruptLog, and what `Logs` raises. Close the generator when it is not read to its end: it holds
     descriptors or a connection.
     """
     if access.paths:

@@ -24,7 +24,7 @@ from kafkalog.kernels.arrow_columns import FILL_CELL_COUNT, FillCell, FillStatus
 from kafkalog.spark.logs import CHUNK_BYTES, CorruptLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -42,7 +42,7 @@ def record_batches(
     *,
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
     batch_bytes: int = CHUNK_BYTES,
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """The records of the range, in order.
 
     schema                  any of Spark's Kafka columns in any order (`check_schema`)

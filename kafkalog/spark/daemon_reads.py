@@ -49,7 +49,10 @@ def read_daemon_piece(
                 try:
                     fetched = coming.result()
                 except daemons.ClientError as failure:
-                    raise _judged(failure, wanted._replace(from_offset=next_offset)) from failure
+                    loss = _loss(failure, wanted._replace(from_offset=next_offset))
+                    if loss is None:
+                        raise
+                    raise loss from failure
                 offset, next_offset = next_offset, fetched.position.next_offset
                 if next_offset == offset:
                     rest = wanted._replace(from_offset=offset)
@@ -62,8 +65,8 @@ def read_daemon_piece(
                         yield Chunk(checked, piece.place, 0)
 
 
-def _judged(failure: daemons.ClientError, rest: OffsetRange) -> Exception:
-    """Whether offsets are missing, or only the daemon."""
+def _loss(failure: daemons.ClientError, rest: OffsetRange) -> DataLost | None:
+    """What of the rest is missing; None: only an answer is."""
     if isinstance(failure, daemons.OffsetBelowLogStart):
         start = int(failure.details["log_start_offset"])
         end = min(start, rest.to_offset)
@@ -72,7 +75,7 @@ def _judged(failure: daemons.ClientError, rest: OffsetRange) -> Exception:
         return DataLost(rest, f"the log ends at {failure.details['log_end_offset']}")
     if isinstance(failure, daemons.UnknownTopic | daemons.UnknownPartition):
         return DataLost(rest, "the partition was deleted")
-    return failure
+    return None
 
 
 def _checked(data: bytes, piece: Piece, offset: int, *, check_crcs: bool) -> memoryview:

@@ -17,6 +17,7 @@ from kafkalog.format.batch_scan import scan
 from kafkalog.spark.logs import (
     Access,
     AmbiguousPartition,
+    Chunk,
     DataLost,
     OffsetRange,
     Piece,
@@ -152,9 +153,9 @@ def test_a_daemon_that_restarts_is_waited_for(tmp_path: Path) -> None:
         assert values + [row["value"] for row in found] == [b"%04d" % n for n in range(50)]
 
 
-def first_rows(chunks: Iterator[object], piece: Piece) -> list[Row]:
+def first_rows(chunks: Iterator[Chunk], piece: Piece) -> list[Row]:
     """Of the first chunk alone."""
-    return rows_of(record_batches([next(chunks)], piece.range, SPARK_SCHEMA))  # type: ignore[list-item]
+    return rows_of(record_batches([next(chunks)], piece.range, SPARK_SCHEMA))
 
 
 def test_offsets_that_are_gone_are_named(tmp_path: Path) -> None:

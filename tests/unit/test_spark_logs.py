@@ -7,6 +7,7 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -34,7 +35,7 @@ from tests.sim.sim_filesystem import SimFilesystem
 from tests.spark_reads import SPARK_SCHEMA, rows_of
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Iterator
 
 NOW_MS = 1_700_000_000_000
 ACCESS = Access(paths=("/a", "/b"))
@@ -172,8 +173,6 @@ def test_a_damaged_checkpoint_is_never_half_believed() -> None:
 
 def entries(*pairs: tuple[int, int]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """Last offset and position of batches."""
-    import numpy as np
-
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
@@ -226,11 +225,11 @@ def test_what_lies_before_an_error_is_given_first() -> None:
     def chunks() -> list[Chunk]:
         return [Chunk(batches(0, 1), "", 0), Chunk(batches(2), "", 0)]
 
-    def losing() -> object:
+    def losing() -> Iterator[Chunk]:
         yield from chunks()
         raise DataLost(OffsetRange("t", 0, 3, 5), "gone")
 
-    given = record_batches(losing(), OffsetRange("t", 0, 0, 5), SPARK_SCHEMA)  # type: ignore[arg-type]
+    given = record_batches(losing(), OffsetRange("t", 0, 0, 5), SPARK_SCHEMA)
     assert next(given).num_rows == 3
     with pytest.raises(DataLost):
         next(given)

@@ -164,6 +164,20 @@ def test_a_partition_that_moved_is_found_again() -> None:
     assert lost.value.missing == piece.range
 
 
+@pytest.mark.parametrize("stage", ["", ".swap"])
+def test_records_behind_a_gap_are_looked_for_in_what_took_the_place(stage: str) -> None:
+    """M20: the segment being read and the next one become one, whose end lies behind the gap."""
+    disk = disk_with(b0=batches(0, 1), b4=batches(4, 5), b8=batches(8))
+    piece = Piece(OffsetRange("t", 0, 0, 9), T0, None, 0)
+    chunks = read_directory_piece(piece, ACCESS, 1 << 20, check_crcs=True, filesystem=disk)
+    first = next(chunks)
+    for base in (0, 4):
+        disk.rename(f"{T0}/{base:020d}.log", f"{T0}/{base:020d}.log.deleted")
+    disk.open_write(f"{T0}/{0:020d}.log{stage}").pwrite(batches(1, 5), 0)
+    rows = rows_of(record_batches([first, *chunks], piece.range, SPARK_SCHEMA))
+    assert [row["offset"] for row in rows] == [0, 1, 5, 8]
+
+
 def test_a_damaged_checkpoint_is_never_half_believed() -> None:
     disk = disk_with(b0=batches(0))
     disk.write_file_atomically("/a/log-start-offset-checkpoint", b"0\n1\nt zero 0\n")

@@ -1,0 +1,1 @@
+"""Work over whole directories of logs, in a pool of processes or on Spark."""

@@ -15,20 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.partition_copy import (
-    OFFSET,
-    FixedWallClock,
-    checked_target,
-    copy_partition,
-    file_sizes,
-    log_state,
-    tool_environment,
-    topic_config,
-)
-from kafkalog.env.clock import SystemClock
+from kafkalog.cli.partition_copy import OFFSET, checked_target, topic_config
+from kafkalog.env.clock import FixedWallClock, SystemClock
+from kafkalog.env.directory_copy import copy_files
 from kafkalog.errors import KafkalogError
 from kafkalog.log import retention_pass
 from kafkalog.log.log_loader import load_log
+from kafkalog.log.offline_log import file_sizes, log_state, tool_environment
 from kafkalog.observe.logging import configure_logging
 
 if TYPE_CHECKING:
@@ -148,7 +141,7 @@ def load(
     )
     configure_logging(sys.stderr, log_format="console", level="warning")
     try:
-        copy_partition(source, directory)
+        copy_files(source, directory)
         result = load_copy(directory, config, options)
     except KafkalogError as error:
         raise click.ClickException(error.message) from error

@@ -36,3 +36,14 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """See Clock."""
         time.sleep(seconds)
+
+
+class FixedWallClock(SystemClock):
+    """Always the same wall time: expiry of producers then gives the same result every time."""
+
+    def __init__(self, wall_ms: int) -> None:
+        self._wall_ms = wall_ms
+
+    def wall_ms(self) -> int:
+        """As given."""
+        return self._wall_ms

@@ -28,7 +28,6 @@ from kafkalog.cleaner.cleaner import Cleaner
 from kafkalog.cleaner.cleaner_config import CleanerConfig
 from kafkalog.cleaner.log_to_clean import LogToClean
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
-from kafkalog.cli.partition_copy import tool_environment
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.system_filesystem import SystemFile, SystemFilesystem
 from kafkalog.format.record_batch import Codec
@@ -37,6 +36,7 @@ from kafkalog.kernels.key_hash import PENDING_COLUMN_COUNT, PENDING_MAX, SCRATCH
 from kafkalog.kernels.processor import LEVEL
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_loader import load_log
+from kafkalog.log.offline_log import tool_environment
 from kafkalog.observe.logging import configure_logging
 from tests.bench.cleaner_rows import link_stopped_log, write_keyed_log
 

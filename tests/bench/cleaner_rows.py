@@ -14,12 +14,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkalog.cli.partition_copy import tool_environment
 from kafkalog.env.clock import SystemClock
 from kafkalog.format.file_names import LOG_SUFFIX, segment_file_name
 from kafkalog.format.record_batch import Codec
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_loader import load_log
+from kafkalog.log.offline_log import tool_environment
 from tests.bench import datasets
 from tests.bench.machine_use import cpu_seconds, resident_mb
 from tests.bench.results import ROOT, Goal, Result, Sample

@@ -17,8 +17,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.offline_compact import CompactOptions, compact_copy
-from kafkalog.cli.partition_copy import FixedWallClock, copy_partition, tool_environment
+from kafkalog.cleaner.offline_clean import CompactOptions, compact_copy
+from kafkalog.env.clock import FixedWallClock
+from kafkalog.env.directory_copy import copy_files
 from kafkalog.errors import KafkalogError, LogCleaningAborted
 from kafkalog.format.index_entries import unpack_aborted_entries
 from kafkalog.format.producer_snapshot import decode_snapshot
@@ -26,6 +27,7 @@ from kafkalog.format.record import read_records
 from kafkalog.format.record_batch import Codec, read_header
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_loader import load_log
+from kafkalog.log.offline_log import tool_environment
 from kafkalog.settings.topic_configs import parse_topic_config
 from tests.naive.cleaner import PlainAborted, PlainCleaner, PlainSegment, split_batches
 from tests.naive.cleaning_logs import TIME, make_log
@@ -221,7 +223,7 @@ def clean_with_us(case: CleaningCase, number: int, before: int) -> dict[str, Any
         io_buffer_bytes=case.io_buffer,
         load_factor=case.load_factor,
     )
-    copy_partition(str(case.copy_of("kafka", number)), str(target))
+    copy_files(str(case.copy_of("kafka", number)), str(target))
     try:
         config = parse_topic_config(case.configs, LogConfig())
         return compact_copy(str(target), config, options)

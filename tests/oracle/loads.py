@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.cli.offline_load import LoadOptions, load_copy
-from kafkalog.cli.partition_copy import copy_partition
+from kafkalog.env.directory_copy import copy_files
 from kafkalog.errors import KafkalogError
 from kafkalog.format.producer_snapshot import decode_snapshot
 from kafkalog.log.log_config import LogConfig
@@ -67,7 +67,7 @@ class LoadCase:
     def load(self) -> dict[str, Any]:
         """Load with kafkalog; {"error": text} when that fails."""
         shutil.rmtree(self.ours, ignore_errors=True)
-        copy_partition(str(self.source), str(self.ours))
+        copy_files(str(self.source), str(self.ours))
         try:
             config = parse_topic_config(self.configs, LogConfig())
             return load_copy(str(self.ours), config, self.options)

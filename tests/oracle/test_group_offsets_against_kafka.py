@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from kafkalog.cli.offline_compact import CompactOptions, compact_copy
-from kafkalog.cli.partition_copy import copy_partition
+from kafkalog.cleaner.offline_clean import CompactOptions, compact_copy
+from kafkalog.env.directory_copy import copy_files
 from kafkalog.log.log_config import LogConfig
 from kafkalog.settings.topic_configs import parse_topic_config
 from tests.oracle.cleans import comparable
@@ -78,7 +78,7 @@ def clean_with_both(kafka: Kafka, source: Path, home: Path, now_ms: int, *, roll
     theirs = kafka.compact(
         source, kafkas, *options, "--now", str(now_ms), *(["--roll"] if roll else [])
     )
-    copy_partition(str(source), str(ours))
+    copy_files(str(source), str(ours))
     config = parse_topic_config(CONFIGS, LogConfig())
     mine = compact_copy(str(ours), config, CompactOptions(now_ms=now_ms, roll=roll))
     assert comparable(mine, set()) == comparable(theirs, set())

@@ -1,0 +1,61 @@
+"""A log without a daemon: a machine on which nothing is scheduled, and what a tool tells of a log.
+
+For tools that work on a copy. The state is told in the oracle kit's words. One thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.env.random import SystemRandom
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.env.system_scheduler import SystemScheduler
+from kafkalog.env.system_threads import SystemThreads
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.log.environment import LogEnvironment
+
+if TYPE_CHECKING:
+    from kafkalog.env.clock import SystemClock
+    from kafkalog.log.log_segment import LogSegment
+    from kafkalog.log.unified_log import UnifiedLog
+
+
+def tool_environment(clock: SystemClock) -> LogEnvironment:
+    """The machine, with a scheduler that is never started: what is scheduled does not happen."""
+    threads = SystemThreads(_never)
+    scheduler = SystemScheduler(clock, threads, 1, _never)
+    return LogEnvironment.create(SystemFilesystem(), clock, scheduler, SystemRandom(), threads)
+
+
+def _never(name: str, error: BaseException) -> None:
+    raise AssertionError(f"{name} ran although nothing was started") from error
+
+
+def log_state(log: UnifiedLog) -> dict[str, Any]:
+    """Offsets, size and segments of a log."""
+    return {
+        "logStartOffset": log.log_start_offset,
+        "logEndOffset": log.log_end_offset,
+        "lastStableOffset": log.last_stable_offset,
+        "recoveryPoint": log.recovery_point,
+        "size": log.size_bytes,
+        "segments": [_segment_state(segment) for segment in log.segments],
+    }
+
+
+def file_sizes(directory: str) -> dict[str, int]:
+    """Bytes of every file by name, sorted."""
+    return {stat.name: stat.size for stat in SystemFilesystem().list_dir_stats(directory)}
+
+
+def _segment_state(segment: LogSegment) -> dict[str, int]:
+    # These two look-ups first: entries of a damaged index are found again from the .log.
+    segment.floor_position(segment.base_offset)
+    segment.floor_timestamp(INT64_MAX)
+    return {
+        "base": segment.base_offset,
+        "bytes": segment.size_bytes,
+        "largestTimestamp": segment.largest_timestamp_ms(),
+        "indexEntries": segment.offset_index.entry_count(),
+        "timeIndexEntries": segment.time_index.entry_count(),
+    }

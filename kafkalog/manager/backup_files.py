@@ -15,8 +15,8 @@ from crc32c import crc32c
 
 from kafkalog.errors import BackupFailed, DescriptorsShort, DiskFull, InvalidBackupTarget
 from kafkalog.format.backup_manifest import BackupFile
+from kafkalog.log.nested_dirs import enclosing_log_dir, lies_in
 from kafkalog.manager.log_dir import LOST_AND_FOUND
-from kafkalog.manager.nested_dirs import enclosing_log_dir, lies_in
 from kafkalog.manager.storage_fault import fault_of
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from kafkalog.errors import (
 )
 from kafkalog.format.topic_id import encode_id, new_id
 from kafkalog.format.topic_partition import DirectoryState
+from kafkalog.log.nested_dirs import check_apart
 from kafkalog.manager.background_operations import BackgroundOperations
 from kafkalog.manager.broker_config import check_stored
 from kafkalog.manager.checkpoints import Checkpoints
@@ -48,7 +49,6 @@ from kafkalog.manager.log_dir_changes import LogDirChanges
 from kafkalog.manager.log_dir_unit import LogDirUnit, make_unit
 from kafkalog.manager.manager_tasks import ManagerTasks
 from kafkalog.manager.missing_partitions import MissingPartitions, log_partitions_offline
-from kafkalog.manager.nested_dirs import check_apart
 from kafkalog.manager.partition_moves import PartitionMoves
 from kafkalog.manager.partition_reload import PartitionReload
 from kafkalog.manager.partition_table import PartitionTable, log_dir_of

@@ -11,8 +11,8 @@ import pytest
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import InvalidBackupTarget, InvalidConfig
 from kafkalog.format.backup_manifest import RESTORE_MARKER
+from kafkalog.log.nested_dirs import check_apart, lies_in
 from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.nested_dirs import check_apart, lies_in
 from tests.backup_world import back_up, new_disk, restore, with_data
 from tests.sim.sim_manager import DIRS, SimManager
 

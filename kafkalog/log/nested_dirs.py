@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidConfig
 from kafkalog.format.backup_manifest import RESTORE_MARKER
-from kafkalog.manager.log_dir import META_PROPERTIES
+from kafkalog.format.file_names import META_PROPERTIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -54,6 +54,9 @@ COMMANDS: dict[str, dict[str, str]] = {
         "new-token": "kafkalog.cli.auth:new_token",
     },
     "compat": {"kafka-delete-records": "kafkalog.cli.compat_delete_records:delete_records"},
+    "spark": {
+        "compact": "kafkalog.cli.spark:compact",
+    },
     "offline": {
         "scan": "kafkalog.cli.offline_scan:scan",
         "load": "kafkalog.cli.offline_load:load",
@@ -67,6 +70,7 @@ _GROUP_HELP = {
     "retention": "Why segments are still here, when they go, and a pass by hand.",
     "segments": "Look into segment files, without a server.",
     "compat": "Kafka's own tools: their options, their output to the byte, their exit status.",
+    "spark": "Jobs over whole directories of logs, in processes or on Spark.",
     "offline": "Work on copies of partition directories, without a server.",
 }
 

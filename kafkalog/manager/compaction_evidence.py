@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from kafkalog.format.checkpoint_text import decode_offsets
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.topic_partition import parse_directory_name
-from kafkalog.manager.log_dir import CLEANER_OFFSETS, REGISTRY_FILE
-from kafkalog.manager.topic_registry import decode_registry
+from kafkalog.manager.log_dir import CLEANER_OFFSETS
+from kafkalog.manager.registered_configs import registered_configs
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import Filesystem
@@ -30,8 +30,9 @@ def is_known_compacted(path: str, filesystem: Filesystem) -> bool:
         partition = parse_directory_name(name).topic_partition
     except FormatError:
         return False
-    return _is_cleaned(f"{log_dir}/{CLEANER_OFFSETS}", partition, filesystem) or _is_to_be_cleaned(
-        f"{log_dir}/{REGISTRY_FILE}", partition, filesystem
+    configs = registered_configs(log_dir, filesystem).get(partition.topic, {})
+    return _is_cleaned(f"{log_dir}/{CLEANER_OFFSETS}", partition, filesystem) or (
+        "compact" in configs.get("cleanup.policy", "")
     )
 
 
@@ -40,11 +41,3 @@ def _is_cleaned(path: str, partition: TopicPartition, filesystem: Filesystem) ->
         return partition in decode_offsets(filesystem.read_file(path))
     except (FileNotFoundError, IsADirectoryError, FormatError):
         return False
-
-
-def _is_to_be_cleaned(path: str, partition: TopicPartition, filesystem: Filesystem) -> bool:
-    try:
-        topic = decode_registry(filesystem.read_file(path)).topics.get(partition.topic)
-    except (FileNotFoundError, FormatError):
-        return False
-    return topic is not None and "compact" in topic.overrides.get("cleanup.policy", "")

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import sys
 import traceback
 from collections import deque
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkalog.errors import KafkalogError, LogCleaningAborted
+from kafkalog.observe.logging import configure_logging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -294,6 +296,7 @@ class _Workers(Generic[TaskT, ResultT]):
 def _serve(connection: Connection, work: Callable[[TaskT], ResultT]) -> None:
     """The body of a process: tasks until whoever sends them has gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to all; the job's end is ours
+    configure_logging(sys.stderr, log_format="console", level="warning")  # stdout is for the rows
     while True:
         try:
             task: TaskT = connection.recv()

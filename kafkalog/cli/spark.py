@@ -1,0 +1,231 @@
+"""``kafkalog spark``: jobs over whole directories of logs, in processes or on Spark.
+
+Owns the arguments and what is printed; the jobs are ``kafkalog.spark.jobs``. No server takes part.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog.cli.config_pairs import config_pairs
+from kafkalog.cli.table import print_table
+from kafkalog.env.clock import SystemClock
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.errors import KafkalogError
+from kafkalog.log.log_config import LogConfig
+from kafkalog.manager.registered_configs import registered_configs
+from kafkalog.observe.logging import configure_logging
+from kafkalog.settings.topic_configs import parse_topic_config
+from kafkalog.spark.jobs import compact as compact_job
+from kafkalog.spark.jobs.fleet import find_partitions
+from kafkalog.spark.jobs.progress import ProgressLine
+from kafkalog.spark.jobs.rows import columns_of, json_rows, write_parquet
+from kafkalog.spark.jobs.tasks import NoProgress, ProcessPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from kafkalog.spark.jobs.fleet import FleetPartition
+    from kafkalog.spark.jobs.tasks import Progress, Runner
+
+
+@dataclass(frozen=True, slots=True)
+class JobArguments:
+    """What every job is asked: over which directories, where it runs, how its rows come out."""
+
+    dirs: tuple[str, ...]
+    topics: tuple[str, ...]
+    is_on_spark: bool
+    processes: int
+    output: str
+    file: str | None
+
+    def partitions(self, configs: Mapping[str, str]) -> list[FleetPartition]:
+        """What lies there; topics' own configs are those of a registry, ``configs`` go over them.
+
+        Raises KafkalogError and OSError.
+        """
+        filesystem = SystemFilesystem()
+        dirs = [os.path.abspath(each) for text in self.dirs for each in text.split(",") if each]
+        overrides = {each: registered_configs(each, filesystem) for each in _log_dirs(dirs)}
+
+        def config_of(log_dir: str, topic: str) -> LogConfig:
+            own = overrides.get(log_dir, {}).get(topic, {})
+            return parse_topic_config({**own, **configs}, LogConfig())
+
+        topics = frozenset(self.topics) or None
+        return find_partitions(dirs, filesystem, config_of=config_of, topics=topics)
+
+    def runner(self, job: str) -> Runner:
+        """Spark, or processes of this machine. Raises SparkMissing."""
+        if not self.is_on_spark:
+            return ProcessPool(self.processes)
+        from kafkalog.spark.jobs.on_spark import SparkRunner, open_session
+
+        return SparkRunner(open_session(f"kafkalog {job}"))
+
+    def show(
+        self,
+        kind: type[tuple[Any, ...]],
+        rows: Sequence[Any],
+        totals: Mapping[str, Any],
+    ) -> None:
+        """The rows as they were asked for, and the totals. Raises ArrowMissing and OSError."""
+        if self.output == "json":
+            click.echo(json.dumps({"rows": json_rows(rows), "totals": totals}))
+            return
+        if self.output == "parquet":
+            assert self.file is not None, "checked with the arguments"
+            write_parquet(os.path.abspath(self.file), kind, rows)
+        elif rows:
+            head = tuple(name.replace("_", " ").upper() for name in columns_of(kind))
+            print_table([head, *(tuple(map(_cell, row)) for row in rows)])
+        click.echo(", ".join(f"{name.replace('_', ' ')}: {_cell(totals[name])}" for name in totals))
+
+
+def _log_dirs(dirs: Sequence[str]) -> set[str]:
+    """Each may be a log directory, or a partition in one."""
+    return {*dirs, *(os.path.dirname(each) for each in dirs)}
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+_SHARED = (
+    click.option(
+        "--dirs",
+        multiple=True,
+        required=True,
+        metavar="DIR,...",
+        help="Log directories, or single partition directories. Repeatable.",
+    ),
+    click.option("--topic", "topics", multiple=True, help="Only this topic. Repeatable."),
+    click.option(
+        "--spark/--no-spark",
+        "is_on_spark",
+        default=False,
+        help="Run on Spark (needs kafkalog[spark] and Java 17), or in processes here.",
+    ),
+    click.option(
+        "--processes",
+        type=click.IntRange(min=1),
+        default=lambda: os.cpu_count() or 1,
+        show_default="as many as the machine has processors",
+        metavar="N",
+    ),
+    click.option(
+        "--output",
+        type=click.Choice(["text", "json", "parquet"]),
+        default="text",
+        show_default=True,
+        help="Lines for people, one JSON document, or a file of rows.",
+    ),
+    click.option("--file", metavar="FILE", help="The Parquet file."),
+)
+
+
+def job_options(
+    command: Callable[..., None],
+) -> Callable[..., None]:
+    """Add what every job is asked; the command gets ``arguments`` in their place.
+
+    Errors of the job become click's; an interrupt by a signal ends the job as Ctrl-C does.
+    """
+
+    def body(**given: Any) -> None:  # noqa: ANN401 - click's
+        names = ("dirs", "topics", "is_on_spark", "processes", "output", "file")
+        arguments = JobArguments(**{name: given.pop(name) for name in names})
+        if (arguments.output == "parquet") != (arguments.file is not None):
+            raise click.UsageError("--output parquet and --file belong together")
+        configure_logging(sys.stderr, log_format="console", level="warning")
+        try:
+            with _ended_by_signals():
+                command(arguments, **given)
+        except KafkalogError as error:
+            notes = getattr(error, "__notes__", ())
+            raise click.ClickException("\n".join([error.message, *notes])) from error
+        except OSError as error:
+            raise click.ClickException(str(error)) from error
+
+    body.__name__, body.__doc__ = command.__name__, command.__doc__
+    body.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]  # click's
+    for option in reversed(_SHARED):
+        body = option(body)
+    return body
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM interrupts as Ctrl-C does, so that a job takes back what it made."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _progress() -> Progress:
+    """A line of the terminal, if there is one."""
+    return ProgressLine(sys.stderr, SystemClock()) if sys.stderr.isatty() else NoProgress()
+
+
+config_option = click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Topic config over the topics' own. Repeatable.",
+)
+now_option = click.option("--now", type=int, metavar="MS", help="The time. Default: the clock's.")
+
+
+def _now_ms(now: int | None) -> int:
+    return SystemClock().wall_ms() if now is None else now
+
+
+@click.command()
+@job_options
+@click.option("--out", required=True, metavar="DIR", help="The new log directory.")
+@click.option(
+    "--map-bytes",
+    type=click.IntRange(min=24, max=2**31 - 1),
+    default=compact_job.MAP_BYTES,
+    show_default=True,
+    metavar="N",
+    help="Offset map of each process.",
+)
+@config_option
+@now_option
+def compact(
+    arguments: JobArguments, out: str, map_bytes: int, configs: tuple[str, ...], now: int | None
+) -> None:
+    """Write a new log directory with the latest record of each key; sources are only read.
+
+    For directories that no daemon serves. Tombstones stay until delete.retention.ms has gone by;
+    records without a key are dropped, as the cleaner drops them.
+
+    Example: kafkalog spark compact --dirs ./archive --out ./compacted
+    """
+    rows = compact_job.compact_directories(
+        arguments.partitions(dict(config_pairs(configs))),
+        os.path.abspath(out),
+        arguments.runner("compact"),
+        now_ms=_now_ms(now),
+        map_bytes=map_bytes,
+        progress=_progress(),
+    )
+    arguments.show(compact_job.CompactedPartition, rows, compact_job.totals_of(rows))
+
+
+COMMANDS: dict[str, click.Command] = {"compact": compact}

@@ -1,0 +1,248 @@
+"""Job ``compact``: a cold or archived log directory becomes a new one with the latest per key.
+
+Every partition is one task: copied, its active segment rolled, and cleaned by the daemon's own
+cleaner in as many rounds as its map asks for, so that with one round the files are those of
+``kafkalog offline compact --roll`` with the same clock. What the cleaner keeps stays: tombstones
+until their horizon, markers, the last batch of each producer. The sources are only read, and their
+lock files are held, so that no daemon serves them meanwhile.
+
+The result lies under a temporary name beside its own until every partition is done and synced; one
+rename publishes it. An error or an interrupt removes what was made; a killed job leaves the
+temporary directory, which the next run names. A damaged source is an error, never left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.cleaner.offline_clean import CompactOptions, compact_copy
+from kafkalog.env.directory_copy import copy_files
+from kafkalog.env.random import SystemRandom
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.format.checkpoint_text import encode_offsets
+from kafkalog.format.file_names import (
+    CLEANER_OFFSET_CHECKPOINT,
+    DELETED_SUFFIX,
+    LOG_START_OFFSET_CHECKPOINT,
+)
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.log.nested_dirs import enclosing_log_dir, lies_in
+from kafkalog.spark.jobs.fleet import HeldDirectories, UnusableDirectory
+from kafkalog.spark.jobs.tasks import Job, run_job
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.spark.jobs.fleet import FleetPartition
+    from kafkalog.spark.jobs.tasks import Progress, Runner
+
+MAP_BYTES = 128 << 20
+"""As log.cleaner.dedupe.buffer.size: the memory of each process, 5 million keys in a round."""
+
+_UNFINISHED = ".unfinished"
+
+
+@dataclass(frozen=True, slots=True)
+class CompactTask:
+    """One partition, and the directory that its result comes into."""
+
+    partition: FleetPartition
+    staging: str
+    now_ms: int
+    map_bytes: int
+
+    @property
+    def label(self) -> str:
+        """See Task."""
+        return self.partition.label
+
+    @property
+    def size_bytes(self) -> int:
+        """See Task."""
+        return self.partition.size_bytes
+
+
+class CompactedPartition(NamedTuple):
+    """What became of one partition. Bytes are those of its ``.log`` files.
+
+    records_removed       that were read and not kept; aborted data goes without being read
+    records_without_key   of those; the cleaner drops them
+    cleaned_to            the next round's first dirty offset
+    """
+
+    topic: str
+    partition: int
+    source: str
+    bytes_before: int
+    bytes_after: int
+    records_removed: int
+    records_without_key: int
+    rounds: int
+    log_start_offset: int
+    cleaned_to: int
+
+
+def compact_directories(
+    partitions: Sequence[FleetPartition],
+    out: str,
+    runner: Runner,
+    *,
+    now_ms: int,
+    map_bytes: int = MAP_BYTES,
+    progress: Progress | None = None,
+) -> list[CompactedPartition]:
+    """Compact the partitions into the new log directory ``out``, an absolute path.
+
+    ``now_ms`` is the time that horizons are held against. Raises UnusableDirectory, TaskFailed and
+    OSError; nothing of ``out`` is there then.
+    """
+    filesystem = SystemFilesystem()
+    out = out.rstrip("/")
+    staging = out + _UNFINISHED
+    _check_target(out, staging, partitions, filesystem)
+    log_dirs = sorted({each.log_dir for each in partitions})
+    with HeldDirectories(log_dirs, filesystem):
+        filesystem.make_dir(staging)
+        tasks = [CompactTask(each, staging, now_ms, map_bytes) for each in partitions]
+        job = Job(
+            "compact",
+            tasks,
+            compact_partition,
+            merge=lambda rows: _publish(rows, staging, out, filesystem),
+            abandon=lambda: _remove(staging, filesystem),
+        )
+        return run_job(job, runner, progress)
+
+
+def _check_target(
+    out: str, staging: str, partitions: Sequence[FleetPartition], filesystem: Filesystem
+) -> None:
+    """UnusableDirectory unless the target can be made and each partition is there once."""
+    if filesystem.exists(out):
+        raise UnusableDirectory(f"{out} exists: name a directory that does not")
+    if filesystem.exists(staging):
+        raise UnusableDirectory(
+            f"{staging} was left by a run that was killed, or another one is making {out}: remove "
+            "it when none is"
+        )
+    parent = out.rpartition("/")[0] or "/"
+    if not filesystem.exists(parent):
+        raise UnusableDirectory(f"{parent} does not exist: make it first")
+    real = f"{filesystem.real_path(parent)}/{out.rpartition('/')[2]}"
+    sources = {each.directory if each.is_alone else each.log_dir for each in partitions}
+    around = next((each for each in sources if lies_in(real, filesystem.real_path(each))), None)
+    around = around or enclosing_log_dir(filesystem, real)
+    if around is not None:
+        raise UnusableDirectory(f"{out} would lie in {around}, a log directory: name another place")
+    seen: dict[str, str] = {}
+    for each in partitions:
+        other = seen.setdefault(each.name, each.directory)
+        if other != each.directory:
+            raise UnusableDirectory(
+                f"{each.name} lies in {other} and in {each.directory}: only one of them can become "
+                f"{out}/{each.name}"
+            )
+
+
+def compact_partition(task: CompactTask) -> CompactedPartition:
+    """The work of one task; the partition lies in the staging directory afterwards, synced."""
+    filesystem, source = SystemFilesystem(), task.partition
+    if not filesystem.exists(task.staging):
+        raise UnusableDirectory(f"{task.staging} has gone: the job was given up")
+    attempt = f"{task.staging}/attempt-{SystemRandom().uuid_bytes().hex()}"
+    made = f"{attempt}/{source.name}"
+    try:
+        copy_files(source.directory, made)
+        row = _cleaned(made, task)
+        for stat in filesystem.list_dir_stats(made):
+            if stat.name.endswith(DELETED_SUFFIX):
+                filesystem.unlink(f"{made}/{stat.name}")
+        filesystem.sync_dir(made)
+        _settle(made, f"{task.staging}/{source.name}", filesystem)
+    finally:
+        _remove(attempt, filesystem)
+    return row
+
+
+def _settle(made: str, place: str, filesystem: Filesystem) -> None:
+    """Into its place; another try of this task may have been faster, with the same files."""
+    try:
+        filesystem.rename(made, place)
+    except OSError:
+        if not filesystem.exists(place):
+            raise
+
+
+def _cleaned(directory: str, task: CompactTask) -> CompactedPartition:
+    """Rounds of the cleaner until nothing dirty is left."""
+    source = task.partition
+    config = replace(source.config, cleanup_policy=frozenset({"compact"}))
+    options = CompactOptions(
+        now_ms=task.now_ms,
+        log_start=source.log_start_offset,
+        roll=True,
+        map_bytes=task.map_bytes,
+    )
+    done = [compact_copy(directory, config, options)]
+    while done[-1]["endOffset"] < done[-1]["firstUncleanableOffset"]:
+        options = replace(options, roll=False, first_dirty=done[-1]["endOffset"])
+        done.append(compact_copy(directory, config, options))
+    cleaned = [each for each in done if "messagesRead" in each]  # not one that found nothing to do
+    return CompactedPartition(
+        topic=source.topic,
+        partition=source.partition,
+        source=source.directory,
+        bytes_before=done[0]["before"]["size"],
+        bytes_after=done[-1]["after"]["size"],
+        records_removed=sum(each["messagesRead"] - each["messagesWritten"] for each in cleaned),
+        records_without_key=sum(each["invalidMessagesRead"] for each in cleaned),
+        rounds=len(cleaned),
+        log_start_offset=done[-1]["after"]["logStartOffset"],
+        cleaned_to=done[-1]["endOffset"],
+    )
+
+
+def _publish(
+    rows: list[CompactedPartition], staging: str, out: str, filesystem: Filesystem
+) -> list[CompactedPartition]:
+    """The checkpoints that keep the partitions what they are, then the directory's own name."""
+    starts = {_key(row): row.log_start_offset for row in rows if row.log_start_offset}
+    checkpoints: dict[str, Mapping[TopicPartition, int]] = {
+        CLEANER_OFFSET_CHECKPOINT: {_key(row): row.cleaned_to for row in rows},
+        LOG_START_OFFSET_CHECKPOINT: starts,
+    }
+    for name, offsets in checkpoints.items():
+        filesystem.write_file_atomically(f"{staging}/{name}", encode_offsets(offsets))
+    filesystem.sync_dir(staging)
+    filesystem.rename(staging, out)
+    filesystem.sync_dir(out.rpartition("/")[0] or "/")
+    return rows
+
+
+def _key(row: CompactedPartition) -> TopicPartition:
+    return TopicPartition(row.topic, row.partition)
+
+
+def _remove(directory: str, filesystem: Filesystem) -> None:
+    if filesystem.exists(directory):
+        filesystem.remove_tree(directory)
+
+
+def totals_of(rows: Sequence[CompactedPartition]) -> dict[str, Any]:
+    """The sums of a run."""
+    return {
+        "partitions": len(rows),
+        "bytes_before": sum(row.bytes_before for row in rows),
+        "bytes_after": sum(row.bytes_after for row in rows),
+        "records_removed": sum(row.records_removed for row in rows),
+        "records_without_key": sum(row.records_without_key for row in rows),
+    }
+
+
+if __name__ == "__main__":
+    from kafkalog.spark.jobs.submit import run_as_program
+
+    run_as_program("compact")

@@ -1,0 +1,228 @@
+"""The partitions of a fleet: what lies in any number of log directories, without a daemon.
+
+Reads names, sizes and checkpoints; opens no segment and writes nothing. A directory may be served
+meanwhile: what vanishes between two looks was not there. A single partition directory counts as a
+fleet of one. Which topic configs hold is told by whoever asks (``ConfigOf``: log directory, topic).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import KafkalogError
+from kafkalog.format.checkpoint_text import salvage_offsets
+from kafkalog.format.file_names import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOCK,
+    LOG_START_OFFSET_CHECKPOINT,
+    LOG_SUFFIX,
+)
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.topic_partition import DirectoryState, TopicPartition, parse_directory_name
+from kafkalog.log.log_config import LogConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from kafkalog.env.filesystem import DirLock, Filesystem
+
+    ConfigOf = Callable[[str, str], LogConfig]
+
+
+class UnusableDirectory(KafkalogError):
+    """A directory that a job was given is missing, holds no partition, or is in use."""
+
+
+def default_config(_log_dir: str, _topic: str) -> LogConfig:
+    """Kafka's defaults for every topic."""
+    return LogConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPartition:
+    """One partition directory; picklable.
+
+    directory         absolute; ``log_dir`` is the directory around it, of which the whole was asked
+                      for unless ``is_alone``
+    size_bytes        of its ``.log`` files
+    log_start_offset  as checkpointed, 0 without
+    high_watermark    as checkpointed, None without
+    was_cleaned       the cleaner's checkpoint names it: offsets may be missing
+    """
+
+    topic: str
+    partition: int
+    directory: str
+    log_dir: str
+    is_alone: bool
+    size_bytes: int
+    log_start_offset: int
+    high_watermark: int | None
+    was_cleaned: bool
+    config: LogConfig
+
+    @property
+    def name(self) -> str:
+        """TOPIC-PARTITION, as its directory."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def label(self) -> str:
+        """For messages: where it is, too."""
+        return self.directory
+
+    @property
+    def may_have_gaps(self) -> bool:
+        """Whether missing offsets need no explanation."""
+        return self.was_cleaned or self.config.is_compacted
+
+
+def find_partitions(
+    dirs: Sequence[str],
+    filesystem: Filesystem,
+    *,
+    config_of: ConfigOf = default_config,
+    topics: frozenset[str] | None = None,
+) -> list[FleetPartition]:
+    """Every served partition of the directories, by topic, partition and directory.
+
+    ``dirs`` are absolute; ``topics`` None: all, internal ones too. Raises UnusableDirectory for a
+    directory that is missing or holds no partition, and when no partition is left; OSError.
+    """
+    found: dict[str, FleetPartition] = {}
+    for directory in dirs:
+        some = list(_partitions_in(directory.rstrip("/") or "/", filesystem, config_of))
+        found |= {filesystem.real_path(each.directory): each for each in some}
+    wanted = [each for each in found.values() if topics is None or each.topic in topics]
+    if not wanted:
+        names = ", ".join(sorted(topics or ()))
+        raise UnusableDirectory(f"None of {', '.join(dirs)} holds a partition of {names}")
+    return sorted(wanted, key=lambda each: (each.topic, each.partition, each.directory))
+
+
+def _partitions_in(
+    directory: str, filesystem: Filesystem, config_of: ConfigOf
+) -> Iterator[FleetPartition]:
+    """Of a log directory, or the one partition that it is."""
+    try:
+        entries = filesystem.list_dir_stats(directory)
+    except FileNotFoundError as error:
+        raise UnusableDirectory(f"{directory} does not exist") from error
+    except NotADirectoryError as error:
+        raise UnusableDirectory(f"{directory} is no directory") from error
+    if any(each.is_file and each.name.endswith(LOG_SUFFIX) for each in entries):
+        partition = _live_partition(directory.rpartition("/")[2])
+        if partition is None:
+            raise UnusableDirectory(
+                f"{directory} holds segments but is not named TOPIC-PARTITION: rename it, or name "
+                "the log directory around it"
+            )
+        log_dir = directory.rpartition("/")[0] or "/"
+        checkpoints = _Checkpoints(log_dir, filesystem)
+        alone = _partition(directory, log_dir, partition, filesystem, checkpoints, config_of)
+        yield replace(alone, is_alone=True)
+        return
+    checkpoints, count = _Checkpoints(directory, filesystem), 0
+    for entry in entries:
+        partition = _live_partition(entry.name) if entry.is_dir else None
+        if partition is None:
+            continue
+        path = f"{directory.rstrip('/')}/{entry.name}"
+        try:
+            yield _partition(path, directory, partition, filesystem, checkpoints, config_of)
+        except FileNotFoundError:
+            continue  # deleted, or moved to another directory, since it was listed
+        count += 1
+    if not count:
+        raise UnusableDirectory(
+            f"{directory} is no log directory: no directory in it is named TOPIC-PARTITION"
+        )
+
+
+def _live_partition(name: str) -> TopicPartition | None:
+    """What a directory of this name serves; None: nothing."""
+    try:
+        parsed = parse_directory_name(name)
+    except FormatError:
+        return None
+    return parsed.topic_partition if parsed.state is DirectoryState.LIVE else None
+
+
+class _Checkpoints:
+    """What the files of a log directory say of its partitions; nothing where there are none."""
+
+    def __init__(self, log_dir: str, filesystem: Filesystem) -> None:
+        self.starts = _read(f"{log_dir}/{LOG_START_OFFSET_CHECKPOINT}", filesystem)
+        self.high_watermarks = _read(f"{log_dir}/{HIGH_WATERMARK_CHECKPOINT}", filesystem)
+        self.cleaned = _read(f"{log_dir}/{CLEANER_OFFSET_CHECKPOINT}", filesystem)
+
+
+def _read(path: str, filesystem: Filesystem) -> Mapping[TopicPartition, int]:
+    """The entries of a checkpoint that can be read."""
+    try:
+        return salvage_offsets(filesystem.read_file(path))[0]
+    except (FileNotFoundError, FormatError):
+        return {}
+
+
+def _partition(
+    path: str,
+    log_dir: str,
+    partition: TopicPartition,
+    filesystem: Filesystem,
+    checkpoints: _Checkpoints,
+    config_of: ConfigOf,
+) -> FleetPartition:
+    logs = (each for each in filesystem.list_dir_stats(path) if each.name.endswith(LOG_SUFFIX))
+    return FleetPartition(
+        topic=partition.topic,
+        partition=partition.partition,
+        directory=path,
+        log_dir=log_dir,
+        is_alone=False,
+        size_bytes=sum(each.size for each in logs),
+        log_start_offset=checkpoints.starts.get(partition, 0),
+        high_watermark=checkpoints.high_watermarks.get(partition),
+        was_cleaned=partition in checkpoints.cleaned,
+        config=config_of(log_dir, partition.topic),
+    )
+
+
+class HeldDirectories:
+    """The locks of log directories, so that no daemon serves them meanwhile; a context manager.
+
+    A directory without a lock file was never served, or is a copy: nothing is held of it, and
+    nothing is written to it.
+    """
+
+    def __init__(self, log_dirs: Sequence[str], filesystem: Filesystem) -> None:
+        self._log_dirs = log_dirs
+        self._filesystem = filesystem
+        self._locks: list[DirLock] = []
+
+    def __enter__(self) -> HeldDirectories:
+        try:
+            for log_dir in self._log_dirs:
+                self._hold(log_dir)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._locks:
+            self._locks.pop().release()
+
+    def _hold(self, log_dir: str) -> None:
+        path = f"{log_dir}/{LOCK}"
+        if not self._filesystem.exists(path):
+            return
+        try:
+            self._locks.append(self._filesystem.lock(path))
+        except BlockingIOError as error:
+            raise UnusableDirectory(
+                f"{log_dir} is served by a daemon, or by a broker, which holds {path}: stop it, or "
+                "work on a copy (kafkalog backup)"
+            ) from error

@@ -1,0 +1,17 @@
+"""The jobs as programs of their own: ``python -m kafkalog.spark.jobs.compact``, spark-submit.
+
+The same arguments as ``kafkalog spark compact``, read by the same command; only the default of
+``--spark`` differs, because whoever submits to Spark wants it. An edge, as ``kafkalog.__main__``
+is: the one module of its ring that imports the command line.
+"""
+
+from __future__ import annotations
+
+from kafkalog.cli.spark import COMMANDS
+
+
+def run_as_program(job: str) -> None:
+    """Read sys.argv, run the job, exit with its status."""
+    COMMANDS[job].main(
+        prog_name=f"python -m kafkalog.spark.jobs.{job}", default_map={"spark": True}
+    )

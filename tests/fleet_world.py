@@ -1,0 +1,112 @@
+"""Log directories on the machine's disk, with partitions of every kind, for the jobs."""
+
+from __future__ import annotations
+
+import logging
+import random
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import structlog
+from structlog.testing import capture_logs
+
+from kafkalog.env.clock import FixedWallClock
+from kafkalog.env.directory_copy import copy_files
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.format.file_names import LOG_SUFFIX, segment_file_name
+from kafkalog.format.record import Record
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.log_loader import load_log
+from kafkalog.log.offline_log import tool_environment
+from tests.naive.cleaning_logs import TIME, MadeSegment, make_log
+from tests.naive.stored_batches import NOBODY, stored_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tests.naive.stored_batches import Producer
+
+COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}))
+
+
+def plant_partition(
+    directory: Path, segments: Sequence[MadeSegment], config: LogConfig = COMPACT
+) -> Path:
+    """Write the ``.log`` files and let a recovery add indexes and snapshots."""
+    filesystem = SystemFilesystem()
+    directory.mkdir(parents=True)
+    for segment in segments:
+        path = directory / segment_file_name(segment.base, LOG_SUFFIX)
+        path.write_bytes(b"".join(segment.batches))
+        filesystem.set_mtime_ms(str(path), segment.modified_ms)
+    environment = tool_environment(FixedWallClock(TIME))
+    with capture_logs():  # that the indexes were missing
+        log = load_log(str(directory), config, environment, clean=False, may_have_gaps=True)
+    plan = log.plan_flush()
+    if plan is not None:
+        plan.run()
+        log.mark_flushed(plan)
+    log.close()
+    for segment in segments:
+        path = directory / segment_file_name(segment.base, LOG_SUFFIX)
+        filesystem.set_mtime_ms(str(path), segment.modified_ms)
+    return directory
+
+
+def plant_mixed(log_dir: Path, topic: str, partitions: int) -> Path:
+    """Partitions with every kind of batch; those of a number are always the same."""
+    for partition in range(partitions):
+        made = make_log(random.Random(partition))
+        plant_partition(log_dir / f"{topic}-{partition}", made.segments)
+    return log_dir
+
+
+def keyed_segments(
+    segments: int,
+    batches: int,
+    records: int = 3,
+    *,
+    keys: int = 7,
+    producer: Producer | None = None,
+    start_ms: int = TIME,
+) -> list[MadeSegment]:
+    """A plain log of keyed records, one a second, without gaps; the last segment is active."""
+    made, offset = [], 0
+    for _ in range(segments):
+        segment = MadeSegment(offset, start_ms + offset * 1_000)
+        for _ in range(batches):
+            some = [
+                Record(each, start_ms + each * 1_000, b"k%d" % (each % keys), b"value %d" % each)
+                for each in range(offset, offset + records)
+            ]
+            who = NOBODY if producer is None else replace(producer, sequence=offset)
+            segment.batches.append(stored_batch(some, producer=who))
+            offset += records
+        made.append(segment)
+    return made
+
+
+@contextmanager
+def kept_logging() -> Iterator[None]:
+    """A command of the command line configures logging; afterwards it is as it was."""
+    handlers, level = logging.root.handlers, logging.root.level
+    yield
+    logging.root.handlers, logging.root.level = handlers, level
+    structlog.reset_defaults()
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every file below a directory."""
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def copy_of(source: Path, target: Path) -> Path:
+    """The files of one partition elsewhere."""
+    copy_files(str(source), str(target))
+    return target

@@ -1,0 +1,274 @@
+"""Goal: the job compact makes what the daemon's cleaner makes, whole or not at all.
+Method: directories with every kind of batch on the machine's disk; offline compact beside it,
+damage, held locks, targets that cannot be, and tasks that run twice.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from kafkalog.cli.main import make_cli
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.format.checkpoint_text import decode_offsets
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.spark.jobs.compact import CompactTask, compact_directories, compact_partition
+from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
+from kafkalog.spark.jobs.tasks import InProcess
+from tests.fleet_world import (
+    contents,
+    copy_of,
+    kept_logging,
+    keyed_segments,
+    plant_mixed,
+    plant_partition,
+)
+from tests.naive.cleaning_logs import TIME, make_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from click.testing import Result
+
+NOW_MS = TIME + 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def _log_lines_go_where_they_went() -> Iterator[None]:
+    with kept_logging():
+        yield
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(make_cli(), [str(word) for word in words])
+
+
+def compacted(*words: str | Path) -> Any:
+    result = run("spark", "compact", *words, "--output", "json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def offline(source: Path, target: Path, *words: str) -> dict[str, bytes]:
+    """What offline compact leaves, but for the files that its log no longer has."""
+    result = run("offline", "compact", source, target, "--roll", "--now", str(NOW_MS), *words)
+    assert result.exit_code == 0, result.output
+    return {name: data for name, data in contents(target).items() if not name.endswith(".deleted")}
+
+
+def last_of_each_key(directory: Path) -> dict[str, int]:
+    """Offsets by key of what is stored; each key once."""
+    result = run("offline", "scan", directory)
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    last = {each["key"]: each["offset"] for each in found}
+    assert len(last) == len(found)
+    return last
+
+
+def test_files_are_those_of_offline_compact(tmp_path: Path) -> None:
+    """Goal: byte for byte what one round of the cleaner makes.
+    Method: eight logs with every kind of batch in two directories, in a pool of two processes.
+    """
+    first = plant_mixed(tmp_path / "a", "orders", 6)
+    second = tmp_path / "b"
+    for seed in (6, 7):
+        plant_partition(second / f"orders-{seed}", make_log(random.Random(seed)).segments)
+    before = contents(tmp_path)
+    out = tmp_path / "out"
+    answer = compacted(
+        *("--dirs", f"{first},{second}", "--out", out, "--now", str(NOW_MS), "--processes", "2")
+    )
+    made = {name: data for name, data in contents(tmp_path).items() if name.startswith("out/")}
+    assert contents(tmp_path) == before | made
+    assert [row["partition"] for row in answer["rows"]] == list(range(8))
+    assert [row["rounds"] for row in answer["rows"]].count(1) >= 6
+    assert max(row["rounds"] for row in answer["rows"]) == 1
+    assert answer["totals"]["bytes_after"] < answer["totals"]["bytes_before"]
+    for seed in range(8):
+        source = (first if seed < 6 else second) / f"orders-{seed}"
+        expected = offline(source, tmp_path / "check" / f"orders-{seed}", "--map-bytes", "1000000")
+        assert contents(out / f"orders-{seed}") == expected
+
+
+def test_a_map_that_is_too_small_takes_more_rounds(tmp_path: Path) -> None:
+    """Goal: latest per key also where the map holds a part of the keys.
+    Method: a map of 4 keys over a log of 7; offline compact again and again from where it ended.
+    """
+    source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(4, 5))
+    out = tmp_path / "out"
+    answer = compacted(
+        *("--dirs", source.parent, "--out", out, "--now", str(NOW_MS), "--map-bytes", "120")
+    )
+    (row,) = answer["rows"]
+    assert row["rounds"] > 1
+    step, first_dirty, source_of_step = 0, 0, source
+    while True:
+        target = tmp_path / "check" / str(step) / "t-0"
+        words = ("offline", "compact", source_of_step, target, "--map-bytes", "120")
+        result = run(
+            *words,
+            *("--now", str(NOW_MS), "--first-dirty", str(first_dirty)),
+            *(("--roll",) if step == 0 else ()),
+        )
+        done = json.loads(result.stdout)
+        for path in target.glob("*.deleted"):
+            path.unlink()
+        step, first_dirty, source_of_step = step + 1, done["endOffset"], target
+        if first_dirty >= done["firstUncleanableOffset"]:
+            break
+    assert step == row["rounds"]
+    assert contents(out / "t-0") == contents(target)
+    assert row["records_removed"] == 60 - len(last_of_each_key(out / "t-0"))
+
+
+def test_the_checkpoints_say_where_the_logs_begin_and_how_far_they_are_clean(
+    tmp_path: Path,
+) -> None:
+    """Goal: who serves the result serves no record that was deleted, and cleans nothing twice.
+    Method: a log start in the source's checkpoint.
+    """
+    source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4)).parent
+    (source / "log-start-offset-checkpoint").write_bytes(b"0\n1\nt 0 5\n")
+    compacted("--dirs", source, "--out", tmp_path / "out", "--now", str(NOW_MS))
+    key = TopicPartition("t", 0)
+    starts = decode_offsets((tmp_path / "out" / "log-start-offset-checkpoint").read_bytes())
+    cleaned = decode_offsets((tmp_path / "out" / "cleaner-offset-checkpoint").read_bytes())
+    assert (starts, cleaned) == ({key: 5}, {key: 36})
+
+
+def test_a_damaged_source_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Goal: whole or not at all; the error names the file.
+    Method: a flipped bit in one of three partitions.
+    """
+    source = tmp_path / "a"
+    for partition in range(3):
+        plant_partition(source / f"t-{partition}", keyed_segments(3, 4))
+    log = source / "t-1" / "00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    data[70] ^= 1
+    log.write_bytes(data)
+    before = contents(tmp_path)
+    result = run("spark", "compact", "--dirs", source, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "t-1: " in result.output
+    assert "00000000000000000000.log" in result.output
+    assert contents(tmp_path) == before
+    assert not (tmp_path / "out.unfinished").exists()
+
+
+def test_targets_that_cannot_be(tmp_path: Path) -> None:
+    """Goal: nothing is written into a log directory or over anything; the error says what to do.
+    Method: each of them.
+    """
+    source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(1, 1)).parent
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "meta.properties").write_text("version=1\n")
+    (tmp_path / "left.unfinished").mkdir()
+    before = contents(tmp_path)
+    cases = {
+        "a/out": "would lie in",
+        "a/t-0/out": "would lie in",
+        "other/out": "would lie in",
+        "other": "exists: name",
+        "nowhere/out": "does not exist: make it first",
+        "left": "remove it when none is",
+    }
+    for out, said in cases.items():
+        result = run("spark", "compact", "--dirs", source, "--out", tmp_path / out)
+        assert result.exit_code == 1
+        assert said in result.output
+    assert contents(tmp_path) == before
+
+
+def test_sources_that_cannot_be(tmp_path: Path) -> None:
+    """Goal: a directory that is missing, empty, of another name, twice or in use is told.
+    Method: each of them.
+    """
+    source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(1, 1)).parent
+    copy_of(source / "t-0", tmp_path / "b" / "t-0")
+    copy_of(source / "t-0", tmp_path / "c" / "segments")
+    (tmp_path / "empty").mkdir()
+    cases = {
+        "nowhere": "does not exist",
+        "empty": "is no log directory",
+        "c/segments": "is not named TOPIC-PARTITION",
+        "a/t-0/00000000000000000000.log": "is no directory",
+    }
+    for name, said in cases.items():
+        result = run("spark", "compact", "--dirs", tmp_path / name, "--out", tmp_path / "out")
+        assert result.exit_code == 1
+        assert said in result.output
+    dirs = f"{source},{tmp_path / 'b'}"
+    result = run("spark", "compact", "--dirs", dirs, "--out", tmp_path / "out")
+    assert "only one of them can become" in result.output
+    result = run(
+        *("spark", "compact", "--dirs", source, "--out", tmp_path / "out", "--topic", "none")
+    )
+    assert "holds a partition of none" in result.output
+    (source / ".lock").touch()
+    held = SystemFilesystem().lock(str(source / ".lock"))
+    result = run("spark", "compact", "--dirs", source, "--out", tmp_path / "out")
+    assert "is served by a daemon" in result.output
+    held.release()
+    assert run("spark", "compact", "--dirs", source, "--out", tmp_path / "out").exit_code == 0
+
+
+def test_a_task_that_runs_twice_is_no_error(tmp_path: Path) -> None:
+    """Goal: Spark may try a task again, or twice at once.
+    Method: the same task two times; then once more when the job has been given up.
+    """
+    source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(2, 4)).parent
+    staging = tmp_path / "staging"
+    staging.mkdir()
+    (partition,) = find_partitions([str(source)], SystemFilesystem())
+    task = CompactTask(partition, str(staging), NOW_MS, 10_000)
+    assert compact_partition(task) == compact_partition(task)
+    assert [path.name for path in staging.iterdir()] == ["t-0"]
+    for path in sorted(staging.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    staging.rmdir()
+    with pytest.raises(UnusableDirectory, match="given up"):
+        compact_partition(task)
+    assert not staging.exists()
+
+
+def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Goal: Ctrl-C takes back what was made.
+    Method: a progress that is interrupted when the first partition is done.
+    """
+
+    class Interrupted:
+        def begin(self, name: str, tasks: int, size_bytes: int) -> None:
+            assert (name, tasks) == ("compact", 2)
+
+        def advance(self, size_bytes: int) -> None:
+            raise KeyboardInterrupt
+
+        def end(self) -> None:
+            pass
+
+    for partition in range(2):
+        plant_partition(tmp_path / "a" / f"t-{partition}", keyed_segments(2, 4))
+    partitions = find_partitions([str(tmp_path / "a")], SystemFilesystem())
+    before = contents(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        compact_directories(
+            partitions, str(tmp_path / "out"), InProcess(), now_ms=NOW_MS, progress=Interrupted()
+        )
+    assert contents(tmp_path) == before
+    assert not (tmp_path / "out.unfinished").exists()
+
+
+def test_an_empty_partition_stays_one(tmp_path: Path) -> None:
+    """Goal: nothing to clean is no error.
+    Method: a log without a record.
+    """
+    source = plant_partition(tmp_path / "a" / "t-0", []).parent
+    answer = compacted("--dirs", source, "--out", tmp_path / "out", "--now", str(NOW_MS))
+    assert answer["rows"][0]["rounds"] == 0
+    assert contents(tmp_path / "out" / "t-0") == offline(source / "t-0", tmp_path / "check" / "t-0")

@@ -1,0 +1,63 @@
+"""Goal: jobs give the same on Spark as in processes.
+Method: the same tasks and directories through both runners, in a real session.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.spark.jobs.compact import compact_directories
+from kafkalog.spark.jobs.fleet import find_partitions
+from kafkalog.spark.jobs.on_spark import SparkRunner
+from kafkalog.spark.jobs.tasks import InProcess, Job, TaskFailed, run_job
+from tests.fleet_world import contents, plant_mixed
+from tests.integration.job_work import NumberTask, squares_in_process, work
+from tests.naive.cleaning_logs import TIME
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_results_come_in_the_order_of_the_tasks(spark: SparkSession) -> None:
+    """Goal: every task once, in order, whatever pack it was in.
+    Method: 200 small tasks and a large one.
+    """
+    tasks = [NumberTask(number) for number in (*range(200), 10_000)]
+    results = run_job(Job("square", tasks, work, list), SparkRunner(spark))
+    assert [square for square, _ in results] == squares_in_process(tasks)
+    assert run_job(Job("square", tasks[:0], work, list), SparkRunner(spark)) == []
+
+
+def test_a_failure_names_its_task(spark: SparkSession) -> None:
+    """Goal: the same error as in a process, and the job is abandoned.
+    Method: a corrupt batch, and a defect.
+    """
+    abandoned: list[bool] = []
+    for deed, said in (("corrupt", "number 2: A batch fails"), ("defect", "number 2: ZeroDiv")):
+        abandoned.clear()
+        tasks = [NumberTask(1), NumberTask(2, deed)]
+        job = Job("square", tasks, work, list, lambda: abandoned.append(True))
+        with pytest.raises(TaskFailed, match=said):
+            run_job(job, SparkRunner(spark))
+        assert abandoned == [True]
+
+
+def test_compact_gives_the_same_files(spark: SparkSession, tmp_path: Path) -> None:
+    """Goal: byte for byte what the processes make.
+    Method: four logs with every kind of batch.
+    """
+    plant_mixed(tmp_path / "a", "orders", 4)
+    partitions = find_partitions([str(tmp_path / "a")], SystemFilesystem())
+    rows = [
+        compact_directories(partitions, str(tmp_path / name), runner, now_ms=TIME)
+        for name, runner in (("here", InProcess()), ("there", SparkRunner(spark)))
+    ]
+    assert rows[0] == rows[1]
+    assert contents(tmp_path / "here") == contents(tmp_path / "there")

@@ -55,6 +55,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "compat": {"kafka-delete-records": "kafkalog.cli.compat_delete_records:delete_records"},
     "spark": {
+        "audit": "kafkalog.cli.spark:audit",
         "compact": "kafkalog.cli.spark:compact",
     },
     "offline": {

@@ -5,7 +5,6 @@ Owns the printed lines alone; the rules are ``log/directory_check.py``. Nothing 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 
@@ -38,7 +37,15 @@ def verify(ctx: click.Context, directory: str, output: str) -> None:
     except OSError as error:
         raise click.ClickException(str(error)) from error
     if output == "json":
-        rows = [dataclasses.asdict(finding) for finding in findings]
+        rows = [
+            {
+                "file": finding.file,
+                "position": finding.position,
+                "code": finding.code.value,
+                "problem": finding.problem,
+            }
+            for finding in findings
+        ]
         click.echo(json.dumps({"directory": directory, "findings": rows}))
     else:
         for finding in findings:

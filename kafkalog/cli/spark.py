@@ -24,6 +24,7 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.manager.registered_configs import registered_configs
 from kafkalog.observe.logging import configure_logging
 from kafkalog.settings.topic_configs import parse_topic_config
+from kafkalog.spark.jobs import audit as audit_job
 from kafkalog.spark.jobs import compact as compact_job
 from kafkalog.spark.jobs.fleet import find_partitions
 from kafkalog.spark.jobs.progress import ProgressLine
@@ -143,7 +144,7 @@ def job_options(
     Errors of the job become click's; an interrupt by a signal ends the job as Ctrl-C does.
     """
 
-    def body(**given: Any) -> None:  # noqa: ANN401 - click's
+    def body(*places: Any, **given: Any) -> None:  # noqa: ANN401 - click's
         names = ("dirs", "topics", "is_on_spark", "processes", "output", "file")
         arguments = JobArguments(**{name: given.pop(name) for name in names})
         if (arguments.output == "parquet") != (arguments.file is not None):
@@ -151,7 +152,7 @@ def job_options(
         configure_logging(sys.stderr, log_format="console", level="warning")
         try:
             with _ended_by_signals():
-                command(arguments, **given)
+                command(*places, arguments, **given)
         except KafkalogError as error:
             notes = getattr(error, "__notes__", ())
             raise click.ClickException("\n".join([error.message, *notes])) from error
@@ -195,6 +196,25 @@ def _now_ms(now: int | None) -> int:
 
 
 @click.command()
+@click.pass_context
+@job_options
+@config_option
+def audit(ctx: click.Context, arguments: JobArguments, configs: tuple[str, ...]) -> None:
+    """Check every batch, index, producer sequence and epoch. Exit 1 with errors.
+
+    Nothing is written, and directories may be served meanwhile. --config cleanup.policy=compact
+    says that offsets may be missing, where nothing else does.
+
+    Example: kafkalog spark audit --dirs ./data1,./data2 --output json
+    """
+    partitions = arguments.partitions(dict(config_pairs(configs)))
+    found = audit_job.audit_directories(partitions, arguments.runner("audit"), progress=_progress())
+    arguments.show(audit_job.AuditRow, found.rows, found.totals)
+    if found.totals["errors"]:
+        ctx.exit(1)
+
+
+@click.command()
 @job_options
 @click.option("--out", required=True, metavar="DIR", help="The new log directory.")
 @click.option(
@@ -228,4 +248,4 @@ def compact(
     arguments.show(compact_job.CompactedPartition, rows, compact_job.totals_of(rows))
 
 
-COMMANDS: dict[str, click.Command] = {"compact": compact}
+COMMANDS: dict[str, click.Command] = {"audit": audit, "compact": compact}

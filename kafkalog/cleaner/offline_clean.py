@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.cleaner.cleaner import Cleaner
 from kafkalog.cleaner.cleaner_config import CleanerConfig, TombstoneHorizon
+from kafkalog.cleaner.cleaner_stats import CleanerStats
 from kafkalog.cleaner.log_to_clean import LogToClean
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.env.clock import FixedWallClock, SystemClock
+from kafkalog.env.overlay import overlay
+from kafkalog.format.file_names import LOG_SUFFIX
 from kafkalog.log.log_loader import load_log
 from kafkalog.log.offline_log import file_sizes, log_state, tool_environment
 
@@ -27,6 +30,10 @@ if TYPE_CHECKING:
     from kafkalog.log.log_config import LogConfig
 
     T = TypeVar("T")
+
+
+LOAD_FACTOR = 0.9
+"""As log.cleaner.io.buffer.load.factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,7 @@ class CompactOptions:
     unclean: bool = False
     map_bytes: int = 4 << 20
     io_buffer_bytes: int = 262_144
-    load_factor: float = 0.9
+    load_factor: float = LOAD_FACTOR
     tombstone_horizon: TombstoneHorizon = TombstoneHorizon.BATCH
 
 
@@ -92,6 +99,42 @@ def compact_copy(directory: str, config: LogConfig, options: CompactOptions) -> 
     log.close()
     result["files"] = file_sizes(directory)
     return result
+
+
+def preview_clean(
+    directory: str, config: LogConfig, *, now_ms: int, log_start: int, map_bytes: int
+) -> CleanerStats:
+    """What one round would read and write of a directory that stays as it is; it is rolled first.
+
+    It is taken for one that was closed well; nothing in it is changed. Raises KafkalogError and
+    OSError.
+    """
+    clock = FixedWallClock(now_ms)
+    with overlay(directory, LOG_SUFFIX) as (filesystem, shown):
+        log = load_log(
+            shown,
+            config,
+            tool_environment(clock, filesystem),
+            clean=True,
+            log_start_offset=log_start,
+            may_have_gaps=True,
+        )
+        try:
+            log.update_high_watermark(log.log_end_offset)
+            if log.segments.values[-1].size_bytes:
+                log.roll()
+            to_clean = LogToClean.of(log, None, now_ms)
+            if not to_clean.cleanable_bytes:
+                return CleanerStats()
+            cleaner = Cleaner(
+                SkimpyOffsetMap(map_bytes, LOAD_FACTOR), CleanerConfig(), throttle=_nothing
+            )
+            done = cleaner.clean(
+                to_clean, now_ms, on_writer=_at_once, check_done=_never, dry_run=True
+            )
+            return done.stats
+        finally:
+            log.close_handles()
 
 
 def _plan(to_clean: LogToClean) -> dict[str, Any]:

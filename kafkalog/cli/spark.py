@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.config_pairs import config_pairs
+from kafkalog.cli.retention import Duration
 from kafkalog.cli.table import print_table
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.system_filesystem import SystemFilesystem
@@ -26,6 +27,7 @@ from kafkalog.observe.logging import configure_logging
 from kafkalog.settings.topic_configs import parse_topic_config
 from kafkalog.spark.jobs import audit as audit_job
 from kafkalog.spark.jobs import compact as compact_job
+from kafkalog.spark.jobs import whatif as whatif_job
 from kafkalog.spark.jobs.fleet import find_partitions
 from kafkalog.spark.jobs.progress import ProgressLine
 from kafkalog.spark.jobs.rows import columns_of, json_rows, write_parquet
@@ -248,4 +250,34 @@ def compact(
     arguments.show(compact_job.CompactedPartition, rows, compact_job.totals_of(rows))
 
 
-COMMANDS: dict[str, click.Command] = {"audit": audit, "compact": compact}
+@click.command()
+@job_options
+@click.option("--horizon", type=Duration(), default="0ms", help="How far to look: 30d, 12h, 45m.")
+@click.option("--compaction", is_flag=True, help="Dry runs of the cleaner, too: reads everything.")
+@config_option
+@now_option
+def whatif(
+    arguments: JobArguments,
+    horizon: int,
+    compaction: bool,
+    configs: tuple[str, ...],
+    now: int | None,
+) -> None:
+    """What retention would delete, and compaction would save, if --config were the topics' configs.
+
+    Nothing is changed, and directories may be served meanwhile.
+
+    Example: kafkalog spark whatif --dirs ./data --config retention.ms=86400000 --horizon 30d
+    """
+    rows = whatif_job.forecast(
+        arguments.partitions(dict(config_pairs(configs))),
+        arguments.runner("whatif"),
+        now_ms=_now_ms(now),
+        horizon_ms=horizon,
+        with_compaction=compaction,
+        progress=_progress(),
+    )
+    arguments.show(whatif_job.WhatifRow, rows, whatif_job.totals_of(rows))
+
+
+COMMANDS: dict[str, click.Command] = {"audit": audit, "compact": compact, "whatif": whatif}

@@ -233,7 +233,8 @@ class _Join:
         epoch, last_sequence = state
         if span.first_epoch < epoch:
             problem = f"epoch {span.first_epoch} of producer {producer_id} behind {epoch}"
-            self._findings.add(FindingCode.PRODUCER_EPOCH, file, span.first_position, problem)
+            code, position = FindingCode.PRODUCER_EPOCH, span.first_position
+            self._findings.add(code, file, position, problem, Severity.WARNING)
         if span.last_epoch == epoch and span.first_data_epoch is None:
             self._producers[producer_id] = state  # markers alone: the sequence is still known
         if span.first_data_epoch is None or self._is_known_compacted:

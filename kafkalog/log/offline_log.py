@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
 
 
-def tool_environment(clock: SystemClock) -> LogEnvironment:
-    """The machine, with a scheduler that is never started: what is scheduled does not happen."""
+def tool_environment(
+    clock: SystemClock, filesystem: SystemFilesystem | None = None
+) -> LogEnvironment:
+    """The machine, or another disk of it; nothing that is scheduled ever happens."""
     threads = SystemThreads(_never)
     scheduler = SystemScheduler(clock, threads, 1, _never)
-    return LogEnvironment.create(SystemFilesystem(), clock, scheduler, SystemRandom(), threads)
+    return LogEnvironment.create(
+        filesystem or SystemFilesystem(), clock, scheduler, SystemRandom(), threads
+    )
 
 
 def _never(name: str, error: BaseException) -> None:

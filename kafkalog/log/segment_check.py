@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 8 * 1024 * 1024
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
-_OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
-_TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
+TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 _POSITION, _BASE, _LAST = BatchColumn.POSITION, BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET
 _STOP_CODES = {
     ScanStop.BAD_CRC: FindingCode.BATCH_CRC,
@@ -261,6 +261,7 @@ class _SegmentCheck:
                 self._log,
                 int(own[row, _POSITION]),
                 f"epoch {epochs[row]} of producer {producer_id} behind {epochs[row - 1]}",
+                Severity.WARNING,
             )
         data = own[own[:, BatchColumn.BASE_SEQUENCE] >= 0]  # markers have none
         first_row = own[0]
@@ -323,7 +324,7 @@ class _SegmentCheck:
     def _offset_index(self, name: str, table: Table, is_last: bool) -> None:
         """Every entry is a batch's start with its last offset; both rise."""
         code = FindingCode.OFFSET_INDEX
-        entries = self._entries(code, name, _OFFSET_ENTRY)
+        entries = self._entries(code, name, OFFSET_ENTRY)
         padding = _padding(entries["position"], is_last=is_last)
         positions = entries["position"][: len(entries) - padding].astype(np.int64)
         offsets = entries["offset"][: len(entries) - padding].astype(np.int64) + self._base
@@ -342,7 +343,7 @@ class _SegmentCheck:
     def _time_index(self, name: str, table: Table, is_last: bool) -> None:
         """Timestamps rise; the last entry is the largest timestamp of a closed segment."""
         code = FindingCode.TIME_INDEX
-        entries = self._entries(code, name, _TIME_ENTRY)
+        entries = self._entries(code, name, TIME_ENTRY)
         used = len(entries) - _padding(entries["timestamp"], is_last=is_last)
         timestamps = entries["timestamp"][:used].astype(np.int64)
         offsets = entries["offset"][:used].astype(np.int64) + self._base

@@ -194,11 +194,11 @@ def test_batches_that_do_not_follow_are_found(tmp_path: Path) -> None:
         "leaders": ([[batch(0, epoch=3)], [batch(1, epoch=2)]], [("warning", "leader_epoch")]),
         "epoch": (
             [[batch(0, producer=one), batch(1, producer=two)]],
-            [("error", "producer_epoch")],
+            [("warning", "producer_epoch")],
         ),
         "epochs": (
             [[batch(0, producer=one)], [batch(1, producer=two)]],
-            [("error", "producer_epoch")],
+            [("warning", "producer_epoch")],
         ),
         "sequence": (
             [[batch(0, producer=one), batch(1, producer=Producer(7, 2, 7))]],

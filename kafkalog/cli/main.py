@@ -57,6 +57,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "spark": {
         "audit": "kafkalog.cli.spark:audit",
         "compact": "kafkalog.cli.spark:compact",
+        "stats": "kafkalog.cli.spark:stats",
         "whatif": "kafkalog.cli.spark:whatif",
     },
     "offline": {

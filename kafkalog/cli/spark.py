@@ -30,7 +30,7 @@ from kafkalog.spark.jobs import compact as compact_job
 from kafkalog.spark.jobs import whatif as whatif_job
 from kafkalog.spark.jobs.fleet import find_partitions
 from kafkalog.spark.jobs.progress import ProgressLine
-from kafkalog.spark.jobs.rows import columns_of, json_rows, write_parquet
+from kafkalog.spark.jobs.rows import ArrowMissing, columns_of, json_rows, write_parquet
 from kafkalog.spark.jobs.tasks import NoProgress, ProcessPool
 
 if TYPE_CHECKING:
@@ -280,4 +280,56 @@ def whatif(
     arguments.show(whatif_job.WhatifRow, rows, whatif_job.totals_of(rows))
 
 
-COMMANDS: dict[str, click.Command] = {"audit": audit, "compact": compact, "whatif": whatif}
+@click.command()
+@job_options
+@click.option(
+    "--by",
+    type=click.Choice(["partition", "key", "size", "time"]),
+    default="partition",
+    show_default=True,
+    help="What a row is of: a partition, or a heavy key, a size or a span of time of a topic.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(min=1, max=1_000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Keys of each topic.",
+)
+@click.option("--width", type=Duration(), default="1h", show_default=True, help="Span of time.")
+def stats(arguments: JobArguments, by: str, top: int, width: int) -> None:
+    """Count records and bytes, heavy keys, sizes of values, rates, null and tombstone shares.
+
+    Reads everything. The number of keys, and what compaction would leave, are estimates where a
+    partition has more than 4096 keys.
+
+    Example: kafkalog spark stats --dirs ./data --topic orders --by key
+    """
+    try:
+        from kafkalog.spark.jobs import stats as stats_job
+    except ImportError as error:
+        raise ArrowMissing("stats needs pyarrow: pip install 'kafkalog[spark]'") from error
+    if width < 1:
+        raise click.UsageError("--width is at least 1ms")
+    found = stats_job.count_records(
+        arguments.partitions({}), arguments.runner("stats"), width_ms=width, progress=_progress()
+    )
+    totals = stats_job.totals_of(found)
+    match by:
+        case "key":
+            arguments.show(stats_job.KeyRow, stats_job.key_rows(found, top), totals)
+        case "size":
+            arguments.show(stats_job.SizeRow, stats_job.size_rows(found), totals)
+        case "time":
+            arguments.show(stats_job.TimeRow, stats_job.time_rows(found), totals)
+        case _:
+            arguments.show(stats_job.PartitionRow, stats_job.partition_rows(found), totals)
+
+
+COMMANDS: dict[str, click.Command] = {
+    "audit": audit,
+    "compact": compact,
+    "stats": stats,
+    "whatif": whatif,
+}

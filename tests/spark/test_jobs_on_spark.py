@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.spark.jobs.audit import audit_directories
 from kafkalog.spark.jobs.compact import compact_directories
 from kafkalog.spark.jobs.fleet import find_partitions
 from kafkalog.spark.jobs.on_spark import SparkRunner
+from kafkalog.spark.jobs.stats import (
+    count_records,
+    key_rows,
+    partition_rows,
+    size_rows,
+    time_rows,
+)
 from kafkalog.spark.jobs.tasks import InProcess, Job, TaskFailed, run_job
+from kafkalog.spark.jobs.whatif import forecast
 from tests.fleet_world import contents, plant_mixed
 from tests.integration.job_work import NumberTask, squares_in_process, work
 from tests.naive.cleaning_logs import TIME
@@ -21,6 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from kafkalog.spark.jobs.tasks import Runner
 
 pytestmark = pytest.mark.spark
 
@@ -61,3 +72,27 @@ def test_compact_gives_the_same_files(spark: SparkSession, tmp_path: Path) -> No
     ]
     assert rows[0] == rows[1]
     assert contents(tmp_path / "here") == contents(tmp_path / "there")
+
+
+def test_audit_whatif_and_stats_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Goal: what a job tells does not depend on where it runs.
+    Method: four logs with every kind of batch, one of them damaged for the audit, in small tasks.
+    """
+    plant_mixed(tmp_path / "a", "orders", 4)
+    partitions = find_partitions([str(tmp_path / "a")], SystemFilesystem())
+    runners: tuple[Runner, ...] = (InProcess(), SparkRunner(spark))
+    counted = [
+        count_records(partitions, each, width_ms=60_000, target_bytes=5_000) for each in runners
+    ]
+    for rows in (partition_rows, size_rows, time_rows, lambda stats: key_rows(stats, 10)):
+        assert rows(counted[0]) == rows(counted[1])
+    told = [
+        forecast(partitions, each, now_ms=TIME, horizon_ms=10**9, with_compaction=True)
+        for each in runners
+    ]
+    assert told[0] == told[1]
+    log = max((tmp_path / "a" / "orders-2").glob("*.log"), key=lambda path: path.stat().st_size)
+    log.write_bytes(b"damage" + log.read_bytes()[6:])
+    found = [audit_directories(partitions, each, target_bytes=5_000) for each in runners]
+    assert found[0].totals["errors"]
+    assert found[0] == found[1]

@@ -13,5 +13,5 @@ from kafkalog.cli.spark import COMMANDS
 def run_as_program(job: str) -> None:
     """Read sys.argv, run the job, exit with its status."""
     COMMANDS[job].main(
-        prog_name=f"python -m kafkalog.spark.jobs.{job}", default_map={"spark": True}
+        prog_name=f"python -m kafkalog.spark.jobs.{job}", default_map={"is_on_spark": True}
     )

@@ -1,0 +1,356 @@
+"""Job ``stats``: what is in the logs, per partition, key, size and time.
+
+A task reads one piece of a partition, up to about TARGET_BYTES; the merge adds up. Counts, bytes,
+sizes and times are exact; keys are in bounded memory (``key_sketch`` says what that means), so the
+number of keys and the share that compaction would leave are estimates where there are many. Bytes
+are those of keys and values, inflated, headers left out. Aborted and control records count as no
+reader of read_uncommitted sees them: aborted yes, control not.
+
+The directories may be served meanwhile: up to the high watermark, and offsets that go while they
+are read are counted as missing. A damaged batch ends the job. Needs pyarrow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog.spark.jobs.key_sketch import KeySketch
+from kafkalog.spark.jobs.tasks import Job, run_job
+from kafkalog.spark.logs import (
+    TARGET_BYTES,
+    Access,
+    DataLost,
+    OffsetRange,
+    Piece,
+    open_logs,
+    read_piece,
+)
+from kafkalog.spark.record_batches import record_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from kafkalog.spark.jobs.fleet import FleetPartition
+    from kafkalog.spark.jobs.tasks import Progress, Runner
+
+    Numbers = npt.NDArray[np.int64]
+
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+    ]
+)
+TIMES_MAX = 100_000
+"""Spans of time that are counted apart; with more of them they become twice as long."""
+_SIZES = 33  # 0, 1, 2 to 3, 4 to 7, ... up to 2^31 - 1 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StatsTask:
+    """A piece of a partition. ``width_ms``: of the spans of time."""
+
+    piece: Piece
+    access: Access
+    width_ms: int
+
+    @property
+    def label(self) -> str:
+        """See Task."""
+        return f"{self.piece.place}: {self.piece.range}"
+
+    @property
+    def size_bytes(self) -> int:
+        """See Task."""
+        return self.piece.size_bytes
+
+
+@dataclass(slots=True)
+class Counts:
+    """Of a part of a partition, or of the whole; parts add up. Picklable.
+
+    sizes   records and bytes of values by the bits of their length
+    times   records and bytes by span, which begins at key * width_ms
+    """
+
+    width_ms: int
+    records: int = 0
+    key_bytes: int = 0
+    value_bytes: int = 0
+    null_keys: int = 0
+    null_values: int = 0
+    tombstones: int = 0
+    offsets_missing: int = 0
+    sizes: Numbers = field(default_factory=lambda: np.zeros((_SIZES, 2), np.int64))
+    times: dict[int, tuple[int, int]] = field(default_factory=dict)
+    keys: KeySketch = field(default_factory=KeySketch)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count the records of a batch in SCHEMA."""
+        key, value = batch.column("key"), batch.column("value")
+        key_bytes = pc.fill_null(pc.binary_length(key), 0).cast(pa.int64())
+        value_bytes = pc.fill_null(pc.binary_length(value), 0).cast(pa.int64())
+        sizes = pc.add(key_bytes, value_bytes)
+        has_key = pc.is_valid(key)
+        self.records += len(batch)
+        self.key_bytes += int(np.sum(key_bytes.to_numpy()))
+        self.value_bytes += int(np.sum(value_bytes.to_numpy()))
+        self.null_keys += key.null_count
+        self.null_values += value.null_count
+        self.tombstones += int(pc.sum(pc.and_(has_key, pc.is_null(value))).as_py() or 0)
+        self._add_sizes(value_bytes.filter(pc.is_valid(value)).to_numpy())
+        self._add_times(batch.column("timestamp").cast(pa.int64()).to_numpy(), sizes.to_numpy())
+        self.keys.add(
+            key.filter(has_key), sizes.filter(has_key), batch.column("offset").filter(has_key)
+        )
+
+    def _add_sizes(self, lengths: Numbers) -> None:
+        bits = np.frexp(lengths.astype(np.float64))[1]  # of 0: 0, of 1: 1, of 2 and 3: 2
+        self.sizes[:, 0] += np.bincount(bits, minlength=_SIZES)
+        self.sizes[:, 1] += np.bincount(bits, lengths, minlength=_SIZES).astype(np.int64)
+
+    def _add_times(self, stamps_us: Numbers, sizes: Numbers) -> None:
+        """Records without a timestamp are in no span."""
+        is_known = stamps_us >= 0
+        spans = stamps_us[is_known] // (self.width_ms * 1_000)
+        found, places = np.unique(spans, return_inverse=True)
+        records = np.bincount(places, minlength=len(found)).tolist()
+        weights = np.bincount(places, sizes[is_known], minlength=len(found)).tolist()
+        for span, count, weight in zip(found.tolist(), records, weights, strict=True):
+            self._add_span(span, count, int(weight))
+        while len(self.times) > TIMES_MAX:
+            self._widen()
+
+    def _add_span(self, span: int, records: int, size_bytes: int) -> None:
+        known = self.times.get(span, (0, 0))
+        self.times[span] = (known[0] + records, known[1] + size_bytes)
+
+    def _widen(self) -> None:
+        """Spans of twice the width."""
+        before, self.times = self.times, {}
+        self.width_ms *= 2
+        for span, (records, size_bytes) in before.items():
+            self._add_span(span // 2, records, size_bytes)
+
+    def merge(self, other: Counts) -> None:
+        """Add another part; its spans become as wide as ours, or ours as its."""
+        while self.width_ms < other.width_ms:
+            self._widen()
+        factor = self.width_ms // other.width_ms
+        for span, (records, size_bytes) in other.times.items():
+            self._add_span(span // factor, records, size_bytes)
+        while len(self.times) > TIMES_MAX:
+            self._widen()
+        self.records += other.records
+        self.key_bytes += other.key_bytes
+        self.value_bytes += other.value_bytes
+        self.null_keys += other.null_keys
+        self.null_values += other.null_values
+        self.tombstones += other.tombstones
+        self.offsets_missing += other.offsets_missing
+        self.sizes += other.sizes
+        self.keys.merge(other.keys)
+
+
+@dataclass(slots=True)
+class Stats:
+    """What was counted: by topic, partition and directory, in the order of the partitions."""
+
+    partitions: dict[tuple[str, int, str], Counts]
+
+    def topics(self) -> dict[str, Counts]:
+        """The counts of each topic."""
+        found: dict[str, Counts] = {}
+        for (topic, _, _), counts in self.partitions.items():
+            found.setdefault(topic, Counts(counts.width_ms)).merge(counts)
+        return found
+
+
+def count_records(
+    partitions: Sequence[FleetPartition],
+    runner: Runner,
+    *,
+    width_ms: int,
+    target_bytes: int = TARGET_BYTES,
+    progress: Progress | None = None,
+) -> Stats:
+    """Read everything once. Raises TaskFailed; OSError of a directory that goes meanwhile."""
+    tasks, owners = [], []
+    for each in partitions:
+        access = Access(paths=(each.log_dir,))
+        logs = open_logs(access)
+        start, end = logs.bounds(each.topic, each.partition)
+        wanted = OffsetRange(each.topic, each.partition, start, end)
+        for piece in logs.pieces(wanted, target_bytes):
+            tasks.append(StatsTask(piece, access, width_ms))
+            owners.append((each.topic, each.partition, each.directory))
+        logs.close()
+    stats = Stats({(e.topic, e.partition, e.directory): Counts(width_ms) for e in partitions})
+
+    def merge(found: list[Counts]) -> Stats:
+        for owner, counts in zip(owners, found, strict=True):
+            stats.partitions[owner].merge(counts)
+        return stats
+
+    return run_job(Job("stats", tasks, count_piece, merge), runner, progress)
+
+
+def count_piece(task: StatsTask) -> Counts:
+    """The work of one task; what is deleted while it is read is missing."""
+    counts, piece = Counts(task.width_ms), task.piece
+    while piece.range.from_offset < piece.range.to_offset:
+        try:
+            for batch in record_batches(read_piece(piece, task.access), piece.range, SCHEMA):
+                counts.add(batch)
+            break
+        except DataLost as lost:
+            counts.offsets_missing += lost.missing.to_offset - lost.missing.from_offset
+            rest = piece.range._replace(from_offset=lost.missing.to_offset)
+            piece = replace(piece, range=rest, start_position=None)
+    counts.keys.settle()
+    return counts
+
+
+# ---- rows
+
+
+class PartitionRow(NamedTuple):
+    """One partition. Bytes are of keys and values.
+
+    distinct_keys      of keyed records; an estimate unless keys_are_exact
+    latest_bytes       of the last record of each key, estimated in the same way
+    compaction_ratio   latest_bytes by the bytes of keyed and other records; None without records
+    """
+
+    topic: str
+    partition: int
+    directory: str
+    records: int
+    key_bytes: int
+    value_bytes: int
+    null_keys: int
+    null_values: int
+    tombstones: int
+    distinct_keys: int
+    keys_are_exact: bool
+    latest_bytes: int
+    compaction_ratio: float | None
+    offsets_missing: int
+
+
+class KeyRow(NamedTuple):
+    """One of the heaviest keys of a topic; it has at most ``missed_bytes`` more than is shown."""
+
+    topic: str
+    key: str
+    records: int
+    bytes: int
+    missed_bytes: int
+
+
+class SizeRow(NamedTuple):
+    """Values of a topic whose length lies between the two, both included."""
+
+    topic: str
+    from_bytes: int
+    to_bytes: int
+    records: int
+    bytes: int
+
+
+class TimeRow(NamedTuple):
+    """Records of a topic with timestamps from start_ms on, for width_ms."""
+
+    topic: str
+    start_ms: int
+    width_ms: int
+    records: int
+    bytes: int
+
+
+def partition_rows(stats: Stats) -> list[PartitionRow]:
+    """A row a partition."""
+    return [
+        PartitionRow(
+            topic=topic,
+            partition=partition,
+            directory=directory,
+            records=counts.records,
+            key_bytes=counts.key_bytes,
+            value_bytes=counts.value_bytes,
+            null_keys=counts.null_keys,
+            null_values=counts.null_values,
+            tombstones=counts.tombstones,
+            distinct_keys=counts.keys.distinct_keys,
+            keys_are_exact=counts.keys.is_exact,
+            latest_bytes=counts.keys.last_bytes,
+            compaction_ratio=_ratio(counts.keys.last_bytes, counts.key_bytes + counts.value_bytes),
+            offsets_missing=counts.offsets_missing,
+        )
+        for (topic, partition, directory), counts in stats.partitions.items()
+    ]
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def key_rows(stats: Stats, count: int) -> list[KeyRow]:
+    """The heaviest keys of each topic; bytes that are no UTF-8 as escapes."""
+    return [
+        KeyRow(
+            topic,
+            each.key.decode("utf-8", "backslashreplace"),
+            each.records,
+            each.bytes,
+            counts.keys.missed_bytes,
+        )
+        for topic, counts in stats.topics().items()
+        for each in counts.keys.heaviest(count)
+    ]
+
+
+def size_rows(stats: Stats) -> list[SizeRow]:
+    """The lengths of values that occur."""
+    return [
+        SizeRow(topic, (1 << bits) >> 1, max((1 << bits) - 1, 0), records, size_bytes)
+        for topic, counts in stats.topics().items()
+        for bits, (records, size_bytes) in enumerate(counts.sizes.tolist())
+        if records
+    ]
+
+
+def time_rows(stats: Stats) -> list[TimeRow]:
+    """The spans in which there are records."""
+    return [
+        TimeRow(topic, span * counts.width_ms, counts.width_ms, records, size_bytes)
+        for topic, counts in stats.topics().items()
+        for span, (records, size_bytes) in sorted(counts.times.items())
+    ]
+
+
+def totals_of(stats: Stats) -> dict[str, int]:
+    """The sums of a run."""
+    return {
+        "partitions": len(stats.partitions),
+        "records": sum(each.records for each in stats.partitions.values()),
+        "bytes": sum(each.key_bytes + each.value_bytes for each in stats.partitions.values()),
+        "null_keys": sum(each.null_keys for each in stats.partitions.values()),
+        "null_values": sum(each.null_values for each in stats.partitions.values()),
+        "tombstones": sum(each.tombstones for each in stats.partitions.values()),
+    }
+
+
+if __name__ == "__main__":
+    from kafkalog.spark.jobs.submit import run_as_program
+
+    run_as_program("stats")

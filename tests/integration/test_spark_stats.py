@@ -1,0 +1,218 @@
+"""Goal: the job stats counts what is there, and says how far its estimates may be off.
+Method: logs on the machine's disk beside a plain count of the records that offline scan prints;
+sketches of many keys beside their exact counts.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from kafkalog.cli.main import make_cli
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.spark.jobs import key_sketch
+from kafkalog.spark.jobs.fleet import find_partitions
+from kafkalog.spark.jobs.key_sketch import KEYS_MAX, SAMPLE_MAX, KeySketch
+from kafkalog.spark.jobs.stats import (
+    TIMES_MAX,
+    Counts,
+    StatsTask,
+    count_piece,
+    count_records,
+    key_rows,
+    partition_rows,
+    size_rows,
+    time_rows,
+)
+from kafkalog.spark.jobs.tasks import InProcess, ProcessPool
+from kafkalog.spark.logs import Access, OffsetRange, open_logs
+from tests.fleet_world import kept_logging, keyed_segments, plant_mixed, plant_partition
+from tests.naive.cleaning_logs import TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kafkalog.spark.jobs.stats import Stats
+
+
+@pytest.fixture(autouse=True)
+def _log_lines_go_where_they_went() -> Iterator[None]:
+    with kept_logging():
+        yield
+
+
+def run(*words: str | Path) -> Any:
+    return CliRunner().invoke(make_cli(), [str(word) for word in words])
+
+
+def scanned(directory: Path) -> list[dict[str, Any]]:
+    """The data records as offline scan prints them, bytes decoded."""
+    found = [json.loads(line) for line in run("offline", "scan", directory).stdout.splitlines()]
+    for each in found:
+        for name in ("key", "value"):
+            each[name] = None if each[name] is None else base64.b64decode(each[name])
+    return found
+
+
+def counted(log_dir: Path, *, target_bytes: int = 1 << 30) -> Stats:
+    partitions = find_partitions([str(log_dir)], SystemFilesystem())
+    return count_records(partitions, InProcess(), width_ms=60_000, target_bytes=target_bytes)
+
+
+def weight(record: dict[str, Any]) -> int:
+    return len(record["key"] or b"") + len(record["value"] or b"")
+
+
+def test_every_kind_of_record_is_counted(tmp_path: Path) -> None:
+    """Goal: counts, bytes, nulls, keys, sizes and times are those of the records.
+    Method: six logs with every kind of batch, in one piece and in many.
+    """
+    plant_mixed(tmp_path / "a", "orders", 6)
+    partitions = find_partitions([str(tmp_path / "a")], SystemFilesystem())
+    records = {each.partition: scanned(tmp_path / "a" / each.name) for each in partitions}
+    whole = counted(tmp_path / "a")
+    for row in partition_rows(whole):
+        own = records[row.partition]
+        keyed = [each for each in own if each["key"] is not None]
+        last = {each["key"]: each for each in keyed}
+        assert row.records == len(own)
+        assert row.key_bytes == sum(len(each["key"]) for each in keyed)
+        assert row.value_bytes == sum(len(each["value"] or b"") for each in own)
+        assert row.null_keys == len(own) - len(keyed)
+        assert row.null_values == sum(each["value"] is None for each in own)
+        assert row.tombstones == sum(each["value"] is None for each in keyed)
+        assert (row.distinct_keys, row.keys_are_exact) == (len(last), True)
+        assert row.latest_bytes == sum(map(weight, last.values()))
+        assert row.offsets_missing == 0
+    all_records = [each for own in records.values() for each in own]
+    lengths = [len(each["value"]) for each in all_records if each["value"] is not None]
+    sizes = size_rows(whole)
+    assert sum(row.records for row in sizes) == len(lengths)
+    for each in sizes:
+        inside = [length for length in lengths if each.from_bytes <= length <= each.to_bytes]
+        assert (each.records, each.bytes) == (len(inside), sum(inside))
+    spans: Counter[int] = Counter()
+    for record in all_records:
+        if record["timestamp"] >= 0:
+            spans[record["timestamp"] // 60_000 * 60_000] += 1
+    assert {row.start_ms: row.records for row in time_rows(whole)} == spans
+    heavy: Counter[str] = Counter()
+    for record in all_records:
+        if record["key"] is not None:
+            heavy[record["key"].decode("utf-8", "backslashreplace")] += weight(record)
+    assert {row.key: row.bytes for row in key_rows(whole, KEYS_MAX)} == heavy
+    pieces = counted(tmp_path / "a", target_bytes=500)
+    assert partition_rows(pieces) == partition_rows(whole)
+    assert key_rows(pieces, 5) == key_rows(whole, 5)
+    assert (size_rows(pieces), time_rows(pieces)) == (sizes, time_rows(whole))
+
+
+def records_of(keys: list[int], first: int = 0) -> tuple[pa.Array, pa.Array, pa.Array]:
+    names = pa.array([b"key %d" % each for each in keys], pa.binary())
+    sizes = pa.array([100 + each % 7 for each in keys], pa.int64())
+    return names, sizes, pa.array(range(first, first + len(keys)), pa.int64())
+
+
+def test_many_keys_are_estimated_within_the_bound() -> None:
+    """Goal: memory is bounded, heavy keys are found, estimates lie within what is told.
+    Method: 60,000 keys, some heavy, in chunks over two sketches that are added up.
+    """
+    chance = random.Random(3)
+    keys = [each for each in range(60_000) for _ in range(20 if each < 50 else 1)]
+    chance.shuffle(keys)
+    sketches = [KeySketch(), KeySketch()]
+    for first in range(0, len(keys), 10_000):
+        sketches[first // 10_000 % 2].add(*records_of(keys[first : first + 10_000], first))
+    for each in sketches:
+        each.settle()
+    merged = KeySketch()
+    for each in sketches:
+        merged.merge(each)
+    exact: Counter[bytes] = Counter()
+    for key in keys:
+        exact[b"key %d" % key] += 100 + key % 7
+    heavy = merged.heaviest(50)
+    assert {each.key for each in heavy} == {b"key %d" % key for key in range(50)}
+    for found in heavy:
+        assert found.bytes <= exact[found.key] <= found.bytes + merged.missed_bytes
+    assert 0 < merged.missed_bytes < 1_000
+    assert not merged.is_exact
+    assert abs(merged.distinct_keys - 60_000) < 60_000 * 0.06
+    assert abs(merged.last_bytes - 60_000 * 103) < 60_000 * 103 * 0.06
+    assert len(merged._sample) == SAMPLE_MAX
+    assert len(merged._heavy) == KEYS_MAX
+
+
+def test_hashes_do_not_depend_on_where_an_array_begins() -> None:
+    """Goal: a slice of keys has the hashes of its keys.
+    Method: an array and slices of it, an empty one and empty keys.
+    """
+    keys = pa.array([b"", b"a", b"bc", b"", b"def"], pa.binary())
+    hashes = key_sketch.hashes_of(keys).tolist()
+    assert key_sketch.hashes_of(keys.slice(2, 2)).tolist() == hashes[2:4]
+    assert key_sketch.hashes_of(keys.slice(0, 0)).tolist() == []
+    assert hashes[0] == hashes[3]
+    assert key_sketch.hashes_of(pa.array([b""], pa.binary())).tolist() == hashes[:1]
+
+
+def test_spans_become_wider_when_there_are_too_many() -> None:
+    """Goal: times of any spread take bounded memory, and nothing is lost.
+    Method: more spans than the bound, added to narrow ones.
+    """
+    wide, narrow = Counts(1), Counts(1)
+    count = TIMES_MAX + 10
+    wide._add_times(pa.array(range(count)).to_numpy() * 1_000, pa.array([2] * count).to_numpy())
+    assert wide.width_ms == 2
+    assert sum(records for records, _ in wide.times.values()) == count
+    narrow._add_times(pa.array([5_000, -1_000]).to_numpy(), pa.array([7, 7]).to_numpy())
+    narrow.merge(wide)
+    assert narrow.width_ms == 2
+    assert narrow.times[2] == (3, 11)
+
+
+def test_what_goes_while_it_is_read_is_missing(tmp_path: Path) -> None:
+    """Goal: retention under the job costs the records that went, not the job.
+    Method: a piece whose first segment is deleted before it is read.
+    """
+    directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4))
+    access = Access(paths=(str(tmp_path / "a"),))
+    (piece,) = open_logs(access).pieces(OffsetRange("t", 0, 0, 36), 1 << 30)
+    for path in directory.glob("00000000000000000000.*"):
+        path.unlink()
+    counts = count_piece(StatsTask(piece, access, 60_000))
+    assert (counts.records, counts.offsets_missing) == (24, 12)
+
+
+def test_the_command_and_a_pool(tmp_path: Path) -> None:
+    """Goal: rows by partition, key, size and time; the same from a pool; damage names its task.
+    Method: two partitions, then a flipped bit.
+    """
+    for partition in range(2):
+        plant_partition(tmp_path / "a" / f"t-{partition}", keyed_segments(2, 4))
+    words = ("spark", "stats", "--dirs", tmp_path / "a", "--output", "json")
+    by = {name: json.loads(run(*words, "--by", name).stdout) for name in ("key", "size", "time")}
+    rows = json.loads(run(*words).stdout)["rows"]
+    assert [row["records"] for row in rows] == [24, 24]
+    assert by["key"]["totals"]["records"] == 48
+    assert len(by["key"]["rows"]) == 7
+    sizes = [(row["from_bytes"], row["to_bytes"], row["records"]) for row in by["size"]["rows"]]
+    assert sizes == [(4, 7, 20), (8, 15, 28)]  # "value 9", "value 10"
+    assert by["time"]["rows"][0]["start_ms"] == TIME // 3_600_000 * 3_600_000
+    partitions = find_partitions([str(tmp_path / "a")], SystemFilesystem())
+    pooled = count_records(partitions, ProcessPool(2), width_ms=3_600_000, target_bytes=300)
+    assert [row._asdict() for row in partition_rows(pooled)] == rows
+    log = tmp_path / "a" / "t-1" / "00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    data[70] ^= 1
+    log.write_bytes(data)
+    damaged = run(*words)
+    assert damaged.exit_code == 1
+    assert "t-1 [0, " in damaged.output

@@ -70,6 +70,11 @@ class DirectoryListing:
     indexed: frozenset[int]
     findings: tuple[Finding, ...]
 
+    @property
+    def orphans(self) -> frozenset[int]:
+        """Bases that have an index and no log."""
+        return self.indexed - frozenset(self.bases)
+
 
 def list_directory(path: str, filesystem: Filesystem) -> DirectoryListing:
     """What is there, and which names should not be. OSError."""
@@ -184,7 +189,7 @@ class _Join:
         proves that a segment was there.
         """
         is_compacted = self._is_known_compacted or any(each.has_gaps for each in self._reports)
-        orphans = set(self._listing.indexed - set(self._listing.bases))
+        orphans = set(self._listing.orphans)
         for first, end in holes:
             within = {offset for offset in orphans if first <= offset < end}
             orphans = orphans - within

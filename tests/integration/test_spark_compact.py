@@ -213,7 +213,7 @@ def test_sources_that_cannot_be(tmp_path: Path) -> None:
     (source / ".lock").touch()
     held = SystemFilesystem().lock(str(source / ".lock"))
     result = run("spark", "compact", "--dirs", source, "--out", tmp_path / "out")
-    assert "is served by a daemon" in result.output
+    assert "is served by a daemon or a broker" in result.output
     held.release()
     assert run("spark", "compact", "--dirs", source, "--out", tmp_path / "out").exit_code == 0
 

@@ -60,6 +60,16 @@ def test_a_failure_names_its_task(spark: SparkSession) -> None:
         assert abandoned == [True]
 
 
+def test_a_worker_that_dies_ends_the_job(spark: SparkSession) -> None:
+    """Goal: what Spark itself gives up is told in a sentence.
+    Method: a task that ends its worker.
+    """
+    tasks = [NumberTask(1), NumberTask(2, "die")]
+    with pytest.raises(TaskFailed, match=r"Spark gave the job up: .*memory for a task"):
+        run_job(Job("square", tasks, work, list), SparkRunner(spark))
+    assert run_job(Job("square", tasks[:1], work, len), SparkRunner(spark)) == 1
+
+
 def test_compact_gives_the_same_files(spark: SparkSession, tmp_path: Path) -> None:
     """Goal: byte for byte what the processes make.
     Method: four logs with every kind of batch.

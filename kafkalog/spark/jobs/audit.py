@@ -7,8 +7,11 @@ followed over the whole log. Files are only read.
 
 A directory may be served meanwhile: a segment or directory in which something is found is looked
 at again, and what the second look does not find was a write under way. A segment that is gone by
-then was deleted or compacted away: told as ``vanished``, for information. Offsets that are missing
-count as compacted where the topic's configs or the cleaner's checkpoint say so, else as a warning.
+then was deleted or compacted away: told as ``vanished``, for information. The segments of a
+compacted partition that is served are looked at in order, by one task: a swap in between then shows
+as segments that are gone, never as an overlap; what its cleaner is writing is no finding. Offsets
+that are missing count as compacted where the topic's configs or the cleaner's checkpoint say so,
+else as a warning.
 """
 
 from __future__ import annotations
@@ -16,8 +19,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog.env.clock import SystemClock
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.file_names import LOG_SUFFIX, segment_file_name
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.directory_check import (
     DirectoryListing,
     SmallFiles,
@@ -40,6 +45,8 @@ if TYPE_CHECKING:
 
 TARGET_BYTES = 128 << 20
 """Of log in one task: a partition that is larger is checked in several at once."""
+
+_SWAP_SECONDS = 0.2  # within which a daemon renames the files of a swap
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +134,8 @@ def plan_tasks(
         bases = list_directory(partition.directory, filesystem).bases
     except FileNotFoundError:
         return []  # deleted since it was found
+    if partition.is_served and partition.may_have_gaps:
+        target_bytes = INT64_MAX
     groups: list[list[int]] = [[]]
     sizes = [0]
     for base in bases:
@@ -157,15 +166,32 @@ def audit_segments(task: AuditTask) -> AuditedSegments:
     if not task.is_first:
         return AuditedSegments(None, None, tuple(reports), tuple(told))
     try:
-        listing = list_directory(path, filesystem)
+        listing = _listing(partition, filesystem)
         small = check_small_files(path, filesystem, listing)
-        if listing.findings or small.findings:
-            listing = list_directory(path, filesystem)
-            small = check_small_files(path, filesystem, listing)
+        if small.findings:
+            small = check_small_files(path, filesystem, list_directory(path, filesystem))
     except OSError as error:
         told.append(_unreadable("", error))
         listing, small = DirectoryListing(frozenset(), (), frozenset(), ()), SmallFiles((), None)
     return AuditedSegments(listing, small, tuple(reports), tuple(told))
+
+
+def _listing(partition: FleetPartition, filesystem: Filesystem) -> DirectoryListing:
+    """The names of the directory, with what is wrong about them at both of two looks."""
+    before = list_directory(partition.directory, filesystem)
+    if not before.findings and not before.orphans:
+        return before
+    if partition.is_served:
+        SystemClock().sleep(_SWAP_SECONDS)
+    after = list_directory(partition.directory, filesystem)
+    findings = tuple(
+        each
+        for each in after.findings
+        if each in before.findings
+        and not (partition.is_served and each.code is FindingCode.UNFINISHED_REPLACEMENT)
+    )
+    indexed = frozenset(after.bases) | (after.orphans & before.orphans)
+    return replace(after, findings=findings, indexed=indexed)
 
 
 def checked_segment(

@@ -7,6 +7,7 @@ fleet of one. Which topic configs hold is told by whoever asks (``ConfigOf``: lo
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,7 @@ class FleetPartition:
     log_start_offset  as checkpointed, 0 without
     high_watermark    as checkpointed, None without
     was_cleaned       the cleaner's checkpoint names it: offsets may be missing
+    is_served         a daemon or a broker had the log directory open when this was asked
     """
 
     topic: str
@@ -61,6 +63,7 @@ class FleetPartition:
     log_start_offset: int
     high_watermark: int | None
     was_cleaned: bool
+    is_served: bool
     config: LogConfig
 
     @property
@@ -151,12 +154,13 @@ def _live_partition(name: str) -> TopicPartition | None:
 
 
 class _Checkpoints:
-    """What the files of a log directory say of its partitions; nothing where there are none."""
+    """What the files of a log directory say of it and its partitions."""
 
     def __init__(self, log_dir: str, filesystem: Filesystem) -> None:
         self.starts = _read(f"{log_dir}/{LOG_START_OFFSET_CHECKPOINT}", filesystem)
         self.high_watermarks = _read(f"{log_dir}/{HIGH_WATERMARK_CHECKPOINT}", filesystem)
         self.cleaned = _read(f"{log_dir}/{CLEANER_OFFSET_CHECKPOINT}", filesystem)
+        self.is_served = filesystem.is_locked(f"{log_dir}/{LOCK}")
 
 
 def _read(path: str, filesystem: Filesystem) -> Mapping[TopicPartition, int]:
@@ -186,6 +190,7 @@ def _partition(
         log_start_offset=checkpoints.starts.get(partition, 0),
         high_watermark=checkpoints.high_watermarks.get(partition),
         was_cleaned=partition in checkpoints.cleaned,
+        is_served=checkpoints.is_served,
         config=config_of(log_dir, partition.topic),
     )
 
@@ -223,6 +228,9 @@ class HeldDirectories:
             self._locks.append(self._filesystem.lock(path))
         except BlockingIOError as error:
             raise UnusableDirectory(
-                f"{log_dir} is served by a daemon, or by a broker, which holds {path}: stop it, or "
-                "work on a copy (kafkalog backup)"
+                f"{log_dir} is served by a daemon or a broker, or another job works on it: {path} "
+                "is locked. Stop the daemon, or work on a copy (kafkalog backup)"
             ) from error
+        except OSError as error:
+            if error.errno != errno.EROFS:  # nobody serves what cannot be written
+                raise

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.env.random import SystemRandom
 from kafkalog.errors import KafkalogError
 from kafkalog.observe.logging import configure_logging
-from kafkalog.spark.jobs.tasks import attempt, result_of
+from kafkalog.spark.jobs.tasks import TaskFailed, attempt, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,6 +116,12 @@ class SparkRunner:
         try:
             frame = self._spark.range(0, len(packs), 1, len(packs))
             rows = frame.select("id", do_pack("id").alias("done")).collect()
+        except self._faults() as error:
+            self._spark.interruptTag(tag)
+            raise TaskFailed(
+                f"Spark gave the job up: {_first_line(error)}. Its workers need kafkalog and its "
+                "packages, the directories under the same paths, and memory for a task"
+            ) from error
         except BaseException:
             self._spark.interruptTag(tag)
             raise
@@ -129,6 +135,12 @@ class SparkRunner:
             results.append(result_of(done[number], task))
             on_done(task)
         return results
+
+    def _faults(self) -> tuple[type[Exception], ...]:
+        """What Spark raises for a job that failed there."""
+        errors = importlib.import_module("pyspark.errors")
+        protocol = importlib.import_module("py4j.protocol")
+        return errors.PySparkException, protocol.Py4JError
 
 
 def _body(packs: list[list[TaskT]], work: Callable[[TaskT], ResultT]) -> Callable[[int], bytes]:

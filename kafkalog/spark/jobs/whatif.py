@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from kafkalog.log.retention_plan import LogFacts
     from kafkalog.spark.jobs.fleet import FleetPartition
     from kafkalog.spark.jobs.tasks import Progress, Runner
 
 CHECK_INTERVAL_MS = 300_000
 """As log.retention.check.interval.ms."""
 MAP_BYTES = 128 << 20
+LOOKS_MAX = 5
+"""At a partition whose segments are exchanged meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +111,7 @@ def _present(rows: list[WhatifRow | None]) -> list[WhatifRow]:
 def forecast_partition(task: WhatifTask) -> WhatifRow | None:
     """The work of one task; None: it is no longer there. OSError."""
     partition = task.partition
-    try:
-        facts = directory_facts(
-            partition.directory,
-            SystemFilesystem(),
-            partition.log_start_offset,
-            partition.high_watermark,
-        )
-    except FileNotFoundError:
-        return None
+    facts = _facts(partition)
     if facts is None:
         return None
     policy = policy_of(partition.config)
@@ -143,6 +138,22 @@ def forecast_partition(task: WhatifTask) -> WhatifRow | None:
         problem=None,
     )
     return _with_compaction(row, task) if task.with_compaction else row
+
+
+def _facts(partition: FleetPartition) -> LogFacts | None:
+    """The facts of one look; None: no segment is there any more."""
+    for look in range(LOOKS_MAX):
+        try:
+            return directory_facts(
+                partition.directory,
+                SystemFilesystem(),
+                partition.log_start_offset,
+                partition.high_watermark,
+            )
+        except FileNotFoundError:  # a segment was deleted or exchanged, or the whole partition
+            if look == LOOKS_MAX - 1 and SystemFilesystem().exists(partition.directory):
+                raise
+    return None
 
 
 def _with_compaction(row: WhatifRow, task: WhatifTask) -> WhatifRow:

@@ -27,7 +27,7 @@ from tests.fleet_world import (
     plant_mixed,
     plant_partition,
 )
-from tests.naive.cleaning_logs import TIME, make_log
+from tests.naive.cleaning_logs import TIME, MadeSegment, make_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -262,6 +262,17 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
         )
     assert contents(tmp_path) == before
     assert not (tmp_path / "out.unfinished").exists()
+
+
+def test_empty_segments_are_nothing_to_clean(tmp_path: Path) -> None:
+    """Goal: a dirty range without a byte ends the rounds.
+    Method: two empty segments, as a deletion of everything leaves them.
+    """
+    segments = [MadeSegment(0, TIME), MadeSegment(5, TIME)]
+    source = plant_partition(tmp_path / "a" / "t-0", segments).parent
+    answer = compacted("--dirs", source, "--out", tmp_path / "out", "--now", str(NOW_MS))
+    assert answer["rows"][0]["rounds"] == 0
+    assert contents(tmp_path / "out" / "t-0") == offline(source / "t-0", tmp_path / "check" / "t-0")
 
 
 def test_an_empty_partition_stays_one(tmp_path: Path) -> None:

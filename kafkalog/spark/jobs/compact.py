@@ -158,8 +158,11 @@ def compact_partition(task: CompactTask) -> CompactedPartition:
         copy_files(source.directory, made)
         row = _cleaned(made, task)
         for stat in filesystem.list_dir_stats(made):
+            path = f"{made}/{stat.name}"
             if stat.name.endswith(DELETED_SUFFIX):
-                filesystem.unlink(f"{made}/{stat.name}")
+                filesystem.unlink(path)
+            else:
+                filesystem.open_write(path, create=False).sync()  # what is only a copy, too
         filesystem.sync_dir(made)
         _settle(made, f"{task.staging}/{source.name}", filesystem)
     finally:
@@ -187,7 +190,7 @@ def _cleaned(directory: str, task: CompactTask) -> CompactedPartition:
         map_bytes=task.map_bytes,
     )
     done = [compact_copy(directory, config, options)]
-    while done[-1]["endOffset"] < done[-1]["firstUncleanableOffset"]:
+    while _is_dirty(done[-1]):
         options = replace(options, roll=False, first_dirty=done[-1]["endOffset"])
         done.append(compact_copy(directory, config, options))
     cleaned = [each for each in done if "messagesRead" in each]  # not one that found nothing to do
@@ -203,6 +206,12 @@ def _cleaned(directory: str, task: CompactTask) -> CompactedPartition:
         log_start_offset=done[-1]["after"]["logStartOffset"],
         cleaned_to=done[-1]["endOffset"],
     )
+
+
+def _is_dirty(result: Mapping[str, Any]) -> bool:
+    """Whether a round left something; empty segments are dirty and nothing to clean."""
+    is_clean = result["endOffset"] >= result["firstUncleanableOffset"]
+    return not is_clean and "nothingToClean" not in result
 
 
 def _publish(

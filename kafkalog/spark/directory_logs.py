@@ -60,8 +60,14 @@ class DirectoryLogs:
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         """See Logs. Raises CorruptCheckpoint, too."""
-        place = self._place(topic, partition)
-        log_dir, name = place.rsplit("/", 1)[0], TopicPartition(topic, partition)
+        for _ in range(LISTINGS_MAX):
+            place = self._place(topic, partition)
+            with contextlib.suppress(FileNotFoundError):  # it moves to another directory
+                return self._bounds_at(place, TopicPartition(topic, partition))
+        raise FileNotFoundError(2, "It moves at every look", place)
+
+    def _bounds_at(self, place: str, name: TopicPartition) -> Bounds:
+        log_dir = place.rsplit("/", 1)[0]
         is_live = self._filesystem.is_locked(f"{log_dir}/{LOCK}")
         # Before the listing: what it says to be readable is in the files then.
         high_watermark = self._checkpoint(log_dir, HIGH_WATERMARK_CHECKPOINT).get(name, 0)
@@ -69,7 +75,7 @@ class DirectoryLogs:
         files = PartitionFiles.listed(self._filesystem, place)
         if files.segments:
             start = max(start, files.segments[0].base_offset)
-        wanted = OffsetRange(topic, partition, start, INT64_MAX)
+        wanted = OffsetRange(name.topic, name.partition, start, INT64_MAX)
         end = high_watermark if is_live else self._valid_end(log_dir, files, wanted)
         if self._access.read_committed and end > start:
             end = self._last_stable_offset(files, wanted._replace(to_offset=end))
@@ -86,14 +92,11 @@ class DirectoryLogs:
         """See Logs."""
         if wanted.from_offset >= wanted.to_offset:
             return []
-        place = self._place(wanted.topic, wanted.partition)
         for _ in range(LISTINGS_MAX):
-            files = PartitionFiles.listed(self._filesystem, place)
-            try:
-                cuts = self._cuts(files, wanted)
-            except FileNotFoundError:
-                continue  # a segment lost its name meanwhile
-            return cut(place, wanted, cuts, target_bytes)
+            place = self._place(wanted.topic, wanted.partition)
+            with contextlib.suppress(FileNotFoundError):  # a segment or all lost their names
+                cuts = self._cuts(PartitionFiles.listed(self._filesystem, place), wanted)
+                return cut(place, wanted, cuts, target_bytes)
         raise FileNotFoundError(2, "Its segments vanish at every look", place)
 
     def _place(self, topic: str, partition: int) -> str:
@@ -144,8 +147,8 @@ class DirectoryLogs:
 
     def _last_stable_offset(self, files: PartitionFiles, wanted: OffsetRange) -> int:
         known, opened = newest_snapshot(self._filesystem, files, wanted.to_offset)
-        begin = max(known, wanted.from_offset)
-        walk = LogWalk(self._filesystem, files.path, wanted._replace(from_offset=begin))
+        begin = wanted._replace(from_offset=max(known, wanted.from_offset))
+        walk = LogWalk(self._filesystem, files.path, begin, paths=self._access.paths)
         return last_stable_offset(opened, (read.table for read in walk.chunks()), wanted.to_offset)
 
     def _cuts(self, files: PartitionFiles, wanted: OffsetRange) -> Cuts:

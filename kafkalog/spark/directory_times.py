@@ -16,7 +16,7 @@ from kafkalog.format.format_error import FormatError
 from kafkalog.format.record import read_records
 from kafkalog.spark.directory_reads import LogWalk
 from kafkalog.spark.logs import CorruptLog
-from kafkalog.spark.partition_files import LISTINGS_MAX, PartitionFiles, time_entries
+from kafkalog.spark.partition_files import LISTINGS_MAX, time_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.spark.directory_reads import Walked
     from kafkalog.spark.logs import OffsetRange
+    from kafkalog.spark.partition_files import PartitionFiles
 
 
 def first_record_at(
@@ -37,8 +38,9 @@ def first_record_at(
 
     Raises CorruptLog, DataLost when retention took the range meanwhile, and OSError.
     """
+    whole = LogWalk(filesystem, place, wanted, paths=paths)
     for _ in range(LISTINGS_MAX):
-        files = PartitionFiles.listed(filesystem, place)
+        files = whole.listed()
         try:
             candidates = list(_candidates(filesystem, files, wanted, timestamp_ms))
         except FileNotFoundError:
@@ -47,7 +49,7 @@ def first_record_at(
     else:
         raise FileNotFoundError(2, "Its segments vanish at every look", place)
     for candidate in candidates:
-        walk = LogWalk(filesystem, place, candidate, paths=paths, check_crcs=True)
+        walk = LogWalk(filesystem, files.path, candidate, paths=paths, check_crcs=True)
         for read in walk.chunks():
             found = _first_in(read, candidate, timestamp_ms)
             if found is not None:

@@ -164,6 +164,52 @@ def test_a_partition_that_moved_is_found_again() -> None:
     assert lost.value.missing == piece.range
 
 
+@pytest.mark.parametrize("read_committed", [False, True])
+def test_a_move_is_not_seen_by_who_plans_and_reads(read_committed: bool) -> None:
+    """M02: bounds, pieces, times and reads while a partition moves, at any disk call of theirs."""
+    access = Access(paths=("/a", "/b"), read_committed=read_committed)
+    future = f"/b/t-0.{'0' * 32}-future"
+    nth = 0
+    while True:
+        nth += 1
+        disk = disk_with(b0=batches(0, 1), b2=batches(2, 3))
+        disk.make_dir(future)
+        for name in disk.list_dir(T0):
+            disk.open_write(f"{future}/{name}").pwrite(disk.read_file(f"{T0}/{name}"), 0)
+        for log_dir in ("/a", "/b"):
+            disk.hold_lock(f"{log_dir}/.lock")
+            path = f"{log_dir}/replication-offset-checkpoint"
+            disk.write_file_atomically(path, b"0\n1\nt 0 4\n")
+        calls = 0
+
+        def on_call(disk: SimFilesystem = disk, nth: int = nth) -> None:
+            nonlocal calls
+            calls += 1
+            if calls in (nth, nth + 1):
+                disk.on_call = None
+                if calls == nth:
+                    disk.rename(T0, f"/a/t-0.{'0' * 32}-delete")
+                else:
+                    disk.rename(future, "/b/t-0")
+                disk.on_call = on_call
+
+        disk.on_call = on_call
+        logs = DirectoryLogs(access, disk)
+        assert logs.bounds("t", 0) == (0, 4)
+        pieces = logs.pieces(OffsetRange("t", 0, 0, 4), 1)
+        assert [piece.range[2:] for piece in pieces] == [(0, 2), (2, 4)]
+        assert logs.offset_at("t", 0, NOW_MS) == 0
+        chunks = (
+            chunk
+            for piece in pieces
+            for chunk in read_directory_piece(piece, access, 99, check_crcs=True, filesystem=disk)
+        )
+        assert b"".join(chunk.batches for chunk in chunks) == batches(0, 1, 2, 3)
+        disk.on_call = None
+        if calls < nth:
+            break
+
+
 @pytest.mark.parametrize("stage", ["", ".swap"])
 def test_records_behind_a_gap_are_looked_for_in_what_took_the_place(stage: str) -> None:
     """M20: the segment being read and the next one become one, whose end lies behind the gap."""

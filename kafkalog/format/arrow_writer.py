@@ -4,8 +4,8 @@ Owns the choice of batches and the end of chunks: an answer is the schema, one A
 chunk, and the end of the stream. No Python statement per record, and per batch only for compressed
 ones.
 
-pyarrow is an optional dependency, and only `arrow_columns`, `arrow_reader` and this module import
-it: who imports them does so when the first such answer is asked for.
+pyarrow is an optional dependency, and only `arrow_columns`, `arrow_records`, `arrow_reader` and
+this module import it: who imports them does so when the first such answer is asked for.
 """
 
 from __future__ import annotations

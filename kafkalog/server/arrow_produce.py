@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from kafkalog.format.arrow_reader import ArrowReader, ArrowRecords
+    from kafkalog.format.arrow_reader import ArrowReader
+    from kafkalog.format.arrow_records import ArrowRecords
     from kafkalog.format.json_documents import Splitter
     from kafkalog.server.api import Api
     from kafkalog.server.appends import Fault, Submitted, Terms

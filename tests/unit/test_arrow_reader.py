@@ -18,7 +18,8 @@ from kafkalog.format.arrow_messages import (
     MessageTooLarge,
     UnusableColumn,
 )
-from kafkalog.format.arrow_reader import UNNAMED, ArrowReader, ArrowRecords
+from kafkalog.format.arrow_reader import ArrowReader
+from kafkalog.format.arrow_records import UNNAMED, ArrowRecords
 from kafkalog.format.batch_builder import build_plain_batch
 from kafkalog.format.record import Record, iterate_records
 

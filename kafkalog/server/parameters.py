@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from kafkalog.errors import InvalidRequest, InvalidTopicName
 from kafkalog.format.group_offsets import text_fault
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
+from kafkalog.format.near_names import did_you_mean
 from kafkalog.format.topic_partition import topic_name_fault
 from kafkalog.log.values import Isolation
 from kafkalog.manager.operations import Acks
 from kafkalog.server.error_map import ApiError
-from kafkalog.settings.nearest_name import nearest_hint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -238,7 +238,7 @@ def check_query(request: web.Request, parameters: Sequence[Parameter]) -> None:
             shown = name[:_SHOWN_CHARACTERS]
             raise wrong_parameter(
                 shown,
-                f"There is no query parameter '{shown}' here{nearest_hint(shown, known)}; "
+                f"There is no query parameter '{shown}' here{did_you_mean(shown, known)}; "
                 f"there is {', '.join(known) or 'none'}.",
             )
         is_repeated = len(request.query.getall(name)) > 1

@@ -8,11 +8,11 @@ Pure; any thread. Differs from Kafka, which stores unknown names too: they are r
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import InvalidRequest
+from kafkalog.format.near_names import did_you_mean
 from kafkalog.settings.setting import format_value
 from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
 from kafkalog.settings.topic_configs import (
@@ -57,8 +57,7 @@ def parse_dynamic(texts: Mapping[str, str]) -> dict[str, Value]:
     values: dict[str, Value] = {}
     for key, text in texts.items():
         if key not in BROKER_LEVEL:
-            close = difflib.get_close_matches(key, sorted(ALTERABLE_KEYS), n=1, cutoff=0.7)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            hint = did_you_mean(key, sorted(ALTERABLE_KEYS))
             raise InvalidRequest(f"Unknown broker config name: {key}{hint}", key=key)
         if key not in ALTERABLE_KEYS:
             message = f"Cannot update these configs dynamically: Set({key})"

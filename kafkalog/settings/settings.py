@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import InvalidConfig, InvalidTopicConfig
 from kafkalog.format.format_error import FormatError
+from kafkalog.format.near_names import did_you_mean
 from kafkalog.format.properties_text import decode_properties
 from kafkalog.manager.broker_config import BrokerConfig, cordoned_fault
 from kafkalog.settings.dynamic_configs import (
@@ -27,7 +28,6 @@ from kafkalog.settings.dynamic_configs import (
     with_dynamic,
 )
 from kafkalog.settings.environment import CFG_PREFIX, settings_of_environment
-from kafkalog.settings.nearest_name import nearest_hint
 from kafkalog.settings.server_config import ServerConfig
 from kafkalog.settings.setting import Scope, Setting, Value, format_value
 from kafkalog.settings.setting_tables import (
@@ -246,7 +246,7 @@ def _merge(
         if key.startswith(NOT_APPLICABLE_PREFIXES):
             strangers.append(key)
             continue
-        hint = nearest_hint(key, BROKER_LEVEL)
+        hint = did_you_mean(key, BROKER_LEVEL)
         if key in TOPIC_LEVEL:
             synonyms = [synonym.key for synonym in TOPIC_LEVEL[key].synonyms]
             hint = f"; it is a topic key, its default is set with {synonyms[0]}" if synonyms else ""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import InvalidTopicConfig
+from kafkalog.format.near_names import did_you_mean
 from kafkalog.log.log_config import LogConfig
-from kafkalog.settings.nearest_name import nearest_hint
 from kafkalog.settings.setting import Setting, Value, format_value
 from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
 
@@ -59,7 +59,7 @@ def parse_topic_config(overrides: Mapping[str, str], defaults: LogConfig) -> Log
     for key, text in overrides.items():
         setting = TOPIC_LEVEL.get(key)
         if setting is None:
-            hint = nearest_hint(key, TOPIC_LEVEL)
+            hint = did_you_mean(key, TOPIC_LEVEL)
             raise InvalidTopicConfig(f"Unknown topic config name: {key}{hint}", key=key)
         try:
             value = setting.parse(text)

@@ -1,4 +1,4 @@
-"""What was meant by the name of a setting, a topic config, a parameter that there is none of."""
+"""The name that somebody will have meant: the end of an error about one that nobody knows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _LIKENESS_MIN = 0.7
 
 
-def nearest_hint(name: str, known: Iterable[str]) -> str:
-    """``; did you mean x?``, or nothing where no known name is like it."""
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``; did you mean x?``, or nothing when no known name is like it."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=_LIKENESS_MIN)
     return f"; did you mean {close[0]}?" if close else ""

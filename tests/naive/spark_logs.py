@@ -1,0 +1,70 @@
+"""Logs as lists of timestamps: the plain twin of `kafkalog.spark.logs.Logs` for plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kafkalog.errors import UnknownPartition, UnknownTopic
+from kafkalog.spark.logs import Bounds, OffsetRange, Piece
+
+
+@dataclass
+class NaiveLog:
+    """One partition: a timestamp for each offset from ``start`` on."""
+
+    start: int = 0
+    timestamps_ms: list[int] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        """Behind its last record."""
+        return self.start + len(self.timestamps_ms)
+
+
+class NaiveLogs:
+    """Partitions by topic and number; ``offsets_a_piece`` stands for targetBytes."""
+
+    def __init__(self, logs: dict[str, dict[int, NaiveLog]], offsets_a_piece: int = 10**9) -> None:
+        self.logs = logs
+        self.offsets_a_piece = offsets_a_piece
+        self.is_open = True
+
+    def topics(self) -> dict[str, list[int]]:
+        """See Logs."""
+        return {topic: sorted(self.logs[topic]) for topic in sorted(self.logs)}
+
+    def bounds(self, topic: str, partition: int) -> Bounds:
+        """See Logs."""
+        log = self._log(topic, partition)
+        return Bounds(log.start, log.end)
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """See Logs."""
+        log = self._log(topic, partition)
+        for offset, found_ms in enumerate(log.timestamps_ms, log.start):
+            if found_ms >= timestamp_ms:
+                return offset
+        return None
+
+    def pieces(self, wanted: OffsetRange, target_bytes: int) -> list[Piece]:
+        """See Logs."""
+        assert target_bytes > 0
+        found = []
+        at = wanted.from_offset
+        while at < wanted.to_offset:
+            end = min(at + self.offsets_a_piece, wanted.to_offset)
+            part = wanted._replace(from_offset=at, to_offset=end)
+            found.append(Piece(part, f"/{wanted.topic}", None, end - at))
+            at = end
+        return found
+
+    def close(self) -> None:
+        """See Logs."""
+        self.is_open = False
+
+    def _log(self, topic: str, partition: int) -> NaiveLog:
+        if topic not in self.logs:
+            raise UnknownTopic(topic)
+        if partition not in self.logs[topic]:
+            raise UnknownPartition(f"{topic}-{partition}")
+        return self.logs[topic][partition]

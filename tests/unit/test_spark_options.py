@@ -1,0 +1,282 @@
+"""Goal: the source takes the options of Spark's Kafka source, and says why it refuses one.
+Method: options as Spark hands them over (text, names in lower case); every message is looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.client.messages import Basic, Bearer, Tls
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.spark.option_values import InvalidOption
+from kafkalog.spark.options import (
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Extreme,
+    batch_options,
+    stream_options,
+    wants_headers,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kafkalog.spark.options import SourceOptions
+
+PLACE = {"path": "/data", "subscribe": "t"}
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def batch(**given: str) -> SourceOptions:
+    """Of a batch query on topic t."""
+    return batch_options(PLACE | given)
+
+
+def stream(**given: str) -> SourceOptions:
+    """Of a streaming query on topic t."""
+    return stream_options(PLACE | given)
+
+
+def test_defaults() -> None:
+    """Goal: a batch reads all, a stream what comes; data loss fails. Method: no options."""
+    options = batch()
+    assert (options.starting, options.ending) == (Extreme.EARLIEST, Extreme.LATEST)
+    assert stream().starting is Extreme.LATEST
+    assert options.access.paths == ("/data",)
+    assert not options.access.read_committed
+    assert options.fail_on_data_loss
+    assert options.check_crcs
+    assert not options.include_headers
+    assert options.max_trigger_delay_ms == 900_000
+    assert (options.target_bytes, options.chunk_bytes) == (128 << 20, 8 << 20)
+    assert options.warnings == ()
+
+
+def test_a_time_goes_before_times_and_these_before_offsets() -> None:
+    """Goal: the Kafka source's precedence; what is passed over is not even parsed.
+    Method: two of three options each, the lower one broken.
+    """
+    time = batch(startingtimestamp="5", startingoffsetsbytimestamp="{", startingoffsets="{")
+    assert time.starting == AtTime("startingTimestamp", 5)
+    times = batch(startingoffsetsbytimestamp='{"t":{"0":7}}', startingoffsets="{")
+    assert times.starting == AtTimes("startingOffsetsByTimestamp", {T0: 7})
+    offsets = batch(startingoffsets=' {"t":{"0":-2,"1":12}} ')
+    assert offsets.starting == AtOffsets("startingOffsets", {T0: -2, T1: 12})
+    assert batch(endingtimestamp="9", endingoffsets="{").ending == AtTime("endingTimestamp", 9)
+    assert batch(startingoffsets="Earliest").starting is Extreme.EARLIEST
+
+
+def test_what_to_subscribe_to() -> None:
+    """Goal: topics, a pattern or partitions. Method: each form."""
+    assert batch(subscribe=" b , a,,b").subscription.topics == ("a", "b")
+    pattern = batch_options({"path": "/d", "subscribepattern": "a{1,2}|b.*"})
+    assert pattern.subscription.pattern == "a{1,2}|b.*"
+    assign = batch_options({"path": "/d", "assign": '{"t":[1,0,1]}'})
+    assert assign.subscription.partitions == (T0, T1)
+
+
+def test_access_to_daemons(tmp_path: Path) -> None:
+    """Goal: daemons with credentials and TLS; secrets come from files where the query is planned.
+    Method: each form.
+    """
+    secret = tmp_path / "secret"
+    secret.write_text("s3\nnot this\n")
+    urls = {"url": "https://a:1, https://b:2", "subscribe": "t"}
+    tls = {"cafile": "/ca", "clientcert": "/cert", "clientkey": "/key"}
+    access = batch_options(urls | tls | {"tokenfile": str(secret)}).access
+    assert access.urls == ("https://a:1", "https://b:2")
+    assert access.credentials == Bearer("s3")
+    assert access.tls == Tls("/ca", "/cert", "/key")
+    basic = batch_options(urls | {"user": "u", "passwordfile": str(secret)}).access
+    assert basic.credentials == Basic("u", "s3")
+    assert batch_options(urls | {"token": "abc"}).access.credentials == Bearer("abc")
+    committed = batch(**{"kafka.isolation.level": "read_committed"})
+    assert committed.access.read_committed
+
+
+def test_numbers_sizes_and_durations() -> None:
+    """Goal: values as Spark's users write them. Method: one of each."""
+    options = stream(
+        maxoffsetspertrigger="1000",
+        minoffsetspertrigger="10",
+        maxtriggerdelay="2h",
+        minpartitions="8",
+        maxrecordsperpartition="5000",
+        failondataloss="FALSE",
+        includeheaders="true",
+        targetbytes="64 MiB",
+        chunkbytes="4m",
+        checkcrcs="false",
+        startingoffsetsbytimestampstrategy="LATEST",
+    )
+    assert (options.max_offsets_per_trigger, options.min_offsets_per_trigger) == (1000, 10)
+    assert options.max_trigger_delay_ms == 7_200_000
+    assert (options.min_partitions, options.max_records_per_partition) == (8, 5000)
+    assert not options.fail_on_data_loss
+    assert options.include_headers
+    assert (options.target_bytes, options.chunk_bytes) == (64 << 20, 4 << 20)
+    assert not options.check_crcs
+    assert options.is_latest_without_match
+    assert stream(maxtriggerdelay="1500").max_trigger_delay_ms == 1500
+
+
+def test_what_changes_nothing_is_told_once() -> None:
+    """Goal: a query written for Kafka runs, and its user learns what has no effect.
+    Method: options of Kafka's client, and those of streams in a batch.
+    """
+    options = batch(
+        **{
+            "kafka.bootstrap.servers": "b:9092",
+            "kafka.group.id": "g",
+            "groupidprefix": "x",
+            "maxoffsetspertrigger": "5",
+        }
+    )
+    assert options.warnings == (
+        "Option maxOffsetsPerTrigger is of streaming queries; this batch query does without it",
+        "Of Kafka's client, without effect here: kafka.bootstrap.servers, kafka.group.id, "
+        "groupIdPrefix",
+    )
+
+
+def test_headers_are_wanted_before_the_rest_is_looked_at() -> None:
+    """Goal: the schema needs no more than its own option, but knows the names.
+    Method: a query whose other options are still wrong.
+    """
+    assert wants_headers({"includeheaders": "true"})
+    assert not wants_headers({"startingoffsets": "{"})
+    with pytest.raises(InvalidOption, match="did you mean includeHeaders"):
+        wants_headers({"includeheader": "true"})
+
+
+REFUSED: list[tuple[Callable[..., SourceOptions], dict[str, str], str]] = [
+    (
+        batch,
+        {"startingoffset": "earliest"},
+        "no option startingoffset; did you mean startingOffsets.$",
+    ),
+    (batch, {"topics": "t"}, "no option topics; see docs/spark.md"),
+    (batch, {"assign": '{"t":[0]}'}, "one of the options .*, not subscribe and assign"),
+    (batch, {"subscribe": " , "}, "Option subscribe is ','.*a topic"),
+    (
+        batch,
+        {"startingoffsets": "latest"},
+        "startingOffsets: a batch query cannot begin at the latest",
+    ),
+    (batch, {"startingoffsets": '{"t":{"0":-1}}'}, "startingOffsets: a batch query cannot begin"),
+    (
+        batch,
+        {"endingoffsets": "earliest"},
+        "endingOffsets: a batch query cannot end at the earliest",
+    ),
+    (batch, {"endingoffsets": '{"t":{"0":-2}}'}, "endingOffsets: a batch query cannot end"),
+    (stream, {"endingoffsets": "latest"}, "endingOffsets: a streaming query has no end"),
+    (stream, {"endingtimestamp": "5"}, "endingTimestamp: a streaming query has no end"),
+    (stream, {"endingoffsetsbytimestamp": "{}"}, "endingOffsetsByTimestamp: a streaming query"),
+    (batch, {"startingoffsets": "{"}, r"startingOffsets is '\{', but it must be JSON as"),
+    (batch, {"startingoffsets": '{"t":{"0":-3}}'}, "startingOffsets .* must be JSON as"),
+    (batch, {"startingoffsets": '{"t":{"0":1.5}}'}, "startingOffsets .* must be JSON as"),
+    (batch, {"startingoffsets": '{"t":{"0":1,"0":2}}'}, "startingOffsets .* must be JSON as"),
+    (batch, {"startingoffsets": '{"t":[0]}'}, "startingOffsets .* must be JSON as"),
+    (batch, {"startingoffsets": '{"t":{"x":1}}'}, "startingOffsets .* must be JSON as"),
+    (batch, {"startingoffsets": '{"t":{"0":true}}'}, "startingOffsets .* must be JSON as"),
+    (batch, {"startingoffsets": "[1]"}, "startingOffsets .* must be JSON as"),
+    (batch, {"startingtimestamp": "soon"}, "startingTimestamp is 'soon', but .* whole number"),
+    (batch, {"startingoffsetsbytimestamp": '{"t":{"0":-1}}'}, "startingOffsetsByTimestamp .* JSON"),
+    (
+        batch,
+        {"startingoffsets": '{"t":{"0":5}}', "endingoffsets": '{"t":{"1":5}}'},
+        "startingOffsets and endingOffsets name different partitions: .* t-0, t-1",
+    ),
+    (
+        batch,
+        {"startingoffsets": '{"t":{"0":5}}', "endingoffsets": '{"t":{"0":4}}'},
+        r"startingOffsets and endingOffsets: t-0 ends \(4\) before it begins \(5\)",
+    ),
+    (
+        batch,
+        {
+            "startingoffsetsbytimestamp": '{"t":{"0":5}}',
+            "endingoffsetsbytimestamp": '{"t":{"0":4}}',
+        },
+        r"ByTimestamp: t-0 ends \(4\) before it begins \(5\)",
+    ),
+    (stream, {"maxoffsetspertrigger": "0"}, "maxOffsetsPerTrigger is '0'"),
+    (
+        stream,
+        {"maxoffsetspertrigger": "5", "minoffsetspertrigger": "6"},
+        r"minOffsetsPerTrigger \(6\) is above maxOffsetsPerTrigger \(5\)",
+    ),
+    (stream, {"maxtriggerdelay": "5 weeks"}, "maxTriggerDelay is '5 weeks', but .* a duration"),
+    (batch, {"minpartitions": "-1"}, "minPartitions is '-1'"),
+    (batch, {"maxrecordsperpartition": "x"}, "maxRecordsPerPartition is 'x'"),
+    (batch, {"failondataloss": "no"}, "failOnDataLoss is 'no', but it must be true or false"),
+    (batch, {"chunkbytes": "2g"}, "chunkBytes is '2g', but it must be a size"),
+    (batch, {"targetbytes": "big"}, "targetBytes is 'big', but it must be a size"),
+    (batch, {"startingoffsetsbytimestampstrategy": "x"}, "must be error or latest"),
+    (batch, {"kafka.isolation.level": "dirty"}, "kafka.isolation.level is 'dirty'"),
+    (batch, {"kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset is not possible: use"),
+    (batch, {"kafka.key.deserializer": "x"}, "kafka.key.deserializer is not possible"),
+    (batch, {"kafka.value.deserializer": "x"}, "kafka.value.deserializer is not possible"),
+    (batch, {"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit is not possible"),
+    (batch, {"kafka.interceptor.classes": "x"}, "kafka.interceptor.classes is not possible"),
+    (batch, {"path": "data"}, "path is 'data', but it must be an absolute path"),
+    (batch, {"url": "http://a:1"}, "either option url .* or option path"),
+    (batch, {"token": "x"}, "Option token is for daemons"),
+]
+
+
+@pytest.mark.parametrize(("parse", "given", "message"), REFUSED, ids=lambda each: str(each)[:60])
+def test_refused(parse: Callable[..., SourceOptions], given: dict[str, str], message: str) -> None:
+    """Goal: every condition of the Kafka source, and ours, with a sentence that names the option.
+    Method: one query each.
+    """
+    with pytest.raises(InvalidOption, match=message):
+        parse(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "Say what to read by one of the options subscribe, subscribePattern, assign$"),
+        ({"subscribepattern": "("}, "subscribePattern is .* a regular expression"),
+        ({"subscribepattern": ""}, "subscribePattern is .* a regular expression"),
+        ({"assign": "t"}, "assign is 't', but it must be JSON"),
+        ({"assign": '{"t":[]}'}, "assign .* one partition or more"),
+        ({"assign": '{"t":[-1]}'}, "assign .* JSON"),
+    ],
+)
+def test_no_subscription(given: dict[str, str], message: str) -> None:
+    """Goal: exactly one subscription that can be understood. Method: none, and broken ones."""
+    with pytest.raises(InvalidOption, match=message):
+        batch_options({"path": "/data"} | given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"url": "ftp://x"}, "url is 'ftp://x', but it must be http"),
+        ({"url": "http://x", "token": "a", "user": "u"}, "token and user contradict"),
+        ({"url": "http://x", "user": "u"}, "user and passwordFile need each other"),
+        ({"url": "http://x", "passwordfile": "/x"}, "user and passwordFile need each other"),
+        ({"url": "http://x", "tokenfile": "/no/such"}, "tokenFile is '/no/such'.*can be read"),
+        ({"url": "http://x", "token": "ä"}, "token: A token is printable ASCII"),
+        ({}, "Say where the logs are"),
+    ],
+)
+def test_no_access(given: dict[str, str], message: str) -> None:
+    """Goal: half an access is refused before anything is asked. Method: one query each."""
+    with pytest.raises(InvalidOption, match=message):
+        batch_options({"subscribe": "t"} | given)
+
+
+def test_an_empty_secret_is_none(tmp_path: Path) -> None:
+    """Goal: a file that was made but not filled is named. Method: an empty one."""
+    file = tmp_path / "token"
+    file.write_text("\n")
+    with pytest.raises(InvalidOption, match=r"tokenFile .* first line is the secret"):
+        batch_options({"subscribe": "t", "url": "http://x", "tokenfile": str(file)})

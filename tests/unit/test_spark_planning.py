@@ -1,0 +1,263 @@
+"""Goal: a plan reads what options and filters want, no more, and says what is missing.
+Method: logs as lists (`tests/naive/spark_logs.py`); ranges are compared as numbers.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.errors import KafkalogError, UnknownPartition, UnknownTopic
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.spark.filters import ColumnFilter, Wanted, narrowed
+from kafkalog.spark.logs import DataLost, OffsetRange
+from kafkalog.spark.offset_reader import OffsetReader, PartitionsGone
+from kafkalog.spark.option_values import InvalidOption
+from kafkalog.spark.options import batch_options, stream_options
+from kafkalog.spark.planning import batch_ranges, pieces_of, trigger_ranges
+from tests.naive.spark_logs import NaiveLog, NaiveLogs
+
+if TYPE_CHECKING:
+    from kafkalog.spark.options import SourceOptions
+
+A0, A1, B0 = (TopicPartition(*at) for at in (("a", 0), ("a", 1), ("b", 0)))
+TEN = [1000 * number for number in range(10)]
+
+
+def logs() -> NaiveLogs:
+    """Topic a: offsets 0 to 10 and 5 to 15, a second apart; topic b: nothing yet."""
+    return NaiveLogs({"a": {0: NaiveLog(0, TEN), 1: NaiveLog(5, TEN)}, "b": {0: NaiveLog()}})
+
+
+def batch(**given: str) -> SourceOptions:
+    """Of a batch query."""
+    return batch_options({"path": "/data", "subscribe": "a"} | given)
+
+
+def planned(options: SourceOptions, *filters: ColumnFilter) -> list[tuple[str, int, int]]:
+    """(partition, from, to)."""
+    wanted = Wanted()
+    for each in filters:
+        wanted, _ = narrowed(wanted, each)
+    ranges = batch_ranges(logs(), options, wanted)
+    return [(f"{each.topic}-{each.partition}", each.from_offset, each.to_offset) for each in ranges]
+
+
+def test_all_of_a_topic() -> None:
+    """Goal: from each log's start to its end. Method: no positions."""
+    assert planned(batch()) == [("a-0", 0, 10), ("a-1", 5, 15)]
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({"subscribe": "a,b"}, ["a-0", "a-1", "b-0"]),
+        ({"subscribepattern": "[ab]"}, ["a-0", "a-1", "b-0"]),
+        ({"subscribepattern": "(?!a).*"}, ["b-0"]),
+        ({"subscribepattern": "none"}, []),
+        ({"assign": '{"b":[0],"a":[1]}'}, ["a-1", "b-0"]),
+    ],
+)
+def test_subscriptions(given: dict[str, str], names: list[str]) -> None:
+    """Goal: names, patterns over whole names, partitions. Method: each."""
+    options = batch_options({"path": "/data"} | given)
+    assert [str(at) for at in OffsetReader(logs(), options).partitions()] == names
+
+
+def test_what_is_not_there_is_named() -> None:
+    """Goal: the nearest topic, the partitions that there are. Method: one slip each."""
+    several = NaiveLogs({"orders": {0: NaiveLog(), 3: NaiveLog()}, "clicks": {0: NaiveLog()}})
+    slip = batch_options({"path": "/data", "subscribe": "order"})
+    with pytest.raises(UnknownTopic, match=r"no topic order; did you mean orders.$"):
+        OffsetReader(several, slip).partitions()
+    far = batch_options({"path": "/data", "subscribe": "zzz"})
+    with pytest.raises(UnknownTopic, match=r"no topic zzz; topics .*: clicks, orders$"):
+        OffsetReader(several, far).partitions()
+    number = batch_options({"path": "/data", "assign": '{"orders":[0,1]}'})
+    with pytest.raises(UnknownPartition, match="no partition orders-1: orders has 0, 3"):
+        OffsetReader(several, number).partitions()
+
+
+def test_offsets_and_extremes() -> None:
+    """Goal: -2 and -1 are looked up, other offsets stay as they are. Method: one of each."""
+    options = batch(startingoffsets='{"a":{"0":-2,"1":7}}', endingoffsets='{"a":{"0":4,"1":-1}}')
+    assert planned(options) == [("a-0", 0, 4), ("a-1", 7, 15)]
+
+
+def test_each_partition_must_be_named() -> None:
+    """Goal: half a start would be a guess. Method: one partition missing, one too many."""
+    with pytest.raises(InvalidOption, match="startingOffsets lacks a-1 and names b-0, not subscr"):
+        planned(batch(startingoffsets='{"a":{"0":1},"b":{"0":1}}'))
+
+
+def test_times() -> None:
+    """Goal: first records at or after a time; an end without one is the log's end.
+    Method: one time for all, and one for each.
+    """
+    times = batch(startingtimestamp="2500", endingtimestamp="7000")
+    assert planned(times) == [("a-0", 3, 7), ("a-1", 8, 12)]
+    by_partition = batch(
+        startingoffsetsbytimestamp='{"a":{"0":1000,"1":0}}',
+        endingoffsetsbytimestamp='{"a":{"0":99999,"1":1}}',
+    )
+    assert planned(by_partition) == [("a-0", 1, 10), ("a-1", 5, 6)]
+
+
+def test_a_start_behind_every_record() -> None:
+    """Goal: an error by default, the end on demand. Method: a time in the future."""
+    with pytest.raises(InvalidOption, match=r"startingTimestamp: a-0 has no record .* 99999 ms"):
+        planned(batch(startingtimestamp="99999"))
+    latest = batch(startingtimestamp="99999", startingoffsetsbytimestampstrategy="latest")
+    assert planned(latest) == [("a-0", 10, 10), ("a-1", 15, 15)]
+
+
+def test_a_start_behind_the_end() -> None:
+    """Goal: said, not read as nothing. Method: an offset beyond the log."""
+    with pytest.raises(InvalidOption, match="begins at offset 99 of a-0, behind its end 10"):
+        planned(batch(startingoffsets='{"a":{"0":99,"1":5}}'))
+
+
+def at(seconds: float) -> datetime:
+    """So long after 1970."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+FILTERS: list[tuple[ColumnFilter, bool, list[tuple[str, int, int]]]] = [
+    (ColumnFilter("EqualTo", "partition", 1), True, [("a-1", 5, 15)]),
+    (ColumnFilter("In", "partition", (0, 7)), True, [("a-0", 0, 10)]),
+    (ColumnFilter("LessThan", "partition", 1), True, [("a-0", 0, 10)]),
+    (ColumnFilter("GreaterThanOrEqual", "partition", 1), True, [("a-1", 5, 15)]),
+    (ColumnFilter("EqualTo", "topic", "b"), True, []),
+    (ColumnFilter("In", "topic", ("a", "b")), True, [("a-0", 0, 10), ("a-1", 5, 15)]),
+    (ColumnFilter("StringStartsWith", "topic", "b"), True, []),
+    (ColumnFilter("EqualTo", "offset", 6), True, [("a-0", 6, 7), ("a-1", 6, 7)]),
+    (ColumnFilter("GreaterThan", "offset", 8), True, [("a-0", 9, 10), ("a-1", 9, 15)]),
+    (ColumnFilter("GreaterThanOrEqual", "offset", 12), True, [("a-0", 12, 12), ("a-1", 12, 15)]),
+    (ColumnFilter("LessThan", "offset", 7), True, [("a-0", 0, 7), ("a-1", 5, 7)]),
+    (ColumnFilter("LessThanOrEqual", "offset", -5), True, [("a-0", 0, 0), ("a-1", 5, 5)]),
+    (ColumnFilter("In", "offset", (6, 8)), False, [("a-0", 6, 9), ("a-1", 6, 9)]),
+    (ColumnFilter("In", "offset", (6,)), True, [("a-0", 6, 7), ("a-1", 6, 7)]),
+    (ColumnFilter("GreaterThan", "timestamp", at(2.0005)), False, [("a-0", 2, 10), ("a-1", 7, 15)]),
+    (ColumnFilter("EqualTo", "timestamp", at(3)), False, [("a-0", 3, 10), ("a-1", 8, 15)]),
+    (ColumnFilter("In", "timestamp", (at(4), at(3))), False, [("a-0", 3, 10), ("a-1", 8, 15)]),
+    (ColumnFilter("GreaterThan", "timestamp", at(99)), False, [("a-0", 10, 10), ("a-1", 15, 15)]),
+    (ColumnFilter("LessThan", "timestamp", at(3)), False, [("a-0", 0, 10), ("a-1", 5, 15)]),
+    (ColumnFilter("IsNotNull", "offset"), True, [("a-0", 0, 10), ("a-1", 5, 15)]),
+    (ColumnFilter("IsNotNull", "key"), False, [("a-0", 0, 10), ("a-1", 5, 15)]),
+    (ColumnFilter("EqualTo", "key", b"x"), False, [("a-0", 0, 10), ("a-1", 5, 15)]),
+    (ColumnFilter("EqualTo", "offset", None), False, [("a-0", 0, 10), ("a-1", 5, 15)]),
+    (ColumnFilter("EqualTo", "partition", None), False, [("a-0", 0, 10), ("a-1", 5, 15)]),
+    (ColumnFilter("StringContains", "partition", "1"), False, [("a-0", 0, 10), ("a-1", 5, 15)]),
+    (ColumnFilter("Not", "", None), False, [("a-0", 0, 10), ("a-1", 5, 15)]),
+]
+
+
+@pytest.mark.parametrize(("given", "is_done", "ranges"), FILTERS, ids=lambda each: str(each)[:70])
+def test_filters(given: ColumnFilter, is_done: bool, ranges: list[tuple[str, int, int]]) -> None:
+    """Goal: done with what left out exactly the others, narrower where that is certain.
+    Method: each kind of filter on each column that a plan understands, and some that it does not.
+    """
+    assert narrowed(Wanted(), given)[1] is is_done
+    assert planned(batch(), given) == ranges
+
+
+def test_filters_add_up() -> None:
+    """Goal: a conjunction. Method: one filter for each column."""
+    assert planned(
+        batch(),
+        ColumnFilter("EqualTo", "partition", 1),
+        ColumnFilter("GreaterThan", "timestamp", at(1)),
+        ColumnFilter("GreaterThan", "offset", 2),
+        ColumnFilter("LessThan", "offset", 9),
+    ) == [("a-1", 6, 9)]
+
+
+def test_pieces() -> None:
+    """Goal: wishes for tasks come first, then sizes. Method: ranges of 10 and 5, 3 a piece."""
+    some = logs()
+    some.offsets_a_piece = 3
+    ranges = [OffsetRange("a", 0, 0, 10), OffsetRange("a", 1, 5, 5), OffsetRange("b", 0, 0, 5)]
+    sizes = [
+        piece.range.to_offset - piece.range.from_offset
+        for piece in pieces_of(some, batch(minpartitions="3"), ranges)
+    ]
+    assert sizes == [3, 2, 3, 2, 3, 2]
+
+
+def stream(fails: bool) -> SourceOptions:
+    """Of a streaming query."""
+    return stream_options(
+        {"path": "/data", "subscribepattern": ".*", "failondataloss": str(fails).lower()}
+    )
+
+
+def test_a_trigger() -> None:
+    """Goal: between two offsets, new partitions from their start on. Method: one of each."""
+    some = logs()
+    some.logs["c"] = {0: NaiveLog(0, TEN)}
+    new = TopicPartition("c", 0)
+    ranges = trigger_ranges(some, stream(fails=True), {A0: 3, A1: 5}, {A0: 9, A1: 5, new: 4})
+    assert ranges == [
+        OffsetRange("a", 0, 3, 9),
+        OffsetRange("a", 1, 5, 5),
+        OffsetRange("c", 0, 0, 4),
+    ]
+
+
+Losses = tuple[dict[TopicPartition, int], dict[TopicPartition, int], str, type[KafkalogError]]
+LOSSES: list[Losses] = [
+    ({A0: 3, B0: 7}, {A0: 9}, r"gone.*: b-0 \(read up to 7\)", PartitionsGone),
+    ({A0: 3}, {A0: 9, TopicPartition("x", 0): 5}, r"gone.*: x-0 \(read up to 0\)", PartitionsGone),
+    ({A0: 3}, {A0: 9, A1: 6}, r"a-1 \[0, 5\) are missing.* came while", DataLost),
+    ({A0: 12}, {A0: 9}, r"a-0 \[9, 12\) are missing.* read up to", DataLost),
+]
+
+
+@pytest.mark.parametrize(("start", "end", "message", "kind"), LOSSES)
+def test_losses_end_a_query(
+    start: dict[TopicPartition, int],
+    end: dict[TopicPartition, int],
+    message: str,
+    kind: type[KafkalogError],
+) -> None:
+    """Goal: what is lost is named with its offsets, and what to do. Method: each sort of loss."""
+    with pytest.raises(kind, match=message) as caught:
+        trigger_ranges(logs(), stream(fails=True), start, end)
+    assert "failOnDataLoss=false" in str(caught.value)
+
+
+@pytest.mark.parametrize(("start", "end", "message"), [each[:3] for each in LOSSES])
+def test_losses_are_told(
+    start: dict[TopicPartition, int],
+    end: dict[TopicPartition, int],
+    message: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Goal: with failOnDataLoss=false a warning, and the rest is read. Method: the same losses."""
+    with caplog.at_level(logging.WARNING):
+        ranges = trigger_ranges(logs(), stream(fails=False), start, end)
+    (record,) = caplog.records
+    assert record.name == "kafkalog.spark"
+    assert re.search(message, record.getMessage())
+    assert all(each.from_offset <= each.to_offset for each in ranges)
+    assert OffsetRange("a", 0, 3, 9) in ranges or start == {A0: 12}
+
+
+def test_a_topic_that_is_gone_later_is_told() -> None:
+    """Goal: a stream that may lose data goes on with its other topics. Method: one of two gone."""
+    options = stream_options({"path": "/data", "subscribe": "a,x", "failondataloss": "false"})
+    reader = OffsetReader(logs(), options)
+    assert reader.partitions(missing_is_an_error=False) == [A0, A1]
+    with pytest.raises(UnknownTopic, match="no topic x"):
+        reader.partitions()
+
+
+def test_a_partition_that_goes_while_it_is_asked() -> None:
+    """Goal: left out, so that the next answer decides. Method: a name that is not there."""
+    reader = OffsetReader(logs(), stream(fails=True))
+    assert reader.latest([A0, TopicPartition("x", 0)]) == {A0: 10}
+    assert reader.earliest([TopicPartition("a", 9), A1]) == {A1: 5}

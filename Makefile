@@ -6,7 +6,7 @@ RUN_READY := .venv/.run-ready
 DEV_READY := .venv/.dev-ready
 SPARK_READY := .venv/.spark-ready
 KERNELS_READY := .venv/.kernels-ready
-SOURCES := kafkalog tests
+SOURCES := kafkalog pyspark_kafkalog tests
 KERNEL_SOURCES := $(wildcard kafkalog/kernels/*.py)
 # System certificates: uv's bundled ones know no company proxy.
 UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python

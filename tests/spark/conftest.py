@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 collect_ignore_glob = [] if importlib.util.find_spec("pyspark") else ["test_*.py"]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first query compiles and starts workers; on a busy machine that takes a minute."""
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.timeout(600))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with two cores in this process's JVM. Fails, never skips, without Java 17."""

@@ -1,0 +1,174 @@
+"""``format("kafkalog")``: the data source that Spark sees, and its batch reader.
+
+Owns the schema, which is that of Spark's Kafka source, and the translation between Spark's calls
+and our modules: what is read from where to where is `planning`, a task is `reading`. Spark pickles
+readers and partitions: they hold values only. See docs/spark.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from kafkalog.spark.filters import ColumnFilter, Wanted, narrowed
+from kafkalog.spark.logs import open_logs
+from kafkalog.spark.offset_reader import LOGGER
+from kafkalog.spark.option_values import InvalidOption
+from kafkalog.spark.options import batch_options, wants_headers
+from kafkalog.spark.planning import batch_ranges, pieces_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamReader, Filter
+
+    from kafkalog.spark.options import SourceOptions
+
+HEADERS = StructField(
+    "headers",
+    ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+)
+SCHEMA = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+    ]
+)
+_COLUMNS = {field.name: field.dataType for field in (*SCHEMA.fields, HEADERS)}
+
+
+class KafkalogDataSource(DataSource):
+    """Logs as a table, or as a stream of its rows."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What follows ``format``."""
+        return "kafkalog"
+
+    def schema(self) -> StructType:
+        """The Kafka source's columns; ``headers`` with option includeHeaders."""
+        return StructType([*SCHEMA.fields, HEADERS]) if wants_headers(self._given) else SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Of ``spark.read``. Raises InvalidOption."""
+        return KafkalogReader(schema, batch_options(self._given))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+        """Of ``spark.readStream``. Raises InvalidOption."""
+        from kafkalog.spark.options import stream_options
+        from kafkalog.spark.stream_reader import KafkalogStreamReader
+
+        return KafkalogStreamReader(schema, stream_options(self._given))
+
+    @property
+    def _given(self) -> dict[str, str]:
+        """The options as Spark has them, names in lower case."""
+        return dict(self.options.items())
+
+
+class KafkalogReader(DataSourceReader):
+    """A batch query, from its filters to its rows."""
+
+    def __init__(self, schema: StructType, options: SourceOptions) -> None:
+        check_schema(schema)
+        warn_of(options)
+        self._schema = schema
+        self._options = options
+        self.wanted = Wanted()
+        self.pushFilters = _PushFilters(self)
+
+    def partitions(self) -> list[InputPartition]:
+        """The tasks; offsets are looked up now and hold for the whole query."""
+        logs = open_logs(self._options.access)
+        try:
+            ranges = batch_ranges(logs, self._options, self.wanted)
+            return [InputPartition(piece) for piece in pieces_of(logs, self._options, ranges)]
+        finally:
+            logs.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """One task; nothing for the partition that Spark makes up when there is none."""
+        return rows_of(partition, self._schema, self._options)
+
+
+class _PushFilters:
+    """`DataSourceReader.pushFilters` of a reader, used where Spark is asked to push filters.
+
+    A reader that overrides the method fails every query while
+    ``spark.sql.python.filterPushdown.enabled`` is false, which is its default, so that nobody
+    believes in filters that are not pushed. Ours only spare reading what Spark then leaves out: a
+    reader without the setting is right, too. So the class does not override the method, and the
+    reader's attribute says that it is Spark's own.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, reader: KafkalogReader) -> None:
+        self._reader = reader
+
+    def __call__(self, filters: list[Filter]) -> list[Filter]:
+        """Those that Spark has to look at itself."""
+        left = []
+        for each in filters:
+            self._reader.wanted, is_done = narrowed(self._reader.wanted, _column_filter(each))
+            if not is_done:
+                left.append(each)
+        return left
+
+
+def _column_filter(given: Filter) -> ColumnFilter:
+    """Of one of Spark's classes; those without a column, as ``Not``, have the name of none."""
+    value = getattr(given, "value", None)
+    if isinstance(value, list):  # the values of ``In``, which Spark documents as a tuple
+        value = tuple(value)
+    return ColumnFilter(type(given).__name__, ".".join(getattr(given, "attribute", ())), value)
+
+
+def rows_of(
+    partition: InputPartition, schema: StructType, options: SourceOptions
+) -> Iterator[pa.RecordBatch]:
+    """Of a task of ours, in Spark's schema to the letter."""
+    if partition.value is None:
+        return
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from kafkalog.spark.reading import batches_of
+
+    yield from batches_of(partition.value, options, to_arrow_schema(schema, timezone="UTC"))
+
+
+def check_schema(schema: StructType) -> None:
+    """A schema of the user's has any of our columns, in any order. Raises InvalidOption."""
+    for field in schema.fields:
+        if field.name not in _COLUMNS:
+            names = ", ".join(_COLUMNS)
+            raise InvalidOption(f"There is no column {field.name}: a schema has any of {names}")
+        right = _COLUMNS[field.name]
+        if field.dataType.simpleString() != right.simpleString():
+            raise InvalidOption(
+                f"Column {field.name} is {right.simpleString()}, not "
+                f"{field.dataType.simpleString()}: cast it in the query"
+            )
+
+
+def warn_of(options: SourceOptions) -> None:
+    """Tell of options that change nothing."""
+    for sentence in options.warnings:
+        LOGGER.warning("%s", sentence)

@@ -1,0 +1,149 @@
+"""The streaming side of the source: how far each trigger goes.
+
+Spark keeps one reader in a process of its own as long as the query runs: it holds the open logs,
+the offsets that Trigger.AvailableNow ends at, and when a trigger was last let through. Another
+copy, in each task, only reads. Offsets in checkpoints are those of Spark's Kafka source.
+Source: KafkaMicroBatchStream of Spark 4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from kafkalog.env.clock import SystemClock
+from kafkalog.spark.logs import open_logs
+from kafkalog.spark.offset_reader import OffsetReader
+from kafkalog.spark.offsets import document_of, lag_of, offsets_of, rate_limited
+from kafkalog.spark.planning import pieces_of, trigger_ranges
+from kafkalog.spark.source import check_schema, rows_of, warn_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadLimit
+    from pyspark.sql.types import StructType
+
+    from kafkalog.env.clock import Clock
+    from kafkalog.spark.logs import Logs
+    from kafkalog.spark.offsets import OffsetDocument, PartitionOffsets
+    from kafkalog.spark.options import SourceOptions
+
+
+class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming query. Its methods are Spark's, called in Spark's order by one thread."""
+
+    def __init__(
+        self, schema: StructType, options: SourceOptions, clock: Clock | None = None
+    ) -> None:
+        """``clock``: of maxTriggerDelay; None: the machine's."""
+        check_schema(schema)
+        warn_of(options)
+        self._schema = schema
+        self._options = options
+        self._clock: Clock = clock or SystemClock()
+        self._logs: Logs | None = None
+        self._latest: PartitionOffsets | None = None
+        self._is_available_now = False
+        self._let_through_ns: int | None = None
+
+    def initialOffset(self) -> OffsetDocument:  # noqa: N802 - Spark's
+        """Where a query without a checkpoint begins."""
+        reader = self._reader()
+        return document_of(reader.starting(reader.partitions()))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's
+        """What `latestOffset` is asked with: Spark knows no limit of a least and a most."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: OffsetDocument, limit: ReadLimit) -> OffsetDocument:  # noqa: N802
+        """Where the next batch ends; at ``start`` when there is to be none.
+
+        Raises UnknownTopic or UnknownPartition for what was subscribed to by name and is gone.
+        """
+        begin = offsets_of(start)
+        latest = self._target()
+        if isinstance(limit, ReadAllAvailable):
+            return document_of(latest)
+        if self._waits_for_more(begin, latest):
+            return document_of(begin)
+        rows_max = self._options.max_offsets_per_trigger
+        if rows_max is None:
+            return document_of(latest)
+        of_new = self._reader().earliest(sorted(latest.keys() - begin.keys()))
+        return document_of(rate_limited(rows_max, of_new | begin, latest))
+
+    def reportLatestOffset(self) -> OffsetDocument | None:  # noqa: N802 - Spark's
+        """What the query could have read up to, for its progress."""
+        return document_of(self._latest) if self._latest else None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
+        """From the first `latestOffset` on, what comes later does not count."""
+        self._is_available_now = True
+        self._latest = None
+
+    def partitions(self, start: OffsetDocument, end: OffsetDocument) -> list[InputPartition]:
+        """The tasks of a batch. Raises as `trigger_ranges`."""
+        logs = self._opened()
+        ranges = trigger_ranges(logs, self._options, offsets_of(start), offsets_of(end))
+        return [InputPartition(piece) for piece in pieces_of(logs, self._options, ranges)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """One task."""
+        return rows_of(partition, self._schema, self._options)
+
+    def commit(self, end: OffsetDocument) -> None:
+        """Nothing: the checkpoint holds the offsets."""
+
+    def stop(self) -> None:
+        """The query ends."""
+        if self._logs is not None:
+            self._logs.close()
+            self._logs = None
+
+    def _opened(self) -> Logs:
+        if self._logs is None:
+            self._logs = open_logs(self._options.access)
+        return self._logs
+
+    def _reader(self) -> OffsetReader:
+        return OffsetReader(self._opened(), self._options)
+
+    def _target(self) -> PartitionOffsets:
+        """The ends of all partitions: now, or when Trigger.AvailableNow began."""
+        if not self._is_available_now or self._latest is None:
+            reader = self._reader()
+            partitions = reader.partitions(missing_is_an_error=self._options.fail_on_data_loss)
+            self._latest = reader.latest(partitions)
+        return self._latest
+
+    def _waits_for_more(self, begin: PartitionOffsets, latest: PartitionOffsets) -> bool:
+        """Whether minOffsetsPerTrigger is not reached, and maxTriggerDelay not over.
+
+        The first batch of a query never waits, nor any of Trigger.AvailableNow, which would not
+        end.
+        """
+        rows_min = self._options.min_offsets_per_trigger
+        if rows_min is None or self._is_available_now:
+            return False
+        now_ns = self._clock.monotonic_ns()
+        is_due = (
+            self._let_through_ns is None
+            or now_ns - self._let_through_ns >= self._options.max_trigger_delay_ms * 1_000_000
+        )
+        if not is_due and lag_of(begin, latest) < rows_min:
+            return True
+        self._let_through_ns = now_ns
+        return False

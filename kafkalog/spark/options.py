@@ -34,12 +34,7 @@ if TYPE_CHECKING:
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 _ENDINGS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 _OF_STREAMS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-_WITHOUT_EFFECT = (
-    "groupIdPrefix",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "kafkaConsumer.pollTimeoutMs",
-)
+_WITHOUT_EFFECT = ("groupIdPrefix", "kafkaConsumer.pollTimeoutMs")
 SOURCE_OPTIONS = (
     *_SUBSCRIPTIONS,
     "startingTimestamp",
@@ -51,6 +46,8 @@ SOURCE_OPTIONS = (
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
     "includeHeaders",
     *ACCESS_OPTIONS,
     "targetBytes",
@@ -67,6 +64,8 @@ _REFUSED_OF_KAFKA = {
 }
 _ISOLATION = "kafka.isolation.level"
 _TRIGGER_DELAY_MS = 15 * 60 * 1000
+_TRIES = 10  # Kafka's is 3: a running daemon writes a directory's high watermark every 5 s
+_TRY_INTERVAL_MS = 1000
 _SIZE_MAX = 1 << 30  # a column of an Arrow batch holds less than 2 GiB
 
 
@@ -118,6 +117,8 @@ class SourceOptions:
     """What a query wants to read, and how. Picklable.
 
     is_latest_without_match  where a time of the start lies behind every record: begin at the end
+    fetch_offset_tries       of looking for the ends of a stream's logs, when one lies before what
+                             was read; so long apart
     warnings                 sentences about options that change nothing
     """
 
@@ -132,6 +133,8 @@ class SourceOptions:
     min_partitions: int | None
     max_records_per_partition: int | None
     fail_on_data_loss: bool
+    fetch_offset_tries: int
+    fetch_offset_interval_ms: int
     include_headers: bool
     target_bytes: int
     chunk_bytes: int
@@ -201,12 +204,19 @@ def _options(
         min_partitions=values.integer("minPartitions", low=1, high=INT32_MAX),
         max_records_per_partition=values.integer("maxRecordsPerPartition", low=1),
         fail_on_data_loss=values.boolean("failOnDataLoss", default=True),
+        fetch_offset_tries=values.integer("fetchOffset.numRetries", low=1) or _TRIES,
+        fetch_offset_interval_ms=_interval_ms(values),
         include_headers=values.boolean("includeHeaders", default=False),
         target_bytes=values.size_bytes("targetBytes", TARGET_BYTES, 1, 1 << 40),
         chunk_bytes=values.size_bytes("chunkBytes", CHUNK_BYTES, 1 << 10, _SIZE_MAX),
         check_crcs=values.boolean("checkCrcs", default=True),
         warnings=(*ignored, *_notes(values)),
     )
+
+
+def _interval_ms(values: OptionValues) -> int:
+    given_ms = values.integer("fetchOffset.retryIntervalMs", low=0)
+    return _TRY_INTERVAL_MS if given_ms is None else given_ms
 
 
 def _notes(values: OptionValues) -> list[str]:

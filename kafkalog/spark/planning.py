@@ -25,15 +25,19 @@ if TYPE_CHECKING:
 def batch_ranges(logs: Logs, options: SourceOptions, wanted: Wanted) -> list[OffsetRange]:
     """What a batch query reads, without what its filters leave out.
 
-    Raises InvalidOption, UnknownTopic and UnknownPartition, and what reaching the logs raises.
+    Raises InvalidOption, UnknownTopic and UnknownPartition, PartitionsGone for one that was deleted
+    while this looked, and what reaching the logs raises.
     """
     reader = OffsetReader(logs, options)
     partitions = reader.partitions()
     first = reader.starting(partitions)
     last = reader.ending(partitions)
+    there = [at for at in partitions if at in first and at in last]
+    policy = LossPolicy(fails=options.fail_on_data_loss)
+    policy.gone({at: first.get(at, 0) for at in partitions if at not in there})
     ranges = []
-    for at in partitions:
-        if at not in first or at not in last or not wanted.has(at):
+    for at in there:
+        if not wanted.has(at):
             continue
         if first[at] > last[at]:
             raise InvalidOption(

@@ -74,7 +74,7 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises UnknownTopic or UnknownPartition for what was subscribed to by name and is gone.
         """
         begin = offsets_of(start)
-        latest = self._target()
+        latest = self._target(begin)
         if isinstance(limit, ReadAllAvailable):
             return document_of(latest)
         if self._waits_for_more(begin, latest):
@@ -121,13 +121,27 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _reader(self) -> OffsetReader:
         return OffsetReader(self._opened(), self._options)
 
-    def _target(self) -> PartitionOffsets:
-        """The ends of all partitions: now, or when Trigger.AvailableNow began."""
-        if not self._is_available_now or self._latest is None:
-            reader = self._reader()
-            partitions = reader.partitions(missing_is_an_error=self._options.fail_on_data_loss)
-            self._latest = reader.latest(partitions)
-        return self._latest
+    def _target(self, begin: PartitionOffsets) -> PartitionOffsets:
+        """The ends of all partitions: now, or when Trigger.AvailableNow began.
+
+        An end before what was read is looked at again: what a stopped daemon's directory showed is
+        below the high watermark that the next daemon writes first. Then it is data loss.
+        """
+        if self._is_available_now and self._latest is not None:
+            return self._latest
+        tries_left = self._options.fetch_offset_tries
+        while True:
+            self._latest = latest = self._ends()
+            tries_left -= 1
+            went_back = any(latest[at] < begin[at] for at in latest.keys() & begin.keys())
+            if not went_back or tries_left == 0:
+                return latest
+            self._clock.sleep(self._options.fetch_offset_interval_ms / 1000)
+
+    def _ends(self) -> PartitionOffsets:
+        reader = self._reader()
+        partitions = reader.partitions(missing_is_an_error=self._options.fail_on_data_loss)
+        return reader.latest(partitions)
 
     def _waits_for_more(self, begin: PartitionOffsets, latest: PartitionOffsets) -> bool:
         """Whether minOffsetsPerTrigger is not reached, and maxTriggerDelay not over.

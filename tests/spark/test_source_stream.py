@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
+from kafkalog.spark.logs import DataLost
 from kafkalog.spark.options import stream_options
 from kafkalog.spark.source import SCHEMA
 from kafkalog.spark.stream_reader import KafkalogStreamReader
@@ -226,4 +227,32 @@ def test_a_least_alone(logs: LogDirectory) -> None:
     logs.fill("a", 0, 60, 5)
     assert reader.latestOffset(end, limit) == end, "what came later does not count"
     assert reader.reportLatestOffset() == end
+    reader.stop()
+
+
+def test_an_end_that_goes_back_for_a_while(logs: LogDirectory) -> None:
+    """Goal: a high watermark that a new daemon has not written yet is no data loss; one that stays
+    low is. Method: a log that is long again at the third look, and one that is not.
+    """
+    clock = SimClock()
+    reader = reader_of(logs, clock, **{"fetchoffset.numretries": "3"})
+    read = {"a": {"0": 65, "1": 140}}
+    looks = 0
+
+    def sleep(seconds: float) -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            logs.fill("a", 0, 60, 5)
+        assert seconds == 1
+        return True
+
+    clock.set_sleeper(sleep)
+    assert reader.latestOffset(read, ReadAllAvailable()) == read
+    assert looks == 2
+    ahead = {"a": {"0": 99, "1": 140}}
+    end = reader.latestOffset(ahead, ReadAllAvailable())
+    assert (looks, end) == (4, read)
+    with pytest.raises(DataLost, match=r"a-0 \[65, 99\) are missing"):
+        reader.partitions(ahead, end)
     reader.stop()

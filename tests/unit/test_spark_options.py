@@ -112,7 +112,9 @@ def test_numbers_sizes_and_durations() -> None:
         chunkbytes="4m",
         checkcrcs="false",
         startingoffsetsbytimestampstrategy="LATEST",
+        **{"fetchoffset.numretries": "2", "fetchoffset.retryintervalms": "0"},
     )
+    assert (options.fetch_offset_tries, options.fetch_offset_interval_ms) == (2, 0)
     assert (options.max_offsets_per_trigger, options.min_offsets_per_trigger) == (1000, 10)
     assert options.max_trigger_delay_ms == 7_200_000
     assert (options.min_partitions, options.max_records_per_partition) == (8, 5000)

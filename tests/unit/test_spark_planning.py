@@ -261,3 +261,22 @@ def test_a_partition_that_goes_while_it_is_asked() -> None:
     reader = OffsetReader(logs(), stream(fails=True))
     assert reader.latest([A0, TopicPartition("x", 0)]) == {A0: 10}
     assert reader.earliest([TopicPartition("a", 9), A1]) == {A1: 5}
+
+
+class Deleting(NaiveLogs):
+    """A topic is listed and gone at the next question."""
+
+    def topics(self) -> dict[str, list[int]]:
+        """See Logs."""
+        found = super().topics()
+        self.logs.pop("a", None)
+        return found
+
+
+def test_a_topic_deleted_during_a_plan_is_not_passed_over() -> None:
+    """Goal: a batch without its partitions is an error, or is told. Method: a topic that goes."""
+    wanted = {"path": "/data", "subscribe": "a,b"}
+    with pytest.raises(PartitionsGone, match=r"gone.*: a-0 .*, a-1"):
+        batch_ranges(Deleting(logs().logs), batch_options(wanted), Wanted())
+    options = batch_options(wanted | {"failondataloss": "false"})
+    assert batch_ranges(Deleting(logs().logs), options, Wanted()) == [OffsetRange("b", 0, 0, 0)]

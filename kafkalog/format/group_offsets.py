@@ -19,11 +19,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from kafkalog.format.field_reader import INT16, INT32, INT64, Buffer, FieldReader, encode_text
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.integers import INT16_MAX
-from kafkalog.format.varint import decode_unsigned
-
-Buffer = bytes | bytearray | memoryview
 
 NO_EXPIRY = -1
 NO_LEADER_EPOCH = -1
@@ -35,9 +33,6 @@ _OFFSET_KEY_VERSIONS = (0, 1)
 _VALUE_VERSIONS = range(5)
 _EXPIRING_VERSION = 1
 _FLEXIBLE_VERSION = 4
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
 _JAVA_INT_MIN = -(1 << 31)
 
 
@@ -65,95 +60,50 @@ class MalformedGroupRecord(FormatError):
     """A key or value is cut off, of an unknown version, or holds no UTF-8."""
 
 
-class _Reader:
-    """A position in bytes; MalformedGroupRecord beyond their end."""
-
-    def __init__(self, data: Buffer) -> None:
-        self._data = bytes(data)
-        self._position = 0
-
-    def number(self, layout: struct.Struct) -> int:
-        end = self._position + layout.size
-        if end > len(self._data):
-            raise MalformedGroupRecord("a number is cut off", self._position)
-        (value,) = layout.unpack_from(self._data, self._position)
-        self._position = end
-        return int(value)
-
-    def text(self) -> str:
-        return self._text_of(self.number(_INT16))
-
-    def compact_text(self) -> str:
-        return self._text_of(self._unsigned() - 1)
-
-    def skip_tagged_fields(self) -> None:
-        for _ in range(self._unsigned()):
-            self._unsigned()  # the tag
-            self._bytes_of(self._unsigned())
-
-    def _unsigned(self) -> int:
-        value, self._position = decode_unsigned(self._data, self._position)
-        return value
-
-    def _text_of(self, length: int) -> str:
-        start = self._position
-        try:
-            return self._bytes_of(length).decode()
-        except UnicodeDecodeError as error:
-            raise MalformedGroupRecord("a string is not UTF-8", start) from error
-
-    def _bytes_of(self, length: int) -> bytes:
-        start, end = self._position, self._position + length
-        if length < 0 or end > len(self._data):
-            raise MalformedGroupRecord("a string is null or cut off", start)
-        self._position = end
-        return self._data[start:end]
-
-
 def encode_key(key: GroupPartition) -> bytes:
     """Version 1. Texts have at most 32,767 bytes (``text_fault``)."""
     return b"".join(
         (
-            _INT16.pack(KEY_VERSION),
-            _text(key.group),
-            _text(key.topic),
-            _INT32.pack(key.partition),
+            INT16.pack(KEY_VERSION),
+            encode_text(key.group),
+            encode_text(key.topic),
+            INT32.pack(key.partition),
         )
     )
 
 
 def decode_key(data: Buffer) -> GroupPartition | None:
     """The key of a commit; None for Kafka's other keys. MalformedGroupRecord."""
-    reader = _Reader(data)
-    if reader.number(_INT16) not in _OFFSET_KEY_VERSIONS:
+    reader = FieldReader(data, MalformedGroupRecord)
+    if reader.number(INT16) not in _OFFSET_KEY_VERSIONS:
         return None
-    return GroupPartition(reader.text(), reader.text(), reader.number(_INT32))
+    return GroupPartition(reader.text(), reader.text(), reader.number(INT32))
 
 
 def encode_value(value: CommittedOffset) -> bytes:
     """Version 3, or 1 when the commit has an expiry of its own (which drops the leader epoch)."""
-    offset, commit_timestamp = _INT64.pack(value.offset), _INT64.pack(value.commit_timestamp_ms)
-    metadata = _text(value.metadata)
+    offset, commit_timestamp = INT64.pack(value.offset), INT64.pack(value.commit_timestamp_ms)
+    metadata = encode_text(value.metadata)
     if value.expire_timestamp_ms != NO_EXPIRY:
-        expiry = _INT64.pack(value.expire_timestamp_ms)
-        return _INT16.pack(_EXPIRING_VERSION) + offset + metadata + commit_timestamp + expiry
-    epoch = _INT32.pack(value.leader_epoch)
-    return _INT16.pack(VALUE_VERSION) + offset + epoch + metadata + commit_timestamp
+        expiry = INT64.pack(value.expire_timestamp_ms)
+        return INT16.pack(_EXPIRING_VERSION) + offset + metadata + commit_timestamp + expiry
+    epoch = INT32.pack(value.leader_epoch)
+    return INT16.pack(VALUE_VERSION) + offset + epoch + metadata + commit_timestamp
 
 
 def decode_value(data: Buffer) -> CommittedOffset:
     """Any version that Kafka 4.1 reads; bytes behind the last field are ignored, as there."""
-    reader = _Reader(data)
-    version = reader.number(_INT16)
+    reader = FieldReader(data, MalformedGroupRecord)
+    version = reader.number(INT16)
     if version not in _VALUE_VERSIONS:
         raise MalformedGroupRecord(f"offset commit value of version {version}")
-    offset = reader.number(_INT64)
+    offset = reader.number(INT64)
     has_epoch = version >= VALUE_VERSION
-    leader_epoch = reader.number(_INT32) if has_epoch else NO_LEADER_EPOCH
+    leader_epoch = reader.number(INT32) if has_epoch else NO_LEADER_EPOCH
     is_flexible = version >= _FLEXIBLE_VERSION
     metadata = reader.compact_text() if is_flexible else reader.text()
-    commit_timestamp = reader.number(_INT64)
-    expiry = reader.number(_INT64) if version == _EXPIRING_VERSION else NO_EXPIRY
+    commit_timestamp = reader.number(INT64)
+    expiry = reader.number(INT64) if version == _EXPIRING_VERSION else NO_EXPIRY
     if is_flexible:
         reader.skip_tagged_fields()
     return CommittedOffset(offset, metadata, commit_timestamp, leader_epoch, expiry)
@@ -171,11 +121,6 @@ def text_fault(text: str) -> str | None:
     except UnicodeEncodeError:
         return "is not valid Unicode"
     return f"has {size} bytes, more than {INT16_MAX}" if size > INT16_MAX else None
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    return _INT16.pack(len(encoded)) + encoded
 
 
 def _java_hash(text: str) -> int:

@@ -9,17 +9,19 @@ KafkalogError
 │   ├── RecordBatchTooLarge, RecordSetTooLarge, DecompressedTooLarge
 │   ├── BadBatchCrc, InvalidRecord, InvalidTimestamp, NullKey, UnsupportedCompression
 │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced
+│   ├── InvalidProducerIdMapping, ProducerFenced, UnknownSink
 │   ├── ExpectedOffsetMismatch, InvalidBackupTarget, BackupRunning, CleaningConflict
 │   ├── UnknownGroup, NonEmptyGroup, UnknownConsumer, ConsumerExists, IllegalConsumerState
 │   ├── AccessDenied
-│   │   ├── TopicAccessDenied, GroupAccessDenied, ClusterAccessDenied
+│   │   ├── TopicAccessDenied, GroupAccessDenied, SinkAccessDenied, ClusterAccessDenied
 │   └── PolicyViolation
 ├── CorruptData                 bytes on disk are not what was written: always file and position
 │   ├── CorruptBatch, CorruptIndex, CorruptSnapshot, CorruptCheckpoint
 ├── StorageFault                the disk failed us
 │   ├── LogDirOffline, DiskFull, DescriptorsShort, AppendOutcomeUnknown, BackupFailed
 ├── Unavailable                 nothing was done; try again later
-│   ├── NotReady (PartitionMoving), Overloaded, QuotaExceeded (LargerThanQuota: never fits)
+│   ├── NotReady (PartitionMoving), ConcurrentTransactions, Overloaded
+│   ├── QuotaExceeded (LargerThanQuota: never fits)
 └── InvalidConfig               the operator's configuration is wrong; refuse to start
 
 LogCleaningAborted is control flow, outside the tree: a cleaning was stopped because somebody asked.
@@ -207,7 +209,7 @@ class InvalidProducerEpoch(InvalidRequest):
 
 
 class InvalidTxnState(InvalidRequest):
-    """A non-transactional batch inside an open transaction of the same producer."""
+    """What was sent does not fit the state of the producer's transaction or of the sink's batch."""
 
     kafka_error = "INVALID_TXN_STATE"
 
@@ -216,6 +218,24 @@ class TransactionCoordinatorFenced(InvalidRequest):
     """An end-transaction marker with a lower coordinator epoch than the last one."""
 
     kafka_error = "TRANSACTION_COORDINATOR_FENCED"
+
+
+class InvalidProducerIdMapping(InvalidRequest):
+    """A commit names a producer that is none of the sink's."""
+
+    kafka_error = "INVALID_PRODUCER_ID_MAPPING"
+
+
+class ProducerFenced(InvalidRequest):
+    """A commit names an older epoch of a producer, or a begin an older batch than is open."""
+
+    kafka_error = "PRODUCER_FENCED"
+
+
+class UnknownSink(InvalidRequest):
+    """No query of that name has begun a batch, or it was forgotten."""
+
+    kafka_error = "TRANSACTIONAL_ID_NOT_FOUND"
 
 
 class ExpectedOffsetMismatch(InvalidRequest):
@@ -246,6 +266,12 @@ class GroupAccessDenied(AccessDenied):
     """Of a consumer group; whether it exists is not told."""
 
     kafka_error = "GROUP_AUTHORIZATION_FAILED"
+
+
+class SinkAccessDenied(AccessDenied):
+    """Of a query that writes exactly once; whether it exists is not told."""
+
+    kafka_error = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
 
 class ClusterAccessDenied(AccessDenied):
@@ -377,6 +403,12 @@ class PartitionMoving(NotReady):
     """The partition changes its log directory at this very moment."""
 
     kafka_error = "NOT_LEADER_OR_FOLLOWER"
+
+
+class ConcurrentTransactions(Unavailable):
+    """An older transaction of the producer is still being ended in this partition."""
+
+    kafka_error = "CONCURRENT_TRANSACTIONS"
 
 
 class Overloaded(Unavailable):

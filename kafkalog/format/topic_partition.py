@@ -19,7 +19,10 @@ DIRECTORY_NAME_LENGTH_MAX = 255
 PARTITION_MAX = INT32_MAX
 
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({GROUP_OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+SINK_STATE_TOPIC = "__sink_state"  # kafkalog's own
+INTERNAL_TOPICS = frozenset(
+    {GROUP_OFFSETS_TOPIC, SINK_STATE_TOPIC, "__transaction_state", "__share_group_state"}
+)
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 REMOTE_LOG_INDEX_CACHE = "remote-log-index-cache"  # the one foreign directory that is skipped
 

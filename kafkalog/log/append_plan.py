@@ -88,7 +88,7 @@ def check_producers(
             continue
         batch = _producer_batch(placed_batch)
         if origin is AppendOrigin.CLIENT:
-            producers.refuse_fenced(batch.producer_id, batch.producer_epoch)
+            producers.check_client(batch)
         entry = producers.entries.get(batch.producer_id)
         if origin is AppendOrigin.CLIENT and entry is not None:
             duplicate = entry.find_batch(

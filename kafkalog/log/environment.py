@@ -30,9 +30,8 @@ def _go_on() -> None:
     """Nobody stops a load."""
 
 
-def _any_epoch(_producer_id: int) -> int:
-    """Nobody is fenced."""
-    return 0
+def _any_batch(_producer_id: int, _producer_epoch: int, _is_transactional: bool) -> None:
+    """Nobody is fenced, and nobody coordinates transactions."""
 
 
 _log = structlog.get_logger(__name__)
@@ -47,8 +46,8 @@ class LogEnvironment:
     OSError means. Commands and reads are guarded by their callers. ``note_recovery`` hears how
     many segments and bytes more (or, negative, fewer) wait for recovery; on any recovery thread.
     ``check_stop`` is asked there before each chunk of an unclean load's scans, and raises
-    LoadStopped to end the load. ``oldest_epoch`` says, by producer id, which epoch a client's batch
-    must have at least; asked on the writer thread.
+    LoadStopped to end the load. ``check_producer`` raises why a client's batch of this producer id,
+    epoch and kind (transactional or not) may not be appended now; asked on the writer thread.
     """
 
     filesystem: Filesystem
@@ -60,7 +59,7 @@ class LogEnvironment:
     io_guard: Callable[[], AbstractContextManager[object]] = nullcontext
     note_recovery: Callable[[int, int], None] = _ignore
     check_stop: Callable[[], None] = _go_on
-    oldest_epoch: Callable[[int], int] = _any_epoch
+    check_producer: Callable[[int, int, bool], None] = _any_batch
 
     def guarded(self, work: Callable[[], None]) -> Callable[[], None]:
         """Body of a delayed task: work under the guard; nothing on a directory that has failed.

@@ -211,7 +211,7 @@ class _Loader:
             self._directory,
             snapshot_offsets,
             expiration_ms=self._expiration_ms,
-            oldest_epoch=self._environment.oldest_epoch,
+            check_producer=self._environment.check_producer,
         )
 
     def _successor_of(self, producers: ProducerStateManager) -> ProducerStateManager:

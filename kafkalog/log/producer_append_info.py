@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkalog.errors import (
+    ConcurrentTransactions,
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequence,
@@ -56,7 +57,7 @@ class ProducerAppendInfo:
     def append(self, batch: ProducerBatch) -> CompletedTransaction | None:
         """Check and note one batch; the transaction that it ends, if it is such a marker.
 
-        Raises InvalidProducerEpoch, OutOfOrderSequence, InvalidTxnState,
+        Raises InvalidProducerEpoch, OutOfOrderSequence, InvalidTxnState, ConcurrentTransactions,
         TransactionCoordinatorFenced; then the whole append is refused.
         """
         if batch.control_type is not None:
@@ -76,6 +77,13 @@ class ProducerAppendInfo:
             raise InvalidTxnState(
                 f"Expected transactional write from producer {batch.producer_id} at offset "
                 f"{batch.first_offset}"
+            )
+        is_newer = open_first is not None and batch.producer_epoch != entry.producer_epoch
+        if is_newer and self._origin is AppendOrigin.CLIENT:
+            # It would become a part of what the older epoch left open, and share its fate.
+            raise ConcurrentTransactions(
+                f"The transaction that producer {batch.producer_id} began at offset {open_first} "
+                f"with epoch {entry.producer_epoch} has not ended yet"
             )
         metadata = BatchMetadata(
             batch.last_sequence,

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.errors import InvalidProducerEpoch
 from kafkalog.format.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, segment_file_name
 from kafkalog.format.format_error import FormatError
-from kafkalog.format.integers import INT16_MAX
 from kafkalog.format.producer_snapshot import decode_snapshot, encode_snapshot
 from kafkalog.log.producer_append_info import ProducerAppendInfo
 from kafkalog.log.producer_state import LastRecord, ProducerStateEntry
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from kafkalog.env.filesystem import Filesystem
+    from kafkalog.log.producer_append_info import ProducerBatch
     from kafkalog.log.segment_file import MovableDirectory
     from kafkalog.log.values import AppendOrigin, CompletedTransaction
 
@@ -37,10 +36,10 @@ class ProducerStateManager:
     """See the module."""
 
     __slots__ = (
+        "_check_producer",
         "_directory",
         "_expiration_ms",
         "_filesystem",
-        "_oldest_epoch",
         "_ongoing",
         "_snapshots",
         "_unreplicated",
@@ -57,17 +56,17 @@ class ProducerStateManager:
         snapshot_offsets: Iterable[int] = (),
         *,
         expiration_ms: int = DEFAULT_EXPIRATION_MS,
-        oldest_epoch: Callable[[int], int] = lambda _: 0,
+        check_producer: Callable[[int, int, bool], None] = lambda *_: None,
     ) -> None:
         """``snapshot_offsets``: of the snapshot files in the directory listing.
 
-        ``oldest_epoch`` as LogEnvironment has it.
+        ``check_producer`` as LogEnvironment has it.
         """
         # constant after construction
         self._filesystem = filesystem
         self._directory = directory
         self._expiration_ms = expiration_ms
-        self._oldest_epoch = oldest_epoch
+        self._check_producer = check_producer
         # published: written by the writer thread; for others single operations of the dictionary,
         # whose entries are replaced, never changed
         self.entries: dict[int, ProducerStateEntry] = {}
@@ -81,17 +80,9 @@ class ProducerStateManager:
 
     # ---- appends
 
-    def refuse_fenced(self, producer_id: int, producer_epoch: int) -> None:
-        """InvalidProducerEpoch when a newer epoch was given out, written here or not."""
-        oldest = self._oldest_epoch(producer_id)
-        if producer_epoch >= oldest:
-            return
-        current = min(oldest, INT16_MAX)
-        says = f"was given epoch {current}" if oldest <= INT16_MAX else "has no epoch left"
-        raise InvalidProducerEpoch(
-            f"Epoch {producer_epoch} of producer {producer_id} is fenced: the producer {says}",
-            current_epoch=current,
-        )
+    def check_client(self, batch: ProducerBatch) -> None:
+        """Raise why a client's batch may not be appended now, whatever this log knows."""
+        self._check_producer(batch.producer_id, batch.producer_epoch, batch.is_transactional)
 
     def prepare(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
         """Begin the changes of one append to one producer."""
@@ -137,6 +128,10 @@ class ProducerStateManager:
         """First offset of a transaction that is open or not replicated; None without any."""
         firsts = (*self._ongoing, *self._unreplicated)
         return min(firsts) if firsts else None
+
+    def open_transactions(self) -> dict[int, int]:
+        """First offset -> producer id, of those that no marker has ended yet; any thread."""
+        return self._ongoing.copy()
 
     def last_records(self) -> dict[int, LastRecord]:
         """By producer id: what the cleaner has to keep so that a reload finds the same state."""

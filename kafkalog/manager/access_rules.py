@@ -1,4 +1,4 @@
-"""Access rules: which principal may do what to which topic, group or to the daemon itself.
+"""Access rules: which principal may do what to which topic, group, sink or the daemon itself.
 
 A rules file has one rule a line::
 
@@ -7,6 +7,7 @@ A rules file has one rule a line::
     allow     *          describe    topic     public-*
     deny      alice      write       topic     orders-archive
     allow     billing    read        group     billing-*
+    allow     spark      write       sink      daily-*
     allow     ops        all         cluster
 
 Effect is ``allow`` or ``deny``; the principal a name or ``*`` for everybody; actions are words
@@ -30,6 +31,7 @@ from kafkalog.errors import (
     ClusterAccessDenied,
     GroupAccessDenied,
     InvalidConfig,
+    SinkAccessDenied,
     TopicAccessDenied,
 )
 
@@ -60,6 +62,7 @@ class Resource(enum.Enum):
 
     TOPIC = "topic"
     GROUP = "group"
+    SINK = "sink"  # by its query; Kafka's transactional id
     CLUSTER = "cluster"
 
 
@@ -69,6 +72,7 @@ CLUSTER_NAME = ""
 _DENIED = {
     Resource.TOPIC: TopicAccessDenied,
     Resource.GROUP: GroupAccessDenied,
+    Resource.SINK: SinkAccessDenied,
     Resource.CLUSTER: ClusterAccessDenied,
 }
 _BRINGS_DESCRIBE = (Action.READ, Action.WRITE, Action.DELETE, Action.ALTER, Action.CLUSTER)
@@ -203,7 +207,7 @@ def parse_access_rules(text: str) -> AccessRules:
 def _parse_rule(words: list[str]) -> AccessRule:
     """ValueError says what is wrong with the line."""
     if len(words) not in (4, 5):
-        raise ValueError("a rule is: allow|deny principal actions topic|group|cluster pattern")
+        raise ValueError("a rule is: allow|deny principal actions topic|group|sink|cluster pattern")
     effect, principal, actions, kind, *patterns = words
     if effect not in ("allow", "deny"):
         raise ValueError(f"a rule begins with allow or deny, not '{effect}'")

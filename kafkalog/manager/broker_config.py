@@ -122,6 +122,11 @@ class BrokerConfig:
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
     offset_metadata_max_bytes: int = 4_096
+    transaction_max_timeout_ms: int = 900_000
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
+    transactional_id_expiration_ms: int = 604_800_000
+    transaction_state_log_segment_bytes: int = 104_857_600
     # kafkalog's own
     log_cleaner_tombstone_horizon: str = "batch"  # batch, or segment: the rule before Kafka 3.1
     http_produce_acks: str = "all"  # all, 1 or 0: for topics that do not fix theirs

@@ -93,7 +93,7 @@ class AppendCommand(Command):
         that fewer than that many acknowledged records can ever be lost.
         """
         log, records = self.log, self.records
-        writer.admit(log, records.size_bytes)
+        self._admit(writer)
         unflushed = log.log_end_offset - log.recovery_point + records.record_count
         synced = self.acks is Acks.ALL or unflushed >= log.config.flush_messages
         watermark, active = log.high_watermark, log.segments.active
@@ -111,6 +111,10 @@ class AppendCommand(Command):
         writer.wait_for_flush(log, self)
         return Step.WAIT
 
+    def _admit(self, writer: LogDirWriter) -> None:
+        """Raises why the records may not be written."""
+        writer.admit(self.log, self.records.size_bytes)
+
     def fault_of_sync(self, fault: KafkalogError) -> KafkalogError:
         """The records are written: no number that says "nothing was appended" may be the answer."""
         written = cast("LogAppendInfo", self.result)
@@ -121,6 +125,43 @@ class AppendCommand(Command):
             first_offset=written.first_offset,
             last_offset=written.last_offset,
         )
+
+
+class EndTransactionCommand(AppendCommand):
+    """Append a marker if the producer has a transaction open at its epoch; durable at the end.
+
+    Without one the marker was written before, or what it would end was never there: all that the
+    log holds is made durable then. No result.
+    """
+
+    __slots__ = ("_producer_epoch", "_producer_id")
+
+    def __init__(
+        self, log: UnifiedLog, marker: ValidatedRecords, producer_id: int, producer_epoch: int
+    ) -> None:
+        super().__init__(log, marker, Acks.ALL, None, None)
+        self._producer_id = producer_id
+        self._producer_epoch = producer_epoch
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """See AppendCommand."""
+        entry = self.log.producers.entries.get(self._producer_id)
+        if (
+            entry is not None
+            and entry.current_txn_first_offset is not None
+            and entry.producer_epoch == self._producer_epoch
+        ):
+            return super().run(writer)
+        writer.wait_for_flush(self.log, self)
+        return Step.WAIT
+
+    def _admit(self, writer: LogDirWriter) -> None:
+        """No quota and no reserve keeps a transaction open: a marker is what they are kept for."""
+        writer.refuse_retired(self.log)
+
+    def fault_of_sync(self, fault: KafkalogError) -> KafkalogError:
+        """Written or not: the next try finds out."""
+        return fault
 
 
 def fault_of_write(error: OSError, log: UnifiedLog, log_dir: LogDir) -> StorageFault:

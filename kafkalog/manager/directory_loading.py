@@ -74,9 +74,9 @@ class DirectoryLoading:
         parse_topic_config: Callable[[RegisteredTopic], LogConfig],
         clock: Clock,
         progress: LoadProgress,
-        oldest_epoch: Callable[[int], int],
+        check_producer: Callable[[int, int, bool], None],
     ) -> None:
-        """``oldest_epoch`` as LogEnvironment has it."""
+        """``check_producer`` as LogEnvironment has it."""
         # constant after construction
         self._config = config
         self._filesystem = filesystem
@@ -86,7 +86,7 @@ class DirectoryLoading:
         self._topic_config = parse_topic_config
         self._clock = clock
         self._progress = progress
-        self._oldest_epoch = oldest_epoch
+        self._check_producer = check_producer
         # appended by recovery threads
         self._crashes: deque[BaseException] = deque()
         # set by any thread
@@ -352,7 +352,11 @@ class DirectoryLoading:
         log = load_log(
             path,
             self._topic_config(topic),
-            replace(unit.environment, check_stop=self._check_stop, oldest_epoch=self._oldest_epoch),
+            replace(
+                unit.environment,
+                check_stop=self._check_stop,
+                check_producer=self._check_producer,
+            ),
             clean=was_clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,

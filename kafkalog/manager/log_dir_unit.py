@@ -8,13 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kafkalog.errors import StorageFault
 from kafkalog.log.environment import LogEnvironment
 from kafkalog.manager.log_dir_flusher import LogDirFlusher
 from kafkalog.manager.log_dir_writer import LogDirWriter
 from kafkalog.manager.thread_meter import ThreadMeter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_dir_writer import CompletionSink
@@ -46,6 +47,22 @@ class LogDirUnit:
         """Run what is queued, with its syncs, then end both threads."""
         self.writer.stop()
         self.flusher.stop()
+
+
+def wait_behind_queues(units: Iterable[LogDirUnit]) -> None:
+    """Return when every command that is queued now has run. Blocks; NotReady while stopping.
+
+    A directory that fails meanwhile runs nothing any more.
+    """
+    for unit in units:
+        try:
+            unit.writer.call(_do_nothing)
+        except StorageFault:
+            continue
+
+
+def _do_nothing() -> None:
+    """What waits in a writer's queue behind everything that was there."""
 
 
 def make_unit(

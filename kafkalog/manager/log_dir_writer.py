@@ -37,7 +37,7 @@ from kafkalog.manager.writer_syncs import CheckpointSync, LogSync, SyncState
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from kafkalog.env.threads import Thread, Threads
+    from kafkalog.env.threads import Signal, Thread, Threads
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.append_group import AppendGroup
     from kafkalog.log.unified_log import UnifiedLog
@@ -170,16 +170,20 @@ class LogDirWriter:
         Such a command is completed by the writer thread itself, never through the sink. It carries
         no payload and is never refused for want of room: what it belongs to may be durable already.
         """
+        self.begin(command).wait()
+        if command.error is not None:
+            raise command.error
+        return command.result
+
+    def begin(self, command: Command) -> Signal:
+        """Submit as ``run`` does; the signal is set when the command has ended."""
         assert command.on_done is None
         command.size_bytes = 0
         done = self._threads.signal()
         command.on_done = lambda _: done.set()
         command.is_internal = True
         self.submit(command)
-        done.wait()
-        if command.error is not None:
-            raise command.error
-        return command.result
+        return done
 
     # ---- for commands, on the writer thread
 

@@ -56,6 +56,7 @@ from kafkalog.manager.producer_ids import ProducerIds
 from kafkalog.manager.queue_budget import QueueBudget
 from kafkalog.manager.retention import Retention
 from kafkalog.manager.shutdown import close_units
+from kafkalog.manager.sinks import Sinks
 from kafkalog.manager.startup_plan import (
     FoundPartition,
     StartupPlan,
@@ -111,6 +112,7 @@ class LogManager:
         self.table = PartitionTable()
         self.registry = TopicRegistry(seams.filesystem)
         self.producer_ids = ProducerIds(self)
+        self.sinks = Sinks(self)
         self.cleaning = Cleaning(self, make_cleaner)
         self.checkpoints = Checkpoints(self.table, self.cleaning.states)
         self.progress = LoadProgress(seams.clock, seams.threads, seams.metrics)
@@ -135,7 +137,7 @@ class LogManager:
             self.topic_config,
             seams.clock,
             self.progress,
-            self.producer_ids.oldest_epoch,
+            self._check_producer,
         )
         self._missing = MissingPartitions(self, self._loading)
         self.reload = PartitionReload(self, self._loading)
@@ -151,6 +153,11 @@ class LogManager:
         # owned by the starting thread, published
         self.cluster_id = ""
         self.is_loaded = False
+
+    def _check_producer(self, producer_id: int, epoch: int, is_transactional: bool) -> None:
+        """Raise why a client's batch of a producer may not be appended now; writer threads."""
+        self.producer_ids.check_epoch(producer_id, epoch)
+        self.sinks.check_append(producer_id, epoch, is_transactional)
 
     def absolute(self, path: str) -> str:
         """An entry of ``log.dirs`` as the key it is known by: absolute, without a slash behind."""

@@ -14,6 +14,7 @@ import structlog
 
 from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import INT64_MAX
+from kafkalog.manager import sinks
 from kafkalog.manager.commands import EachCommand, FlushCommand
 from kafkalog.manager.group_offsets import EXPIRY_TASK
 from kafkalog.manager.retention import RETENTION_TASK
@@ -101,9 +102,19 @@ class ManagerTasks:
             config.offsets_retention_check_interval_ms,
             config.offsets_retention_check_interval_ms,
         )
+        self._start_sinks()
         self._every(LOG_DIR_METRICS_TASK, self.measure_once, 0, _METRICS_PERIOD_MS)
         self._every(RELOAD_TASK, self.reload_once, _RELOAD_PERIOD_MS, _RELOAD_PERIOD_MS)
         manager.deletion.schedule(delay_ms)
+
+    def _start_sinks(self) -> None:
+        """What the coordinator of exactly-once sinks has to do."""
+        manager, config = self._manager, self._manager.config
+        manager.sinks.start()
+        period_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._every(sinks.ABORT_TASK, manager.sinks.settle_once, period_ms, period_ms)
+        period_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._every(sinks.EXPIRY_TASK, manager.sinks.expire_once, period_ms, period_ms)
 
     def stop(self) -> None:
         """No further runs."""
@@ -111,6 +122,7 @@ class ManagerTasks:
             task.cancel()
         self._manager.deletion.stop()
         self._manager.group_offsets.stop()
+        self._manager.sinks.stop()
 
     def for_each_dir(self, task: str, work: Callable[[LogDir], None]) -> None:
         """A task's work on every online directory; raises the first fault after the last."""

@@ -66,6 +66,7 @@ class Operations:
         self.cleaning = CleaningOperations(manager)
         self.groups = GroupOperations(manager)
         self.producers = ProducerOperations(manager)
+        self.sinks = manager.sinks
         self._retention = RetentionReport(manager)
         self._maintenance = LogMaintenance(manager)
         fetch_seconds = manager.seams.metrics.fetch_seconds

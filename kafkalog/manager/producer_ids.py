@@ -23,8 +23,9 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.errors import Overloaded, StorageFault, UnknownProducer
+from kafkalog.errors import InvalidProducerEpoch, InvalidTxnState, Overloaded, UnknownProducer
 from kafkalog.format.integers import INT16_MAX
+from kafkalog.manager.log_dir_unit import wait_behind_queues
 from kafkalog.manager.topic_registry import RETIRED, ProducerEpoch
 
 if TYPE_CHECKING:
@@ -65,10 +66,21 @@ class ProducerIds:
         # under the mutex
         self._free: deque[int] = deque()  # of the newest block, not given yet
 
-    def oldest_epoch(self, producer_id: int) -> int:
-        """The epoch that a batch must have at least; any thread."""
+    def were_given(self, producer_id: int) -> bool:
+        """Whether it is one of ours, not an adopted Kafka's; any thread."""
+        return FIRST_PRODUCER_ID <= producer_id < self._registry.state.next_producer_id
+
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """InvalidProducerEpoch when a newer one was given out; any thread."""
         given = self._registry.state.producer_epochs.get(producer_id)
-        return 0 if given is None else given.epoch
+        if given is None or producer_epoch >= given.epoch:
+            return
+        current = min(given.epoch, INT16_MAX)
+        says = f"was given epoch {current}" if given.epoch <= INT16_MAX else "has no epoch left"
+        raise InvalidProducerEpoch(
+            f"Epoch {producer_epoch} of producer {producer_id} is fenced: the producer {says}",
+            current_epoch=current,
+        )
 
     def allocate(self) -> ProducerIdentity:
         """An id that nobody had, at epoch 0; StorageFault, NotReady. Crash: it is skipped."""
@@ -80,10 +92,15 @@ class ProducerIds:
         """The next epoch of the id, older ones refused by every log on return; else a new id.
 
         A producer whose epochs are used up takes no records any more, and the answer is another id
-        at epoch 0. UnknownProducer, Overloaded when too many were bumped lately, StorageFault,
-        NotReady. Crash: the older epochs may be fenced though nobody was told.
+        at epoch 0. UnknownProducer, InvalidTxnState for a sink's, Overloaded when too many were
+        bumped lately, StorageFault, NotReady. Crash: the older epochs may be fenced though nobody
+        was told.
         """
         self._manager.check_ready()
+        if self._manager.sinks.owns(producer_id):
+            raise InvalidTxnState(
+                f"Producer {producer_id} is a sink's: a begin of its batch gives the next epoch"
+            )
         with self._mutex:
             epoch = self._current_epoch(producer_id) + 1
             if epoch <= INT16_MAX:
@@ -119,8 +136,7 @@ class ProducerIds:
         entries = [log.producers.entries.get(producer_id) for log in self._manager.table.logs()]
         epochs = [entry.producer_epoch for entry in entries if entry is not None]
         state = self._registry.state
-        is_given = FIRST_PRODUCER_ID <= producer_id < state.next_producer_id
-        is_known = is_given or epochs or producer_id in state.producer_epochs
+        is_known = self.were_given(producer_id) or epochs or producer_id in state.producer_epochs
         if not is_known or producer_id in self._free:
             message = f"No producer has the id {producer_id}"
             raise UnknownProducer(message, producer_id=producer_id)
@@ -138,11 +154,7 @@ class ProducerIds:
             if len(kept) > _EPOCHS_MAX:
                 raise Overloaded(f"{_EPOCHS_MAX} producers were bumped lately; nothing was done")
             self._change_registry_to(state.with_producer_epochs(kept))
-        for unit in manager.online_units:
-            try:
-                unit.writer.call(_do_nothing)
-            except StorageFault:
-                continue  # a directory that failed takes no appends any more
+        wait_behind_queues(manager.online_units)
 
     def _without_expired(
         self, epochs: Mapping[int, ProducerEpoch], now_ms: int
@@ -158,11 +170,8 @@ class ProducerIds:
         known: set[int] = set()
         for log in self._manager.table.logs():
             known.update(list(log.producers.entries))
+        known.update(self._manager.sinks.producer_ids())
         return known
 
     def _change_registry_to(self, state: RegistryState) -> None:
         self._registry.change(state, [unit.log_dir for unit in self._manager.online_units])
-
-
-def _do_nothing() -> None:
-    """What waits in a writer's queue behind everything that was there."""

@@ -41,6 +41,7 @@ INTERNAL_OVERRIDES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "__consumer_offsets": _COMPACTED,
         "__transaction_state": _COMPACTED,
+        "__sink_state": _COMPACTED,
         "__share_group_state": MappingProxyType(
             {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "104857600"}
         ),

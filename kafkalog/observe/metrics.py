@@ -214,6 +214,7 @@ class Metrics:
         self._declare_http_metrics()
         self._declare_storage_metrics()
         self._declare_retention_metrics()
+        self._declare_sink_metrics()
         self.cleaner = CleanerMetrics(self.registry, self.beat)
 
     def _declare_data_metrics(self) -> None:
@@ -313,6 +314,19 @@ class Metrics:
         self.group_offsets_clamped = self._counter(
             "group_offsets_clamped",
             "Offsets of groups that were ahead of their log after an unclean start.",
+        )
+
+    def _declare_sink_metrics(self) -> None:
+        self.sink_transactions_open = Gauge(
+            "kafkalog_sink_transactions_open",
+            "Producers of exactly-once sinks whose batch is open.",
+            registry=self.registry,
+        )
+        self.sink_commits = self._counter("sink_commits", "Batches of sinks that were committed.")
+        self.sink_aborts = self._counter(
+            "sink_aborts",
+            "Batches of sinks that were aborted. Reason is requested, superseded or timed_out.",
+            "reason",
         )
 
     def _declare_retention_metrics(self) -> None:

@@ -36,6 +36,8 @@ TABLE = {
     "kafka-log-start-offset-checkpoint": (30_000, 60_000),
     "kafka-recovery-point-checkpoint": (30_000, 60_000),
     "PeriodicProducerExpirationCheck": (600_000, 600_000),
+    "transaction-abort": (10_000, 10_000),
+    "transactionalId-expiration": (3_600_000, 3_600_000),
 }
 OWN = {
     "kafkalog-log-dir-metrics": (0, 10_000),
@@ -69,11 +71,11 @@ def test_the_first_runs_happen_when_they_are_promised() -> None:
         assert task.state is TaskState.WAITING
         assert (task.waiting, task.runs, task.last_run_ms) == (1, 0, -1)
         assert task.next_run_ms == start_ms + task.initial_delay_ms
-    sim.clock.advance_ms(600_000)
+    sim.clock.advance_ms(3_600_000)
     for name, (first_ms, period_ms) in (TABLE | OWN).items():
         task = task_of(sim, name)
         if period_ms is not None:
-            rounds = (600_000 - first_ms) // period_ms
+            rounds = (3_600_000 - first_ms) // period_ms
             assert task.runs == rounds + 1, name
             assert task.last_run_ms == start_ms + first_ms + rounds * period_ms
             assert task.next_run_ms == task.last_run_ms + period_ms
@@ -93,6 +95,8 @@ def test_each_setting_moves_its_task() -> None:
         producer_id_expiration_check_interval_ms=66,
         log_retention_check_interval_ms=77,
         offsets_retention_check_interval_ms=88,
+        transaction_abort_timed_out_transaction_cleanup_interval_ms=99,
+        transaction_remove_expired_transaction_cleanup_interval_ms=111,
     )
     assert schedule(SimManager(config=config).start()) == OWN | {
         "delete-expired-group-metadata": (88, 88),
@@ -103,6 +107,8 @@ def test_each_setting_moves_its_task() -> None:
         "kafka-log-start-offset-checkpoint": (11, 44),
         "kafka-recovery-point-checkpoint": (11, 33),
         "PeriodicProducerExpirationCheck": (66, 66),
+        "transaction-abort": (99, 99),
+        "transactionalId-expiration": (111, 111),
     }
 
 

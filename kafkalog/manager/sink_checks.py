@@ -1,0 +1,54 @@
+"""What a commit must name, held against what its sink knows. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import (
+    InvalidProducerIdMapping,
+    InvalidRequest,
+    InvalidTxnState,
+    ProducerFenced,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.format.sink_state import Winner
+    from kafkalog.manager.sink import Sink
+
+PARTITIONS_MAX = 100_000  # that one commit names
+
+
+def check_winners(sink: Sink, batch_id: int, winners: Sequence[Winner]) -> None:
+    """That each is an open producer of this batch, and that the request has bounds."""
+    open_batch_id = sink.open_batch_id
+    if open_batch_id is not None and open_batch_id > batch_id:
+        raise ProducerFenced(
+            f"Batch {open_batch_id} of query {sink.name} is open: batch {batch_id} is older",
+            open_batch_id=open_batch_id,
+        )
+    if sum(max(len(winner.partitions), 1) for winner in winners) > PARTITIONS_MAX:
+        raise InvalidRequest(f"A commit names at most {PARTITIONS_MAX} partitions of winners")
+    if len({winner.producer_id for winner in winners}) < len(winners):
+        raise InvalidRequest("A commit names each producer once")
+    newest = {each.producer_id: each.producer_epoch for each in sink.producers.values()}
+    for winner in winners:
+        producer_id, epoch = winner.producer_id, newest.get(winner.producer_id)
+        if epoch is None:
+            raise InvalidProducerIdMapping(
+                f"Producer {producer_id} is none of query {sink.name}", producer_id=producer_id
+            )
+        if winner.producer_epoch != epoch:
+            raise ProducerFenced(
+                f"Producer {producer_id} has epoch {epoch}, not {winner.producer_epoch}",
+                producer_id=producer_id,
+                current_epoch=epoch,
+            )
+        opened = sink.open.get(producer_id)
+        if opened is None or opened.batch_id != batch_id:
+            raise InvalidTxnState(
+                f"Producer {producer_id} has nothing open in batch {batch_id} of query "
+                f"{sink.name}: it was aborted",
+                producer_id=producer_id,
+            )

@@ -1,0 +1,175 @@
+"""SinkLog: the compacted topic ``__sink_state``, one partition, written synced and read at a start.
+
+Owns the topic (made at the first write) and the bytes; what the records mean is ``sink.py``'s. A
+write that raises AppendOutcomeUnknown lies in the log and may be durable or not: once ``flush``
+returns it is, and a restart reads it or it is gone. Nothing here is passed over: a damaged or newer
+record would be a decision that is not carried out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import CorruptBatch, NotReady
+from kafkalog.format.batch_builder import RecordColumns, build_plain_batch
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.record import iterate_records
+from kafkalog.format.record_batch import read_header
+from kafkalog.format.sink_state import (
+    ProducerKey,
+    ProducerValue,
+    QueryValue,
+    decode_key,
+    decode_producer,
+    decode_query,
+    encode_key,
+    encode_producer,
+    encode_query,
+)
+from kafkalog.format.topic_partition import SINK_STATE_TOPIC
+from kafkalog.log.built_batch_validator import validate_built
+from kafkalog.log.values import Isolation
+from kafkalog.manager.commands import AppendCommand, FlushCommand
+from kafkalog.manager.values import Acks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.log_manager import LogManager
+    from kafkalog.manager.sink import Entry, Key, Value
+
+_READ_BYTES = 1 << 20
+# A decision names each winner and each of its partitions: some 100,000 of them fit.
+_MAX_MESSAGE_BYTES = 8 << 20
+
+
+class SinkLog:
+    """See the module. Blocking; for control threads and tasks."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+        self._config = manager.config
+        # under a mutex of its own, held while a file is read
+        self._reads = manager.seams.threads.mutex()
+        self._is_stopped = False
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever written."""
+        return SINK_STATE_TOPIC in self._manager.registry.topics
+
+    def check(self) -> None:
+        """What keeps the partition from being served; nothing when there is none yet."""
+        if self.exists:
+            self._log()
+
+    def stop(self) -> None:
+        """No file of the topic is read any more on return."""
+        with self._reads:
+            self._is_stopped = True
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """One batch, durable on return: all or none.
+
+        AppendOutcomeUnknown: see the module. Anything else that is raised wrote nothing.
+        """
+        if not self.exists:
+            self._create()
+        log = self._log()
+        columns = RecordColumns.of(
+            [encode_key(key) for key, _ in entries],
+            [_encode_value(value) for _, value in entries],
+            self._manager.seams.clock.wall_ms(),
+        )
+        records = validate_built(
+            build_plain_batch(columns),
+            log.config,
+            self._manager.seams.clock.wall_ms(),
+            max_decompressed_bytes=self._config.max_decompressed_batch_bytes,
+        )
+        command = AppendCommand(log, records, Acks.ALL, None, None)
+        self._manager.unit_of(log).writer.run(command)
+
+    def flush(self) -> None:
+        """All that lies in the log is durable on return. StorageFault, NotReady."""
+        log = self._log()
+        self._manager.unit_of(log).writer.run(FlushCommand(log))
+
+    def read(self, apply: Callable[[Entry], None]) -> None:
+        """Every record in order, durable before it is given to anybody.
+
+        CorruptData, StorageFault, NotReady when the daemon stops.
+        """
+        if not self.exists:
+            return
+        self.flush()
+        log = self._log()
+        log_dir = self._manager.unit_of(log).log_dir
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            with self._reads, log_dir.guard():
+                if self._is_stopped:
+                    raise NotReady("The daemon is stopping")
+                found = log.read(offset, _READ_BYTES, Isolation.LOG_END)
+            self._read_batches(log, memoryview(found.data), apply)
+            if found.next_offset <= offset:
+                break  # nothing but a gap of compaction is left
+            offset = found.next_offset
+
+    # ---- parts
+
+    def _log(self) -> UnifiedLog:
+        return self._manager.log_of(SINK_STATE_TOPIC, 0)
+
+    def _create(self) -> None:
+        """Make the topic unless it exists; durable on return."""
+        overrides = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "max.message.bytes": str(_MAX_MESSAGE_BYTES),
+            "segment.bytes": str(self._config.transaction_state_log_segment_bytes),
+        }
+        with self._manager.topics.lock:
+            self._manager.check_ready()
+            if not self.exists:
+                self._manager.topics.create(SINK_STATE_TOPIC, 1, overrides)
+
+    def _read_batches(
+        self, log: UnifiedLog, data: memoryview, apply: Callable[[Entry], None]
+    ) -> None:
+        position = 0
+        while position < len(data):
+            header = read_header(data[position:])
+            batch = data[position : position + header.size_bytes]
+            position += header.size_bytes
+            try:
+                for record in iterate_records(batch, self._config.max_decompressed_batch_bytes):
+                    apply(_decode(record.key, record.value))
+            except FormatError as error:
+                raise CorruptBatch(
+                    f"A record of {SINK_STATE_TOPIC} cannot be read: {error.reason}",
+                    file=log.directory,
+                    position=0,
+                    base_offset=header.base_offset,
+                    last_offset=header.last_offset,
+                ) from error
+
+
+def _encode_value(value: Value) -> bytes | None:
+    if isinstance(value, QueryValue):
+        return encode_query(value)
+    return None if value is None else encode_producer(value)
+
+
+def _decode(key: bytes | None, data: bytes | None) -> Entry:
+    """FormatError."""
+    if key is None:
+        raise FormatError("it has no key")
+    decoded: Key = decode_key(key)
+    if data is None:
+        return decoded, None
+    value: QueryValue | ProducerValue
+    value = decode_producer(data) if isinstance(decoded, ProducerKey) else decode_query(data)
+    return decoded, value

@@ -1,0 +1,246 @@
+"""SinkTable: all sinks in memory, beside the log that says what is true of them.
+
+Owns the turns, the replay of a start, the order of a change (durable, then true, then told to the
+writers), and what the writers are told: which epoch of which producer may append. A change whose
+durability is unclear waits in its sink until a flush made it clear.
+
+Threads: a sink is changed under its turn, which is taken before any other lock; writers and those
+who look read whole values.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.errors import (
+    AppendOutcomeUnknown,
+    InvalidProducerEpoch,
+    InvalidRequest,
+    InvalidTxnState,
+    NotReady,
+    Overloaded,
+)
+from kafkalog.format.sink_state import query_name_fault
+from kafkalog.manager.sink import Sink
+from kafkalog.manager.sink_log import SinkLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.manager.log_manager import LogManager
+    from kafkalog.manager.sink import Entry
+
+LOAD_TASK = "kafkalog-sinks-load"
+SINKS_MAX = 10_000
+
+
+class _Given(NamedTuple):
+    """What the writers must know of a producer of a sink."""
+
+    sink: Sink
+    producer_epoch: int
+    is_open: bool
+
+
+class SinkTable:
+    """See the module."""
+
+    def __init__(self, manager: LogManager, after_load: Callable[[], None]) -> None:
+        """``after_load`` does what a crash interrupted; on the thread of the load."""
+        # constant after construction
+        self._manager = manager
+        self._seams = manager.seams
+        self._after_load = after_load
+        self._log = SinkLog(manager)
+        self._mutex = manager.seams.threads.mutex()
+        # published; changed under the mutex
+        self._sinks: dict[str, Sink] = {}
+        self._is_loading = False
+        self.is_loaded = False
+        # single operations by any thread; an entry is replaced under its sink's turn
+        self._given: dict[int, _Given] = {}  # by producer id
+
+    # ---- start and stop
+
+    def start(self) -> None:
+        """Read the log in the background; every call is NotReady until then."""
+        if self._log.exists:
+            self.schedule_load()
+        else:
+            self.is_loaded = True
+
+    def stop(self) -> None:
+        """No file of the topic is read any more on return."""
+        self._log.stop()
+
+    def check_loaded(self) -> None:
+        """NotReady while the log is read, or what keeps it from being read."""
+        if self.is_loaded:
+            return
+        self._manager.check_ready()
+        self._log.check()
+        self.schedule_load()
+        raise NotReady("The sinks are being loaded")
+
+    def schedule_load(self) -> None:
+        """Unless it is loaded or on the way. A failure is tried again at the next call."""
+        with self._mutex:
+            if self._is_loading or self.is_loaded:
+                return
+            self._is_loading = True
+        self._seams.scheduler.schedule_once(LOAD_TASK, self._load, 0)
+
+    def _load(self) -> None:
+        sinks: dict[str, Sink] = {}
+
+        def apply(entry: Entry) -> None:
+            query = entry[0].query
+            if query not in sinks:
+                sinks[query] = self._new_sink(query)
+            sinks[query].apply((entry,))
+
+        try:
+            self._log.read(apply)
+            with self._mutex:
+                self._sinks = {name: sink for name, sink in sinks.items() if not sink.is_empty}
+            for sink in self.all():
+                self._publish(sink)
+            self.is_loaded = True
+        finally:
+            with self._mutex:
+                self._is_loading = False
+        self._after_load()
+
+    # ---- look-ups, any thread
+
+    def all(self) -> list[Sink]:
+        """By name."""
+        return [sink for _, sink in sorted(self._sinks.copy().items())]
+
+    def find(self, query: str) -> Sink | None:
+        """The sink of a query that has begun something."""
+        sink = self._sinks.get(query)
+        return None if sink is None or sink.is_empty else sink
+
+    def owner_of(self, producer_id: int) -> Sink | None:
+        """The sink of a producer."""
+        given = self._given.get(producer_id)
+        return None if given is None else given.sink
+
+    def producer_ids(self) -> list[int]:
+        """Of all sinks."""
+        return list(self._given)
+
+    def wants(self, producer_id: int, producer_epoch: int, at: TopicPartition) -> bool:
+        """Whether an open transaction in a log is of an open batch, or shall be committed."""
+        owner = self.owner_of(producer_id)
+        return owner is not None and owner.wants(producer_id, producer_epoch, at)
+
+    def check_append(self, producer_id: int, producer_epoch: int, is_transactional: bool) -> None:
+        """Raise why a client's batch of a producer may not be appended now; writer threads.
+
+        InvalidProducerEpoch for any but the newest epoch, InvalidTxnState for what was not begun or
+        is over, NotReady while nobody knows yet.
+        """
+        given = self._given.get(producer_id)
+        if given is None:
+            if not is_transactional:
+                return
+            if not self.is_loaded:
+                raise NotReady("The sinks are being loaded")
+            raise InvalidTxnState(
+                f"Producer {producer_id} has no transaction: begin a batch of a sink first",
+                producer_id=producer_id,
+            )
+        if producer_epoch != given.producer_epoch:
+            raise InvalidProducerEpoch(
+                f"Epoch {producer_epoch} of producer {producer_id} is fenced: the newest begin of "
+                f"its sink gave epoch {given.producer_epoch}",
+                current_epoch=given.producer_epoch,
+            )
+        if not given.is_open or not is_transactional:
+            raise InvalidTxnState(
+                f"The transaction of producer {producer_id} has ended: begin again"
+                if is_transactional
+                else f"Producer {producer_id} is a sink's: its batches are transactional",
+                producer_id=producer_id,
+            )
+        given.sink.used_ns = self._seams.clock.monotonic_ns()
+
+    # ---- changes
+
+    @contextmanager
+    def turn(self, query: str) -> Iterator[Sink]:
+        """The sink of a query, to be changed by nobody else meanwhile; made when there is none.
+
+        InvalidRequest for its name, Overloaded, and what ``check_loaded`` raises.
+        """
+        fault = query_name_fault(query)
+        if fault is not None:
+            raise InvalidRequest(fault)
+        self.check_loaded()
+        while True:
+            sink = self._sink_of(query)
+            with sink.turn:
+                if self._sinks.get(query) is not sink:
+                    continue  # it was forgotten while we waited
+                try:
+                    yield sink
+                finally:
+                    if sink.is_empty:
+                        with self._mutex:
+                            del self._sinks[query]
+                return
+
+    def write(self, sink: Sink, entries: Sequence[Entry]) -> None:
+        """Make records durable, then true; under the turn.
+
+        After AppendOutcomeUnknown they may be durable: ``settle`` tells. Anything else that is
+        raised changed nothing.
+        """
+        assert not sink.unsettled, "what is unclear is settled first"
+        try:
+            self._log.write(entries)
+        except AppendOutcomeUnknown:
+            sink.unsettled = tuple(entries)
+            raise
+        self._apply(sink, entries)
+
+    def settle(self, sink: Sink) -> None:
+        """Make true what was written before; under the turn. StorageFault: it stays unclear."""
+        if not sink.unsettled:
+            return
+        self._log.flush()
+        entries, sink.unsettled = sink.unsettled, ()
+        self._apply(sink, entries)
+
+    def close(self, sink: Sink) -> None:
+        """Take no append of the open batch any more; under the turn. Some may be on their way."""
+        for producer_id in sink.open:
+            self._given[producer_id] = self._given[producer_id]._replace(is_open=False)
+
+    def _apply(self, sink: Sink, entries: Sequence[Entry]) -> None:
+        before = {each.producer_id for each in sink.producers.values()}
+        sink.apply(entries)
+        self._publish(sink)
+        for gone in before - {each.producer_id for each in sink.producers.values()}:
+            self._given.pop(gone, None)
+
+    def _publish(self, sink: Sink) -> None:
+        for each in sink.producers.values():
+            is_open = each.producer_id in sink.open
+            self._given[each.producer_id] = _Given(sink, each.producer_epoch, is_open)
+
+    def _sink_of(self, query: str) -> Sink:
+        with self._mutex:
+            sink = self._sinks.get(query)
+            if sink is None:
+                if len(self._sinks) >= SINKS_MAX:
+                    raise Overloaded(f"{SINKS_MAX} queries are known; nothing was done")
+                sink = self._sinks[query] = self._new_sink(query)
+            return sink
+
+    def _new_sink(self, query: str) -> Sink:
+        return Sink(query, self._seams.threads.mutex(), self._seams.clock.monotonic_ns())

@@ -1,0 +1,99 @@
+"""SinkTransactions: the transactions that are open in the logs, and the markers that end them.
+
+The logs' own producer state says what is open: it survives restarts and moves, so nothing else has
+to remember where a producer wrote. Decides nothing. Blocking; for control threads and tasks.
+Source: Kafka 4.1 TransactionMarkerChannelManager, and ReplicaManager's writeTxnMarkers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from kafkalog.errors import KafkalogError
+from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.integers import INT32_MAX
+from kafkalog.log.log_validator import validate
+from kafkalog.log.values import AppendOrigin
+from kafkalog.manager.commands import EndTransactionCommand, FlushCommand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafkalog.env.threads import Signal
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.commands import Command
+    from kafkalog.manager.log_manager import LogManager
+
+T = TypeVar("T")
+
+# There is one coordinator and it never changes: Kafka's first.
+COORDINATOR_EPOCH = 0
+
+
+class LogTransaction(NamedTuple):
+    """A producer's transaction in one log."""
+
+    log: UnifiedLog
+    producer_id: int
+    producer_epoch: int
+
+
+class SinkTransactions:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+
+    def opened(self) -> Iterator[LogTransaction]:
+        """Every open one of every served log. No disk; costs a look at each log."""
+        for log in self._manager.table.logs():
+            for producer_id in log.producers.open_transactions().values():
+                entry = log.producers.entries.get(producer_id)
+                if entry is not None:
+                    yield LogTransaction(log, producer_id, entry.producer_epoch)
+
+    def end(self, transactions: Iterable[LogTransaction], kind: ControlRecordType) -> None:
+        """Markers, durable on return; those that are ended already get none.
+
+        All are tried; then the first fault is raised.
+        """
+        self._run_all(transactions, lambda each: self._marker(each, kind))
+
+    def flush(self, logs: Iterable[UnifiedLog]) -> None:
+        """All that these logs hold is durable on return; the first fault is raised."""
+        self._run_all(logs, lambda log: (log, FlushCommand(log)))
+
+    def _marker(
+        self, transaction: LogTransaction, kind: ControlRecordType
+    ) -> tuple[UnifiedLog, Command]:
+        log, producer_id, producer_epoch = transaction
+        now_ms = self._manager.seams.clock.wall_ms()
+        marker = build_end_transaction_marker(
+            producer_id, producer_epoch, COORDINATOR_EPOCH, kind, timestamp_ms=now_ms
+        )
+        # No max.message.bytes of a topic keeps a transaction open.
+        config = replace(log.config, max_message_bytes=INT32_MAX)
+        records = validate(
+            marker, config, now_ms, AppendOrigin.COORDINATOR, max_decompressed_bytes=len(marker)
+        )
+        return log, EndTransactionCommand(log, records, producer_id, producer_epoch)
+
+    def _run_all(
+        self, items: Iterable[T], command_of: Callable[[T], tuple[UnifiedLog, Command]]
+    ) -> None:
+        """Queue a command for each, so that they share syncs, and wait for all."""
+        fault: KafkalogError | None = None
+        waits: list[tuple[Command, Signal]] = []
+        for item in items:
+            log, command = command_of(item)
+            try:
+                waits.append((command, self._manager.unit_of(log).writer.begin(command)))
+            except KafkalogError as error:
+                fault = fault or error
+        for command, done in waits:
+            done.wait()
+            fault = fault or command.error
+        if fault is not None:
+            raise fault

@@ -1,0 +1,374 @@
+"""Sinks: the coordinator of queries that write exactly once. One narrow job, nothing more general.
+
+A query writes batch after batch. Each attempt of a task *begins* with a producer of its own, whose
+epoch grows with every begin, and appends transactional batches. One *commit* names the attempts
+that won; the others of the batch are aborted. Each batch of a query is committed once, in order.
+
+    begin    producer record, synced ─► older epochs refused, queues passed ─► their ABORT markers
+    commit   closed ─► queues passed ─► checked ─► data synced ─► PREPARE_COMMIT, synced: committed
+             ─► COMMIT markers of the winners, ABORT of the others ─► COMPLETE_COMMIT
+    abort    PREPARE_ABORT, synced ─► closed, queues passed ─► ABORT markers
+
+PREPARE_COMMIT in ``__sink_state`` is the commit point. What comes behind it is done again, from
+that record, by a start, by the next call of the query and by a task, until it succeeded: a marker
+is written only where the transaction is open. So everything that is open in a log under one of our
+producer ids, and neither of an open batch nor decided, is aborted, whatever failed before.
+
+A crash anywhere leaves the former state or the next; a call whose outcome is unclear is repeated.
+A batch that nobody begins in or appends to for ``transaction.max.timeout.ms`` is aborted.
+
+Threads: what a query's calls change is under the turn of its sink; that is taken before any other
+lock. ``check_append`` is the writers', and reads whole values. Differs from Kafka's coordinator
+(TransactionCoordinator, TransactionStateManager 4.1): one decision for many producers, and time-out
+by idleness.
+"""
+
+from __future__ import annotations
+
+import functools
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.errors import (
+    InvalidTxnState,
+    KafkalogError,
+    Overloaded,
+    ProducerFenced,
+    UnknownPartition,
+    UnknownSink,
+)
+from kafkalog.format.control_record import ControlRecordType
+from kafkalog.format.integers import INT16_MAX
+from kafkalog.format.sink_state import (
+    ProducerKey,
+    ProducerValue,
+    QueryKey,
+    QueryValue,
+    SinkState,
+    Winner,
+)
+from kafkalog.manager.access_rules import Action, Resource
+from kafkalog.manager.authorized import internal, lists, operation_class, requires
+from kafkalog.manager.log_dir_unit import wait_behind_queues
+from kafkalog.manager.producer_ids import ProducerIdentity
+from kafkalog.manager.sink_checks import check_winners
+from kafkalog.manager.sink_table import SinkTable
+from kafkalog.manager.sink_transactions import LogTransaction, SinkTransactions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.log_manager import LogManager
+    from kafkalog.manager.sink import Sink, SinkDescription
+
+ABORT_TASK = "transaction-abort"  # Kafka's names
+EXPIRY_TASK = "transactionalId-expiration"
+PRODUCERS_MAX = 20_000  # of one sink
+
+_TOMBSTONES = 500  # a batch of them stays far below max.message.bytes
+
+_log = structlog.get_logger(__name__)
+
+
+@operation_class()
+class Sinks:
+    """See the module. Blocking but for ``check_append``, ``owns`` and what describes."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+        self._seams = manager.seams
+        self._table = SinkTable(manager, self.settle_once)
+        self._transactions = SinkTransactions(manager)
+        manager.seams.metrics.sink_transactions_open.set_function(self._count_open)
+
+    # ---- the daemon's own
+
+    @internal
+    def start(self) -> None:
+        """Read the state in the background; until then every call is NotReady."""
+        self._table.start()
+
+    @internal
+    def stop(self) -> None:
+        """No file of the topic is read any more on return."""
+        self._table.stop()
+
+    @internal
+    def check_append(self, producer_id: int, producer_epoch: int, is_transactional: bool) -> None:
+        """See SinkTable."""
+        self._table.check_append(producer_id, producer_epoch, is_transactional)
+
+    @internal
+    def owns(self, producer_id: int) -> bool:
+        """Whether it is the producer of a sink; any thread."""
+        return self._table.owner_of(producer_id) is not None
+
+    @internal
+    def producer_ids(self) -> list[int]:
+        """Of all sinks; any thread."""
+        return self._table.producer_ids()
+
+    @internal
+    def settle_once(self) -> None:
+        """Abort what is idle for too long, and do again what earlier calls left. Loop body."""
+        if not self._table.is_loaded:
+            self._table.schedule_load()
+            return
+        fault: KafkalogError | None = None
+        works: list[Callable[[], None]] = [
+            functools.partial(self._tend, sink) for sink in self._table.all()
+        ]
+        for work in (*works, self._abort_strays):
+            try:
+                work()
+            except KafkalogError as error:
+                fault = fault or error
+        if fault is not None:
+            raise fault
+
+    @internal
+    def expire_once(self) -> None:
+        """Forget queries without a record for ``transactional.id.expiration.ms``. Loop body."""
+        if not self._table.is_loaded:
+            return
+        limit_ms = self._manager.config.transactional_id_expiration_ms
+        for known in self._table.all():
+            if known.open or self._seams.clock.wall_ms() - known.changed_ms < limit_ms:
+                continue
+            with self._table.turn(known.name) as sink:
+                self._settle(sink)
+                idle_ms = self._seams.clock.wall_ms() - sink.changed_ms
+                if not sink.open and idle_ms >= limit_ms:
+                    self._forget(sink)
+                    _log.info("sink_forgotten", query=sink.name, idle_ms=idle_ms)
+
+    # ---- calls of a query
+
+    @requires(Action.WRITE, Resource.SINK, "query")
+    def begin(
+        self, query: str, batch_id: int, partition_id: int, attempt: int
+    ) -> ProducerIdentity | None:
+        """A producer for an attempt to write one partition of a batch; None: it is committed.
+
+        Durable, and older epochs of the producer are refused, on return. An open batch with a lower
+        id is aborted. ProducerFenced when a higher one is open; InvalidRequest, Overloaded,
+        StorageFault, NotReady. A repetition gives the next epoch.
+        """
+        with self._table.turn(query) as sink:
+            self._settle(sink)
+            if batch_id <= sink.committed_batch_id:
+                return None
+            open_batch_id = sink.open_batch_id
+            if open_batch_id is not None and open_batch_id > batch_id:
+                raise ProducerFenced(
+                    f"Batch {open_batch_id} of query {query} is open: batch {batch_id} is older",
+                    open_batch_id=open_batch_id,
+                )
+            if open_batch_id is not None and open_batch_id < batch_id:
+                self._abort(sink, "superseded")
+            key = ProducerKey(query, partition_id, attempt)
+            former = sink.producers.get(key)
+            if former is None and len(sink.producers) >= PRODUCERS_MAX:
+                raise Overloaded(f"Query {query} has {PRODUCERS_MAX} producers; nothing was done")
+            was_open = former is not None and former.producer_id in sink.open
+            identity = self._next_identity(former)
+            now_ms = self._seams.clock.wall_ms()
+            self._table.write(sink, [(key, ProducerValue(*identity, batch_id, now_ms))])
+            sink.used_ns = self._seams.clock.monotonic_ns()
+            if was_open:
+                wait_behind_queues(self._manager.online_units)
+                self._try_later(sink, lambda: self._abort_strays(sink))
+            return identity
+
+    @requires(Action.WRITE, Resource.SINK, "query")
+    def commit(self, query: str, batch_id: int, winners: Sequence[Winner]) -> None:
+        """Commit what these producers wrote, in exactly these partitions, and abort the rest.
+
+        Decided and durable on return; markers that could not be written yet follow by themselves.
+        A batch that is not above the last committed one is committed already. Raised when nothing
+        was committed: InvalidProducerIdMapping, ProducerFenced, InvalidTxnState, InvalidRequest,
+        UnknownPartition, StorageFault, NotReady, Overloaded. After AppendOutcomeUnknown it may be:
+        repeat the call.
+        """
+        with self._table.turn(query) as sink:
+            if batch_id <= sink.committed_batch_id:
+                self._try_later(sink, lambda: self._settle(sink))
+                return
+            self._settle(sink)
+            if batch_id <= sink.committed_batch_id:  # it was written, and is durable by now
+                return
+            check_winners(sink, batch_id, winners)
+            self._close(sink)
+            self._check_written(winners)
+            logs = {self._log_of(at) for winner in winners for at in winner.partitions}
+            self._transactions.flush(logs)
+            value = QueryValue(
+                SinkState.PREPARE_COMMIT, batch_id, self._seams.clock.wall_ms(), tuple(winners)
+            )
+            self._table.write(sink, [(QueryKey(query), value)])
+            self._seams.metrics.sink_commits.inc()
+            self._try_later(sink, lambda: self._settle(sink))
+
+    @requires(Action.WRITE, Resource.SINK, "query")
+    def abort(self, query: str, batch_id: int) -> None:
+        """Abort what was begun of a batch: durable on return, its producers closed.
+
+        Nothing happens when nothing of it is open. InvalidTxnState when it is committed;
+        StorageFault, NotReady.
+        """
+        with self._table.turn(query) as sink:
+            self._settle(sink)
+            if batch_id <= sink.committed_batch_id:
+                raise InvalidTxnState(
+                    f"Batch {batch_id} of query {query} is committed",
+                    committed_batch_id=sink.committed_batch_id,
+                )
+            if sink.open_batch_id == batch_id:
+                self._abort(sink, "requested")
+
+    @lists(Action.DESCRIBE, Resource.SINK)
+    def describe_all(self) -> list[SinkDescription]:
+        """Every sink by name. NotReady while they are loaded."""
+        self._table.check_loaded()
+        return [sink.describe() for sink in self._table.all() if not sink.is_empty]
+
+    @requires(Action.DESCRIBE, Resource.SINK, "query")
+    def describe(self, query: str) -> SinkDescription:
+        """One sink. UnknownSink, NotReady while they are loaded."""
+        self._table.check_loaded()
+        sink = self._table.find(query)
+        if sink is None:
+            raise UnknownSink(f"Query {query} has begun no batch here", query=query)
+        return sink.describe()
+
+    # ---- parts of the calls, under the turn of the sink
+
+    def _next_identity(self, former: ProducerValue | None) -> ProducerIdentity:
+        """The next epoch, or another id when there is none."""
+        if former is None or former.producer_epoch >= INT16_MAX:
+            return self._manager.producer_ids.allocate()
+        return ProducerIdentity(former.producer_id, former.producer_epoch + 1)
+
+    def _check_written(self, winners: Sequence[Winner]) -> None:
+        """That each has an open transaction in the partitions that are named, and in no other."""
+        written: dict[tuple[int, int], set[TopicPartition]] = {}
+        for log, producer_id, producer_epoch in self._transactions.opened():
+            written.setdefault((producer_id, producer_epoch), set()).add(log.topic_partition)
+        for winner in winners:
+            found = written.get((winner.producer_id, winner.producer_epoch), set())
+            for at in winner.partitions:
+                self._log_of(at)
+            for at in found.symmetric_difference(winner.partitions):
+                what = "not named" if at in found else "named, but has nothing of it"
+                raise InvalidTxnState(
+                    f"Partition {at} of producer {winner.producer_id} is {what}: nothing was "
+                    "committed",
+                    producer_id=winner.producer_id,
+                    topic=at.topic,
+                    partition=at.partition,
+                )
+
+    def _close(self, sink: Sink) -> None:
+        """No append of the open batch is taken any more, and none is on its way."""
+        self._table.close(sink)
+        wait_behind_queues(self._manager.online_units)
+
+    def _abort(self, sink: Sink, reason: str) -> None:
+        """Abort the open batch; markers that cannot be written now follow."""
+        value = QueryValue(
+            SinkState.PREPARE_ABORT, sink.committed_batch_id, self._seams.clock.wall_ms()
+        )
+        self._table.write(sink, [(QueryKey(sink.name), value)])
+        self._seams.metrics.sink_aborts.labels(reason).inc()
+        wait_behind_queues(self._manager.online_units)
+        self._try_later(sink, lambda: self._abort_strays(sink))
+
+    def _settle(self, sink: Sink) -> None:
+        """What earlier calls left: an unclear write, the markers of a decision; raises its fault.
+
+        In this order also after a crash: the decision, its markers, then the record that they are
+        there. A decision is complete before anything else is begun: its record closes all.
+        """
+        self._table.settle(sink)
+        if not sink.is_decided:
+            return
+        assert sink.query is not None
+        won = [
+            LogTransaction(log, winner.producer_id, winner.producer_epoch)
+            for winner in sink.winners
+            for at in winner.partitions
+            if (log := self._find_log(at)) is not None
+        ]
+        self._transactions.end(won, ControlRecordType.COMMIT)
+        self._abort_strays(sink)
+        complete = QueryValue(
+            SinkState.COMPLETE_COMMIT, sink.committed_batch_id, self._seams.clock.wall_ms()
+        )
+        self._table.write(sink, [(QueryKey(sink.name), complete)])
+
+    def _try_later(self, sink: Sink, work: Callable[[], None]) -> None:
+        """What is decided is answered; what is left of it, the task does."""
+        try:
+            work()
+        except KafkalogError as fault:
+            _log.warning("sink_markers_wait", query=sink.name, reason=fault.message)
+
+    def _tend(self, sink: Sink) -> None:
+        """The task's turn with one sink."""
+        if not (sink.unsettled or sink.is_decided or self._is_idle(sink)):
+            return
+        with self._table.turn(sink.name) as current:
+            self._settle(current)
+            if self._is_idle(current):
+                _log.warning(
+                    "sink_batch_timed_out", query=sink.name, batch_id=current.open_batch_id
+                )
+                self._abort(current, "timed_out")
+
+    def _is_idle(self, sink: Sink) -> bool:
+        """Whether a batch is open that nobody cared for, for too long."""
+        idle_ms = (self._seams.clock.monotonic_ns() - sink.used_ns) // 1_000_000
+        return bool(sink.open) and idle_ms >= self._manager.config.transaction_max_timeout_ms
+
+    def _abort_strays(self, sink: Sink | None = None) -> None:
+        """ABORT for what is open in a log and wanted by nobody; of one sink, or of all."""
+        strays = [
+            found
+            for found in self._transactions.opened()
+            if self._is_ours(found.producer_id, sink)
+            and not self._table.wants(
+                found.producer_id, found.producer_epoch, found.log.topic_partition
+            )
+        ]
+        self._transactions.end(strays, ControlRecordType.ABORT)
+
+    def _is_ours(self, producer_id: int, sink: Sink | None) -> bool:
+        """Whether the producer is this sink's; without one, whether we gave its id to anybody."""
+        owner = self._table.owner_of(producer_id)
+        if sink is not None:
+            return owner is sink
+        return owner is not None or self._manager.producer_ids.were_given(producer_id)
+
+    def _forget(self, sink: Sink) -> None:
+        """Tombstones for all its records, the producers' first: without them it is still known."""
+        keys: Iterator[QueryKey | ProducerKey] = iter((*sink.producers, QueryKey(sink.name)))
+        while some := list(islice(keys, _TOMBSTONES)):
+            self._table.write(sink, [(key, None) for key in some])
+
+    def _find_log(self, at: TopicPartition) -> UnifiedLog | None:
+        """The log; None when its topic was deleted. Raises why it is not served."""
+        try:
+            return self._log_of(at)
+        except UnknownPartition:
+            return None
+
+    def _log_of(self, at: TopicPartition) -> UnifiedLog:
+        return self._manager.log_of(at.topic, at.partition)
+
+    def _count_open(self) -> float:
+        return float(sum(len(sink.open) for sink in self._table.all()))

@@ -9,8 +9,8 @@
 
 The modules, in the order one reads them: `messages` (what is sent and answered), `failures` (what
 is raised), `conversation` (when a request is sent again: the one core of both clients), `records`,
-`methods`, `appends`, `producer`, `fetches`, `tail`, `administration`, `operations`, then `client`
-and `async_client`, which alone know sockets. `batches` is imported at the first record.
+`methods`, `appends`, `producer`, `fetches`, `tail`, `sinks`, `administration`, `operations`, then
+`client` and `async_client`, which alone know sockets. `batches` is imported at the first record.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ from kafkalog.client.records import (
     Position,
     ProducerRecord,
 )
+from kafkalog.client.sinks import SinkProducer, SinkWinner
 
 if TYPE_CHECKING:
     from kafkalog.client.async_client import AsyncClient, AsyncProducer, AsyncTail
@@ -115,6 +116,8 @@ __all__ = [
     "Refused",
     "Repeat",
     "Retries",
+    "SinkProducer",
+    "SinkWinner",
     "Tail",
     "Throttled",
     "Tls",

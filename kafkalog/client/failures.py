@@ -219,6 +219,7 @@ _BY_CODE: dict[int, type[ClientError]] = {
     40905: OutOfOrderSequence,
     40906: ProducerFenced,
     40907: PolicyViolation,
+    40912: ProducerFenced,
     40911: NonEmptyGroup,
     41001: OffsetBelowLogStart,
     41201: ExpectedOffsetMismatch,

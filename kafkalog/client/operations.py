@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from kafkalog.client import administration, appends, fetches
+from kafkalog.client import administration, appends, fetches, sinks
 from kafkalog.client.conversation import Manner, Retries
 from kafkalog.client.messages import DEFAULT_URL, Address, context_for
 from kafkalog.client.methods import Method
@@ -68,6 +68,13 @@ class Operations(ABC):
     offset_at = Method(fetches.offset_at)
     list_offsets = Method(fetches.list_offsets)
     delete_records = Method(administration.delete_records)
+
+    # exactly-once sinks
+    begin_sink = Method(sinks.begin_sink)
+    commit_sink = Method(sinks.commit_sink)
+    abort_sink = Method(sinks.abort_sink)
+    list_sinks = Method(sinks.list_sinks)
+    describe_sink = Method(sinks.describe_sink)
 
     # topics and configs
     list_topics = Method(administration.list_topics)

@@ -66,6 +66,7 @@ _ROWS = (
         40405, 404, "GROUP_ID_NOT_FOUND", "no group of that name, v3 lags: none with a commit"
     ),
     ErrorEntry(40410, 404, "NO_REASSIGNMENT_IN_PROGRESS", "no such move of a partition"),
+    ErrorEntry(40411, 404, "TRANSACTIONAL_ID_NOT_FOUND", "no sink of that query"),
     ErrorEntry(40601, 406, "INVALID_REQUEST", "the embedded format asked for is not offered here"),
     ErrorEntry(40602, 406, "INVALID_RECORD", "a record does not fit the embedded format asked for"),
     ErrorEntry(40801, 408, "REQUEST_TIMED_OUT", "in a stream: http.stream.max.ms is over; go on"),
@@ -82,10 +83,21 @@ _ROWS = (
     ErrorEntry(
         40907, 409, "POLICY_VIOLATION", "cleanup.policy forbids delete-records, or has no compact"
     ),
-    ErrorEntry(40908, 409, "INVALID_TXN_STATE", "the producer has an open transaction"),
+    ErrorEntry(
+        40908,
+        409,
+        "INVALID_TXN_STATE",
+        "does not fit the state of the producer's transaction or of the sink's batch",
+    ),
     ErrorEntry(40909, 409, "INVALID_REQUEST", "a backup is running already"),
     ErrorEntry(40910, 409, "INVALID_REQUEST", "the log is cleaned or paused, or no cleaner runs"),
     ErrorEntry(40911, 409, "NON_EMPTY_GROUP", "the group has members"),
+    ErrorEntry(
+        40912, 409, "PRODUCER_FENCED", "a commit names an older epoch; the sink has a newer batch"
+    ),
+    ErrorEntry(
+        40913, 409, "INVALID_PRODUCER_ID_MAPPING", "a commit names a producer of no sink or another"
+    ),
     ErrorEntry(41001, 410, "OFFSET_OUT_OF_RANGE", "offset below the log start offset"),
     ErrorEntry(41201, 412, "INVALID_REQUEST", "expected_offset is not the log end offset"),
     ErrorEntry(41301, 413, "MESSAGE_TOO_LARGE", "a batch is larger than max.message.bytes"),
@@ -109,9 +121,7 @@ _ROWS = (
         "records:batch without entries, with too many, or an id twice",
     ),
     ErrorEntry(42209, 422, "CORRUPT_MESSAGE", "a batch fails its CRC-32C"),
-    ErrorEntry(
-        42210, 422, "INVALID_RECORD", "malformed batch, wrong magic, control or transaction"
-    ),
+    ErrorEntry(42210, 422, "INVALID_RECORD", "malformed batch, wrong magic, or control batch"),
     ErrorEntry(42211, 422, "INVALID_TIMESTAMP", "a timestamp outside the topic's window"),
     ErrorEntry(42212, 422, "INVALID_RECORD", "a record without key on a compacted topic"),
     ErrorEntry(42213, 422, "UNSUPPORTED_COMPRESSION_TYPE", "unknown codec or undecodable stream"),
@@ -179,6 +189,9 @@ _BY_EXCEPTION: dict[type[errors.KafkalogError], int] = {
     errors.InvalidProducerEpoch: 40906,
     errors.InvalidTxnState: 40908,
     errors.TransactionCoordinatorFenced: 40906,
+    errors.InvalidProducerIdMapping: 40913,
+    errors.ProducerFenced: 40912,
+    errors.UnknownSink: 40411,
     errors.ExpectedOffsetMismatch: 41201,
     errors.PolicyViolation: 40907,
     errors.AccessDenied: 40301,

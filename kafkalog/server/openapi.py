@@ -36,6 +36,7 @@ _WITH_QUERY = (40005,)
 _BY_PATH_PARAMETER = {
     "topic": (40002, 40401),
     "group": (40002,),
+    "sink": (40002,),
     # A partition out of service tells its own reason.
     "partition": (404, 40402, 50010, 50302, 50303, 50701),
     "broker": (404,),
@@ -62,6 +63,7 @@ PATH_PARAMETERS: Mapping[str, tuple[str, Mapping[str, object]]] = {
         _INT32,
     ),
     "group": ("Name of a consumer group.", {"type": "string", "minLength": 1}),
+    "sink": ("Name of a query that writes exactly once.", TOPIC_NAME_SCHEMA),
     "instance": ("Name of a consumer instance.", {"type": "string", "minLength": 1}),
     "broker": ("Id of a broker: of this one.", _INT32),
     "producer_id": (

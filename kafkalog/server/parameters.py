@@ -14,6 +14,7 @@ from kafkalog.errors import InvalidRequest, InvalidTopicName
 from kafkalog.format.group_offsets import text_fault
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.format.near_names import did_you_mean
+from kafkalog.format.sink_state import query_name_fault
 from kafkalog.format.topic_partition import topic_name_fault
 from kafkalog.log.values import Isolation
 from kafkalog.manager.operations import Acks
@@ -53,6 +54,15 @@ def group_of(request: web.Request) -> str:
     fault = text_fault(name)
     if fault is not None:
         raise InvalidRequest(f"The name of the group {fault}")
+    return name
+
+
+def sink_of(request: web.Request) -> str:
+    """The query in the path, named as a topic may be."""
+    name = request.match_info["sink"]
+    fault = query_name_fault(name)
+    if fault is not None:
+        raise InvalidRequest(fault)
     return name
 
 

@@ -50,13 +50,13 @@ MAX_PARTITIONS = 10_000  # that one request may name
 _EXACT = 1 << 53  # above it a float may have been another number when it was written
 
 
-def _whole(value: object) -> object:
+def whole(value: object) -> object:
     """1.0 is an integer in JSON Schema, and some writers of JSON have only that one."""
     is_exact = isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT
     return int(cast("float", value)) if is_exact else value
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
+Whole = Annotated[int, BeforeValidator(whole)]
 # Described, not checked here: further in they are refused in Kafka's words.
 TopicName = Annotated[str, WithJsonSchema(TOPIC_NAME_SCHEMA)]
 Time = Annotated[str, WithJsonSchema(TIME_SCHEMA)]
@@ -133,7 +133,7 @@ class DeleteRecordsFile(Schema):
 class DeleteUntil(Schema):
     """``POST .../records:delete`` of v3; -1 is the high watermark."""
 
-    offset: Annotated[int, Field(ge=-1, le=INT64_MAX), BeforeValidator(_whole)]
+    offset: Annotated[int, Field(ge=-1, le=INT64_MAX), BeforeValidator(whole)]
 
 
 class ListOffsetsEntry(Schema):
@@ -203,7 +203,7 @@ class RetentionSimulateRequest(Schema):
     topic: str
     partition: Whole | None = None
     configs: dict[str, str] = Field(default_factory=dict)
-    horizon_ms: Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(_whole)]
+    horizon_ms: Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
     at: Time | Whole | None = None
 
 

@@ -20,7 +20,9 @@ allow reader read topic t-*
 allow reader read group g-*
 allow writer write,create topic t-*
 allow admin all topic *
+allow writer write sink s-*
 allow admin all group *
+allow admin all sink *
 allow admin all cluster
 deny  admin read topic t-sealed
 """

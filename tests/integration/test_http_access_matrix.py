@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ROUTES = [route for table in ROUTE_TABLES for route in table if isinstance(route, web.RouteDef)]
 # What stands for each part of a path.
-PARTS = {"topic": "t-none", "group": "g-none", "partition": "0"}
+PARTS = {"topic": "t-none", "group": "g-none", "sink": "s-none", "partition": "0"}
 # Routes that name their topics in the body or not at all: what they are sent, to be allowed.
 BODIES: dict[str, object] = {
     "POST /v1/offsets:list": {"partitions": [{"topic": "t-none", "partition": 0, "timestamp": -1}]},
@@ -41,6 +41,7 @@ BODIES: dict[str, object] = {
 FILTERED = {
     "GET /topics",
     "GET /v1/groups",
+    "GET /v1/sinks",
     "GET /v3/clusters/{cluster_id}/consumer-groups",
     "GET /v3/clusters/{cluster_id}/topics",
     "GET /v3/clusters/{cluster_id}/topics/-/configs",
@@ -49,6 +50,7 @@ FEDERATED = "federated"
 FEDERATED_RULES = """\
 allow federated read,delete topic t-*
 allow federated describe group g-*
+allow federated describe sink s-*
 allow federated alter cluster
 """
 RULES_IN_FORCE = parse_access_rules(RULES + FEDERATED_RULES)
@@ -114,7 +116,7 @@ def test_route(
     if promise is None or promise.access is None:
         return  # tests/unit/test_openapi.py wants a promise of every route
     action, resource = promise.access.action, promise.access.resource
-    key = {Resource.TOPIC: "topic", Resource.GROUP: "group", Resource.CLUSTER: ""}[resource]
+    key = "" if resource is Resource.CLUSTER else resource.value
     named = PARTS.get(key, CLUSTER_NAME)
     is_in_path = resource is Resource.CLUSTER or f"{{{key}" in route.path
     for principal in (*PRINCIPALS, FEDERATED):

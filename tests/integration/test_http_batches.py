@@ -149,9 +149,6 @@ def malformed() -> dict[str, bytes]:
         "delta -1": changed(batch, LAST_DELTA_AT, "i", -1),
         "control": changed(batch, ATTRIBUTES_AT, "h", 0x20),
         "transactional control": changed(batch, ATTRIBUTES_AT, "h", 0x30),
-        "transactional": batch_of(
-            b"abc", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
-        ),
         "producer without sequence": batch_of(b"abc", producer_id=7, producer_epoch=0),
         "record length": batch[:61] + b"\x7e" + batch[62:],
         "gzip count": changed(changed(gzip, COUNT_AT, "i", 3), LAST_DELTA_AT, "i", 2),
@@ -160,7 +157,7 @@ def malformed() -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", sorted(malformed()))
 def test_a_malformed_batch(daemon: Daemon, topic: str, name: str) -> None:
-    """Wrong counts, lengths, magics, offsets, control and transactional batches: 422/42210."""
+    """Wrong counts, lengths, magics, offsets and control batches: 422/42210."""
     data = malformed()[name]
     if name == "record length":
         data = changed(data, CRC_AT, "I", 0)

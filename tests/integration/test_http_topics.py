@@ -106,7 +106,7 @@ def test_the_wrong_shape_names_the_field(daemon: Daemon, wanted: object) -> None
 
 
 def test_internal_topics_are_closed_to_clients(daemon: Daemon) -> None:
-    for name in ("__consumer_offsets", "__transaction_state", "__cluster_metadata"):
+    for name in ("__consumer_offsets", "__sink_state", "__cluster_metadata"):
         refused(daemon.request("POST", "/admin/topics", {"topic_name": name}), 400, 40002)
     records = {"records": [{"value": "x"}]}
     answer = daemon.request("POST", "/topics/__consumer_offsets", records)

@@ -56,6 +56,7 @@ _FETCH_HEADERS = (
     "Kafka-Up-To-Date",
 )
 _APPEND_ERRORS = (
+    40005,  # acks of a transactional batch
     *(40905, 40906, 40908, 41201),  # sequence, epoch, transaction, expected offset
     *(41301, 41303, 41304, 41305),  # sizes
     *(42209, 42210, 42211, 42212, 42213),  # the batch itself
@@ -76,7 +77,7 @@ def _is_quick(data: bytes) -> bool:
 
 
 async def _validated(api: Api, log: UnifiedLog, data: bytes) -> ValidatedRecords:
-    """The body as batches that keep every rule; transactional ones need a coordinator."""
+    """The body as batches that keep every rule."""
 
     def check() -> ValidatedRecords:
         return validate(
@@ -88,11 +89,22 @@ async def _validated(api: Api, log: UnifiedLog, data: bytes) -> ValidatedRecords
         )
 
     records = check() if _is_quick(data) else await api.blocking(check)
-    if any(is_transactional(batch.attributes) for batch in records.batches):
-        raise ApiError(42210, "Transactional batches are not taken here.")
     if not records.batches:
         raise ApiError(42210, "The body holds no record batch.")
     return records
+
+
+def _acks_for(api: Api, log: UnifiedLog, records: ValidatedRecords, asked: Acks | None) -> Acks:
+    """As asked for, or the default's. A transaction's are all: a commit counts on every batch."""
+    if not any(is_transactional(batch.attributes) for batch in records.batches):
+        return asked or api.operations.default_acks(log.topic_partition.topic)
+    if asked not in (None, Acks.ALL):
+        raise ApiError(
+            40005,
+            "Transactional batches are appended with acks=all.",
+            details={"parameter": "acks"},
+        )
+    return Acks.ALL
 
 
 @ROUTES.post("/v1/topics/{topic}/partitions/{partition}/batches")
@@ -112,18 +124,19 @@ async def append(request: web.Request) -> web.Response:
     """Append whole record batches, all or none.
 
     One or more Kafka v2 batches back to back; offsets and leader epoch are assigned. A producer id,
-    epoch and sequence in the header make the append idempotent.
+    epoch and sequence in the header make the append idempotent. Transactional batches are taken
+    with the producer and epoch of the newest begin of a sink, synced, until its batch is committed.
     """
     api = api_of(request)
     if bare_type(request.headers.get("Content-Type", "")) not in (RECORD_BATCHES, OCTET_STREAM):
         raise ApiError(415, f"Send {RECORD_BATCHES} or {OCTET_STREAM}.")
     refuse_producer(request)
     topic, partition = topic_of(request), partition_of(request)
-    expected_offset, acks = expected_offset_of(request), acks_of(request)
+    expected_offset, asked = expected_offset_of(request), acks_of(request)
     async with Body(request, api) as data:
         log = api.operations.partition_log(topic, partition)
-        acks = acks or api.operations.default_acks(topic)
         records = await _validated(api, log, data)
+        acks = _acks_for(api, log, records, asked)
         future = api.append(log, records, acks, expected_offset)
         api.metrics.observe_append(topic, records.record_count, records.size_bytes)
         if acks is Acks.NONE:

@@ -1,0 +1,100 @@
+"""Exactly-once sinks: one query's batches, each written by many producers and committed at once.
+
+What an attempt appends between its begin and the commit are whole transactional batches
+(``append_batches``), with its producer and epoch, sequences from 0 in each partition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.client.failures import BadAnswer, document_of
+from kafkalog.client.messages import Json, Repeat, Request, json_body, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.client.conversation import Steps
+    from kafkalog.client.messages import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class SinkProducer:
+    """What an attempt writes into its batches."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkWinner:
+    """A producer whose batches are committed, and all (topic, partition) that it appended to."""
+
+    producer_id: int
+    producer_epoch: int
+    partitions: Sequence[tuple[str, int]]
+
+
+def begin_sink(
+    query: str, batch_id: int, partition_id: int, attempt: int = 0
+) -> Steps[SinkProducer | None]:
+    """Begin an attempt to write one partition of a batch; None: the batch is committed.
+
+    Each begin fences the former ones of the same attempt. Raises ProducerFenced when a later batch
+    is open.
+    """
+    answer = yield from _called(
+        query, "begin", {"batch_id": batch_id, "partition_id": partition_id, "attempt": attempt}
+    )
+    document = document_of(answer, "state")
+    if document["state"] == "committed":
+        return None
+    try:
+        return SinkProducer(int(document["producer_id"]), int(document["producer_epoch"]))
+    except KeyError as error:
+        raise BadAnswer(f"A begin was answered without {error}.") from error
+
+
+def commit_sink(query: str, batch_id: int, winners: Sequence[SinkWinner]) -> Steps[None]:
+    """Show what the winners appended, and abort whatever else was begun of the batch.
+
+    Of a batch that is committed nothing happens. Raises ProducerFenced and Conflict: nothing was
+    committed.
+    """
+    entries = [
+        {
+            "producer_id": winner.producer_id,
+            "producer_epoch": winner.producer_epoch,
+            "partitions": [
+                {"topic": topic, "partition": partition} for topic, partition in winner.partitions
+            ],
+        }
+        for winner in winners
+    ]
+    yield from _called(query, "commit", {"batch_id": batch_id, "winners": entries})
+
+
+def abort_sink(query: str, batch_id: int) -> Steps[None]:
+    """Abort what was begun of a batch. Raises Conflict when it is committed."""
+    yield from _called(query, "abort", {"batch_id": batch_id})
+
+
+def list_sinks() -> Steps[list[Json]]:
+    """Queries that write exactly once, with their batches."""
+    answer = yield Request("GET", "/v1/sinks")
+    sinks: list[Any] = document_of(answer, "sinks")["sinks"]
+    return sinks
+
+
+def describe_sink(query: str) -> Steps[Json]:
+    """One query with its producers. Raises NotFound."""
+    answer = yield Request("GET", path_of("v1", "sinks", query))
+    document: Json = document_of(answer, "query")
+    return document
+
+
+def _called(query: str, action: str, document: Json) -> Steps[Answer]:
+    """Twice does what once does, so it is repeated after a lost answer, too."""
+    path = path_of("v1", "sinks", f"{query}:{action}")
+    return (yield Request("POST", path, body=json_body(document), repeat=Repeat.ALWAYS))

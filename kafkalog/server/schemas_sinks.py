@@ -1,0 +1,49 @@
+"""Request bodies of the exactly-once sinks, with errors that name the field."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT64_MAX
+from kafkalog.server.schemas import Schema, TopicName, whole
+
+BatchId = Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
+Int32 = Annotated[int, Field(ge=0, le=INT32_MAX), BeforeValidator(whole)]
+
+
+class BeginSink(Schema):
+    """``POST /v1/sinks/{sink}:begin``: an attempt to write one partition of a batch."""
+
+    batch_id: BatchId
+    partition_id: Int32
+    attempt: Int32 = 0
+
+
+class WinnerPartition(Schema):
+    """Where a winner wrote."""
+
+    topic: TopicName
+    partition: Int32
+
+
+class SinkWinner(Schema):
+    """A producer whose transaction is committed: all partitions that it wrote to."""
+
+    producer_id: Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
+    producer_epoch: Annotated[int, Field(ge=0, le=INT16_MAX), BeforeValidator(whole)]
+    partitions: list[WinnerPartition]
+
+
+class CommitSink(Schema):
+    """``POST /v1/sinks/{sink}:commit``; no winners: a batch without records."""
+
+    batch_id: BatchId
+    winners: list[SinkWinner]
+
+
+class AbortSink(Schema):
+    """``POST /v1/sinks/{sink}:abort``."""
+
+    batch_id: BatchId

@@ -12,6 +12,7 @@ from kafkalog.format.sink_state import Winner
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.log.values import Isolation
 from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.values import Acks
 from tests.sim.sim_manager import DIRS, SimManager
 
 if TYPE_CHECKING:
@@ -70,11 +71,11 @@ class Producer:
         self._sim = sim
         self._sequences: dict[int, int] = {}
 
-    def send(self, *values: str, partition: int = 0) -> Command:
+    def send(self, *values: str, partition: int = 0, acks: Acks = Acks.ALL) -> Command:
         """Append one batch and wait for its answer."""
         sequence = self._sequences.get(partition, 0)
         batch = transactional(self.identity, sequence, values)
-        command = self._sim.produce("t", batch, partition=partition)
+        command = self._sim.produce("t", batch, acks, partition=partition)
         if command.error is None:
             self._sequences[partition] = sequence + len(values)
         return command

@@ -160,9 +160,10 @@ class Sinks:
         StorageFault, NotReady. A repetition gives the next epoch.
         """
         with self._table.turn(query) as sink:
-            self._settle(sink)
+            self._table.settle(sink)
             if batch_id <= sink.committed_batch_id:
                 return None
+            self._settle(sink)
             open_batch_id = sink.open_batch_id
             if open_batch_id is not None and open_batch_id > batch_id:
                 raise ProducerFenced(
@@ -196,12 +197,11 @@ class Sinks:
         repeat the call.
         """
         with self._table.turn(query) as sink:
+            self._table.settle(sink)
             if batch_id <= sink.committed_batch_id:
                 self._try_later(sink, lambda: self._settle(sink))
                 return
             self._settle(sink)
-            if batch_id <= sink.committed_batch_id:  # it was written, and is durable by now
-                return
             check_winners(sink, batch_id, winners)
             self._close(sink)
             self._check_written(winners)
@@ -211,7 +211,6 @@ class Sinks:
                 SinkState.PREPARE_COMMIT, batch_id, self._seams.clock.wall_ms(), tuple(winners)
             )
             self._table.write(sink, [(QueryKey(query), value)])
-            self._seams.metrics.sink_commits.inc()
             self._try_later(sink, lambda: self._settle(sink))
 
     @requires(Action.WRITE, Resource.SINK, "query")
@@ -222,12 +221,13 @@ class Sinks:
         StorageFault, NotReady.
         """
         with self._table.turn(query) as sink:
-            self._settle(sink)
+            self._table.settle(sink)
             if batch_id <= sink.committed_batch_id:
                 raise InvalidTxnState(
                     f"Batch {batch_id} of query {query} is committed",
                     committed_batch_id=sink.committed_batch_id,
                 )
+            self._settle(sink)
             if sink.open_batch_id == batch_id:
                 self._abort(sink, "requested")
 
@@ -310,6 +310,7 @@ class Sinks:
             SinkState.COMPLETE_COMMIT, sink.committed_batch_id, self._seams.clock.wall_ms()
         )
         self._table.write(sink, [(QueryKey(sink.name), complete)])
+        self._seams.metrics.sink_commits.inc()
 
     def _try_later(self, sink: Sink, work: Callable[[], None]) -> None:
         """What is decided is answered; what is left of it, the task does."""

@@ -322,7 +322,9 @@ class Metrics:
             "Producers of exactly-once sinks whose batch is open.",
             registry=self.registry,
         )
-        self.sink_commits = self._counter("sink_commits", "Batches of sinks that were committed.")
+        self.sink_commits = self._counter(
+            "sink_commits", "Batches of sinks whose commit is complete."
+        )
         self.sink_aborts = self._counter(
             "sink_aborts",
             "Batches of sinks that were aborted. Reason is requested, superseded or timed_out.",

@@ -33,6 +33,8 @@ from kafkalog.format.topic_partition import SINK_STATE_TOPIC, TopicPartition
 from kafkalog.manager import sink_checks, sink_table, sinks
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.producer_ids import ProducerIdentity
+from kafkalog.manager.values import Acks
+from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_manager import SimManager
 from tests.sink_world import (
@@ -417,14 +419,16 @@ def drive(sim: SimManager, batch_id: int) -> None:
 
 
 @pytest.mark.parametrize("place", [SINK_STATE_TOPIC, "/t-0", "/t-1"])
-def test_a_full_disk_at_every_write(place: str) -> None:
-    """Goal: what a full disk refuses is refused, or follows by itself; nothing is lost or doubled.
-    Method: the n-th write of two batches to the state or to a partition fails, for every n.
+@pytest.mark.parametrize(("number", "kinds"), [(errno.ENOSPC, WRITES), (errno.EMFILE, SYNCS)])
+def test_a_passing_fault_at_every_call(place: str, number: int, kinds: frozenset[str]) -> None:
+    """Goal: what fails is refused, unclear or follows by itself; nothing is lost or doubled.
+    Method: a full disk at the n-th write of two batches to the state or to a partition, and no
+    descriptor for the n-th sync, after which a record is there and nobody knows; for every n.
     """
-    for nth in range(1, 40):
+    for nth in range(1, 60):
         sim = with_topic(2)
         commit(sim, 0)
-        fault = sim.disk.faults.add(Fault(*SPACE, WRITES, place, nth=nth))
+        fault = sim.disk.faults.add(Fault(Effect.RAISE, number, kinds, place, nth=nth))
         for batch_id in (1, 2):
             drive(sim, batch_id)
         has_struck = fault.seen >= nth
@@ -544,3 +548,49 @@ def test_the_state_on_a_lost_directory() -> None:
     sim = started(sim.kill(), seed=1)
     commit(sim, 1, one.winner())
     assert committed(sim, mine) == ["a"]
+
+
+def test_a_decision_never_stands_over_data_that_is_gone() -> None:
+    """Goal: data is durable before its commit is.
+    Method: batches that were answered from the page cache, the commit, then a power cut.
+    """
+    sim = with_topic(2)
+    one = begin(sim, 1)
+    for partition in (0, 1):
+        one.send("a", partition=partition, acks=Acks.LEADER)
+    commit(sim, 1, one.winner())
+    sim.threads.kill_all()
+    sim = started(sim.disk.crash(CrashMode.DROP_ALL, 0), seed=1)
+    assert [committed(sim, n) for n in (0, 1)] == [["a"], ["a"]]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_late_batch_of_a_winner(seed: int) -> None:
+    """Goal: what was appended while a commit runs is refused, refuses the commit, or is shown.
+    Method: both at once, in an order that the seed chooses; the batch goes to another partition.
+    """
+    sim = started(with_topic(2).stop(), seed=seed)
+    one = begin(sim, 1)
+    one.send("a")
+    winner = one.winner()
+    outcome: list[KafkalogError | None] = []
+
+    def body() -> None:
+        try:
+            commit(sim, 1, winner)
+        except InvalidTxnState as refusal:
+            outcome.append(refusal)
+        else:
+            outcome.append(None)
+
+    sim.disk.on_call = sim.threads.switch_point
+    sim.threads.start("commit", body)
+    late = one.send("late", partition=1)
+    sim.threads.run_until(lambda: bool(outcome))
+    assert outcome[0] is None or late.error is None
+    assert committed(sim, 0) == (["a"] if outcome[0] is None else [])
+    if outcome[0] is None:
+        assert isinstance(late.error, InvalidTxnState)
+    else:
+        commit(sim, 1, one.winner())
+        assert [committed(sim, n) for n in (0, 1)] == [["a"], ["late"]]

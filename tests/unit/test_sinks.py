@@ -7,10 +7,12 @@ from __future__ import annotations
 import contextlib
 import errno
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog.errors import (
+    AppendOutcomeUnknown,
     ConcurrentTransactions,
     DiskFull,
     InvalidProducerEpoch,
@@ -35,7 +37,7 @@ from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.producer_ids import ProducerIdentity
 from kafkalog.manager.values import Acks
 from tests.sim.sim_crash import CrashMode
-from tests.sim.sim_faults import Effect, Fault
+from tests.sim.sim_faults import Effect, Fault, SimulatedCrash
 from tests.sim.sim_manager import SimManager
 from tests.sink_world import (
     CONFIG,
@@ -51,6 +53,9 @@ from tests.sink_world import (
     transactional,
     with_topic,
 )
+
+if TYPE_CHECKING:
+    from tests.sim.sim_filesystem import SimFilesystem
 
 
 def commit(sim: SimManager, batch_id: int, *winners: Winner) -> None:
@@ -550,18 +555,58 @@ def test_the_state_on_a_lost_directory() -> None:
     assert committed(sim, mine) == ["a"]
 
 
-def test_a_decision_never_stands_over_data_that_is_gone() -> None:
-    """Goal: data is durable before its commit is.
-    Method: batches that were answered from the page cache, the commit, then a power cut.
+@pytest.mark.parametrize("is_aborted", [False, True])
+def test_an_unclear_decision_is_cleared_up_first(is_aborted: bool) -> None:
+    """Goal: what a commit left unclear is known before its query goes on; a restart says the same.
+    Method: no descriptor for the sync of the decision; the query begins the batch anew, or aborts.
     """
+    sim = with_topic(2)
+    one = begin(sim, 1)
+    one.send("a")
+    sim.disk.faults.add(Fault(Effect.RAISE, errno.EMFILE, SYNCS, SINK_STATE_TOPIC))
+    with pytest.raises(AppendOutcomeUnknown):
+        commit(sim, 1, one.winner())
+    assert committed(sim) == []
+    if is_aborted:
+        with pytest.raises(InvalidTxnState, match="is committed"):
+            sinks_of(sim).abort(QUERY, 1)
+    else:
+        assert sinks_of(sim).begin(QUERY, 1, 0, 0) is None
+    sinks_of(sim).settle_once()
+    assert committed(sim) == ["a"]
+    assert committed(started(sim.kill(), seed=1)) == ["a"]
+
+
+def committed_from_the_page_cache(stop: int | None) -> tuple[SimFilesystem, list[str]]:
+    """A commit of batches that nobody synced; its calls to the disk, after ``stop`` the power."""
     sim = with_topic(2)
     one = begin(sim, 1)
     for partition in (0, 1):
         one.send("a", partition=partition, acks=Acks.LEADER)
-    commit(sim, 1, one.winner())
+    before = len(sim.disk.operations)
+    if stop is not None:
+        sim.disk.stop_at(before + stop)
+    with contextlib.suppress(SimulatedCrash):
+        commit(sim, 1, one.winner())
     sim.threads.kill_all()
-    sim = started(sim.disk.crash(CrashMode.DROP_ALL, 0), seed=1)
-    assert [committed(sim, n) for n in (0, 1)] == [["a"], ["a"]]
+    calls = [f"{each.kind} {each.path}" for each in sim.disk.operations[before:]]
+    return sim.disk.crash(CrashMode.DROP_ALL, 0), calls
+
+
+def test_a_decision_never_stands_over_data_that_is_gone() -> None:
+    """Goal: data is durable before its commit is.
+    Method: the power goes right after the sync of the decision, and right before it.
+    """
+    _, calls = committed_from_the_page_cache(None)
+    syncs = [
+        number
+        for number, call in enumerate(calls)
+        if call.startswith("datasync") and SINK_STATE_TOPIC in call and call.endswith(".log")
+    ]
+    for stop, expected in ((syncs[0], []), (syncs[0] + 1, ["a"])):
+        disk, _ = committed_from_the_page_cache(stop)
+        sim = started(disk, seed=1)
+        assert [committed(sim, n) for n in (0, 1)] == [expected] * 2
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -38,6 +38,8 @@ from kafkalog.format.topic_partition import TopicPartition, topic_name_fault
 KEY_VERSION = 1
 VALUE_VERSION = 1
 NO_BATCH = -1
+MAX_MESSAGE_BYTES = 8 << 20
+"""The topic's max.message.bytes: a decision names every partition of every winner."""
 _QUERY, _PRODUCER = 0, 1
 
 

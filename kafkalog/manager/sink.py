@@ -61,16 +61,26 @@ class SinkDescription:
 class Sink:
     """See the module."""
 
-    __slots__ = ("name", "open", "producers", "query", "turn", "unsettled", "used_ns")
+    __slots__ = (
+        "name",
+        "open",
+        "open_batch_id",
+        "producers",
+        "query",
+        "turn",
+        "unsettled",
+        "used_ns",
+    )
 
     def __init__(self, name: str, turn: Mutex, now_ns: int) -> None:
         # constant after construction
         self.name = name
         self.turn = turn  # held over every change, and over its waits
-        # published; replaced under the turn
+        # published; single operations under the turn
         self.query: QueryValue | None = None  # the newest record
         self.producers: dict[ProducerKey, ProducerValue] = {}
         self.open: dict[int, ProducerValue] = {}  # by producer id: of the batch that is open
+        self.open_batch_id: int | None = None
         # Written, but nobody knows yet whether it is durable; under the turn.
         self.unsettled: tuple[Entry, ...] = ()
         # monotonic, of the last begin or append; any thread
@@ -85,12 +95,6 @@ class Sink:
     def committed_batch_id(self) -> int:
         """The last one, NO_BATCH before the first."""
         return NO_BATCH if self.query is None else self.query.committed_batch_id
-
-    @property
-    def open_batch_id(self) -> int | None:
-        """All open producers are of one batch."""
-        opened = next(iter(self.open.copy().values()), None)
-        return None if opened is None else opened.batch_id
 
     @property
     def winners(self) -> tuple[Winner, ...]:
@@ -130,18 +134,18 @@ class Sink:
                 self._apply_producer(key, value)
             else:
                 assert value is None or isinstance(value, QueryValue)
-                self.query = value
+                self.query = value  # first: see ``wants``
                 self.open = {}
+                self.open_batch_id = None
 
     def _apply_producer(self, key: ProducerKey, value: ProducerValue | None) -> None:
-        opened = self.open.copy()
         former = self.producers.pop(key, None)
-        if former is not None:
-            opened.pop(former.producer_id, None)
+        if former is not None and (value is None or value.producer_id != former.producer_id):
+            self.open.pop(former.producer_id, None)
         if value is not None:
             self.producers[key] = value
-            opened[value.producer_id] = value
-        self.open = opened
+            self.open[value.producer_id] = value
+            self.open_batch_id = value.batch_id
 
     def describe(self) -> SinkDescription:
         """Of this moment."""

@@ -16,6 +16,7 @@ from kafkalog.format.format_error import FormatError
 from kafkalog.format.record import iterate_records
 from kafkalog.format.record_batch import read_header
 from kafkalog.format.sink_state import (
+    MAX_MESSAGE_BYTES,
     ProducerKey,
     ProducerValue,
     QueryValue,
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from kafkalog.manager.sink import Entry, Key, Value
 
 _READ_BYTES = 1 << 20
-# A decision names each winner and each of its partitions: some 100,000 of them fit.
-_MAX_MESSAGE_BYTES = 8 << 20
 
 
 class SinkLog:
@@ -128,7 +127,7 @@ class SinkLog:
         overrides = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
-            "max.message.bytes": str(_MAX_MESSAGE_BYTES),
+            "max.message.bytes": str(MAX_MESSAGE_BYTES),
             "segment.bytes": str(self._config.transaction_state_log_segment_bytes),
         }
         with self._manager.topics.lock:

@@ -21,16 +21,16 @@ from kafkalog.errors import (
     NotReady,
     Overloaded,
 )
-from kafkalog.format.sink_state import query_name_fault
+from kafkalog.format.sink_state import ProducerKey, ProducerValue, QueryKey, query_name_fault
 from kafkalog.manager.sink import Sink
 from kafkalog.manager.sink_log import SinkLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.manager.log_manager import LogManager
-    from kafkalog.manager.sink import Entry
+    from kafkalog.manager.sink import Entry, Value
 
 LOAD_TASK = "kafkalog-sinks-load"
 SINKS_MAX = 10_000
@@ -106,7 +106,7 @@ class SinkTable:
             with self._mutex:
                 self._sinks = {name: sink for name, sink in sinks.items() if not sink.is_empty}
             for sink in self.all():
-                self._publish(sink)
+                self._publish(sink, sink.producers.values())
             self.is_loaded = True
         finally:
             with self._mutex:
@@ -222,14 +222,18 @@ class SinkTable:
             self._given[producer_id] = self._given[producer_id]._replace(is_open=False)
 
     def _apply(self, sink: Sink, entries: Sequence[Entry]) -> None:
-        before = {each.producer_id for each in sink.producers.values()}
-        sink.apply(entries)
-        self._publish(sink)
-        for gone in before - {each.producer_id for each in sink.producers.values()}:
-            self._given.pop(gone, None)
+        for key, value in entries:
+            former = sink.producers.get(key) if isinstance(key, ProducerKey) else None
+            sink.apply(((key, value),))
+            if isinstance(key, QueryKey):
+                self._publish(sink, sink.producers.values())
+            elif isinstance(value, ProducerValue):
+                self._publish(sink, (value,))
+            if former is not None and not _is_same(former, value):
+                self._given.pop(former.producer_id, None)
 
-    def _publish(self, sink: Sink) -> None:
-        for each in sink.producers.values():
+    def _publish(self, sink: Sink, producers: Iterable[ProducerValue]) -> None:
+        for each in producers:
             is_open = each.producer_id in sink.open
             self._given[each.producer_id] = _Given(sink, each.producer_epoch, is_open)
 
@@ -244,3 +248,8 @@ class SinkTable:
 
     def _new_sink(self, query: str) -> Sink:
         return Sink(query, self._seams.threads.mutex(), self._seams.clock.monotonic_ns())
+
+
+def _is_same(former: ProducerValue, value: Value) -> bool:
+    """Whether the producer of a key kept its id."""
+    return isinstance(value, ProducerValue) and value.producer_id == former.producer_id

@@ -119,33 +119,16 @@ class Sinks:
         if not self._table.is_loaded:
             self._table.schedule_load()
             return
-        fault: KafkalogError | None = None
-        works: list[Callable[[], None]] = [
-            functools.partial(self._tend, sink) for sink in self._table.all()
-        ]
-        for work in (*works, self._abort_strays):
-            try:
-                work()
-            except KafkalogError as error:
-                fault = fault or error
-        if fault is not None:
-            raise fault
+        tends = [functools.partial(self._tend, sink) for sink in self._table.all()]
+        _run_each([*tends, self._abort_strays])
 
     @internal
     def expire_once(self) -> None:
         """Forget queries without a record for ``transactional.id.expiration.ms``. Loop body."""
         if not self._table.is_loaded:
             return
-        limit_ms = self._manager.config.transactional_id_expiration_ms
-        for known in self._table.all():
-            if known.open or self._seams.clock.wall_ms() - known.changed_ms < limit_ms:
-                continue
-            with self._table.turn(known.name) as sink:
-                self._settle(sink)
-                idle_ms = self._seams.clock.wall_ms() - sink.changed_ms
-                if not sink.open and idle_ms >= limit_ms:
-                    self._forget(sink)
-                    _log.info("sink_forgotten", query=sink.name, idle_ms=idle_ms)
+        expired = [sink for sink in self._table.all() if self._is_expired(sink)]
+        _run_each([functools.partial(self._forget, sink) for sink in expired])
 
     # ---- calls of a query
 
@@ -160,8 +143,7 @@ class Sinks:
         StorageFault, NotReady. A repetition gives the next epoch.
         """
         with self._table.turn(query) as sink:
-            self._table.settle(sink)
-            if batch_id <= sink.committed_batch_id:
+            if self._is_committed(sink, batch_id):
                 return None
             self._settle(sink)
             open_batch_id = sink.open_batch_id
@@ -197,8 +179,7 @@ class Sinks:
         repeat the call.
         """
         with self._table.turn(query) as sink:
-            self._table.settle(sink)
-            if batch_id <= sink.committed_batch_id:
+            if self._is_committed(sink, batch_id):
                 self._try_later(sink, lambda: self._settle(sink))
                 return
             self._settle(sink)
@@ -221,8 +202,7 @@ class Sinks:
         StorageFault, NotReady.
         """
         with self._table.turn(query) as sink:
-            self._table.settle(sink)
-            if batch_id <= sink.committed_batch_id:
+            if self._is_committed(sink, batch_id):
                 raise InvalidTxnState(
                     f"Batch {batch_id} of query {query} is committed",
                     committed_batch_id=sink.committed_batch_id,
@@ -247,6 +227,12 @@ class Sinks:
         return sink.describe()
 
     # ---- parts of the calls, under the turn of the sink
+
+    def _is_committed(self, sink: Sink, batch_id: int) -> bool:
+        """Whether it is; StorageFault while nobody knows."""
+        if batch_id > sink.committed_batch_id:
+            self._table.settle(sink)
+        return batch_id <= sink.committed_batch_id
 
     def _next_identity(self, former: ProducerValue | None) -> ProducerIdentity:
         """The next epoch, or another id when there is none."""
@@ -355,11 +341,21 @@ class Sinks:
             return owner is sink
         return owner is not None or self._manager.producer_ids.were_given(producer_id)
 
+    def _is_expired(self, sink: Sink) -> bool:
+        idle_ms = self._seams.clock.wall_ms() - sink.changed_ms
+        return not sink.open and idle_ms >= self._manager.config.transactional_id_expiration_ms
+
     def _forget(self, sink: Sink) -> None:
         """Tombstones for all its records, the producers' first: without them it is still known."""
-        keys: Iterator[QueryKey | ProducerKey] = iter((*sink.producers, QueryKey(sink.name)))
-        while some := list(islice(keys, _TOMBSTONES)):
-            self._table.write(sink, [(key, None) for key in some])
+        with self._table.turn(sink.name) as current:
+            self._settle(current)
+            if not self._is_expired(current):
+                return
+            keys: Iterator[QueryKey | ProducerKey]
+            keys = iter((*current.producers, QueryKey(current.name)))
+            while some := list(islice(keys, _TOMBSTONES)):
+                self._table.write(current, [(key, None) for key in some])
+            _log.info("sink_forgotten", query=current.name)
 
     def _find_log(self, at: TopicPartition) -> UnifiedLog | None:
         """The log; None when its topic was deleted. Raises why it is not served."""
@@ -373,3 +369,15 @@ class Sinks:
 
     def _count_open(self) -> float:
         return float(sum(len(sink.open) for sink in self._table.all()))
+
+
+def _run_each(works: Sequence[Callable[[], None]]) -> None:
+    """All of them; the first fault is raised after the last."""
+    fault: KafkalogError | None = None
+    for work in works:
+        try:
+            work()
+        except KafkalogError as error:
+            fault = fault or error
+    if fault is not None:
+        raise fault

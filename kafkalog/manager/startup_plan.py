@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from kafkalog.format.sink_state import MAX_MESSAGE_BYTES
 from kafkalog.format.topic_id import encode_id, is_reserved
 from kafkalog.format.topic_partition import (
+    SINK_STATE_TOPIC,
     DirectoryState,
     TopicPartition,
     is_unique_id,
@@ -41,7 +43,9 @@ INTERNAL_OVERRIDES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "__consumer_offsets": _COMPACTED,
         "__transaction_state": _COMPACTED,
-        "__sink_state": _COMPACTED,
+        SINK_STATE_TOPIC: MappingProxyType(
+            {**_COMPACTED, "max.message.bytes": str(MAX_MESSAGE_BYTES)}
+        ),
         "__share_group_state": MappingProxyType(
             {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "104857600"}
         ),

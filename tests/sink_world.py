@@ -80,6 +80,10 @@ class Producer:
             self._sequences[partition] = sequence + len(values)
         return command
 
+    def bind(self, sim: SimManager) -> None:
+        """Go on in the daemon's next life."""
+        self._sim = sim
+
     def winner(self) -> Winner:
         """As a commit names it."""
         partitions = tuple(T[number] for number in sorted(self._sequences))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import (
     AppendOutcomeUnknown,
+    CorruptData,
     InvalidProducerEpoch,
     InvalidRequest,
     InvalidTxnState,
@@ -59,6 +60,7 @@ class SinkTable:
         self._sinks: dict[str, Sink] = {}
         self._is_loading = False
         self.is_loaded = False
+        self._damage: CorruptData | None = None  # why the last load ended
         # single operations by any thread; an entry is replaced under its sink's turn
         self._given: dict[int, _Given] = {}  # by producer id
 
@@ -76,12 +78,18 @@ class SinkTable:
         self._log.stop()
 
     def check_loaded(self) -> None:
-        """NotReady while the log is read, or what keeps it from being read."""
+        """NotReady while the log is read, or what keeps it from being read; CorruptData: a load's.
+
+        The next load follows all the same: somebody may have mended the file.
+        """
         if self.is_loaded:
             return
         self._manager.check_ready()
         self._log.check()
+        damage = self._damage
         self.schedule_load()
+        if damage is not None:
+            raise damage.with_traceback(None)
         raise NotReady("The sinks are being loaded")
 
     def schedule_load(self) -> None:
@@ -102,12 +110,16 @@ class SinkTable:
             sinks[query].apply((entry,))
 
         try:
+            self._damage = None
             self._log.read(apply)
             with self._mutex:
                 self._sinks = {name: sink for name, sink in sinks.items() if not sink.is_empty}
             for sink in self.all():
                 self._publish(sink, sink.producers.values())
             self.is_loaded = True
+        except CorruptData as damage:
+            self._damage = damage
+            raise
         finally:
             with self._mutex:
                 self._is_loading = False

@@ -169,7 +169,7 @@ def crash_everywhere(story: str, stride: int) -> int:
 
 @pytest.mark.parametrize(("story", "stride"), [("writes", 23), ("commits", 5), ("aborts", 5)])
 def test_batches_are_whole_after_a_crash(story: str, stride: int) -> None:
-    """M24. Goal: as above, at some calls.
+    """Goal: as above, at some calls.
 
     Method: every mode of a power cut, and a kill.
     """
@@ -180,7 +180,7 @@ def test_batches_are_whole_after_a_crash(story: str, stride: int) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("story", STORIES)
 def test_batches_are_whole_after_a_crash_anywhere(story: str) -> None:
-    """M24. Goal: as above, at every call, also within each write.
+    """Goal: as above, at every call, also within each write.
 
     Method: every mode of a power cut, and a kill.
     """

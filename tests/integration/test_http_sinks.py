@@ -228,7 +228,7 @@ class Driver:
 
 @pytest.mark.timeout(300)
 def test_a_daemon_that_is_killed(tmp_path: Path) -> None:
-    """M24. Goal: no batch is lost, doubled or shown in part, wherever the daemon was killed.
+    """Goal: no batch is lost, doubled or shown in part, wherever the daemon was killed.
     Method: a driver over 40 batches; SIGKILL at random moments, then the next life.
     """
     chance, batches = random.Random(7), 40

@@ -14,6 +14,7 @@ import pytest
 from kafkalog.errors import (
     AppendOutcomeUnknown,
     ConcurrentTransactions,
+    CorruptData,
     DiskFull,
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
@@ -29,16 +30,18 @@ from kafkalog.errors import (
     UnknownSink,
 )
 from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.field_reader import INT16
 from kafkalog.format.integers import INT16_MAX
-from kafkalog.format.sink_state import Winner
+from kafkalog.format.sink_state import QueryKey, Winner, encode_key
 from kafkalog.format.topic_partition import SINK_STATE_TOPIC, TopicPartition
 from kafkalog.manager import sink_checks, sink_table, sinks
+from kafkalog.manager.commands import AppendCommand
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.producer_ids import ProducerIdentity
 from kafkalog.manager.values import Acks
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Effect, Fault, SimulatedCrash
-from tests.sim.sim_manager import SimManager
+from tests.sim.sim_manager import SimManager, records_of
 from tests.sink_world import (
     CONFIG,
     QUERY,
@@ -280,10 +283,10 @@ def test_a_restart_between_all_calls(is_orderly: bool) -> None:
 
     one = begin(sim, 1)
     sim = next_life()
-    one._sim = sim
+    one.bind(sim)
     assert one.send("a").error is None
     sim = next_life()
-    one._sim = sim
+    one.bind(sim)
     assert one.send("b").error is None
     assert committed(sim) == []
     sim = next_life()
@@ -301,7 +304,7 @@ def test_before_the_state_is_loaded() -> None:
     sim = with_topic()
     one = begin(sim, 1)
     sim = SimManager(sim.stop(), config=CONFIG).start()
-    one._sim = sim
+    one.bind(sim)
     assert isinstance(one.send("a").error, NotReady)
     with pytest.raises(NotReady):
         sinks_of(sim).begin(QUERY, 1, 0, 0)
@@ -639,3 +642,26 @@ def test_a_late_batch_of_a_winner(seed: int) -> None:
     else:
         commit(sim, 1, one.winner())
         assert [committed(sim, n) for n in (0, 1)] == [["a"], ["late"]]
+
+
+def test_a_state_that_cannot_be_read_decides_nothing() -> None:
+    """Goal: a record that is damaged or from a newer version is no reason to abort or to commit.
+    Method: a record of the next version behind an open batch; calls and an append in the next life.
+    """
+    sim = with_topic(1)
+    one = begin(sim, 1)
+    one.send("a")
+    log = sim.manager.log_of(SINK_STATE_TOPIC, 0)
+    newer = INT16.pack(2) + encode_key(QueryKey(QUERY))[2:]
+    batch = build_batch(RecordColumns.of([newer], [b""], 1_700_000_000_000))
+    sim.manager.unit_of(log).writer.run(
+        AppendCommand(log, records_of(batch, log), Acks.ALL, None, None)
+    )
+    sim = started(sim.stop())
+    for _ in range(2):
+        with pytest.raises(CorruptData, match="of version 2"):
+            commit(sim, 1, one.winner())
+        sim.clock.advance_ms(20_000)
+    one.bind(sim)
+    assert isinstance(one.send("b").error, NotReady)
+    assert markers(sim) == []

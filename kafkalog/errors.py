@@ -137,7 +137,7 @@ class OffsetAboveLogEnd(InvalidRequest):
 
 
 class OffsetAboveHighWatermark(InvalidRequest):
-    """Delete-records above the high watermark; details: high_watermark."""
+    """Delete-records or an archived offset above the high watermark; details: high_watermark."""
 
     kafka_error = "OFFSET_OUT_OF_RANGE"
 

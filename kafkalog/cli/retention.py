@@ -27,9 +27,9 @@ _KEEPERS = {
     "older_segment": "kept: an older one stays",
     "empty_active": "kept: active and empty",
     "high_watermark": "kept: readers do not see all of it yet",
-    "hold": "kept: held",
     "policy": "kept: no delete in cleanup.policy",
     "no_limits": "kept: no limit is set",
+    "hold": "kept: not archived yet",
     "limits": "kept: inside the limits",
 }
 _SEGMENT_HEAD = ("segment", "next", "bytes", "newest", "state", "why", "bytes until")
@@ -178,6 +178,11 @@ def _print_report(report: dict[str, Any]) -> None:
         f"\tSize: {report['size_bytes']}"
     )
     _print_schedule(report["schedule"])
+    if report["hold_offset"] is not None:
+        held = _counted(report["held_segments"], report["held_bytes"])
+        click.echo(
+            f"archive.hold: archived below {report['hold_offset']}; {held} over the limits kept."
+        )
     rows: list[tuple[str, ...]] = []
     for each in report["segments"]:
         if each["state"] == "deleting":

@@ -48,6 +48,8 @@ class LogConfig:
     # kafkalog's own topic keys
     http_produce_acks: str | None = None  # all, 1 or 0: fixes the durability class of the topic
     quota_bytes: int = -1  # of all partitions of the topic together; -1: none
+    archive_hold: bool = False  # size and time wait for the archived offset
+    archive_hold_max_bytes: int = -1  # that this keeps in a partition; -1: all
 
     @property
     def max_segment_bytes(self) -> int:

@@ -70,8 +70,9 @@ class SegmentFate(NamedTuple):
     """One segment's prospects.
 
     rule            by which the next pass takes it, or None
-    keeper          what keeps it otherwise
-    due             when the time rule (or the next pass) takes it; None when nobody can foresee it
+    keeper          what keeps it otherwise: the hold, of each that a limit would let go
+    due             when the time rule (or the next pass) takes it; None when nobody can foresee it,
+                    as of what a hold keeps
     bytes_until     bytes to be appended until the size rule takes it, None without such a limit
     """
 
@@ -88,6 +89,7 @@ def explain(
     """The fate of every segment, oldest first; one walk."""
     planned = plan(facts, policy, now_ms)
     first_kept = len(planned.deletions)
+    first_not_held = first_kept + len(planned.held)
     due_now = _due(now_ms, schedule)
     fates = [
         SegmentFate(facts.segments[index], deletion.rule, None, due_now, None)
@@ -108,17 +110,23 @@ def explain(
         if keeper is Keeper.LIMITS and policy.retention_bytes >= 0:
             bytes_until = max(0, older_bytes - (kept_bytes - policy.retention_bytes))
         shown = keeper if index == first_kept else Keeper.OLDER_SEGMENT
+        if index < first_not_held:
+            shown = Keeper.HOLD
         due = None if moment is None else _due(moment, schedule)
         fates.append(SegmentFate(segment, None, shown, due, bytes_until))
     return fates
 
 
 class Pass(NamedTuple):
-    """What the check at check_ms will delete; files_gone_ms is when those files have vanished."""
+    """What the check at check_ms will delete; files_gone_ms is when those files have vanished.
+
+    moment_ms       from here on a check deletes some of it
+    """
 
     check_ms: int
     files_gone_ms: int
     planned: RetentionPlan
+    moment_ms: int
 
 
 def simulate(
@@ -131,10 +139,11 @@ def simulate(
     check_ms = schedule.first_check_ms(now_ms)
     if check_ms is None:
         check_ms = now_ms
-    while check_ms <= now_ms + horizon_ms:
+    moment: int | None = now_ms
+    while moment is not None and check_ms <= now_ms + horizon_ms:
         planned = plan(facts, policy, check_ms)
         if planned.deletions:
-            yield Pass(check_ms, check_ms + schedule.delete_delay_ms, planned)
+            yield Pass(check_ms, check_ms + schedule.delete_delay_ms, planned, moment)
             facts = after(facts, planned, check_ms)
         moment = _next_moment(facts, policy, check_ms)
         if moment is None:
@@ -156,13 +165,18 @@ class Departure(NamedTuple):
 def departures(
     facts: LogFacts, policy: RetentionPolicy, now_ms: int, horizon_ms: int, schedule: Schedule
 ) -> Iterator[Departure]:
-    """The segments that ``simulate`` lets go, oldest first, with the moments of each."""
+    """The segments that ``simulate`` lets go, oldest first, with the moments of each.
+
+    Of those that one pass takes from a hold, the earliest moment is the first one's.
+    """
     segments = iter(facts.segments)  # plans take prefixes
     moment = now_ms
     for each in simulate(facts, policy, now_ms, horizon_ms, schedule):
         for deletion in each.planned.deletions:
             segment = next(segments)
             assert segment.base_offset == deletion.base_offset
+            if deletion.is_yielded:
+                moment = max(moment, each.moment_ms)
             if deletion.rule is Rule.TIME:
                 moment = max(moment, _expiry_ms(segment, policy))
             yield Departure(segment, deletion.rule, _due(moment, schedule))
@@ -184,9 +198,31 @@ def after(facts: LogFacts, planned: RetentionPlan, now_ms: int) -> LogFacts:
 
 def _next_moment(facts: LogFacts, policy: RetentionPolicy, now_ms: int) -> int | None:
     """When the time rule next takes something of a log from which nothing goes now."""
-    if policy.retention_ms < 0 or keeper_of(facts, policy, 0) is not Keeper.LIMITS:
+    if policy.retention_ms < 0:
+        return None
+    keeper = keeper_of(facts, policy, 0)
+    if keeper is Keeper.HOLD:
+        return _overflow_ms(facts, policy, now_ms)
+    if keeper is not Keeper.LIMITS:
         return None
     return max(now_ms, _expiry_ms(facts.segments[0], policy))
+
+
+def _overflow_ms(facts: LogFacts, policy: RetentionPolicy, now_ms: int) -> int | None:
+    """When more is due than the hold may keep, of a log from which nothing goes now."""
+    if facts.hold is None or facts.hold.max_bytes < 0:
+        return None
+    due_bytes, moment = 0, now_ms
+    already_due = len(plan(facts, policy, now_ms).held)
+    for index, segment in enumerate(facts.segments):
+        if keeper_of(facts, policy, index) is not Keeper.HOLD:
+            return None
+        if index >= already_due:
+            moment = max(moment, _expiry_ms(segment, policy))
+        due_bytes += segment.size_bytes
+        if due_bytes > facts.hold.max_bytes:
+            return moment
+    return None
 
 
 def _expiry_ms(segment: SegmentFacts, policy: RetentionPolicy) -> int:

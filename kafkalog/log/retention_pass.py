@@ -42,6 +42,7 @@ from kafkalog.log.retention_plan import (
 if TYPE_CHECKING:
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.log_segment import LogSegment
+    from kafkalog.log.retention_plan import Hold
     from kafkalog.log.unified_log import UnifiedLog
 
 # Renames of one segment at most: log, three indexes, producer snapshot.
@@ -69,14 +70,12 @@ class _Segments(Sequence[SegmentFacts]):
         return SegmentFacts(segment.base_offset, segment.size_bytes, segment.largest_timestamp_ms())
 
 
-def facts_of(log: UnifiedLog, hold_offset: int | None = None) -> LogFacts:
+def facts_of(log: UnifiedLog, hold: Hold | None = None) -> LogFacts:
     """The log as it is published now."""
-    return look(log, hold_offset)[1]
+    return look(log, hold)[1]
 
 
-def look(
-    log: UnifiedLog, hold_offset: int | None = None
-) -> tuple[tuple[LogSegment, ...], LogFacts]:
+def look(log: UnifiedLog, hold: Hold | None = None) -> tuple[tuple[LogSegment, ...], LogFacts]:
     """The published segments and the facts of these very segments."""
     high_watermark = log.high_watermark  # before the segments and the end: it is never above them
     segments = log.segments.values
@@ -86,7 +85,7 @@ def look(
         log_start_offset=log.log_start_offset,
         high_watermark=high_watermark,
         log_end_offset=log.log_end_offset,
-        hold_offset=hold_offset,
+        hold=hold,
     )
 
 
@@ -102,9 +101,9 @@ def policy_of(config: LogConfig) -> RetentionPolicy:
     return RetentionPolicy(config.is_deleted, config.retention_ms, config.retention_bytes)
 
 
-def plan_of(log: UnifiedLog, now_ms: int, hold_offset: int | None = None) -> RetentionPlan:
+def plan_of(log: UnifiedLog, now_ms: int, hold: Hold | None = None) -> RetentionPlan:
     """What a pass over the log deletes now."""
-    return plan(facts_of(log, hold_offset), policy_of(log.config), now_ms)
+    return plan(facts_of(log, hold), policy_of(log.config), now_ms)
 
 
 class Deleted(NamedTuple):
@@ -122,14 +121,13 @@ def begin(log: UnifiedLog, planned: RetentionPlan) -> int:
 
 
 def raise_start(
-    log: UnifiedLog, now_ms: int, flushed_base: int, hold_offset: int | None = None
+    log: UnifiedLog, now_ms: int, flushed_base: int, hold: Hold | None = None
 ) -> tuple[Deletion, ...]:
     """Move the log start behind what a pass lets go, and say why; what ``finish`` will delete.
 
     flushed_base    from ``begin``; segments above it, which appends may have rolled since, stay
     """
-    bound = flushed_base if hold_offset is None else min(flushed_base, hold_offset)
-    planned = plan_of(log, now_ms, bound)
+    planned = _plan_below(log, now_ms, flushed_base, hold)
     assert not planned.is_rolled, "the active segment lies above its own base"
     _tell(log, planned.deletions)
     if planned.deletions:
@@ -152,19 +150,26 @@ def finish(log: UnifiedLog, most: int | None = None) -> tuple[Deleted, ...]:
 
 
 def take_oldest(
-    log: UnifiedLog, now_ms: int, hold_offset: int | None = None
+    log: UnifiedLog, now_ms: int, hold: Hold | None = None
 ) -> tuple[tuple[Deletion, ...], tuple[Deleted, ...]]:
     """Delete the oldest segment that a pass lets go, and say why; empty when there is none.
 
     The segment behind it, with its name, is durable already: nothing has to be waited for.
     """
-    bound = min(log.local.recovery_point, log.local.active_segment.base_offset)
-    bound = bound if hold_offset is None else min(bound, hold_offset)
-    oldest = plan_of(log, now_ms, bound).deletions[:1]
+    flushed_base = min(log.local.recovery_point, log.local.active_segment.base_offset)
+    oldest = _plan_below(log, now_ms, flushed_base, hold).deletions[:1]
     _tell(log, oldest)
     gone = log.segments.values[: len(oldest)]
     log.delete_segments(gone, "segment deletion")
     return oldest, tuple(Deleted(each.base_offset, each.size_bytes) for each in gone)
+
+
+def _plan_below(
+    log: UnifiedLog, now_ms: int, flushed_base: int, hold: Hold | None
+) -> RetentionPlan:
+    """The plan over what is durable whatever happens: nothing above flushed_base goes."""
+    facts = facts_of(log, hold)._replace(flushed_base=flushed_base)
+    return plan(facts, policy_of(log.config), now_ms)
 
 
 def _tell(log: UnifiedLog, deletions: Sequence[Deletion]) -> None:

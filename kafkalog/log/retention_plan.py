@@ -4,8 +4,11 @@ Pure: segment facts, policy and a moment in, the plan out; the pass executes exa
 (``retention_pass``). Three rules run one after the other, each over what the one before left,
 each from the oldest segment on until one stays: start offset, size, time. Without ``delete`` in
 cleanup.policy only the first rule runs. No rule takes a segment that reaches above the high
-watermark or above a hold, nor an empty active segment; when all go, a new active segment is rolled
-at the log end first. Sources: Kafka 4.1 UnifiedLog.deleteOldSegments, log-lifecycle 9.
+watermark, nor an empty active segment; when all go, a new active segment is rolled at the log end
+first. A hold (``archive.hold``, not Kafka's) then keeps what size and time would take and reaches
+above its offset, up to a limit of bytes: beyond that it gives way, oldest segment first. What lies
+below the log start is nobody's: a user deleted it. Sources: Kafka 4.1
+UnifiedLog.deleteOldSegments, log-lifecycle 9.
 """
 
 from __future__ import annotations
@@ -31,9 +34,9 @@ class Keeper(enum.Enum):
     OLDER_SEGMENT = "older_segment"  # nothing goes before what is older than it
     EMPTY_ACTIVE = "empty_active"  # the last segment is empty already
     HIGH_WATERMARK = "high_watermark"  # it holds records that readers do not see yet
-    HOLD = "hold"  # somebody still needs its records
     POLICY = "policy"  # cleanup.policy holds no delete
     NO_LIMITS = "no_limits"  # neither retention.ms nor retention.bytes
+    HOLD = "hold"  # its records are not archived yet: no limit lets it go
     LIMITS = "limits"  # inside every limit that is set
 
 
@@ -45,12 +48,22 @@ class SegmentFacts(NamedTuple):
     largest_timestamp_ms: int
 
 
+class Hold(NamedTuple):
+    """Somebody still needs the records from ``offset`` on: an archive has not got them.
+
+    max_bytes   of what the limits would take that it keeps; negative: all
+    """
+
+    offset: int
+    max_bytes: int = -1
+
+
 class LogFacts(NamedTuple):
     """One log at one moment.
 
     segments            oldest first, the last one is active; looked at only as far as it is needed
     size_bytes          of all of them
-    hold_offset         None, or the offset from which on somebody needs the records
+    flushed_base        None, or above it nothing goes by any rule: it may not be durable yet
     """
 
     segments: Sequence[SegmentFacts]
@@ -58,7 +71,8 @@ class LogFacts(NamedTuple):
     log_start_offset: int
     high_watermark: int
     log_end_offset: int
-    hold_offset: int | None = None
+    hold: Hold | None = None
+    flushed_base: int | None = None
 
 
 class RetentionPolicy(NamedTuple):
@@ -70,10 +84,11 @@ class RetentionPolicy(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """One segment that goes."""
+    """One segment that goes; ``is_yielded``: the hold was to keep it, but for its limit."""
 
     base_offset: int
     rule: Rule
+    is_yielded: bool = False
 
 
 class RetentionPlan(NamedTuple):
@@ -81,11 +96,13 @@ class RetentionPlan(NamedTuple):
 
     is_rolled           the active segment goes too: a new one is rolled at the log end first
     log_start_offset    of the log afterwards
+    held                behind the deletions: what would go as well, and a hold keeps
     """
 
     deletions: tuple[Deletion, ...]
     is_rolled: bool
     log_start_offset: int
+    held: tuple[Deletion, ...] = ()
 
 
 def plan(facts: LogFacts, policy: RetentionPolicy, now_ms: int) -> RetentionPlan:
@@ -111,12 +128,12 @@ def keeper_of(facts: LogFacts, policy: RetentionPolicy, index: int) -> Keeper:
         return Keeper.EMPTY_ACTIVE
     if facts.high_watermark < upper:
         return Keeper.HIGH_WATERMARK
-    if facts.hold_offset is not None and facts.hold_offset < upper:
-        return Keeper.HOLD
     if not policy.is_deleted:
         return Keeper.POLICY
     if policy.retention_ms < 0 and policy.retention_bytes < 0:
         return Keeper.NO_LIMITS
+    if facts.hold is not None and facts.hold.offset < upper:
+        return Keeper.HOLD
     return Keeper.LIMITS
 
 
@@ -126,8 +143,8 @@ class _Walk:
     def __init__(self, facts: LogFacts) -> None:
         self._facts = facts
         self._bound = facts.high_watermark
-        if facts.hold_offset is not None:
-            self._bound = min(self._bound, facts.hold_offset)
+        if facts.flushed_base is not None:
+            self._bound = min(self._bound, facts.flushed_base)
         self._deletions: list[Deletion] = []
         self.size_bytes = facts.size_bytes
 
@@ -148,12 +165,39 @@ class _Walk:
 
     def result(self) -> RetentionPlan:
         """The plan."""
-        facts, count = self._facts, len(self._deletions)
+        facts, first_held = self._facts, self._first_held()
+        count = self._first_kept(first_held)
+        yielded = [each._replace(is_yielded=True) for each in self._deletions[first_held:count]]
+        deletions = (*self._deletions[:first_held], *yielded)
+        held = tuple(self._deletions[count:])
         if count == 0:
-            return RetentionPlan((), is_rolled=False, log_start_offset=facts.log_start_offset)
+            return RetentionPlan((), False, facts.log_start_offset, held)
         is_rolled = count == len(facts.segments)
         first = facts.log_end_offset if is_rolled else facts.segments[count].base_offset
-        return RetentionPlan(tuple(self._deletions), is_rolled, max(facts.log_start_offset, first))
+        start = max(facts.log_start_offset, first)
+        return RetentionPlan(deletions, is_rolled, start, held)
+
+    def _first_held(self) -> int:
+        """Of the deletions: those from here on are by a limit and reach above the hold."""
+        facts, count = self._facts, len(self._deletions)
+        if facts.hold is None:
+            return count
+        for index, deletion in enumerate(self._deletions):
+            is_limit = deletion.rule is not Rule.START_OFFSET
+            if is_limit and _upper_offset(facts, index) > facts.hold.offset:
+                return index
+        return count
+
+    def _first_kept(self, first_held: int) -> int:
+        """Where the hold begins that is within its limit."""
+        facts, count = self._facts, len(self._deletions)
+        if facts.hold is None or facts.hold.max_bytes < 0:
+            return first_held
+        held_bytes = sum(each.size_bytes for each in facts.segments[first_held:count])
+        while held_bytes > facts.hold.max_bytes:
+            held_bytes -= facts.segments[first_held].size_bytes
+            first_held += 1
+        return first_held
 
 
 def _upper_offset(facts: LogFacts, index: int) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.log.log_segment import LogSegment
-    from kafkalog.log.retention_plan import LogFacts, SegmentFacts
+    from kafkalog.log.retention_plan import Hold, LogFacts, SegmentFacts
     from kafkalog.log.unified_log import UnifiedLog
 
 
@@ -42,10 +42,10 @@ class ListedSegment(NamedTuple):
 
 
 def list_segments(
-    log: UnifiedLog, hold_offset: int | None = None
+    log: UnifiedLog, hold: Hold | None = None
 ) -> tuple[LogFacts, list[ListedSegment]]:
     """The log as it is published now and all its segments, oldest first; OSError."""
-    segments, published = retention_pass.look(log, hold_offset)
+    segments, published = retention_pass.look(log, hold)
     facts = retention_pass.settled(published)
     following = [each.base_offset for each in segments[1:]]
     next_offsets = [*following, facts.log_end_offset]

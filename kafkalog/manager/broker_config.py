@@ -130,6 +130,7 @@ class BrokerConfig:
     # kafkalog's own
     log_cleaner_tombstone_horizon: str = "batch"  # batch, or segment: the rule before Kafka 3.1
     http_produce_acks: str = "all"  # all, 1 or 0: for topics that do not fix theirs
+    archive_hold_gives_way_when_full: bool = False
     log_retention_clock_guard: bool = True
     consumer_instance_timeout_ms: int = 300_000
     max_partitions_per_topic: int = 10_000

@@ -28,6 +28,7 @@ from kafkalog.errors import (
 from kafkalog.format.topic_id import encode_id, new_id
 from kafkalog.format.topic_partition import DirectoryState
 from kafkalog.log.nested_dirs import check_apart
+from kafkalog.manager.archived_offsets import ArchivedOffsets
 from kafkalog.manager.background_operations import BackgroundOperations
 from kafkalog.manager.broker_config import check_stored
 from kafkalog.manager.checkpoints import Checkpoints
@@ -141,6 +142,7 @@ class LogManager:
         )
         self._missing = MissingPartitions(self, self._loading)
         self.reload = PartitionReload(self, self._loading)
+        self.archived_offsets = ArchivedOffsets(self)
         self.retention = Retention(self)
         self.topics = TopicChanges(self, self._loading, seams.threads.mutex())
         self.moves = PartitionMoves(self, self._loading)
@@ -312,6 +314,7 @@ class LogManager:
         is_whole = not self._loading.is_stopped
         if is_whole:
             self._missing.complete(plan)
+            self.archived_offsets.lower_to_ends(self.registry.topics.values())
             self.moves.expect(plan.moving)
         if not self.online_units:
             raise LogDirOffline("Shutdown broker because none of the log dirs can be used")

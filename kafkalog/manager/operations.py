@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kafkalog.env.scheduler import TaskStatus
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, Isolation, TimestampOffset, ValidatedRecords
+    from kafkalog.manager.archived_offsets import ArchivedPartition
     from kafkalog.manager.background_operations import BackgroundOperation
     from kafkalog.manager.commands import Command
     from kafkalog.manager.log_maintenance import LogDescription, Rolled
@@ -447,6 +448,22 @@ class Operations:
         """The pass of the task ``kafka-log-retention`` as it is iterated; a failure is an entry."""
         self._manager.check_ready()
         return self._retention.over_all(dry_run=dry_run)
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def archived_offsets(self, topic: str) -> list[ArchivedPartition]:
+        """How far each served partition of a topic is archived, by number; no disk."""
+        self._manager.registered(topic)
+        logs = sorted(self._manager.table.logs_of(topic), key=lambda log: log.topic_partition)
+        return self._manager.archived_offsets.describe(logs)
+
+    @requires(Action.DELETE, Resource.TOPIC, "topic")
+    def raise_archived_offsets(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Let retention have what lies below; errors: ``ArchivedOffsets.raise_to``.
+
+        InvalidTopicName for internal topics.
+        """
+        refuse_internal(topic, "archived")
+        return self._manager.archived_offsets.raise_to(topic, offsets)
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def simulate_retention(

@@ -54,6 +54,7 @@ class PartitionReload:
             if topic is None or is_over or not manager.is_loaded:
                 return
             if self._loading.load_again(unit, partition, topic) is not None:
+                manager.archived_offsets.lower_to_ends([topic])
                 _log.info(
                     "partition_online",
                     partition=str(topic_partition),

@@ -23,7 +23,7 @@ import structlog
 from kafkalog.errors import DiskFull, KafkalogError, PartitionMoving, UnknownTopic
 from kafkalog.log import retention_pass
 from kafkalog.log.retention_forecast import Schedule
-from kafkalog.log.retention_plan import Rule
+from kafkalog.log.retention_plan import Rule, plan
 from kafkalog.manager.clock_guard import ClockGuard
 from kafkalog.manager.commands import (
     COMMAND_OVERHEAD_BYTES,
@@ -33,16 +33,18 @@ from kafkalog.manager.commands import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.retention_pass import Deleted
-    from kafkalog.log.retention_plan import Deletion
+    from kafkalog.log.retention_plan import Deletion, Hold, RetentionPlan, SegmentFacts
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir_unit import LogDirUnit
     from kafkalog.manager.log_dir_writer import LogDirWriter
     from kafkalog.manager.log_manager import LogManager
+
+    HoldOf = Callable[[UnifiedLog], Hold | None]
 
 RETENTION_TASK = "kafka-log-retention"
 _SLICE = DIRECTORY_OPERATIONS_MAX // retention_pass.DIRECTORY_OPERATIONS_PER_SEGMENT
@@ -58,49 +60,60 @@ class Taken(NamedTuple):
     size_bytes: int
 
 
+class Held(NamedTuple):
+    """What the limits would let go and a hold keeps."""
+
+    segments: int
+    size_bytes: int
+
+
+NOTHING_HELD = Held(0, 0)
+
+
 class BeginCommand(Command):
     """The first step of a pass: a roll when all are to go, and a flush; result: the flushed base.
 
     Ends with the flush of what the log holds now.
     """
 
-    __slots__ = ("_hold_offset", "_log", "_now_ms")
+    __slots__ = ("_hold_of", "_log", "_now_ms")
 
-    def __init__(self, log: UnifiedLog, now_ms: int, hold_offset: int | None) -> None:
+    def __init__(self, log: UnifiedLog, now_ms: int, hold_of: HoldOf) -> None:
         super().__init__(None, COMMAND_OVERHEAD_BYTES)
         self._log = log
         self._now_ms = now_ms
-        self._hold_offset = hold_offset
+        self._hold_of = hold_of
 
     def run(self, writer: LogDirWriter) -> Step:
         """Plan again: the task planned on what was published before."""
         log = self._log
         writer.refuse_retired(log)
-        planned = retention_pass.plan_of(log, self._now_ms, self._hold_offset)
+        planned = retention_pass.plan_of(log, self._now_ms, self._hold_of(log))
         self.result = retention_pass.begin(log, planned)
         writer.wait_for_flush(log, self)
         return Step.WAIT
 
 
 class RaiseStartCommand(Command):
-    """The second step: the log start moves; result: what is to go, once that is durable."""
+    """The second step: the log start moves; result: what is to go, once that is durable.
 
-    __slots__ = ("_flushed_base", "_hold_offset", "_log", "_now_ms")
+    The hold is asked for here again: one that was set meanwhile is in force when that is answered.
+    """
 
-    def __init__(
-        self, log: UnifiedLog, now_ms: int, flushed_base: int, hold_offset: int | None
-    ) -> None:
+    __slots__ = ("_flushed_base", "_hold_of", "_log", "_now_ms")
+
+    def __init__(self, log: UnifiedLog, now_ms: int, flushed_base: int, hold_of: HoldOf) -> None:
         super().__init__(None, COMMAND_OVERHEAD_BYTES)
         self._log = log
         self._now_ms = now_ms
         self._flushed_base = flushed_base
-        self._hold_offset = hold_offset
+        self._hold_of = hold_of
 
     def run(self, writer: LogDirWriter) -> Step:
         """Ends with the checkpoint."""
         writer.refuse_retired(self._log)
         self.result = retention_pass.raise_start(
-            self._log, self._now_ms, self._flushed_base, self._hold_offset
+            self._log, self._now_ms, self._flushed_base, self._hold_of(self._log)
         )
         writer.wait_for_start_offsets(self)
         return Step.WAIT
@@ -133,34 +146,40 @@ class Retention:
         self._manager = manager
         self._clock = manager.seams.clock
         self._metrics = manager.seams.metrics
-        # replaced as a whole by any thread
-        self._holds: dict[TopicPartition, int] = {}
+        self._archived = manager.archived_offsets
+        # single dictionary operations by any thread
+        self._held: dict[TopicPartition, Held] = {}
         # owned by the task
         self._clock_guard = ClockGuard(self._clock, manager.seams.threads.mutex())
 
     # ---- any thread
 
-    def hold(self, topic_partition: TopicPartition, offset: int | None) -> None:
-        """Keep what lies at or above offset, whatever the limits say; None lets go.
+    def held_of(self, topic_partition: TopicPartition) -> Held:
+        """What a hold kept from the limits at the last look at the log."""
+        return self._held.get(topic_partition, NOTHING_HELD)
 
-        In memory: who holds says so again after a start, before the first check.
-        """
-        holds = dict(self._holds)
-        holds.pop(topic_partition, None)
-        if offset is not None:
-            holds[topic_partition] = offset
-        self._holds = holds
+    def plan_of(self, log: UnifiedLog) -> RetentionPlan:
+        """What a pass would delete now, and what a hold keeps from it; StorageFault."""
+        hold = self._archived.hold_of(log)
+        with self._manager.unit_of(log).log_dir.guard():
+            facts = retention_pass.facts_of(log, hold)
+            policy = retention_pass.policy_of(log.config)
+            planned = plan(facts, policy, self._clock.wall_ms())
+            first = len(planned.deletions)
+            segments = facts.segments[first : first + len(planned.held)]
+        self._note_held(log.topic_partition, segments)
+        return planned
 
-    def hold_of(self, topic_partition: TopicPartition) -> int | None:
-        """The offset from which on records are held, or None."""
-        return self._holds.get(topic_partition)
+    def _note_held(self, topic_partition: TopicPartition, segments: Sequence[SegmentFacts]) -> None:
+        if segments:
+            size_bytes = sum(each.size_bytes for each in segments)
+            self._held[topic_partition] = Held(len(segments), size_bytes)
+        else:
+            self._held.pop(topic_partition, None)
 
     def is_due(self, log: UnifiedLog) -> bool:
         """Whether a pass would delete something now; StorageFault."""
-        hold_offset = self.hold_of(log.topic_partition)
-        with self._manager.unit_of(log).log_dir.guard():
-            planned = retention_pass.plan_of(log, self._clock.wall_ms(), hold_offset)
-        return bool(planned.deletions)
+        return bool(self.plan_of(log).deletions)
 
     def retain_by_order(self, log: UnifiedLog) -> tuple[Taken, ...]:
         """A pass that somebody asked for: a clean of the log is aborted first. As ``retain``."""
@@ -178,14 +197,14 @@ class Retention:
         writer: not for the event loop. KafkalogError: the rest is for the next pass.
         """
         unit = self._manager.unit_of(log)
-        now_ms, hold_offset = self._clock.wall_ms(), self.hold_of(log.topic_partition)
+        now_ms, hold_of = self._clock.wall_ms(), self._archived.hold_of
         if not self.is_due(log):
             return ()
         self._manager.cleaning.end_pending_swap(log)  # old names would outlive their segments
         run = unit.writer.run
         try:
-            base = cast("int", run(BeginCommand(log, now_ms, hold_offset)))
-            start = RaiseStartCommand(log, now_ms, base, hold_offset)
+            base = cast("int", run(BeginCommand(log, now_ms, hold_of)))
+            start = RaiseStartCommand(log, now_ms, base, hold_of)
             planned = cast("tuple[Deletion, ...]", run(start))
             deleted = cast("Sequence[Deleted]", run(FinishCommand(log)))
         except DiskFull:  # others filled it: what frees space may not wait for space
@@ -199,17 +218,38 @@ class Retention:
             Taken(each.base_offset, rules.get(each.base_offset, Rule.START_OFFSET), each.size_bytes)
             for each in deleted
         )
+        topic = log.topic_partition.topic
         self._metrics.observe_retention(
-            log.topic_partition.topic, [(each.rule.value, each.size_bytes) for each in taken]
+            topic, [(each.rule.value, each.size_bytes) for each in taken]
         )
+        self._tell_yielded(log, planned, taken)
         return taken
+
+    def _tell_yielded(
+        self, log: UnifiedLog, planned: Sequence[Deletion], taken: Sequence[Taken]
+    ) -> None:
+        """Records went that no archive has: count them, and say so once a pass."""
+        yielded = {each.base_offset for each in planned if each.is_yielded}
+        sizes = [each.size_bytes for each in taken if each.base_offset in yielded]
+        if not sizes:
+            return
+        self._metrics.archive.observe_yielded(log.topic_partition.topic, sizes)
+        _log.warning(
+            "archive_hold_gave_way",
+            partition=str(log.topic_partition),
+            archived_offset=self._archived.offset_of(log.topic_partition),
+            log_start_offset=log.log_start_offset,
+            segments=len(sizes),
+            bytes=sum(sizes),
+            what_to_do="let the archive catch up, or raise archive.hold.max.bytes",
+        )
 
     def _take_oldest(
         self, writer: LogDirWriter, log: UnifiedLog, now_ms: int
     ) -> tuple[tuple[Deletion, ...], Sequence[Deleted]]:
         """Writer thread: the pass on a disk without room for the checkpoint."""
         writer.refuse_retired(log)
-        return retention_pass.take_oldest(log, now_ms, self.hold_of(log.topic_partition))
+        return retention_pass.take_oldest(log, now_ms, self._archived.hold_of(log))
 
     def schedule_of(self, config: LogConfig) -> Schedule | None:
         """When the task, or a cleaner thread, looks at logs of this configuration; None: never.
@@ -242,6 +282,9 @@ class Retention:
             count += self._run_unit(unit, jump_ms, faults)
         seconds = (self._clock.monotonic_ns() - started_ns) / 1e9
         self._metrics.observe_retention_run(seconds, self._clock.wall_ms())
+        for topic_partition in list(self._held):
+            if self._manager.table.find(topic_partition) is None:  # its topic was deleted
+                self._held.pop(topic_partition, None)
         _log.debug(f"Log cleanup completed. {count} files deleted in {seconds:.3f} seconds")
         if faults:
             raise faults[0]

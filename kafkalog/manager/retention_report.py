@@ -13,7 +13,7 @@ from kafkalog.log import retention_pass
 from kafkalog.log.retention_forecast import Schedule, departures, explain
 from kafkalog.log.retention_plan import plan
 from kafkalog.log.segment_listing import list_segments
-from kafkalog.manager.retention import Taken
+from kafkalog.manager.retention import Held, Taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +34,7 @@ _NO_CHECKS = Schedule(None, 1, 0)
 class SegmentReport(NamedTuple):
     """One log at one moment of the wall clock; ``fates`` are those of ``segments``.
 
+    held        what the limits would let go now and the hold of the facts keeps
     schedule    None: no task looks at this log, so no fate has a ``due``
     deleting    segments that are gone for readers and whose files are not yet
     """
@@ -41,6 +42,7 @@ class SegmentReport(NamedTuple):
     now_ms: int
     facts: LogFacts
     policy: RetentionPolicy
+    held: Held
     schedule: Schedule | None
     segments: list[ListedSegment]
     fates: list[SegmentFate]
@@ -75,26 +77,38 @@ class RetentionReport:
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
         self._retention = manager.retention
+        self._archived = manager.archived_offsets
         self._clock = manager.seams.clock
 
     def describe(self, log: UnifiedLog) -> SegmentReport:
         """Every segment of the log with its fate."""
-        hold_offset = self._retention.hold_of(log.topic_partition)
+        hold = self._archived.hold_of(log)
         policy = retention_pass.policy_of(log.config)
         schedule = self._retention.schedule_of(log.config)
         with self._manager.unit_of(log).log_dir.guard():
-            facts, segments = list_segments(log, hold_offset)
+            facts, segments = list_segments(log, hold)
         now_ms = self._clock.wall_ms()
         fates = explain(facts, policy, now_ms, schedule or _NO_CHECKS)
+        planned = plan(facts, policy, now_ms)
+        held = facts.segments[len(planned.deletions) :][: len(planned.held)]
         if schedule is None:
             fates = [fate._replace(due=None) for fate in fates]
-        return SegmentReport(now_ms, facts, policy, schedule, segments, fates, log.local.deleting)
+        return SegmentReport(
+            now_ms=now_ms,
+            facts=facts,
+            policy=policy,
+            held=Held(len(held), sum(each.size_bytes for each in held)),
+            schedule=schedule,
+            segments=segments,
+            fates=fates,
+            deleting=log.local.deleting,
+        )
 
     def preview(self, log: UnifiedLog) -> RetentionOutcome:
         """What ``run`` would do now."""
-        hold_offset = self._retention.hold_of(log.topic_partition)
+        hold = self._archived.hold_of(log)
         with self._manager.unit_of(log).log_dir.guard():
-            facts = retention_pass.facts_of(log, hold_offset)
+            facts = retention_pass.facts_of(log, hold)
             policy = retention_pass.policy_of(log.config)
             planned = plan(facts, policy, self._clock.wall_ms())
         return RetentionOutcome(
@@ -133,7 +147,7 @@ class RetentionReport:
         now_ms = self._clock.wall_ms()
         start = now_ms if start_ms is None else start_ms
         with self._manager.unit_of(log).log_dir.guard():
-            facts = retention_pass.facts_of(log, self._retention.hold_of(log.topic_partition))
+            facts = retention_pass.facts_of(log, self._archived.hold_of(log, config))
             facts = retention_pass.settled(facts)
         policy = retention_pass.policy_of(config)
         schedule = self._retention.schedule_of(config)

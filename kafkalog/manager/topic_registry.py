@@ -53,12 +53,16 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTopic:
-    """One living topic. ``overrides`` are topic configs as the user wrote them."""
+    """One living topic. ``overrides`` are topic configs as the user wrote them.
+
+    ``archived_offsets``: by partition, what lies below is in an archive; 0 is left out.
+    """
 
     topic_id: UUID
     name: str
     partition_count: int
     overrides: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    archived_offsets: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
 
 
 class ProducerEpoch(NamedTuple):
@@ -177,14 +181,7 @@ def encode_registry(state: RegistryState) -> bytes:
     body: dict[str, Any] = {
         "format": _format_of(state),
         "generation": state.generation,
-        "topics": {
-            encode_id(topic.topic_id): {
-                "name": topic.name,
-                "partitions": topic.partition_count,
-                "configs": dict(topic.overrides),
-            }
-            for topic in state.topics.values()
-        },
+        "topics": {encode_id(each.topic_id): _topic_body(each) for each in state.topics.values()},
         "deleted": sorted(map(encode_id, state.deleted)),
     }
     if state.broker_configs:
@@ -203,6 +200,18 @@ def encode_registry(state: RegistryState) -> bytes:
         body["in_making"] = {encode_id(each): first for each, first in state.in_making.items()}
     body["checksum"] = _checksum(body)
     return json.dumps(body, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def _topic_body(topic: RegisteredTopic) -> dict[str, Any]:
+    """Archived offsets need no new format: a version that drops them knows no hold either."""
+    body: dict[str, Any] = {
+        "name": topic.name,
+        "partitions": topic.partition_count,
+        "configs": dict(topic.overrides),
+    }
+    if topic.archived_offsets:
+        body["archived"] = {str(number): at for number, at in topic.archived_offsets.items()}
+    return body
 
 
 def _format_of(state: RegistryState) -> int:
@@ -244,6 +253,7 @@ def decode_registry(data: bytes) -> RegistryState:
                 topic["name"],
                 int(topic["partitions"]),
                 _texts(topic["configs"]),
+                _archived_offsets(topic),
             )
             for topic_id, topic in body["topics"].items()
         ]
@@ -271,6 +281,16 @@ def decode_registry(data: bytes) -> RegistryState:
         MappingProxyType(in_making),
         *producers,
     )
+
+
+def _archived_offsets(topic: Mapping[str, Any]) -> Mapping[int, int]:
+    """By partition; ValueError, and whatever a wrong shape raises."""
+    offsets = {int(number): int(offset) for number, offset in topic.get("archived", {}).items()}
+    if not all(0 < offset <= INT64_MAX for offset in offsets.values()) or not all(
+        0 <= number < int(topic["partitions"]) for number in offsets
+    ):
+        raise ValueError("an archived offset is out of range")
+    return MappingProxyType(offsets)
 
 
 def _producers(section: Mapping[str, Any] | None) -> tuple[int, Mapping[int, ProducerEpoch], int]:

@@ -34,6 +34,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from kafkalog.observe.archive_metrics import ArchiveMetrics
 from kafkalog.observe.cleaner_metrics import CleanerMetrics
 
 if TYPE_CHECKING:
@@ -216,6 +217,7 @@ class Metrics:
         self._declare_retention_metrics()
         self._declare_sink_metrics()
         self.cleaner = CleanerMetrics(self.registry, self.beat)
+        self.archive = ArchiveMetrics(self.registry)
 
     def _declare_data_metrics(self) -> None:
         self.append_records = self._counter(
@@ -411,6 +413,7 @@ class Metrics:
         ):  # fmt: skip
             counter.remove_by_labels({"topic": topic})
         self.cleaner.forget_topic(topic)
+        self.archive.forget_topic(topic)
 
     async def render(self, samples: Sequence[PartitionSample]) -> bytes:
         """The whole page, text format 0.0.4; yields to the loop between slices."""

@@ -28,11 +28,12 @@ def metrics_page() -> str:
     for family in TaskCollector().collect():
         suffix = "_total" if family.type == "counter" else ""
         rows.append((family.name + suffix, family.type, "task", family.documentation))
-    for family in metrics.cleaner.collect():
+    for family in (*metrics.cleaner.collect(), *metrics.archive.collect()):
         assert isinstance(family, GaugeMetricFamily)
         labels = ", ".join(family._labelnames)
         rows.append((family.name, family.type, labels, family.documentation))
-    for metric in (*vars(metrics).values(), *vars(metrics.cleaner).values()):
+    owners = (metrics, metrics.cleaner, metrics.archive)
+    for metric in (each for owner in owners for each in vars(owner).values()):
         if isinstance(metric, Counter | Gauge | Histogram):
             (family,) = metric.describe()
             suffix = "_total" if family.type == "counter" else ""

@@ -176,6 +176,9 @@ class SegmentsAnswer(Body):
     log_end_offset: int
     size_bytes: int
     hold_offset: int | None
+    hold_max_bytes: int | None
+    held_segments: int
+    held_bytes: int
     policy: Policy
     schedule: Checks | None
     segments: list[DeletingSegmentAnswer | ServedSegment]
@@ -247,6 +250,39 @@ class RetentionSimulateAnswer(Body):
 
     topic: str
     partitions: list[SimulatedPartition | UnservedPartition]
+
+
+class ArchivedPartition(Body):
+    """How far one partition is archived; ``held``: at the last retention check."""
+
+    partition: int
+    archived_offset: int
+    log_start_offset: int
+    high_watermark: int
+    lag: int
+    held_segments: int
+    held_bytes: int
+
+
+class ArchivedOffsetsAnswer(Body):
+    """The served partitions of a topic."""
+
+    topic: str
+    partitions: list[ArchivedPartition]
+
+
+class RaisedOffset(Body):
+    """The archived offset in force."""
+
+    partition: int
+    archived_offset: int
+
+
+class RaisedOffsetsAnswer(Body):
+    """The partitions that were asked for."""
+
+    topic: str
+    partitions: list[RaisedOffset]
 
 
 # ---- one log, the daemon

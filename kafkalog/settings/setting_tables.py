@@ -143,6 +143,8 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
     _topic("follower.replication.throttled.replicas", _LIST, (), "", ANY, "Kept for Kafka; there is no replication.", effective=False, field=""),
     _topic("http.produce.acks", _S, None, "", _ACKS, "Durability class of every produce to the topic; unset leaves it to the request and the daemon's http.produce.acks.", own=True),
     _topic("quota.bytes", _L, -1, "bytes", Valid(low=-1), "Most bytes of the .log files of all partitions of the topic together: an append that would pass it is refused until retention or a deletion makes room; -1 is no quota.", own=True),
+    _topic("archive.hold", _B, False, "", ANY, "Whether retention by time and size waits until an archive has the records: nothing at or above a partition's archived offset goes by them. Delete-records and compaction do not wait.", own=True),
+    _topic("archive.hold.max.bytes", _L, -1, "bytes", Valid(low=-1), "Most bytes that archive.hold keeps in a partition of what time and size would delete; beyond it the oldest go without being archived, with a warning; -1 keeps all.", own=True),
 )
 
 TOPIC_DEFAULT_SETTINGS: tuple[Setting, ...] = (
@@ -217,6 +219,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _broker("log.dir.max.open.files", _I, 4_096, "files", Valid(low=OPEN_FILES_MIN), "Segment files of a directory that are kept open for the next read or append, whatever the number of segments; unsynced ones (3 a partition) and those that a request uses come on top. At most half of the process's descriptors, over all directories.", own=True),
     _broker("log.recovery.corruption", _S, "keep", "", Valid(words=("keep", "kafka")), "A bad batch with good ones after it, met in recovery: keep the rest and mark the range, or truncate there as Kafka does.", own=True),
     _broker("log.retention.check.interval.ms", _L, 300_000, "ms", _POSITIVE, "Period of the retention task."),
+    _broker("archive.hold.gives.way.when.full", _B, False, "", ANY, "Whether archive.hold ends for the partitions of a log directory while that refuses appends (log.dir.min.free.bytes): records that are not archived then go by their limits, with a warning. Else appends stay refused until the archive has caught up.", own=True),
     _broker("log.retention.clock.guard", _B, True, "", ANY, "After the wall clock jumped ahead by more than a log's retention.ms, the next check deletes nothing of it. It does not survive a restart: a clock that was set while the daemon was down looks like a downtime.", own=True),
     _broker("log.dir.failure.timeout.ms", _L, 30_000, "ms", _POSITIVE, "Kept for Kafka; there is no controller to tell.", effective=False),
     _broker("cordoned.log.dirs", _LIST, (), "", ANY, "Directories of log.dirs that get no new partitions, or * for all; when all are cordoned the first one gets them (Kafka 4.3).", dynamic=True),

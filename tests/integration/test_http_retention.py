@@ -66,8 +66,9 @@ def test_segments_are_the_planner_s_answer(daemon: Daemon) -> None:
         log_start_offset=report["log_start_offset"],
         high_watermark=report["high_watermark"],
         log_end_offset=report["log_end_offset"],
-        hold_offset=report["hold_offset"],
     )
+    assert (report["hold_offset"], report["hold_max_bytes"]) == (None, None)
+    assert (report["held_segments"], report["held_bytes"]) == (0, 0)
     assert report["schedule"].pop("runs_in") == "kafka-log-retention"
     policy, schedule = RetentionPolicy(**report["policy"]), Schedule(**report["schedule"])
     fates = explain(facts, policy, report["now_ms"], schedule)

@@ -14,17 +14,47 @@ class PlainSegment(NamedTuple):
 
 
 class PlainLog:
-    """A log that deletes for real; ``now`` is the moment of the pass."""
+    """A log that deletes for real; ``now`` is the moment of the pass.
+
+    ``hold``: an offset and the most bytes (-1: all) that are kept above it from size and time.
+    """
 
     def __init__(
-        self, segments: list[PlainSegment], start: int, watermark: int, end: int, hold: int | None
+        self,
+        segments: list[PlainSegment],
+        start: int,
+        watermark: int,
+        end: int,
+        hold: tuple[int, int] | None,
     ) -> None:
         self.segments = list(segments)
         self.start = start
-        self.bound = watermark if hold is None else min(watermark, hold)
+        self.watermark = watermark
         self.end = end
+        self.hold = hold
         self.deleted: list[tuple[int, str]] = []
         self.rolled = False
+
+    def run_held(self, *, has_delete: bool, max_ms: int, max_bytes: int, now: int) -> None:
+        """A whole pass; then what the hold keeps comes back, the newest first."""
+        before, start = list(self.segments), self.start
+        self.run(has_delete=has_delete, max_ms=max_ms, max_bytes=max_bytes, now=now)
+        if self.hold is None:
+            return
+        offset, most = self.hold
+        bases = [segment.base for segment in before] + [self.end]
+        kept = 0
+        while self.deleted:
+            index = len(self.deleted) - 1
+            kept += before[index].size
+            is_wanted = bases[index + 1] > offset and self.deleted[index][1] != "start_offset"
+            if not is_wanted or 0 <= most < kept:
+                break
+            self.deleted.pop()
+        self.rolled = len(self.deleted) == len(before)
+        left = [PlainSegment(self.end, 0, 0)] if self.rolled else before[len(self.deleted) :]
+        self.segments = left
+        self.start = max(start, left[0].base) if self.deleted else start
 
     def run(self, *, has_delete: bool, max_ms: int, max_bytes: int, now: int) -> None:
         """One whole pass."""
@@ -52,7 +82,7 @@ class PlainLog:
             following = self.segments[number + 1] if number + 1 < len(self.segments) else None
             upper = self.end if following is None else following.base
             is_last_and_empty = following is None and segment.size == 0
-            if is_last_and_empty or upper > self.bound:
+            if is_last_and_empty or upper > self.watermark:
                 break
             if not may_go(segment, following):  # type: ignore[operator] # one of the three above
                 break

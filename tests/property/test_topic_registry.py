@@ -40,8 +40,9 @@ TOPICS = st.builds(
     RegisteredTopic,
     IDS,
     st.from_regex(r"[a-z0-9_.-]{1,8}", fullmatch=True).filter(lambda name: name not in (".", "..")),
-    st.integers(1, 100),
+    st.integers(10, 100),
     st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2).map(MappingProxyType),
+    st.dictionaries(st.integers(0, 9), st.integers(1, 2**63 - 1), max_size=2).map(MappingProxyType),
 )
 STATES = st.builds(
     lambda generation, topics, deleted, broker_configs, log_dirs, in_making, producers: (

@@ -173,18 +173,6 @@ def test_compacted_logs_are_left_to_the_cleaner() -> None:
     assert len(sim.manager.retention.retain(log)) == 2
 
 
-def test_a_hold_keeps_what_somebody_needs() -> None:
-    """M09: retention.hold(offset): nothing from there on goes until it is released."""
-    sim = started(check_ms=10**12)
-    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
-    fill(sim, 4)
-    sim.manager.retention.hold(TP, 2)
-    assert sim.manager.retention.run_once() == 2
-    assert bases(sim) == [2, 3, 4]
-    sim.manager.retention.hold(TP, None)
-    assert sim.manager.retention.run_once() == 2
-
-
 def test_kafka_5634_nothing_above_the_high_watermark() -> None:
     """M09: what waits for its sync is no reader's yet and does not go (KAFKA-5634)."""
     sim = started(check_ms=10**12)

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import InvalidTopicConfig, InvalidTopicName, KafkalogError, UnknownPartition
-from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.log import retention_pass
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention_forecast import Schedule, explain
-from kafkalog.log.retention_plan import Keeper, Rule
+from kafkalog.log.retention_plan import Hold, Keeper, Rule
 from kafkalog.manager.retention import RETENTION_TASK, Taken
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager
-from tests.unit.test_retention import MINUTE, TP, bases, fill, names, put, started
+from tests.unit.test_retention import MINUTE, bases, fill, names, put, started
 
 if TYPE_CHECKING:
     from kafkalog.manager.retention_report import RetentionOutcome, SegmentReport
@@ -36,16 +35,16 @@ def test_explain_is_the_planner_on_the_same_facts() -> None:
     """M28: the fates are those of the pure function; the next check is the real task's."""
     sim = started()
     configs = {"retention.ms": "600000", "retention.bytes": "200", "file.delete.delay.ms": "7000"}
-    sim.operations.topics.create("t", 1, configs)
+    sim.operations.topics.create("t", 1, {**configs, "archive.hold": "true"})
     fill(sim, 4)
-    sim.manager.retention.hold(TP, 3)
+    sim.operations.raise_archived_offsets("t", {0: 3})
     sim.clock.advance_ms(1234)
     report, log = described(sim), sim.operations.partition_log("t", 0)
     (task,) = [each for each in sim.scheduler.tasks() if each.name == RETENTION_TASK]
     now_ms = sim.clock.wall_ms()
     schedule = Schedule(task.next_run_ms, 5 * MINUTE, 7000)
     assert (report.now_ms, report.schedule) == (now_ms, schedule)
-    facts = retention_pass.facts_of(log, 3)
+    facts = retention_pass.facts_of(log, Hold(3))
     facts = facts._replace(segments=tuple(facts.segments))
     assert report.facts == facts
     policy = retention_pass.policy_of(log.config)
@@ -279,10 +278,10 @@ def test_internal_topics_are_shown_and_not_run() -> None:
 def test_what_went_is_told_with_its_rule() -> None:
     """M28: retain returns the segments; a hold keeps the rest."""
     sim = started(check_ms=NEVER)
-    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
+    sim.operations.topics.create("t", 1, {"retention.ms": "1", "archive.hold": "true"})
     fill(sim, 3)
     sizes = [segment.size_bytes for segment in sim.operations.partition_log("t", 0).segments]
-    sim.manager.retention.hold(TopicPartition("t", 0), 1)
+    sim.operations.raise_archived_offsets("t", {0: 1})
     outcome = sim.operations.retain("t", 0, dry_run=False)
     assert outcome.deleted == (Taken(0, Rule.TIME, sizes[0]),)
     assert outcome.log_start_offset == 1

@@ -1,0 +1,91 @@
+"""Goal: after a crash no archived offset is forgotten, and none is ahead of what its log holds.
+Method: cut the power at every disk call of appends and raises, in all modes; look in two lives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.log.values import Isolation
+from kafkalog.manager.values import Acks
+from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
+from tests.sim.sim_crash import CrashMode
+from tests.sim.sim_manager import SimManager, batch_of
+
+if TYPE_CHECKING:
+    from tests.sim.sim_filesystem import SimFilesystem
+
+
+@dataclass
+class Told:
+    """The archived offset of the last answer, and of the last question."""
+
+    answered: int = 0
+    asked: int = 0
+
+
+def disk_with_a_topic() -> SimFilesystem:
+    sim = SimManager().start()
+    sim.operations.topics.create("t", 1, {"archive.hold": "true"})
+    disk = sim.stop()
+    disk.sync_all()
+    return disk
+
+
+def work(disk: SimFilesystem, told: Told) -> None:
+    """Records that nobody waits for, then the archive has them."""
+    sim = SimManager(disk, seed=1)
+    try:
+        sim.start()
+        for end in (2, 4):
+            assert sim.produce("t", batch_of("a", "b"), Acks.LEADER).error is None
+            told.asked = end
+            told.answered = sim.operations.raise_archived_offsets("t", {0: end})[0]
+    finally:
+        sim.threads.kill_all()
+
+
+def check(disk: SimFilesystem, told: Told, point: CrashPoint) -> None:
+    """Also when the offset was noted though nobody was told."""
+    for _ in range(2):
+        sim = SimManager(disk, seed=2).start()
+        (archived,) = sim.operations.archived_offsets("t")
+        assert told.answered <= archived.archived_offset <= told.asked
+        log = sim.operations.partition_log("t", 0)
+        assert archived.archived_offset <= log.log_end_offset
+        if archived.archived_offset:
+            found = log.read(0, 1 << 20, Isolation.HIGH_WATERMARK)
+            assert found.next_offset >= archived.archived_offset
+        sim.threads.kill_all()
+        disk = sim.disk.crash(CrashMode.DROP_ALL, 0)
+
+
+def crash_everywhere(stride: int) -> int:
+    """Every stride-th call behind the start, in every mode; how many states were checked."""
+    disk = disk_with_a_topic()
+    before = len(disk.operations)
+    SimManager(disk, seed=1).start().threads.kill_all()
+    return enumerate_crashes(
+        Told,
+        work,
+        check,
+        new_disk=disk_with_a_topic,
+        seeds=1,
+        stride=stride,
+        first=len(disk.operations) - before,
+    )
+
+
+def test_the_archive_is_never_ahead_after_a_crash() -> None:
+    """M09 M14 M25: some calls."""
+    assert crash_everywhere(3) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_archive_is_never_ahead_after_a_crash_anywhere() -> None:
+    """M09 M14 M25: as above, at every call."""
+    assert crash_everywhere(1) > 30

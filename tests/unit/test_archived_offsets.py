@@ -1,0 +1,304 @@
+"""Goal: with archive.hold no limit takes what is not archived, until its bound, and all can see it.
+Method: a whole manager on the simulated disk and clock; archived offsets are raised as a job does.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, cast
+
+import pytest
+import structlog
+
+from kafkalog.errors import (
+    DiskFull,
+    InvalidTopicConfig,
+    InvalidTopicName,
+    OffsetAboveHighWatermark,
+    UnknownPartition,
+    UnknownTopic,
+)
+from kafkalog.log.retention_plan import Keeper, Rule
+from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.log_dir import REGISTRY_FILE
+from kafkalog.manager.retention import BeginCommand, FinishCommand, Held, RaiseStartCommand
+from kafkalog.manager.values import Acks, ConfigChange
+from tests.backup_world import NEW_DIRS, back_up, new_disk, restore
+from tests.backup_world import started as backup_started
+from tests.sim.sim_faults import Fault
+from tests.sim.sim_manager import DIRS, SimManager, batch_of
+from tests.unit.test_retention import TP, bases, fill, names, started
+
+if TYPE_CHECKING:
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.log_dir_unit import LogDirUnit
+
+NEVER = 10**12
+HELD = {"retention.ms": "1", "archive.hold": "true"}
+
+
+def filled(segments: int = 4, **configs: str) -> SimManager:
+    """A topic with a hold, closed segments of one record each, all of them over their limit."""
+    sim = started(check_ms=NEVER)
+    extra = {key.replace("_", "."): value for key, value in configs.items()}
+    sim.operations.topics.create("t", 1, HELD | extra)
+    fill(sim, segments)
+    return sim
+
+
+def raised(sim: SimManager, offset: int) -> int:
+    return sim.operations.raise_archived_offsets("t", {0: offset})[0]
+
+
+def test_nothing_goes_before_it_is_archived() -> None:
+    """M09: nothing, then what lies wholly below the archived offset, then the rest."""
+    sim = filled()
+    assert sim.manager.retention.run_once() == 0
+    assert raised(sim, 2) == 2
+    assert sim.manager.retention.run_once() == 2
+    assert bases(sim) == [2, 3, 4]
+    assert raised(sim, 4) == 4
+    assert sim.manager.retention.run_once() == 2
+    assert bases(sim) == [4]
+
+
+def test_the_size_rule_waits_as_well() -> None:
+    """M09: retention.bytes over a hold."""
+    sim = filled(retention_bytes="0", retention_ms="-1")
+    assert sim.manager.retention.run_once() == 0
+    raised(sim, 1)
+    assert sim.manager.retention.run_once() == 1
+    assert bases(sim)[0] == 1
+
+
+def test_without_the_config_nothing_waits() -> None:
+    """M09: an archived offset alone holds nothing; setting the config holds at once."""
+    sim = started(check_ms=NEVER)
+    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
+    fill(sim, 3)
+    raised(sim, 1)
+    sim.operations.topics.alter_configs("t", [ConfigChange("archive.hold", "true")])
+    assert sim.manager.retention.run_once() == 1
+    sim.operations.topics.alter_configs("t", [ConfigChange("archive.hold", None)])
+    assert sim.manager.retention.run_once() == 2
+
+
+def test_a_hold_that_is_set_during_a_pass_counts() -> None:
+    """M09: the log start does not move behind the answer of the change that set the hold."""
+    sim = started(check_ms=NEVER)
+    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
+    fill(sim, 3)
+    log = sim.operations.partition_log("t", 0)
+    writer, hold_of = sim.manager.unit_of(log).writer, sim.manager.archived_offsets.hold_of
+    now_ms = sim.clock.wall_ms()
+    base = cast("int", writer.run(BeginCommand(log, now_ms, hold_of)))
+    sim.operations.topics.alter_configs("t", [ConfigChange("archive.hold", "true")])
+    assert writer.run(RaiseStartCommand(log, now_ms, base, hold_of)) == ()
+    assert writer.run(FinishCommand(log)) == []
+    assert bases(sim) == [0, 1, 2, 3]
+
+
+def test_records_that_a_user_deletes_are_not_held() -> None:
+    """M09 M10: delete-records moves the log start, and its segments go."""
+    sim = filled()
+    assert sim.delete_records("t", 3).error is None
+    outcome = sim.operations.retain("t", 0, dry_run=False)
+    assert [each.rule for each in outcome.deleted] == [Rule.START_OFFSET] * 3
+    assert bases(sim) == [3, 4]
+    assert sim.manager.retention.run_once() == 0
+
+
+def test_a_hold_gives_way_beyond_its_limit() -> None:
+    """M09: the oldest go until no more than archive.hold.max.bytes is kept; told and counted."""
+    sim = filled()
+    size = sim.operations.partition_log("t", 0).segments.first.size_bytes
+    limit = ConfigChange("archive.hold.max.bytes", str(2 * size))
+    sim.operations.topics.alter_configs("t", [limit])
+    with structlog.testing.capture_logs() as logs:
+        assert sim.manager.retention.run_once() == 2
+    assert bases(sim) == [2, 3, 4]
+    (told,) = [each for each in logs if each["event"] == "archive_hold_gave_way"]
+    assert (told["log_level"], told["segments"], told["bytes"]) == ("warning", 2, 2 * size)
+    assert (told["archived_offset"], told["log_start_offset"]) == (0, 2)
+    yielded = sim.metrics.archive.yielded_segments.labels("t")
+    assert yielded._value.get() == 2
+    assert sim.metrics.archive.yielded_bytes.labels("t")._value.get() == 2 * size
+    assert sim.manager.retention.held_of(TP) == Held(2, 2 * size)
+    assert sim.manager.retention.run_once() == 0
+
+
+def test_everybody_sees_what_is_held() -> None:
+    """M28: fates, the hold beside them, a dry run, a simulation, the metrics."""
+    sim = filled()
+    raised(sim, 1)
+    report = sim.operations.describe_segments("t", 0)
+    size = report.segments[1].facts.size_bytes
+    assert report.facts.hold is not None
+    assert (report.facts.hold.offset, report.facts.hold.max_bytes) == (1, -1)
+    assert report.held == Held(3, 3 * size)
+    assert [each.rule for each in report.fates] == [Rule.TIME, None, None, None, None]
+    keepers = [each.keeper for each in report.fates]
+    assert keepers == [None, *[Keeper.HOLD] * 3, Keeper.OLDER_SEGMENT]
+    assert [each.due for each in report.fates[1:]] == [None] * 4
+    preview = sim.operations.retain("t", 0, dry_run=True)
+    assert [each.base_offset for each in preview.deleted] == [0]
+
+    def simulated(configs: dict[str, str]) -> list[int]:
+        found = sim.operations.simulate_retention("t", 0, configs, start_ms=None, horizon_ms=NEVER)
+        return [each.facts.base_offset for each in found.departures]
+
+    assert simulated({}) == [0]
+    assert simulated({"archive.hold": "false"}) == [0, 1, 2, 3]
+    assert simulated({"archive.hold.max.bytes": str(size)}) == [0, 1, 2]
+    sim.manager.retention.run_once()
+    (archived,) = sim.operations.archived_offsets("t")
+    assert (archived.archived_offset, archived.lag) == (1, 3)
+    assert archived.held == Held(3, 3 * size)
+    families = {each.name: each.samples for each in sim.metrics.archive.collect()}
+    values = {name: [each.value for each in samples] for name, samples in families.items()}
+    assert values == {
+        "kafkalog_archive_lag_offsets": [3.0],
+        "kafkalog_archive_held_segments": [3.0],
+        "kafkalog_archive_held_bytes": [3.0 * size],
+    }
+
+
+def test_an_archived_offset_only_rises() -> None:
+    """All or none, never above what readers see, never lower; others' partitions are refused."""
+    sim = started(check_ms=NEVER)
+    sim.operations.topics.create("t", 2, HELD)
+    fill(sim, 3)
+    assert raised(sim, 2) == 2
+    assert raised(sim, 1) == 2
+    with pytest.raises(OffsetAboveHighWatermark):
+        raised(sim, 4)
+    with pytest.raises(OffsetAboveHighWatermark):
+        sim.operations.raise_archived_offsets("t", {0: 3, 1: 1})
+    with pytest.raises(UnknownPartition):
+        sim.operations.raise_archived_offsets("t", {0: 3, 2: 0})
+    with pytest.raises(UnknownTopic):
+        sim.operations.raise_archived_offsets("u", {0: 3})
+    with pytest.raises(InvalidTopicName):
+        sim.operations.raise_archived_offsets("__consumer_offsets", {0: 0})
+    assert [each.archived_offset for each in sim.operations.archived_offsets("t")] == [2, 0]
+
+
+@pytest.mark.parametrize("value", ["yes", "1", ""])
+def test_the_configs_are_checked(value: str) -> None:
+    """A boolean, and a number of bytes from -1 on."""
+    sim = started(check_ms=NEVER)
+    with pytest.raises(InvalidTopicConfig):
+        sim.operations.topics.create("t", 1, {"archive.hold": value})
+    with pytest.raises(InvalidTopicConfig):
+        sim.operations.topics.create("t", 1, {"archive.hold.max.bytes": "-2"})
+
+
+def test_it_is_kept_with_the_topic() -> None:
+    """M14: over a restart, a change of configs and more partitions; not by a topic made anew."""
+    sim = filled()
+    raised(sim, 2)
+    sim.operations.topics.alter_configs("t", [ConfigChange("retention.ms", "2")])
+    sim.operations.topics.create_partitions("t", 3)
+    again = SimManager(sim.stop(), config=sim.config).start()
+    assert [each.archived_offset for each in again.operations.archived_offsets("t")] == [2, 0, 0]
+    killed = SimManager(again.kill(), config=sim.config).start()
+    assert [each.archived_offset for each in killed.operations.archived_offsets("t")] == [2, 0, 0]
+    killed.operations.topics.delete("t")
+    killed.operations.topics.create("t", 1, HELD)
+    assert [each.archived_offset for each in killed.operations.archived_offsets("t")] == [0]
+
+
+def test_it_goes_with_a_move_a_backup_and_a_restore() -> None:
+    """M14: the hold of a partition in another directory, and of one that was restored."""
+    disk = new_disk()
+    sim = backup_started(disk)
+    sim.operations.topics.create("t", 1, HELD)
+    for _ in range(3):
+        assert sim.produce("t", batch_of("a")).error is None
+    raised(sim, 2)
+    log = sim.operations.partition_log("t", 0)
+    (target,) = [each.log_dir.path for each in sim.manager.units if not in_dir(log, each)]
+    sim.operations.move_partition("t", 0, target)
+    sim.threads.run_until(lambda: not sim.manager.table.futures())
+    moved = sim.operations.partition_log("t", 0)
+    assert moved.directory.startswith(target)
+    hold = sim.manager.archived_offsets.hold_of(moved)
+    assert hold is not None
+    assert hold.offset == 2
+    assert back_up(sim).error is None
+    raised(sim, 3)
+    disk = sim.stop()
+    restore(disk, NEW_DIRS)
+    again = backup_started(disk, NEW_DIRS)
+    assert [each.archived_offset for each in again.operations.archived_offsets("t")] == [2]
+
+
+def in_dir(log: UnifiedLog, unit: LogDirUnit) -> bool:
+    return log.directory.startswith(f"{unit.log_dir.path}/")
+
+
+def test_what_is_archived_is_durable() -> None:
+    """M13: records of acks=1 survive a power cut once their offset was raised."""
+    sim = started(check_ms=NEVER)
+    sim.operations.topics.create("t", 1, HELD)
+    assert sim.produce("t", batch_of("a", "b"), Acks.LEADER).error is None
+    log = sim.operations.partition_log("t", 0)
+    assert (log.high_watermark, log.recovery_point) == (2, 0)
+    assert raised(sim, 2) == 2
+    assert log.recovery_point == 2
+
+
+def test_a_log_that_lost_its_end_lowers_the_archived_offset() -> None:
+    """M14: what comes at these offsets next is in no archive: it is held, and told once."""
+    sim = filled(3)
+    raised(sim, 3)
+    directory = sim.operations.partition_log("t", 0).directory
+    disk = sim.kill()
+    for base in (2, 3):
+        for kind in (".log", ".index", ".timeindex", ".snapshot"):
+            if disk.exists(f"{directory}/{base:020}{kind}"):
+                disk.unlink(f"{directory}/{base:020}{kind}")
+    with structlog.testing.capture_logs() as logs:
+        again = SimManager(disk, config=sim.config).start()
+    log = again.operations.partition_log("t", 0)
+    told = [each for each in logs if each["event"] == "archive_ahead_of_log"]
+    assert [(each["archived_offset"], each["log_end_offset"]) for each in told] == [(3, 2)]
+    assert log.log_end_offset == 2
+    assert [each.archived_offset for each in again.operations.archived_offsets("t")] == [2]
+    third = SimManager(again.stop(), config=sim.config).start()
+    assert [each.archived_offset for each in third.operations.archived_offsets("t")] == [2]
+
+
+def test_a_registry_that_cannot_be_written_changes_nothing() -> None:
+    """M14: DiskFull: the offsets of before are in force, also after a restart."""
+    sim = filled()
+    raised(sim, 1)
+    fault = Fault(
+        error=errno.ENOSPC,
+        kinds=frozenset({"create", "write"}),
+        path_contains=REGISTRY_FILE,
+        times=99,
+    )
+    sim.disk.faults.add(fault)
+    with pytest.raises(DiskFull):
+        raised(sim, 3)
+    assert [each.archived_offset for each in sim.operations.archived_offsets("t")] == [1]
+    sim.disk.faults.clear()
+    assert raised(sim, 3) == 3
+
+
+@pytest.mark.parametrize("gives_way", [False, True])
+def test_a_full_disk_ends_a_hold_only_if_the_broker_says_so(gives_way: bool) -> None:
+    """M09: appends are refused; held segments go by their limits, or they stay."""
+    config = BrokerConfig(
+        log_dirs=DIRS[:1],
+        log_retention_check_interval_ms=NEVER,
+        archive_hold_gives_way_when_full=gives_way,
+    )
+    sim = SimManager(config=config).start()
+    sim.operations.topics.create("t", 1, HELD)
+    fill(sim, 3)
+    assert sim.manager.retention.run_once() == 0
+    sim.manager.unit_of(sim.operations.partition_log("t", 0)).log_dir._free_space.note_full("full")
+    assert sim.manager.retention.run_once() == (3 if gives_way else 0)
+    assert len(names(sim, ".log")) == (1 if gives_way else 4)

@@ -44,6 +44,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "explain": "kafkalog.cli.retention:explain",
         "simulate": "kafkalog.cli.retention:simulate",
         "run": "kafkalog.cli.retention:run",
+        "archived": "kafkalog.cli.archived:archived",
     },
     "segments": {
         "dump": "kafkalog.cli.dump_log_segments:dump_command",

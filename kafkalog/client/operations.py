@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from kafkalog.client import administration, appends, fetches, sinks
+from kafkalog.client import administration, appends, archiving, fetches, sinks
 from kafkalog.client.conversation import Manner, Retries
 from kafkalog.client.messages import DEFAULT_URL, Address, context_for
 from kafkalog.client.methods import Method
@@ -103,6 +103,8 @@ class Operations(ABC):
     explain_retention = Method(administration.explain_retention)
     simulate_retention = Method(administration.simulate_retention)
     run_retention = Method(administration.run_retention)
+    archived_offsets = Method(archiving.archived_offsets)
+    raise_archived_offsets = Method(archiving.raise_archived_offsets)
     roll_log = Method(administration.roll_log)
     flush_log = Method(administration.flush_log)
     cleaner_status = Method(administration.cleaner_status)

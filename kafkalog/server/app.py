@@ -17,6 +17,7 @@ from kafkalog.server.endpoint import ADMINISTRATIVE, METRICS_PATH, endpoint_of
 from kafkalog.server.exchange import make_middleware
 from kafkalog.server.openapi import describe
 from kafkalog.server.routes import (
+    archived_offsets,
     backups,
     batches,
     cleaner,
@@ -75,6 +76,7 @@ ROUTE_TABLES = (
     tasks.ROUTES,
     log_operations.ROUTES,  # before retention's, whose segment would match a segment:dump
     retention.ROUTES,
+    archived_offsets.ROUTES,
     backups.ROUTES,
     cleaner.ROUTES,
     operations.ROUTES,

@@ -111,7 +111,12 @@ _ROWS = (
         41502, 415, "INVALID_REQUEST", "Content-Encoding is none of gzip, deflate and identity"
     ),
     ErrorEntry(41601, 416, "OFFSET_OUT_OF_RANGE", "offset above the log end offset"),
-    ErrorEntry(41602, 416, "OFFSET_OUT_OF_RANGE", "delete-records above the high watermark"),
+    ErrorEntry(
+        41602,
+        416,
+        "OFFSET_OUT_OF_RANGE",
+        "delete-records or an archived offset above the high watermark",
+    ),
     ErrorEntry(42204, 422, "INVALID_REQUEST", "a consumer config is unknown or out of range"),
     ErrorEntry(42206, 422, "INVALID_REQUEST", "v3: no record in the body"),
     ErrorEntry(

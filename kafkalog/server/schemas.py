@@ -184,6 +184,19 @@ class RetentionRunRequest(Schema):
     partitions: list[PartitionName] | None = None
 
 
+class ArchivedOffset(Schema):
+    """Below ``offset`` an archive has everything of the partition."""
+
+    partition: Annotated[int, Field(ge=0), BeforeValidator(whole)]
+    offset: Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
+
+
+class ArchivedOffsetsRequest(Schema):
+    """``POST /v1/topics/{topic}/archived-offsets:raise``."""
+
+    partitions: Annotated[list[ArchivedOffset], Field(min_length=1, max_length=MAX_PARTITIONS)]
+
+
 class CleanRequest(Schema):
     """``POST .../log:clean``."""
 

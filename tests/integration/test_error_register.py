@@ -71,6 +71,7 @@ BAD_INPUT = {
     "a fetch below the start": (41001, "test_http_fetch.py"),
     "a fetch above the end": (41601, "test_http_fetch.py"),
     "delete-records above the high watermark": (41602, "test_http_delete_records.py"),
+    "an archived offset above the high watermark": (41602, "test_http_archived_offsets.py"),
     "a wrong file of delete-records": (40002, "test_http_delete_records.py"),
     "delete-records of a compacted topic": (40907, "test_http_delete_records.py"),
     "a batch with a wrong CRC": (42209, "test_http_batches.py"),

@@ -42,6 +42,8 @@ from kafkalog.cli.main import make_cli
         ["retention", "explain"],
         ["retention", "explain", "t", "--partition", "-1"],
         ["retention", "run", "--partition", "0"],
+        ["retention", "archived", "t", "--raise-to", "-1"],
+        ["retention", "archived", "t", "--partition", "0", "--url", "http://127.0.0.1:1"],
         ["groups", "describe", ""],
         ["groups", "reset-offsets", "g"],
         ["groups", "reset-offsets", "g", "--to-earliest", "--shift-by", "1"],

@@ -79,9 +79,36 @@ output_option = click.option(
 )
 
 
+def with_credentials(command: Command) -> Command:
+    """Add who asks; the command gets ``credentials`` and ``tls``, each None without."""
+
+    @functools.wraps(command)
+    def asked(
+        *args: object,
+        user: str | None,
+        password_file: str | None,
+        token_file: str | None,
+        ca_file: str | None,
+        client_cert: str | None,
+        client_key: str | None,
+        **options: object,
+    ) -> None:
+        tls = Tls(ca_file, client_cert, client_key)
+        command(
+            *args,
+            credentials=_credentials(user, password_file, token_file),
+            tls=None if tls == Tls() else tls,
+            **options,
+        )
+
+    for option in reversed(_access_options):
+        asked = option(asked)
+    return asked
+
+
 def client_within(timeout_seconds: float) -> Callable[[Command], Command]:
     """Add the options; the command gets ``client`` in their place, and its errors are click's."""
-    return lambda command: _accessible(url_option(_connected(command, timeout_seconds)))
+    return lambda command: with_credentials(url_option(_connected(command, timeout_seconds)))
 
 
 with_client = client_within(TIMEOUT_SECONDS)
@@ -92,13 +119,7 @@ def with_client_of_tool(command: Command) -> Command:
     where = click.option(
         "--bootstrap-server", "url", required=True, help="Where the daemon listens, a URL."
     )
-    return _accessible(where(_connected(command, TIMEOUT_SECONDS)))
-
-
-def _accessible(command: Command) -> Command:
-    for option in reversed(_access_options):
-        command = option(command)
-    return command
+    return with_credentials(where(_connected(command, TIMEOUT_SECONDS)))
 
 
 def _connected(command: Command, timeout_seconds: float) -> Command:
@@ -106,18 +127,11 @@ def _connected(command: Command, timeout_seconds: float) -> Command:
     def connected(
         *args: object,
         url: str,
-        user: str | None,
-        password_file: str | None,
-        token_file: str | None,
-        ca_file: str | None,
-        client_cert: str | None,
-        client_key: str | None,
+        credentials: Basic | Bearer | None,
+        tls: Tls | None,
         **options: object,
     ) -> None:
-        credentials = _credentials(user, password_file, token_file)
-        tls = Tls(ca_file, client_cert, client_key)
-        tls_or_none = None if tls == Tls() else tls
-        with _client(url, credentials, tls_or_none, timeout_seconds) as client:
+        with _client(url, credentials, tls, timeout_seconds) as client:
             try:
                 command(*args, client=client, **options)
             except EmptyName as error:

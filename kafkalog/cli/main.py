@@ -57,6 +57,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "compat": {"kafka-delete-records": "kafkalog.cli.compat_delete_records:delete_records"},
     "spark": {
         "audit": "kafkalog.cli.spark:audit",
+        "archive": "kafkalog.cli.spark_archive:archive",
         "compact": "kafkalog.cli.spark:compact",
         "stats": "kafkalog.cli.spark:stats",
         "whatif": "kafkalog.cli.spark:whatif",

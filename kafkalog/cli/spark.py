@@ -51,13 +51,19 @@ class JobArguments:
     output: str
     file: str | None
 
+    @property
+    def paths(self) -> list[str]:
+        """Of --dirs, absolute."""
+        return [os.path.abspath(each) for text in self.dirs for each in text.split(",") if each]
+
     def partitions(self, configs: Mapping[str, str]) -> list[FleetPartition]:
         """What lies there; topics' own configs are those of a registry, ``configs`` go over them.
 
         Raises KafkalogError and OSError.
         """
-        filesystem = SystemFilesystem()
-        dirs = [os.path.abspath(each) for text in self.dirs for each in text.split(",") if each]
+        if not self.dirs:
+            raise click.UsageError("Missing option '--dirs'.")
+        filesystem, dirs = SystemFilesystem(), self.paths
         overrides = {each: registered_configs(each, filesystem) for each in _log_dirs(dirs)}
 
         def config_of(log_dir: str, topic: str) -> LogConfig:
@@ -109,7 +115,6 @@ _SHARED = (
     click.option(
         "--dirs",
         multiple=True,
-        required=True,
         metavar="DIR,...",
         help="Log directories, or single partition directories. Repeatable.",
     ),
@@ -178,7 +183,7 @@ def _ended_by_signals() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _progress() -> Progress:
+def job_progress() -> Progress:
     """A line of the terminal, if there is one."""
     return ProgressLine(sys.stderr, SystemClock()) if sys.stderr.isatty() else NoProgress()
 
@@ -210,7 +215,9 @@ def audit(ctx: click.Context, arguments: JobArguments, configs: tuple[str, ...])
     Example: kafkalog spark audit --dirs ./data1,./data2 --output json
     """
     partitions = arguments.partitions(dict(config_pairs(configs)))
-    found = audit_job.audit_directories(partitions, arguments.runner("audit"), progress=_progress())
+    found = audit_job.audit_directories(
+        partitions, arguments.runner("audit"), progress=job_progress()
+    )
     arguments.show(audit_job.AuditRow, found.rows, found.totals)
     if found.totals["errors"]:
         ctx.exit(1)
@@ -245,7 +252,7 @@ def compact(
         arguments.runner("compact"),
         now_ms=_now_ms(now),
         map_bytes=map_bytes,
-        progress=_progress(),
+        progress=job_progress(),
     )
     arguments.show(compact_job.CompactedPartition, rows, compact_job.totals_of(rows))
 
@@ -275,7 +282,7 @@ def whatif(
         now_ms=_now_ms(now),
         horizon_ms=horizon,
         with_compaction=compaction,
-        progress=_progress(),
+        progress=job_progress(),
     )
     arguments.show(whatif_job.WhatifRow, rows, whatif_job.totals_of(rows))
 
@@ -313,7 +320,7 @@ def stats(arguments: JobArguments, by: str, top: int, width: int) -> None:
     if width < 1:
         raise click.UsageError("--width is at least 1ms")
     found = stats_job.count_records(
-        arguments.partitions({}), arguments.runner("stats"), width_ms=width, progress=_progress()
+        arguments.partitions({}), arguments.runner("stats"), width_ms=width, progress=job_progress()
     )
     totals = stats_job.totals_of(found)
     match by:
@@ -325,11 +332,3 @@ def stats(arguments: JobArguments, by: str, top: int, width: int) -> None:
             arguments.show(stats_job.TimeRow, stats_job.time_rows(found), totals)
         case _:
             arguments.show(stats_job.PartitionRow, stats_job.partition_rows(found), totals)
-
-
-COMMANDS: dict[str, click.Command] = {
-    "audit": audit,
-    "compact": compact,
-    "stats": stats,
-    "whatif": whatif,
-}

@@ -1,0 +1,180 @@
+"""What tests of the archive share: logs that grow, both kinds of table, stops anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.format.file_names import LOG_SUFFIX, segment_file_name
+from kafkalog.format.record import Record
+from kafkalog.spark.jobs.archive import ArchiveOptions, archive
+from kafkalog.spark.jobs.archive_files import SCHEMA
+from kafkalog.spark.jobs.archive_sources import DirectorySource
+from kafkalog.spark.jobs.parquet_table import ParquetTable, archived_files
+from kafkalog.spark.jobs.tasks import InProcess
+from kafkalog.spark.logs import Access
+from tests.naive.stored_batches import stored_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from kafkalog.spark.jobs.archive import ArchivedPartition
+    from kafkalog.spark.jobs.archive_table import ArchivedFile, ArchiveTable, FileStore, Offsets
+    from kafkalog.spark.jobs.tasks import Runner
+
+SMALL = ArchiveOptions(target_bytes=2000)
+
+
+@dataclass
+class GrowingLogs:
+    """Partitions of a topic to which batches are appended; no daemon serves them."""
+
+    log_dir: Path
+    topic: str = "orders"
+    ends: dict[int, int] = field(default_factory=dict)
+
+    def append(self, partition: int, records: int) -> None:
+        """One segment of one batch more."""
+        first = self.ends.get(partition, 0)
+        directory = self.log_dir / f"{self.topic}-{partition}"
+        directory.mkdir(parents=True, exist_ok=True)
+        batch = stored_batch(
+            [
+                Record(first + each, 1_000 * (first + each), b"k%d" % each, b"v%d" % (first + each))
+                for each in range(records)
+            ]
+        )
+        (directory / segment_file_name(first, LOG_SUFFIX)).write_bytes(batch)
+        self.ends[partition] = first + records
+
+    @property
+    def offsets(self) -> list[tuple[int, int]]:
+        """Partition and offset of every record."""
+        return [(each, at) for each, end in sorted(self.ends.items()) for at in range(end)]
+
+    def run(
+        self,
+        table: ArchiveTable,
+        options: ArchiveOptions = SMALL,
+        runner: Runner | None = None,
+    ) -> list[ArchivedPartition]:
+        """One run into the table, which is closed after it."""
+        try:
+            with DirectorySource(Access(paths=(str(self.log_dir),), read_committed=True)) as source:
+                return archive(source, table, options, runner or InProcess())
+        finally:
+            table.close()
+
+
+def some_logs(root: Path) -> GrowingLogs:
+    """Two partitions of a few batches."""
+    grown = GrowingLogs(root / "logs")
+    for partition, records in ((0, 30), (1, 5), (0, 200), (0, 200)):
+        grown.append(partition, records)
+    return grown
+
+
+def rows_in(table: pa.Table) -> list[dict[str, Any]]:
+    """By topic, partition and offset."""
+    names = [(each, "ascending") for each in ("topic", "partition", "offset")]
+    rows: list[dict[str, Any]] = table.select(SCHEMA.names).sort_by(names).to_pylist()
+    return rows
+
+
+@dataclass(frozen=True)
+class PlainPlace:
+    """A directory for an archive of Parquet files."""
+
+    root: Path
+
+    def open(self) -> ArchiveTable:
+        """As a job opens it."""
+        return ParquetTable(str(self.root / "table"), SystemFilesystem())
+
+    def read(self) -> pa.Table:
+        """All rows, by the commits; what a listing of the directory shows is the same."""
+        root = str(self.root / "table")
+        files = [each.path for each in archived_files(root, SystemFilesystem())]
+        seen = sorted(str(each) for each in (self.root / "table").glob("topic-*/[!.]*.parquet"))
+        assert sorted(files) == seen
+        return pa.concat_tables([SCHEMA.empty_table(), *map(pq.read_table, files)])
+
+
+@dataclass(frozen=True)
+class IcebergPlace:
+    """An SQLite catalog and a warehouse beside it."""
+
+    root: Path
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Of the catalog."""
+        uri, warehouse = f"sqlite:///{self.root}/catalog.db", f"file://{self.root}/warehouse"
+        return {"type": "sql", "uri": uri, "warehouse": warehouse}
+
+    def open(self) -> ArchiveTable:
+        """As a job opens it."""
+        from kafkalog.spark.jobs.iceberg_table import IcebergTable
+
+        return IcebergTable("default", "lake.orders", self.properties)
+
+    def read(self) -> pa.Table:
+        """All rows of the current snapshot, from its files: a scan of pyiceberg 0.12 makes null
+        lists empty ones.
+        """
+        from pyiceberg.catalog import load_catalog
+
+        catalog = load_catalog("default", **self.properties)
+        try:
+            files = [each.file for each in catalog.load_table("lake.orders").scan().plan_files()]
+            assert all(each.partition[0] == "orders" for each in files)
+            paths = [each.file_path.removeprefix("file://") for each in files]
+            return pa.concat_tables([SCHEMA.empty_table(), *map(pq.read_table, paths)])
+        finally:
+            catalog.close()
+
+
+class Stopped(BaseException):
+    """The process ends here: no ``except Exception`` may survive it."""
+
+
+@dataclass
+class StoppingTable:
+    """A table that ends the process before or after a step, and leaves all as it is then."""
+
+    table: ArchiveTable
+    stop_at: str
+
+    def step(self, name: str) -> None:
+        """Where it may end."""
+        if name == self.stop_at:
+            raise Stopped(name)
+
+    @property
+    def store(self) -> FileStore:
+        """See ArchiveTable."""
+        self.step("plan")
+        return self.table.store
+
+    @property
+    def next_offsets(self) -> Offsets:
+        """See ArchiveTable."""
+        return self.table.next_offsets
+
+    def commit(self, files: Sequence[ArchivedFile], next_offsets: Offsets) -> None:
+        """See ArchiveTable."""
+        self.step("before commit")
+        self.table.commit(files, next_offsets)
+        self.step("after commit")
+
+    def abandon(self) -> None:
+        """A dead process takes nothing back."""
+
+    def close(self) -> None:
+        """Its locks go with it."""
+        self.table.close()

@@ -1,0 +1,370 @@
+"""Goal: every record is in the archive once, whatever stops a run and wherever it is stopped.
+Method: growing log directories on the machine's disk into Parquet and Iceberg tables; the process
+ends at every step and at every call of the disk; rows beside the log.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.format.file_names import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOCK,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from kafkalog.spark.jobs.archive import ArchiveAhead, ArchiveOptions
+from kafkalog.spark.jobs.archive_files import ArchiveTask, archive_piece
+from kafkalog.spark.jobs.archive_table import UnusableTable
+from kafkalog.spark.jobs.parquet_table import LocalStore, ParquetTable, archived_files
+from kafkalog.spark.jobs.tasks import InProcess, ProcessPool, TaskFailed
+from kafkalog.spark.logs import Access, DataLost
+from tests.archive_world import (
+    GrowingLogs,
+    PlainPlace,
+    Stopped,
+    StoppingTable,
+    rows_in,
+    some_logs,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.archive_world import IcebergPlace
+
+    Place = PlainPlace | IcebergPlace
+
+PLACES = [PlainPlace]
+"""``tests/spark/test_archive_into_iceberg.py`` has the same tests with the other one."""
+
+
+def offsets_in(place: Place) -> list[tuple[int, int]]:
+    """Partition and offset of every row, sorted."""
+    return [(each["partition"], each["offset"]) for each in rows_in(place.read())]
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> GrowingLogs:
+    return some_logs(tmp_path)
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_every_record_once(tmp_path: Path, logs: GrowingLogs, kind: type[Place]) -> None:
+    """Runs between appends; the last one finds nothing. Rows are those of the log."""
+    place = kind(tmp_path)
+    (first, second) = logs.run(place.open())
+    assert first._replace(bytes=0) == ("orders", 0, 0, 430, 430, first.files, 0)
+    assert second._replace(bytes=0) == ("orders", 1, 0, 5, 5, 1, 0)
+    assert first.files > 1
+    logs.append(1, 7)
+    logs.append(2, 3)
+    rows = logs.run(place.open())
+    assert [each[:6] for each in rows] == [("orders", 1, 5, 12, 7, 1), ("orders", 2, 0, 3, 3, 1)]
+    assert logs.run(place.open()) == []
+    assert offsets_in(place) == logs.offsets
+    some = rows_in(place.read())[7]
+    assert (some["topic"], some["key"], some["value"]) == ("orders", b"k7", b"v7")
+    assert some["timestamp"].timestamp() == 7.0
+    assert (some["timestampType"], some["headers"]) == (0, None)
+
+
+@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("stop_at", ["plan", "before commit", "after commit"])
+def test_a_run_that_ends_at_a_step(
+    tmp_path: Path, logs: GrowingLogs, kind: type[Place], stop_at: str
+) -> None:
+    """Goal: no record lost or doubled.
+    Method: the process ends there, in the first run and in a later one; the next run goes on.
+    """
+    place = kind(tmp_path)
+    for records in (11, 1):
+        with pytest.raises(Stopped):
+            logs.run(StoppingTable(place.open(), stop_at))
+        logs.append(0, records)
+        logs.run(place.open())
+        assert offsets_in(place) == logs.offsets
+        logs.append(1, records)
+    logs.run(place.open())
+    assert offsets_in(place) == logs.offsets
+
+
+class StoppingFilesystem(SystemFilesystem):
+    """Ends the process before the n-th call that changes the disk."""
+
+    def __init__(self, stop_at: int) -> None:
+        self.calls_left = stop_at
+
+    def _call(self) -> None:
+        self.calls_left -= 1
+        if self.calls_left == 0:
+            raise Stopped
+
+    def rename(self, source: str, target: str) -> None:
+        self._call()
+        super().rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self._call()
+        super().unlink(path)
+
+    def sync_dir(self, path: str) -> None:
+        self._call()
+        super().sync_dir(path)
+
+    def make_dir(self, path: str) -> None:
+        self._call()
+        super().make_dir(path)
+
+    def write_file_atomically(self, path: str, data: bytes) -> None:
+        self._call()
+        super().write_file_atomically(path, data)
+        self._call()
+
+
+def test_a_commit_that_ends_at_any_call_of_the_disk(tmp_path: Path, logs: GrowingLogs) -> None:
+    """Goal: files of a commit get their names in the end, others go; no row is lost or doubled.
+    Method: the opening, the commit and the naming of the files end before every call in turn.
+    """
+    place = PlainPlace(tmp_path)
+    stops = 0
+    for call in range(1, 100):
+        logs.append(call % 3, 5)
+        try:
+            table = ParquetTable(str(tmp_path / "table"), StoppingFilesystem(call))
+            logs.run(_Dying(table))
+        except Stopped:
+            stops += 1
+        else:
+            break
+        if call % 2:
+            logs.run(place.open())
+            assert offsets_in(place) == logs.offsets
+    assert stops >= 5
+    logs.run(place.open())
+    assert offsets_in(place) == logs.offsets
+    hidden = [path for path in (tmp_path / "table").rglob(".*") if path.is_file()]
+    assert hidden == []
+
+
+class _Dying(StoppingTable):
+    """Of a process that ends somewhere else."""
+
+    def __init__(self, table: ParquetTable) -> None:
+        super().__init__(table, "never")
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_a_task_that_fails_leaves_nothing(
+    tmp_path: Path, logs: GrowingLogs, kind: type[Place]
+) -> None:
+    """Goal: the table is as before, and the next run gets everything.
+    Method: the second task of a run fails; a half-written file of a dead process lies there, too.
+    """
+    place = kind(tmp_path)
+    logs.run(place.open())
+    before = list(logs.offsets)
+    for _ in range(3):
+        logs.append(0, 300)
+
+    def fails_later(tasks: Any, work: Callable[[Any], Any], on_done: Any) -> Any:
+        results = [work(tasks[0])]
+        raise TaskFailed(f"{tasks[1].label}: no disk, {len(results)} done")
+
+    runner = InProcess()
+    runner.run = fails_later  # type: ignore[method-assign]  # a runner of its own
+    with pytest.raises(TaskFailed):
+        logs.run(place.open(), runner=runner)
+    assert offsets_in(place) == before
+    logs.run(place.open())
+    assert offsets_in(place) == logs.offsets
+
+
+def test_processes_write_what_one_writes(tmp_path: Path, logs: GrowingLogs) -> None:
+    """Two processes, small pieces: the same rows."""
+    place = PlainPlace(tmp_path)
+    logs.run(place.open(), ArchiveOptions(target_bytes=1), ProcessPool(2))
+    assert offsets_in(place) == logs.offsets
+
+
+def test_a_listing_sees_committed_files_alone(tmp_path: Path, logs: GrowingLogs) -> None:
+    """Readers that know nothing of commits: pyarrow's dataset of the topic's directory."""
+    place = PlainPlace(tmp_path)
+    with pytest.raises(Stopped):
+        logs.run(StoppingTable(place.open(), "before commit"))
+    topic = tmp_path / "table" / "topic-orders"
+    assert len(list(topic.iterdir())) > 1
+    assert ds.dataset(topic, format="parquet").count_rows() == 0
+    logs.run(place.open())
+    assert ds.dataset(topic, format="parquet").count_rows() == len(logs.offsets)
+
+
+def test_how_a_file_is_written(tmp_path: Path, logs: GrowingLogs) -> None:
+    """Deltas, dictionaries, zstd, page checksums, statistics that tell the offsets."""
+    logs.run(PlainPlace(tmp_path).open())
+    (one,) = [
+        each
+        for each in archived_files(str(tmp_path / "table"), SystemFilesystem())
+        if each.partition == 1
+    ]
+    assert (one.rows, one.first_offset, one.last_offset) == (5, 0, 4)
+    with pq.ParquetFile(one.path) as file:
+        group = file.metadata.row_group(0)
+        columns = {group.column(each).path_in_schema: group.column(each) for each in range(7)}
+    for name in ("offset", "timestamp"):
+        assert "DELTA_BINARY_PACKED" in columns[name].encodings
+    for name in ("topic", "partition", "timestampType"):
+        assert "RLE_DICTIONARY" in columns[name].encodings
+    assert {each.compression for each in columns.values()} == {"ZSTD"}
+    assert (columns["offset"].statistics.min, columns["offset"].statistics.max) == (0, 4)
+
+
+def test_a_log_that_ends_before_the_table(tmp_path: Path, logs: GrowingLogs) -> None:
+    """A topic made anew, or a log that was cut: refused, and nothing is written."""
+    place = PlainPlace(tmp_path)
+    logs.run(place.open())
+    other = GrowingLogs(tmp_path / "other")
+    other.append(0, 3)
+    with pytest.raises(ArchiveAhead, match="from offset 430 on, but the log ends at 3"):
+        other.run(place.open())
+
+
+def test_records_that_were_deleted_unarchived(tmp_path: Path, logs: GrowingLogs) -> None:
+    """Named as lost; with ``may_lose`` the archive goes on where the log begins."""
+    place = PlainPlace(tmp_path)
+    logs.run(place.open())
+    end = logs.ends[0]
+    logs.append(0, 9)
+    logs.append(0, 9)
+    checkpoint = tmp_path / "logs" / LOG_START_OFFSET_CHECKPOINT
+    checkpoint.write_text(f"0\n1\norders 0 {end + 9}\n")
+    with pytest.raises(DataLost) as lost:
+        logs.run(place.open())
+    assert lost.value.missing == ("orders", 0, end, end + 9)
+    (row,) = logs.run(place.open(), ArchiveOptions(may_lose=True))
+    assert (row.from_offset, row.next_offset, row.rows) == (end + 9, end + 18, 9)
+
+
+def test_records_that_are_too_new_wait(tmp_path: Path, logs: GrowingLogs) -> None:
+    """Up to the first record of that time."""
+    place = PlainPlace(tmp_path)
+    rows = logs.run(place.open(), ArchiveOptions(before_ms=230_000))
+    assert [(each.partition, each.next_offset) for each in rows] == [(0, 230), (1, 5)]
+    (row,) = logs.run(place.open())
+    assert (row.from_offset, row.next_offset) == (230, 430)
+    assert offsets_in(place) == logs.offsets
+
+
+def test_only_the_topics_that_were_asked_for(tmp_path: Path, logs: GrowingLogs) -> None:
+    """Others keep their place in the table."""
+    place = PlainPlace(tmp_path)
+    other = GrowingLogs(tmp_path / "logs", "users")
+    other.append(0, 4)
+    rows = logs.run(place.open(), ArchiveOptions(topics=frozenset({"users"})))
+    assert [(each.topic, each.rows) for each in rows] == [("users", 4)]
+    logs.run(place.open(), ArchiveOptions(topics=frozenset({"orders"})))
+    assert place.open().next_offsets == {("users", 0): 4, ("orders", 0): 430, ("orders", 1): 5}
+
+
+def test_a_task_that_runs_twice(tmp_path: Path, logs: GrowingLogs) -> None:
+    """Spark speculates: both files are whole, one is of the commit, the other one goes."""
+    from kafkalog.spark.directory_logs import DirectoryLogs
+    from kafkalog.spark.logs import OffsetRange
+
+    place = PlainPlace(tmp_path)
+    access = Access(paths=(str(tmp_path / "logs"),))
+    table = place.open()
+    (piece,) = DirectoryLogs(access).pieces(OffsetRange("orders", 1, 0, 5), 1 << 20)
+    task = ArchiveTask(piece, access, table.store)
+    files = [archive_piece(task).file for _ in range(2)]
+    assert files[0] is not None
+    assert files[1] is not None
+    assert files[0].path != files[1].path
+    table.commit([files[1]], {("orders", 1): 5})
+    table.close()
+    logs.run(place.open())
+    assert offsets_in(place) == logs.offsets
+
+
+def test_what_is_no_archive_is_left_alone(tmp_path: Path, logs: GrowingLogs) -> None:
+    """A directory with other files, a table that is in use, damage, a newer format."""
+    root = tmp_path / "table"
+    root.mkdir()
+    (root / "mine.txt").write_text("mine")
+    with pytest.raises(UnusableTable, match="not empty"):
+        PlainPlace(tmp_path).open()
+    (root / "mine.txt").unlink()
+    table = PlainPlace(tmp_path).open()
+    with pytest.raises(UnusableTable, match="Another job"):
+        PlainPlace(tmp_path).open()
+    table.close()
+    logs.run(PlainPlace(tmp_path).open())
+    commit = root / "_kafkalog" / f"{1:020}.json"
+    whole = commit.read_text()
+    for damaged, words in ((whole[:9], "is damaged"), (whole.replace(": 1,", ": 2,", 1), "newer")):
+        commit.write_text(damaged)
+        with pytest.raises(UnusableTable, match=words):
+            PlainPlace(tmp_path).open()
+    commit.write_text(whole)
+    commit.rename(root / "_kafkalog" / f"{2:020}.json")
+    with pytest.raises(UnusableTable, match="lacks a commit"):
+        PlainPlace(tmp_path).open()
+
+
+def test_a_directory_that_is_served(tmp_path: Path, logs: GrowingLogs) -> None:
+    """What its daemon noted as visible and as durable, whichever is less."""
+    place, log_dir = PlainPlace(tmp_path), tmp_path / "logs"
+    filesystem = SystemFilesystem()
+    lock = filesystem.lock(str(log_dir / LOCK))
+    assert logs.run(place.open()) == []
+    (log_dir / HIGH_WATERMARK_CHECKPOINT).write_text("0\n2\norders 0 230\norders 1 2\n")
+    assert logs.run(place.open()) == []
+    (log_dir / RECOVERY_POINT_CHECKPOINT).write_text("0\n2\norders 0 30\norders 1 5\n")
+    rows = logs.run(place.open())
+    assert [(each.partition, each.next_offset) for each in rows] == [(0, 30), (1, 2)]
+    lock.release()
+    logs.run(place.open())
+    assert offsets_in(place) == logs.offsets
+
+
+def test_a_store_that_loses_bytes_is_noticed(tmp_path: Path, logs: GrowingLogs) -> None:
+    """Goal: a file that is not what was written is of no commit.
+    Method: the footer of another file under its name.
+    """
+    from kafkalog.spark.directory_logs import DirectoryLogs
+    from kafkalog.spark.jobs.archive_files import WrongFile
+    from kafkalog.spark.logs import OffsetRange
+
+    class LosingStore(LocalStore):
+        def settle(self, path: str) -> None:
+            """Another range of the partition."""
+            table = pq.read_table(path)
+            pq.write_table(table.slice(1), path)
+
+    access = Access(paths=(str(tmp_path / "logs"),))
+    (piece,) = DirectoryLogs(access).pieces(OffsetRange("orders", 1, 0, 5), 1 << 20)
+    with pytest.raises(WrongFile):
+        archive_piece(ArchiveTask(piece, access, LosingStore(str(tmp_path / "table"))))
+    assert list((tmp_path / "table").rglob("*.pending")) == []
+
+
+def test_random_stops(tmp_path: Path) -> None:
+    """Many runs, each ended somewhere or nowhere, while the log grows."""
+    logs, chance = GrowingLogs(tmp_path / "logs"), random.Random(7)
+    place = PlainPlace(tmp_path)
+    for _ in range(40):
+        logs.append(chance.randrange(3), chance.randrange(1, 60))
+        stop = chance.choice(["plan", "before commit", "after commit", "never"])
+        try:
+            logs.run(StoppingTable(place.open(), stop))
+        except Stopped:
+            continue
+    logs.run(place.open())
+    assert offsets_in(place) == logs.offsets

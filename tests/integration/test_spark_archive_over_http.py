@@ -1,0 +1,152 @@
+"""Goal: an archive of a running daemon misses nothing, doubles nothing and lets retention go on.
+Method: the real command over HTTP, killed at any moment, while records come and the daemon dies.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from kafkalog.client import Client, ProducerRecord
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.spark.jobs.parquet_table import archived_files
+from tests.integration.daemon import ROOT, Daemon
+from tests.integration.test_cli_over_http import run_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HELD = {"retention.ms": "1", "archive.hold": "true", "segment.ms": "1"}
+
+
+@pytest.fixture
+def archived(tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon with a topic of three partitions, every record of which is due at once."""
+    with Daemon(
+        tmp_path, log_initial_task_delay_ms="86400000", log_cleaner_enable="false"
+    ) as daemon:
+        with client_of(daemon) as client:
+            client.create_topic("orders", partitions=3, configs=HELD)
+        yield daemon
+
+
+def client_of(daemon: Daemon) -> Client:
+    return Client(f"http://127.0.0.1:{daemon.port}")
+
+
+def produce(daemon: Daemon, count: int, first: int = 0) -> None:
+    """Records whose value is their number, by key over the partitions."""
+    records = [ProducerRecord(str(each), key=f"k{each}") for each in range(first, first + count)]
+    with client_of(daemon) as client:
+        client.produce("orders", records)
+
+
+def words(daemon: Daemon, table: Path) -> list[str]:
+    url = f"http://127.0.0.1:{daemon.port}"
+    return ["spark", "archive", "--url", url, "--parquet", str(table), "--processes", "1"]
+
+
+def run(daemon: Daemon, table: Path) -> Any:
+    """One run of the command, as JSON."""
+    result = run_plain(*words(daemon, table), "--output", "json")
+    assert result.returncode == 0, result.stderr.decode()
+    return json.loads(result.stdout)
+
+
+def numbers_in(table: Path) -> Counter[int]:
+    """How often each record is in the archive."""
+    files = archived_files(str(table), SystemFilesystem())
+    found = [pq.read_table(each.path, columns=["value"]).column(0).to_pylist() for each in files]
+    return Counter(int(each) for values in found for each in values)
+
+
+def test_retention_follows_the_archive(archived: Daemon, tmp_path: Path) -> None:
+    """Goal: what is due stays until the command has it, then it goes; the next run goes on.
+    Method: passes of retention around two runs, beside the archived offsets.
+    """
+    table = tmp_path / "table"
+    produce(archived, 60)
+    with client_of(archived) as client:
+        assert client.run_retention()["segments"] == 0
+        ran = run(archived, table)
+        assert ran["totals"]["rows"] == 60
+        offsets = {each["partition"]: each["next_offset"] for each in ran["rows"]}
+        entries = client.archived_offsets("orders")
+        assert {each["partition"]: each["archived_offset"] for each in entries} == offsets
+        assert client.run_retention()["segments"] >= 3
+        starts = [client.describe_log("orders", each)["log_start_offset"] for each in range(3)]
+        assert starts == [offsets[each] for each in range(3)]
+    produce(archived, 40, first=60)
+    assert run(archived, table)["totals"]["rows"] == 40
+    assert run(archived, table)["totals"]["partitions"] == 0
+    assert numbers_in(table) == Counter(range(100))
+
+
+def test_a_daemon_that_cannot_be_reached(archived: Daemon, tmp_path: Path) -> None:
+    """A message that says what to do, and a table that goes on later."""
+    produce(archived, 3)
+    archived.kill()
+    result = run_plain(*words(archived, tmp_path / "table"))
+    assert result.returncode == 1
+    assert b"Traceback" not in result.stderr
+    archived.start()
+    assert run(archived, tmp_path / "table")["totals"]["rows"] == 3
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--parquet", "t"],
+        ["--parquet", "t", "--url", "http://127.0.0.1:1", "--dirs", "d"],
+        ["--url", "http://127.0.0.1:1"],
+        ["--url", "http://127.0.0.1:1", "--parquet", "t", "--iceberg", "a.b"],
+        ["--url", "http://127.0.0.1:1", "--iceberg", "a"],
+        ["--url", "http://127.0.0.1:1", "--iceberg", "a.b", "--catalog-property", "uri"],
+        ["--dirs", "d", "--parquet", "t", "--min-age", "1"],
+    ],
+)
+def test_wrong_arguments(tmp_path: Path, arguments: list[str]) -> None:
+    """Told as usage; no table is made."""
+    result = run_plain("spark", "archive", *arguments)
+    assert result.returncode == 2, result.stderr
+    assert not Path(ROOT, "t").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_killed_at_any_moment(archived: Daemon, tmp_path: Path) -> None:
+    """Goal: no record lost or doubled, and none deleted before it was archived.
+    Method: SIGKILL of the command, now and then of the daemon, while records and passes of
+    retention come; then one whole run.
+    """
+    table, chance = tmp_path / "table", random.Random(11)
+    for number in range(10):
+        produce(archived, 50, first=50 * number)
+        job = subprocess.Popen(
+            [sys.executable, "-m", "kafkalog", *words(archived, table)],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            job.wait(timeout=chance.uniform(1.0, 5.0))
+        except subprocess.TimeoutExpired:
+            job.send_signal(signal.SIGKILL)
+            job.wait()
+        if number % 4 == 3:
+            archived.kill()
+            archived.start()
+        with client_of(archived) as client:
+            client.run_retention()
+    run(archived, table)
+    assert numbers_in(table) == Counter(range(500))

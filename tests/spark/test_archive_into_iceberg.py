@@ -1,0 +1,117 @@
+"""Goal: an Iceberg table takes every record once, whoever else writes to it; Spark reads archives.
+Method: the tests of a Parquet archive with pyiceberg's SQLite catalog; commits of others between;
+tasks on Spark, and its own reader over a topic's directory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from kafkalog.spark.jobs.archive_files import SCHEMA
+from kafkalog.spark.jobs.archive_table import TableChanged, UnusableTable
+from kafkalog.spark.jobs.on_spark import SparkRunner
+from tests.archive_world import (
+    GrowingLogs,
+    IcebergPlace,
+    PlainPlace,
+    Stopped,
+    StoppingTable,
+    some_logs,
+)
+from tests.integration import test_spark_archive as scenarios
+from tests.integration.test_spark_archive import offsets_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> GrowingLogs:
+    return some_logs(tmp_path)
+
+
+def test_every_record_once(tmp_path: Path, logs: GrowingLogs) -> None:
+    """As into Parquet."""
+    scenarios.test_every_record_once(tmp_path, logs, IcebergPlace)
+
+
+@pytest.mark.parametrize("stop_at", ["plan", "before commit", "after commit"])
+def test_a_run_that_ends_at_a_step(tmp_path: Path, logs: GrowingLogs, stop_at: str) -> None:
+    """As into Parquet."""
+    scenarios.test_a_run_that_ends_at_a_step(tmp_path, logs, IcebergPlace, stop_at)
+
+
+def test_a_task_that_fails_leaves_nothing(tmp_path: Path, logs: GrowingLogs) -> None:
+    """As into Parquet; its files are orphans."""
+    scenarios.test_a_task_that_fails_leaves_nothing(tmp_path, logs, IcebergPlace)
+
+
+def test_two_jobs_on_one_iceberg_table(tmp_path: Path, logs: GrowingLogs) -> None:
+    """Goal: the second one to commit is refused, also in the first commit of a table.
+    Method: both open it before one of them commits; a commit of somebody else does not matter.
+    """
+    place = IcebergPlace(tmp_path)
+    late = place.open()
+    logs.run(place.open())
+    with pytest.raises(TableChanged):
+        late.commit([], {("orders", 0): 1})
+    assert offsets_in(place) == logs.offsets
+    table = place.open()
+    logs.append(0, 2)
+    catalog = load_catalog("default", **place.properties)
+    stranger = catalog.load_table("lake.orders")
+    with stranger.transaction() as transaction:
+        transaction.set_properties({"owner": "somebody"})
+        with transaction.update_snapshot().fast_append():
+            pass
+    catalog.close()
+    logs.run(table)
+    assert logs.run(place.open()) == []
+    assert offsets_in(place) == logs.offsets
+
+
+def test_an_iceberg_table_of_others(tmp_path: Path) -> None:
+    """Without our offsets, or without our columns: refused by name."""
+    place = IcebergPlace(tmp_path)
+    catalog = load_catalog("default", **place.properties)
+    catalog.create_namespace("lake")
+    catalog.create_table("lake.orders", pa.schema([("key", pa.binary())]))
+    with pytest.raises(UnusableTable, match=r"default\.lake\.orders has no column"):
+        place.open()
+    catalog.drop_table("lake.orders")
+    made = catalog.create_table("lake.orders", SCHEMA)
+    place.open().close()
+    made.append(SCHEMA.empty_table())
+    with pytest.raises(UnusableTable, match="up to which offsets"):
+        place.open()
+    catalog.close()
+
+
+def test_tasks_on_spark_and_a_reader(
+    tmp_path: Path, logs: GrowingLogs, spark: SparkSession
+) -> None:
+    """Goal: Spark writes what one process writes, and reads committed files alone.
+    Method: ``SparkRunner``; a run that ends before its commit; ``spark.read.parquet``.
+    """
+    place = PlainPlace(tmp_path)
+    logs.run(place.open(), runner=SparkRunner(spark))
+    assert offsets_in(place) == logs.offsets
+    topic = str(tmp_path / "table" / "topic-orders")
+    before = len(logs.offsets)
+    logs.append(0, 50)
+    with pytest.raises(Stopped):
+        logs.run(StoppingTable(place.open(), "before commit"))
+    assert spark.read.parquet(topic).count() == before
+    logs.run(place.open(), runner=SparkRunner(spark))
+    frame = spark.read.parquet(topic)
+    assert frame.count() == len(logs.offsets)
+    assert dict(frame.dtypes)["timestamp"] == "timestamp"
+    assert sorted(map(tuple, frame.select("partition", "offset").collect())) == logs.offsets

@@ -14,7 +14,7 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -q
 
-.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite oracle spark spark-setup crash kill bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite oracle spark spark-setup pipeline crash kill bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -78,6 +78,10 @@ oracle: $(KERNELS_READY) $(DEV_READY) | build ## compare with a real Apache Kafk
 	@$(PYTEST) -m "oracle and not spark" tests/oracle
 
 spark-setup: $(KERNELS_READY) $(SPARK_READY) ## add pyspark, pyarrow and pyiceberg to .venv
+
+pipeline: spark-setup | build ## a generated day of telemetry through daemon, Spark, Parquet, Iceberg, compaction and audit
+	@rm -rf build/pipeline
+	@$(BIN)/kafkalog spark pipeline --out build/pipeline
 
 spark: spark-setup | build ## the tests on a real Spark (needs Java 17)
 	@$(PYTEST) -m spark tests/spark

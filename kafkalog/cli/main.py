@@ -58,6 +58,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "spark": {
         "audit": "kafkalog.cli.spark:audit",
         "archive": "kafkalog.cli.spark_archive:archive",
+        "pipeline": "kafkalog.cli.spark_pipeline:pipeline",
         "compact": "kafkalog.cli.spark:compact",
         "stats": "kafkalog.cli.spark:stats",
         "whatif": "kafkalog.cli.spark:whatif",

@@ -135,6 +135,11 @@ class IcebergTable:
             return
         raise UnusableTable(f"{self._name} changes faster than a commit takes: try again")
 
+    def row_count(self) -> int:
+        """Rows of the current snapshot. UnusableTable."""
+        with _told(self._name):
+            return int(self._catalog.load_table(self._identifier).scan().count())
+
     def abandon(self) -> None:
         """See ArchiveTable: orphans stay for Iceberg's own procedure."""
 

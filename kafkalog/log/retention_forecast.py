@@ -215,7 +215,8 @@ def _overflow_ms(facts: LogFacts, policy: RetentionPolicy, now_ms: int) -> int |
     due_bytes, moment = 0, now_ms
     already_due = len(plan(facts, policy, now_ms).held)
     for index, segment in enumerate(facts.segments):
-        if keeper_of(facts, policy, index) is not Keeper.HOLD:
+        is_active_of_several = 0 < index == len(facts.segments) - 1
+        if is_active_of_several or keeper_of(facts, policy, index) is not Keeper.HOLD:
             return None
         if index >= already_due:
             moment = max(moment, _expiry_ms(segment, policy))

@@ -51,7 +51,8 @@ class SegmentFacts(NamedTuple):
 class Hold(NamedTuple):
     """Somebody still needs the records from ``offset`` on: an archive has not got them.
 
-    max_bytes   of what the limits would take that it keeps; negative: all
+    max_bytes   of what the limits would take that it keeps, the active segment beside it;
+                negative: all
     """
 
     offset: int
@@ -189,14 +190,22 @@ class _Walk:
         return count
 
     def _first_kept(self, first_held: int) -> int:
-        """Where the hold begins that is within its limit."""
+        """Where the hold begins that is within its limit.
+
+        The active segment counts only alone: it cannot go before the others, and a pass that
+        leaves it must decide on them as one that does not see it (``flushed_base``).
+        """
         facts, count = self._facts, len(self._deletions)
         if facts.hold is None or facts.hold.max_bytes < 0:
             return first_held
-        held_bytes = sum(each.size_bytes for each in facts.segments[first_held:count])
+        first_active = min(count, len(facts.segments) - 1)
+        held_bytes = sum(each.size_bytes for each in facts.segments[first_held:first_active])
         while held_bytes > facts.hold.max_bytes:
             held_bytes -= facts.segments[first_held].size_bytes
             first_held += 1
+        is_active_alone = first_held == first_active < count
+        if is_active_alone and facts.segments[first_active].size_bytes > facts.hold.max_bytes:
+            return count
         return first_held
 
 

@@ -43,14 +43,18 @@ class PlainLog:
             return
         offset, most = self.hold
         bases = [segment.base for segment in before] + [self.end]
-        kept = 0
-        while self.deleted:
-            index = len(self.deleted) - 1
-            kept += before[index].size
-            is_wanted = bases[index + 1] > offset and self.deleted[index][1] != "start_offset"
-            if not is_wanted or 0 <= most < kept:
-                break
-            self.deleted.pop()
+        held = [
+            index
+            for index, (_, name) in enumerate(self.deleted)
+            if bases[index + 1] > offset and name != "start_offset"
+        ]
+        active = len(before) - 1
+        while held and 0 <= most < sum(before[index].size for index in held if index != active):
+            held.pop(0)
+        if held == [active] and 0 <= most < before[active].size:
+            held = []
+        if held:
+            del self.deleted[held[0] :]
         self.rolled = len(self.deleted) == len(before)
         left = [PlainSegment(self.end, 0, 0)] if self.rolled else before[len(self.deleted) :]
         self.segments = left

@@ -87,6 +87,15 @@ def test_what_never_happens(facts: LogFacts, policy: RetentionPolicy) -> None:
     assert planned.log_start_offset >= facts.log_start_offset
 
 
+@given(facts=logs(), policy=POLICIES)
+def test_a_pass_takes_what_was_planned(facts: LogFacts, policy: RetentionPolicy) -> None:
+    """M09: over what is flushed, without the active segment, the plan is the same."""
+    planned = plan(facts, policy, NOW)
+    if not planned.is_rolled:
+        flushed = facts._replace(flushed_base=facts.segments[-1].base_offset)
+        assert plan(flushed, policy, NOW).deletions == planned.deletions
+
+
 @given(facts=logs(), policy=POLICIES, interval=st.integers(1, 30), first=st.integers(0, 30))
 def test_the_forecast_is_the_plan_of_its_moment(
     facts: LogFacts, policy: RetentionPolicy, interval: int, first: int

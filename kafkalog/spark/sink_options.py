@@ -1,0 +1,88 @@
+"""The options of the sink: what ``df.write`` and ``df.writeStream`` may be given.
+
+Those of Kafka's producer (``kafka.*``) that mean something here are taken unless the sink's own
+says otherwise, and the others passed over: the caller is told which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kafkalog.format.record_batch import Codec
+from kafkalog.spark.access_options import ACCESS_OPTIONS, access_of
+from kafkalog.spark.option_values import InvalidOption, OptionValues
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog.client.records import Acks
+    from kafkalog.spark.logs import Access
+
+BATCH_BYTES = 900_000
+"""Of a batch before compression: below the default max.message.bytes."""
+
+DELIVERY_MS = 120_000
+"""How long a batch is tried, as Kafka's producer has it (delivery.timeout.ms)."""
+
+_BATCH_BYTES_MIN, _BATCH_BYTES_MAX = 1024, 64 << 20
+_OWN = ("topic", "compression", "acks", "batchBytes", "deliveryTimeout")
+# Set by Spark itself, or for Kafka's sink, where includeHeaders says nothing of what is written.
+_WITHOUT_EFFECT = ("checkpointLocation", "queryName", "includeHeaders")
+_OF_KAFKA = {
+    "compression": "kafka.compression.type",
+    "acks": "kafka.acks",
+    "deliveryTimeout": "kafka.delivery.timeout.ms",
+}
+_ACKS: dict[str, Acks] = {"all": "all", "-1": "all", "1": "1"}
+_CODECS = {codec.name.lower(): codec for codec in Codec}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Checked. Pickled with every task.
+
+    access        of one daemon; it has the time for which a batch is tried
+    topic         of every record; None: the column `topic` names it
+    batch_bytes   before compression
+    ignored       names of options that have no meaning here, for a warning
+    """
+
+    access: Access
+    topic: str | None = None
+    codec: Codec = Codec.NONE
+    acks: Acks = "all"
+    batch_bytes: int = BATCH_BYTES
+    ignored: tuple[str, ...] = ()
+
+
+def sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """From what the user set. Raises InvalidOption, which names the option and what it may be."""
+    values = OptionValues(options, (*ACCESS_OPTIONS, *_OWN, *_WITHOUT_EFFECT))
+    names = {own: _name(values, own) for own in _OWN}
+    acks = _ACKS[values.word(names["acks"], "all", tuple(_ACKS))]
+    return SinkOptions(
+        _access(values, values.duration_ms(names["deliveryTimeout"], DELIVERY_MS)),
+        values.text("topic"),
+        _CODECS[values.word(names["compression"], "none", tuple(_CODECS))],
+        acks,
+        values.size_bytes("batchBytes", BATCH_BYTES, _BATCH_BYTES_MIN, _BATCH_BYTES_MAX),
+        tuple(name for name in values.of_kafka() if name not in names.values()),
+    )
+
+
+def _name(values: OptionValues, own: str) -> str:
+    """The name under which an option was given: the sink's own, or Kafka's."""
+    of_kafka = _OF_KAFKA.get(own, own)
+    return of_kafka if own not in values and of_kafka in values else own
+
+
+def _access(values: OptionValues, delivery_ms: int) -> Access:
+    if "path" in values:
+        raise InvalidOption(
+            "Option path is for reading: records are written through a daemon, set option url"
+        )
+    access = access_of(values)
+    if len(access.urls) > 1:
+        raise InvalidOption("Option url names several daemons, but records are written to one")
+    return replace(access, retry_seconds=delivery_ms / 1000)

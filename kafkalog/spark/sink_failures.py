@@ -10,7 +10,6 @@ from kafkalog.client.failures import (
     NotAuthenticated,
     OutcomeUnknown,
     OutOfOrderSequence,
-    ProducerFenced,
     Throttled,
     TooLarge,
     Unavailable,
@@ -35,12 +34,11 @@ _ADVICE: tuple[tuple[tuple[type[ClientError], ...], str], ...] = (
     ((UnknownPartition,), "The topic has changed, or is not all there: look at its partitions"),
     ((NotAuthenticated, AccessDenied), _ACCESS),
     ((TooLarge,), "Set the option batchBytes to less, or the topic's max.message.bytes to more"),
-    ((ProducerFenced,), "A later attempt of this task has taken over; if none did, run it again"),
     (
         (OutOfOrderSequence,),
         "The daemon lost what this task wrote before, as in a power cut with acks=1: run it again",
     ),
-    ((Conflict,), "Another run of this query has taken over; if there is none, start it again"),
+    ((Conflict,), "Another attempt or run has taken over; if there is none, start it again"),
 )
 
 

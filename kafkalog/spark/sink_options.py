@@ -26,7 +26,7 @@ DELIVERY_MS = 120_000
 """How long a batch is tried, as Kafka's producer has it (delivery.timeout.ms)."""
 
 _BATCH_BYTES_MIN, _BATCH_BYTES_MAX = 1024, 64 << 20
-_OWN = ("topic", "compression", "acks", "batchBytes", "deliveryTimeout")
+_OWN = ("topic", "exactlyOnce", "compression", "acks", "batchBytes", "deliveryTimeout")
 # Set by Spark itself, or for Kafka's sink, where includeHeaders says nothing of what is written.
 _WITHOUT_EFFECT = ("checkpointLocation", "queryName", "includeHeaders")
 _OF_KAFKA = {
@@ -50,6 +50,7 @@ class SinkOptions:
 
     access: Access
     topic: str | None = None
+    is_exactly_once: bool = False
     codec: Codec = Codec.NONE
     acks: Acks = "all"
     batch_bytes: int = BATCH_BYTES
@@ -60,10 +61,14 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """From what the user set. Raises InvalidOption, which names the option and what it may be."""
     values = OptionValues(options, (*ACCESS_OPTIONS, *_OWN, *_WITHOUT_EFFECT))
     names = {own: _name(values, own) for own in _OWN}
+    is_exactly_once = values.boolean("exactlyOnce", default=False)
     acks = _ACKS[values.word(names["acks"], "all", tuple(_ACKS))]
+    if is_exactly_once and acks != "all":
+        raise InvalidOption(f"Option {names['acks']} must be all when exactlyOnce is true")
     return SinkOptions(
         _access(values, values.duration_ms(names["deliveryTimeout"], DELIVERY_MS)),
         values.text("topic"),
+        is_exactly_once,
         _CODECS[values.word(names["compression"], "none", tuple(_CODECS))],
         acks,
         values.size_bytes("batchBytes", BATCH_BYTES, _BATCH_BYTES_MIN, _BATCH_BYTES_MAX),

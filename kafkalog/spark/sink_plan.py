@@ -1,4 +1,4 @@
-"""What both writers have in common: the options and columns they checked, and their message."""
+"""What both writers have in common: what they checked, what tasks tell the driver, its answer."""
 
 from __future__ import annotations
 
@@ -9,24 +9,28 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import WriterCommitMessage
 
 from kafkalog.spark.column_rules import written_columns
+from kafkalog.spark.exactly_once import Attempted, TaskAttempt, write_exactly_once
 from kafkalog.spark.sink_options import sink_options
+from kafkalog.spark.sink_task import Written, write_at_least_once
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    import pyarrow as pa
+    from pyspark import TaskContext
     from pyspark.sql.types import StructType
 
+    from kafkalog.spark.exactly_once import SinkBatch
     from kafkalog.spark.sink_options import SinkOptions
-    from kafkalog.spark.sink_task import Written
 
 _LOGGER = logging.getLogger("kafkalog.spark")
 
 
-class WrittenMessage(WriterCommitMessage):
-    """From a task to the driver."""
+class TaskEnded(WriterCommitMessage):
+    """From a task to the driver: what it wrote."""
 
-    def __init__(self, written: Written) -> None:
-        self.written = written
+    def __init__(self, outcome: Written | Attempted) -> None:
+        self.outcome = outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,23 @@ class SinkPlan:
 
     options: SinkOptions
     columns: tuple[str, ...]
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> TaskEnded:
+        """In a task, at least once."""
+        return TaskEnded(write_at_least_once(batches, self.options, self.columns))
+
+    def write_in(
+        self, batch: SinkBatch, batches: Iterator[pa.RecordBatch], context: TaskContext
+    ) -> TaskEnded:
+        """In a task, exactly once."""
+        task = TaskAttempt(context.partitionId(), context.attemptNumber())
+        return TaskEnded(write_exactly_once(batches, self.options, self.columns, batch, task))
+
+
+def attempts(messages: Sequence[WriterCommitMessage | None]) -> list[Attempted]:
+    """What the tasks that ended wrote; nothing of those that write at least once."""
+    ended = [each.outcome for each in messages if isinstance(each, TaskEnded)]
+    return [outcome for outcome in ended if isinstance(outcome, Attempted)]
 
 
 def sink_plan(options: Mapping[str, str], schema: StructType) -> SinkPlan:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
-from kafkalog.spark.sink_plan import WrittenMessage, sink_plan
-from kafkalog.spark.sink_task import write_at_least_once
+from kafkalog.spark.exactly_once import SinkBatch, abort_batch, commit_batch
+from kafkalog.spark.sink_plan import attempts, sink_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
+    from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
+
+    from kafkalog.spark.sink_plan import TaskEnded
+
+# Local properties that Spark sets for the tasks of a micro-batch. The query's id stays with its
+# checkpoint, over restarts; a new checkpoint has a new one.
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
 
 
 class KafkalogStreamWriter(DataSourceStreamArrowWriter):
-    """One micro-batch: the driver makes another one for its commit, so nothing is kept in it.
+    """Micro-batches. The driver makes another one for every commit: nothing is kept in it.
 
     overwrite   of the output mode complete: its rows are appended, as by Spark's Kafka sink
 
@@ -27,7 +36,18 @@ class KafkalogStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         self._plan = sink_plan(options, schema)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskEnded:
         """In a task: append its records. Raises as ``write_at_least_once``."""
-        plan = self._plan
-        return WrittenMessage(write_at_least_once(iterator, plan.options, plan.columns))
+        if not self._plan.options.is_exactly_once:
+            return self._plan.write(iterator)
+        context = TaskContext.get()
+        query, batch_id = (context.getLocalProperty(name) for name in (_QUERY_ID, _BATCH_ID))
+        return self._plan.write_in(SinkBatch(query, int(batch_id)), iterator, context)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """On the driver, when every task has ended. Raises SinkFailed."""
+        commit_batch(self._plan.options, attempts(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """On the driver, when one has failed for good. Raises SinkFailed."""
+        abort_batch(self._plan.options, attempts(messages))

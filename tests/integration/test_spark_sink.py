@@ -50,8 +50,8 @@ def read_back(daemon: Daemon, topic: str, partition: int) -> list[ConsumerRecord
 
 def test_every_column_arrives(daemon: Daemon) -> None:
     """Two topics by a column, partitions by column and key, headers, nulls, times."""
-    daemon.create_topic("one", partitions=2)
-    daemon.create_topic("two", partitions=1)
+    daemon.create_topic("one", partitions=2, retention_ms="-1")
+    daemon.create_topic("two", partitions=1, retention_ms="-1")
     rows = pa.record_batch(
         {
             "topic": pa.array(["one", "two", "one", "one"]),

@@ -126,6 +126,8 @@ def test_options_and_their_defaults() -> None:
         ({"batchBytes": "12"}, "Option batchBytes is '12'"),
         ({"deliveryTimeout": "soon"}, "Option deliveryTimeout is 'soon'"),
         ({"path": "/logs"}, "Option path is for reading"),
+        ({"exactlyOnce": "yes"}, "Option exactlyOnce is 'yes', but it must be true or false"),
+        ({"exactlyOnce": "true", "kafka.acks": "1"}, "Option kafka.acks must be all"),
         ({"url": "http://a,http://b"}, "Option url names several daemons"),
         ({"url": ""}, "option url"),
     ],

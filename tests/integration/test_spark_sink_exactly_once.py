@@ -1,0 +1,197 @@
+"""Goal: of all attempts to write a batch of tasks one set is shown, once, whoever dies or repeats.
+Method: tasks and drivers as Spark runs them, without Spark, over a real daemon; what is shown is
+what readers of committed records see.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from kafkalog.client import Client
+from kafkalog.spark.exactly_once import (
+    Attempted,
+    SinkBatch,
+    TaskAttempt,
+    abandon_batch,
+    abort_batch,
+    commit_batch,
+    write_exactly_once,
+)
+from kafkalog.spark.sink_failures import SinkFailed
+from kafkalog.spark.sink_options import sink_options
+from kafkalog.spark.sink_task import close_connections
+from tests.integration.client_world import CuttingProxy
+from tests.integration.daemon import Daemon
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from kafkalog.spark.sink_options import SinkOptions
+
+
+@pytest.fixture(autouse=True)
+def _no_connection_outlasts_its_test() -> Iterator[None]:
+    yield
+    close_connections()
+
+
+class World:
+    """A topic of two partitions, and a query that writes to it."""
+
+    def __init__(self, daemon: Daemon, topic: str) -> None:
+        self._daemon = daemon
+        self._topic = topic
+        self.options = self.options_of(f"http://127.0.0.1:{daemon.port}")
+        daemon.create_topic(topic, partitions=2)
+
+    def options_of(self, url: str) -> SinkOptions:
+        """The same through another address."""
+        return sink_options({"url": url, "topic": self._topic, "exactlyOnce": "true"})
+
+    def task(
+        self, batch_id: int, values: str, part: int = 0, attempt: int = 0, query: str = ""
+    ) -> Attempted:
+        """One task that writes each character."""
+        return write_exactly_once(
+            rows(values),
+            self.options,
+            ["key", "value"],
+            SinkBatch(query or self._topic, batch_id),
+            TaskAttempt(part, attempt),
+        )
+
+    def commit(self, *attempted: Attempted) -> None:
+        commit_batch(self.options, attempted)
+
+    def shown(self) -> str:
+        """All that readers of committed records see, sorted."""
+        with Client(f"http://127.0.0.1:{self._daemon.port}") as client:
+            values = [
+                record.value or b""
+                for partition in (0, 1)
+                for record in client.fetch(
+                    self._topic, partition, 0, isolation="read_committed"
+                ).records
+            ]
+        return b"".join(sorted(values)).decode()
+
+
+def rows(values: str) -> Iterable[pa.RecordBatch]:
+    """A batch of Arrow for each character, with itself as key."""
+    return (
+        pa.record_batch({"key": pa.array([each]), "value": pa.array([each])}) for each in values
+    )
+
+
+def test_nothing_is_shown_before_the_commit_and_all_after(daemon: Daemon) -> None:
+    """Of several tasks; one had nothing to write."""
+    world = World(daemon, "commit")
+    ended = [world.task(0, "abc"), world.task(0, "de", part=1), world.task(0, "", part=2)]
+    assert world.shown() == ""
+    world.commit(*ended)
+    assert world.shown() == "abcde"
+
+
+def test_the_attempts_that_the_driver_names_are_shown(daemon: Daemon) -> None:
+    """Speculation: both attempts end, in any order; the loser is gone, and holds nobody up."""
+    world = World(daemon, "speculation")
+    first, second = world.task(0, "ab"), world.task(0, "ab", attempt=1)
+    world.commit(first, world.task(0, "c", part=1))
+    assert world.shown() == "abc"
+    late = world.task(1, "d")
+    world.task(1, "d", attempt=1)
+    world.commit(late)
+    assert world.shown() == "abcd"
+    with pytest.raises(SinkFailed):
+        commit_batch(world.options, [replace(second, batch=SinkBatch("speculation", 2))])
+
+
+def test_a_batch_that_is_committed_is_not_written_again(daemon: Daemon) -> None:
+    """The driver starts again before it noted its commit: its tasks read on and write nothing."""
+    world = World(daemon, "again")
+    ended = world.task(0, "ab")
+    world.commit(ended)
+    source = iter(rows("ab"))
+    repeated = write_exactly_once(
+        source, world.options, ["key", "value"], SinkBatch("again", 0), TaskAttempt(0, 0)
+    )
+    assert repeated == Attempted(SinkBatch("again", 0))
+    assert next(source, None) is None
+    world.commit(repeated)
+    world.commit(ended)
+    abort_batch(world.options, [ended])
+    assert world.shown() == "ab"
+
+
+def test_a_task_of_a_driver_that_died_is_never_shown(daemon: Daemon) -> None:
+    """Its part is begun again by the next driver; the old driver's commit is refused."""
+    world = World(daemon, "zombie")
+    old = world.task(0, "ab")
+    new = world.task(0, "ab")
+    with pytest.raises(SinkFailed, match="Another attempt or run has taken over"):
+        world.commit(old)
+    assert world.shown() == ""
+    world.commit(new)
+    world.commit(old)
+    assert world.shown() == "ab"
+
+
+def test_a_batch_that_failed_is_run_again(daemon: Daemon) -> None:
+    """What its tasks wrote is gone; later batches of the query are not held up."""
+    world = World(daemon, "failed")
+    abort_batch(world.options, [world.task(0, "ab"), world.task(0, "c", part=1)])
+    abort_batch(world.options, [])
+    world.commit(world.task(0, "ab"), world.task(0, "c", part=1))
+    assert world.shown() == "abc"
+
+
+def test_a_batch_that_is_given_up_leaves_nothing_open(daemon: Daemon) -> None:
+    """A task of a failed job that still runs begins late: it is told that the batch is over."""
+    world = World(daemon, "given-up")
+    world.task(0, "ab")
+    abandon_batch(world.options, SinkBatch("given-up", 0))
+    assert world.task(0, "cd", part=1).winner is None
+    world.commit(world.task(0, "e", query="another"))
+    assert world.shown() == "e"
+
+
+def test_lost_answers_change_nothing(daemon: Daemon) -> None:
+    """Begins, appends and commits whose answers are cut off are asked again."""
+    world = World(daemon, "cut")
+    turns = iter([""] + ["after", "half", "before", ""] * 100)
+
+    def cut(head: bytes) -> str:
+        return next(turns) if head.startswith(b"POST") else ""
+
+    with CuttingProxy(daemon.port, cut) as proxy:
+        world.options = world.options_of(proxy.url)
+        for batch_id, values in enumerate(("ab", "cd", "ef")):
+            world.commit(world.task(batch_id, values))
+        close_connections()
+        assert len(proxy.cuts) > 9
+    assert world.shown() == "abcdef"
+
+
+@pytest.mark.slow
+def test_a_daemon_that_is_killed_keeps_what_was_begun(tmp_path: Path) -> None:
+    """kill -9 between two tasks, between the last task and the commit, and behind the commit."""
+    with Daemon(tmp_path) as daemon:
+        world = World(daemon, "killed")
+        first = world.task(0, "ab")
+        daemon.kill()
+        daemon.start()
+        second = world.task(0, "cd", part=1)
+        daemon.kill()
+        daemon.start()
+        world.commit(first, second)
+        daemon.kill()
+        daemon.start()
+        world.commit(first, second)
+        assert world.shown() == "abcd"
+        world.commit(world.task(1, "e"))
+        assert world.shown() == "abcde"

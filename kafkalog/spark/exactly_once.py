@@ -77,7 +77,7 @@ def write_exactly_once(
     Nothing is appended when the batch is committed already. Raises as ``write_at_least_once``; what
     was appended then is never shown.
     """
-    parts = blocks(batches)
+    parts = blocks(batches, options.block_bytes)
     first = next(parts, None)
     if first is None:
         return Attempted(batch)

@@ -25,6 +25,9 @@ BATCH_BYTES = 900_000
 DELIVERY_MS = 120_000
 """How long a batch is tried, as Kafka's producer has it (delivery.timeout.ms)."""
 
+BLOCK_BATCHES = 16
+"""Turned at once: many, so that the batches of many partitions are large, too."""
+
 _BATCH_BYTES_MIN, _BATCH_BYTES_MAX = 1024, 64 << 20
 _OWN = ("topic", "exactlyOnce", "compression", "acks", "batchBytes", "deliveryTimeout")
 # Set by Spark itself, or for Kafka's sink, where includeHeaders says nothing of what is written.
@@ -55,6 +58,11 @@ class SinkOptions:
     acks: Acks = "all"
     batch_bytes: int = BATCH_BYTES
     ignored: tuple[str, ...] = ()
+
+    @property
+    def block_bytes(self) -> int:
+        """Of Arrow that a task turns into batches at once."""
+        return BLOCK_BATCHES * self.batch_bytes
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:

@@ -72,7 +72,7 @@ def write_at_least_once(
                 connection.client, new_producer(), "The daemon gives no producer id"
             )
         return deliver(
-            blocks(batches),
+            blocks(batches, options.block_bytes),
             connection.client,
             options,
             columns,

@@ -4,7 +4,7 @@ Owns the blocks in which a task's records are turned (what bounds its memory), t
 partition and the cuts between batches. No Python statement per record, no daemon: `delivery` sends
 what comes out. Order is kept within a partition.
 
-    Arrow batches ─► block of 16 MiB ─► one part a topic ─► columns ─► partitions ─► batches
+    Arrow batches ─► block ─► one part a topic ─► columns ─► partitions ─► batches
 
 A record's partition is its column's, else murmur2 of its key as Kafka's producers choose it. Those
 with neither fill a batch of one served partition, then one of the next (Kafka's "sticky").
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from kafkalog.format.arrow_records import Int64s, RecordBlock
     from kafkalog.format.batch_builder import RecordColumns
 
-BLOCK_BYTES = 16 << 20
-"""Of Arrow turned at once: large, so that with many partitions a batch is large, too."""
-
 
 class NoSuchPartition(InvalidRequest):
     """The column `partition` names one that the topic does not have."""
@@ -51,9 +48,7 @@ class OutgoingBatch(NamedTuple):
     rows: Int64s
 
 
-def blocks(
-    batches: Iterable[pa.RecordBatch], block_bytes: int = BLOCK_BYTES
-) -> Iterator[pa.RecordBatch]:
+def blocks(batches: Iterable[pa.RecordBatch], block_bytes: int) -> Iterator[pa.RecordBatch]:
     """The same rows in fewer batches: each of so many bytes or what one batch more makes it."""
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0

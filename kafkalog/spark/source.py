@@ -32,7 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceStreamReader, Filter
+    from pyspark.sql.datasource import (
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+        Filter,
+    )
 
     from kafkalog.spark.options import SourceOptions
 
@@ -76,6 +81,20 @@ class KafkalogDataSource(DataSource):
         from kafkalog.spark.stream_reader import KafkalogStreamReader
 
         return KafkalogStreamReader(schema, stream_options(self._given))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Of ``df.write``. Raises InvalidOption, UnusableSchema."""
+        from kafkalog.spark.batch_writer import KafkalogWriter
+
+        return KafkalogWriter(self._given, schema, overwrite)
+
+    def streamWriter(  # noqa: N802 - Spark's
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """Of ``df.writeStream``. Raises InvalidOption, UnusableSchema."""
+        from kafkalog.spark.stream_writer import KafkalogStreamWriter
+
+        return KafkalogStreamWriter(self._given, schema, overwrite)
 
     @property
     def _given(self) -> dict[str, str]:

@@ -1,0 +1,206 @@
+"""Goal: df.write and df.writeStream put every row into a daemon's logs; exactly once where asked.
+Method: a real Spark and a daemon of its own process; logs are read back by the client, which shows
+what readers of committed records see.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+
+from kafkalog.client import Client
+from tests.integration.daemon import Daemon
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kafkalog.client import ConsumerRecord
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """For every test here; each has topics of its own."""
+    with Daemon(tmp_path_factory.mktemp("daemon")) as one:
+        yield one
+
+
+def to(daemon: Daemon, topic: str | None, **options: Any) -> dict[str, Any]:
+    """Options of a sink."""
+    named = {} if topic is None else {"topic": topic}
+    return {"url": f"http://127.0.0.1:{daemon.port}", **named, **options}
+
+
+def write(frame: DataFrame, options: dict[str, Any], mode: str = "append") -> None:
+    frame.write.format("kafkalog").options(**options).mode(mode).save()
+
+
+def committed(daemon: Daemon, topic: str) -> list[ConsumerRecord]:
+    """Of all partitions of the topic, each in its order."""
+    with Client(f"http://127.0.0.1:{daemon.port}") as client:
+        return [
+            record
+            for partition in range(len(client.partitions(topic)))
+            for record in client.tail(
+                topic, partition, start="earliest", is_endless=False, isolation="read_committed"
+            )
+        ]
+
+
+def numbers(records: list[ConsumerRecord]) -> list[int]:
+    """The values, sorted."""
+    return sorted(int(record.value or b"") for record in records)
+
+
+def test_every_column_of_a_frame_arrives(spark: SparkSession, daemon: Daemon) -> None:
+    """Keys and values as text or bytes, headers, nulls, times, a column for topic and partition."""
+    daemon.create_topic("columns", partitions=3, retention_ms="-1")
+    rows = spark.createDataFrame(
+        [
+            ("columns", "k", bytearray(b"v"), [("h", bytearray(b"x")), ("h", None)], 2, 1.5),
+            ("columns", None, None, None, 1, 2.0),
+        ],
+        "topic string, key string, value binary, "
+        "headers array<struct<key:string,value:binary>>, partition int, seconds double",
+    ).withColumn("timestamp", f.timestamp_micros((f.col("seconds") * 1_000_000).cast("long")))
+    write(rows.withColumn("offset", f.lit(7)), to(daemon, None))
+    second, first = committed(daemon, "columns")
+    assert (first.partition, first.key, first.value) == (2, b"k", b"v")
+    assert first.headers == (("h", b"x"), ("h", None))
+    assert (second.partition, second.key, second.value, second.headers) == (1, None, None, ())
+    assert (first.timestamp_ms, second.timestamp_ms) == (1500, 2000)
+
+
+@pytest.mark.parametrize("exactly_once", ["false", "true"])
+def test_a_frame_is_written_whole(spark: SparkSession, daemon: Daemon, exactly_once: str) -> None:
+    """Many rows of several tasks, compressed; the rows of a task keep their order."""
+    topic = f"whole-{exactly_once}"
+    daemon.create_topic(topic, partitions=3)
+    frame = spark.range(0, 60_000, numPartitions=3).select(
+        (f.col("id") % 100).cast("string").alias("key"), f.col("id").cast("string").alias("value")
+    )
+    write(frame, to(daemon, topic, exactlyOnce=exactly_once, compression="lz4", batchBytes="32k"))
+    records = committed(daemon, topic)
+    assert numbers(records) == list(range(60_000))
+    for key in (b"1", b"99"):
+        of_key = [record for record in records if record.key == key]
+        assert len({record.partition for record in of_key}) == 1
+        for low in range(0, 60_000, 20_000):
+            values = [
+                int(r.value or b"") for r in of_key if low <= int(r.value or b"") < low + 20_000
+            ]
+            assert values == sorted(values)
+
+
+def test_a_job_that_fails_shows_nothing_exactly_once(spark: SparkSession, daemon: Daemon) -> None:
+    """One task of four fails at its last row; a job after it is not held up by what it left."""
+    daemon.create_topic("failed", partitions=2)
+    fail = f.when(f.col("id") == 3999, f.raise_error(f.lit("no such row")))
+    frame = spark.range(0, 4000, numPartitions=4).select(
+        f.coalesce(fail.cast("string"), f.col("id").cast("string")).alias("value")
+    )
+    options = to(daemon, "failed", exactlyOnce="true", batchBytes="1k")
+    with pytest.raises(PySparkException, match="no such row"):
+        write(frame, options)
+    assert committed(daemon, "failed") == []
+    write(frame.limit(10), options)
+    assert len(committed(daemon, "failed")) == 10
+
+
+@pytest.mark.parametrize(
+    ("change", "frame", "message"),
+    [
+        ({"compresion": "lz4"}, "value string", "did you mean compression"),
+        ({"topic": "missing"}, "value string", "Create the topic first"),
+        ({}, "value int", "value attribute unsupported type int"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(
+    spark: SparkSession, daemon: Daemon, change: dict[str, Any], frame: str, message: str
+) -> None:
+    """By an error that names the option, column or topic and says what to do."""
+    options = {**to(daemon, "refused"), **change}
+    options = {name: value for name, value in options.items() if value is not None}
+    rows = spark.createDataFrame([(1,) if "int" in frame else ("x",)], frame)
+    with pytest.raises(PySparkException) as caught:
+        write(rows, options)
+    assert message in str(caught.value)
+
+
+def test_a_log_is_not_overwritten(spark: SparkSession, daemon: Daemon) -> None:
+    """Save mode overwrite has no meaning for a log."""
+    with pytest.raises(PySparkException, match="Save mode overwrite is not allowed"):
+        write(spark.range(1).select(f.lit("x").alias("value")), to(daemon, "t"), "overwrite")
+
+
+class Files:
+    """The input of a stream: a file is a micro-batch of its own."""
+
+    def __init__(self, spark: SparkSession, directory: Path) -> None:
+        self._spark = spark
+        self._directory = directory
+        self.count = 0
+        (directory / "input").mkdir()
+
+    def add(self, rows: int) -> None:
+        """The next numbers, one a line."""
+        lines = "".join(f"{number}\n" for number in range(self.count, self.count + rows))
+        self.count += rows
+        made = self._directory / "made"
+        made.write_text(lines)
+        made.rename(self._directory / "input" / f"{self.count:08d}.txt")
+
+    def run(self, options: dict[str, Any]) -> None:
+        """A query over what is there, from its checkpoint on; two tasks a batch."""
+        rows = self._spark.readStream.option("maxFilesPerTrigger", 1)
+        rows = rows.text(str(self._directory / "input")).repartition(2)
+        query = (
+            rows.writeStream.format("kafkalog")
+            .options(**options)
+            .option("checkpointLocation", str(self._directory / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+
+@pytest.mark.parametrize("exactly_once", ["false", "true"])
+def test_a_stream_is_written_batch_by_batch(
+    spark: SparkSession, daemon: Daemon, tmp_path: Path, exactly_once: str
+) -> None:
+    """A query that goes on from its checkpoint writes what is new, once."""
+    topic = f"stream-{exactly_once}"
+    daemon.create_topic(topic, partitions=2)
+    files = Files(spark, tmp_path)
+    options = to(daemon, topic, exactlyOnce=exactly_once)
+    for _ in range(2):
+        files.add(100)
+        files.add(50)
+        files.run(options)
+        assert numbers(committed(daemon, topic)) == list(range(files.count))
+    files.run(options)
+    assert numbers(committed(daemon, topic)) == list(range(300))
+
+
+def test_a_batch_whose_commit_was_not_noted_is_written_once(
+    spark: SparkSession, daemon: Daemon, tmp_path: Path
+) -> None:
+    """The driver died between the daemon's commit and its own: Spark runs the batch again."""
+    daemon.create_topic("again", partitions=2)
+    files = Files(spark, tmp_path)
+    options = to(daemon, "again", exactlyOnce="true")
+    files.add(100)
+    files.add(100)
+    files.run(options)
+    (tmp_path / "checkpoint" / "commits" / "1").unlink()
+    (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
+    files.add(100)
+    files.run(options)
+    assert numbers(committed(daemon, "again")) == list(range(300))

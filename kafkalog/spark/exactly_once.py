@@ -62,7 +62,6 @@ class Attempted:
 
     batch: SinkBatch
     winner: SinkWinner | None = None
-    record_count: int = 0
 
 
 def write_exactly_once(
@@ -101,7 +100,7 @@ def write_exactly_once(
             is_transactional=True,
         )
     winner = SinkWinner(producer.producer_id, producer.producer_epoch, written.partitions)
-    return Attempted(batch, winner, written.record_count)
+    return Attempted(batch, winner)
 
 
 def commit_batch(options: SinkOptions, attempted: Sequence[Attempted]) -> None:

@@ -29,7 +29,7 @@ BLOCK_BATCHES = 16
 """Turned at once: many, so that the batches of many partitions are large, too."""
 
 _BATCH_BYTES_MIN, _BATCH_BYTES_MAX = 1024, 64 << 20
-_OWN = ("topic", "exactlyOnce", "compression", "acks", "batchBytes", "deliveryTimeout")
+SINK_OPTIONS = ("topic", "exactlyOnce", "compression", "acks", "batchBytes", "deliveryTimeout")
 # Set by Spark itself, or for Kafka's sink, where includeHeaders says nothing of what is written.
 _WITHOUT_EFFECT = ("checkpointLocation", "queryName", "includeHeaders")
 _OF_KAFKA = {
@@ -67,8 +67,8 @@ class SinkOptions:
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """From what the user set. Raises InvalidOption, which names the option and what it may be."""
-    values = OptionValues(options, (*ACCESS_OPTIONS, *_OWN, *_WITHOUT_EFFECT))
-    names = {own: _name(values, own) for own in _OWN}
+    values = OptionValues(options, (*ACCESS_OPTIONS, *SINK_OPTIONS, *_WITHOUT_EFFECT))
+    names = {own: _name(values, own) for own in SINK_OPTIONS}
     is_exactly_once = values.boolean("exactlyOnce", default=False)
     acks = _ACKS[values.word(names["acks"], "all", tuple(_ACKS))]
     if is_exactly_once and acks != "all":

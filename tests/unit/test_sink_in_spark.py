@@ -5,6 +5,7 @@ Method: tables of options, columns and rows; a delivery over a scripted daemon.
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from kafkalog.spark.column_rules import UnusableSchema, written_columns
 from kafkalog.spark.delivery import BATCHES_UNDER_WAY, Delivery
 from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.sink_failures import SinkFailed, sink_failed
-from kafkalog.spark.sink_options import sink_options
+from kafkalog.spark.sink_options import SINK_OPTIONS, sink_options
 from kafkalog.spark.write import BatchPlanner, NoSuchPartition, NullTopic, OutgoingBatch
 
 if TYPE_CHECKING:
@@ -137,6 +138,13 @@ def test_an_option_that_is_wrong_is_named(given: Mapping[str, str], message: str
     with pytest.raises(InvalidOption) as caught:
         sink_options({**URL, **given})
     assert message in str(caught.value)
+
+
+def test_every_option_is_documented() -> None:
+    """In the table of the page about writing."""
+    page = Path(__file__).resolve().parents[2] / "docs/spark-sink.md"
+    text = page.read_text(encoding="utf-8")
+    assert [name for name in SINK_OPTIONS if f"| `{name}` |" not in text] == []
 
 
 # rows

@@ -1,0 +1,215 @@
+"""Goal: an exactly-once stream loses and doubles no record, whatever fails or dies.
+Method: a driver of its own process over files of numbers; tasks fail, or kill -9 meets the driver,
+its workers and the daemon at random points; then every number is there once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog.client import Client
+from tests.integration.daemon import ROOT, Daemon
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.spark
+
+KILLS = int(os.environ.get("KAFKALOG_SINK_KILLS", "50"))
+SEED = int(os.environ.get("SEED", "1"))
+ROWS, WIDTH = 1000, 1000
+PATIENCE_SECONDS = 300.0
+
+
+class Stream:
+    """A topic, an input that grows, and the driver between them."""
+
+    def __init__(self, directory: Path, daemon: Daemon, **plan: Any) -> None:
+        self._directory = directory / "stream"
+        (self._directory / "input").mkdir(parents=True)
+        self._daemon = daemon
+        self.url = f"http://127.0.0.1:{daemon.port}"
+        options = {"url": self.url, "topic": "t", "exactlyOnce": "true", "batchBytes": "1k"}
+        self._plan = {
+            "directory": str(self._directory),
+            "options": options,
+            "rows": ROWS,
+            **plan,
+        }
+        self._log = directory / "driver.log"
+        self.driver: subprocess.Popen[bytes] | None = None
+        self.count = 0
+        daemon.create_topic("t", partitions=2)
+
+    def add(self) -> None:
+        """A file more: a micro-batch of its own."""
+        rows = range(self.count, self.count + ROWS)
+        self.count += ROWS
+        made = self._directory / "made"
+        made.write_text("".join(f"{number:0{WIDTH}d}\n" for number in rows))
+        made.rename(self._directory / "input" / f"{self.count:08d}.txt")
+
+    def start(self) -> None:
+        """The driver, from its checkpoint on."""
+        command = [sys.executable, "-m", "tests.spark.sink_driver", json.dumps(self._plan)]
+        with self._log.open("ab") as log:
+            self.driver = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
+
+    def batches(self) -> int:
+        """Micro-batches that the driver knows to be committed."""
+        commits = self._directory / "checkpoint" / "commits"
+        return (
+            len([each for each in os.listdir(commits) if each.isdigit()]) if commits.exists() else 0
+        )
+
+    def finish(self) -> None:
+        """Until everything is written; a driver that ends before is started again."""
+        (self._directory / "stop").touch()
+        for _ in range(5):
+            if self.driver is None:
+                self.start()
+            assert self.driver is not None
+            try:
+                status = self.driver.wait(PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.kill_driver()
+                raise AssertionError(self.log_tail()) from None
+            self.driver = None
+            if status == 0:
+                return
+        raise AssertionError(self.log_tail())
+
+    def log_tail(self) -> str:
+        return self._log.read_text(errors="replace")[-5000:]
+
+    def found(self) -> Counter[int]:
+        """How often readers of committed records find each number."""
+        with Client(self.url) as client:
+            return Counter(
+                int(record.value or b"")
+                for partition in (0, 1)
+                for record in client.tail(
+                    "t", partition, start="earliest", is_endless=False, isolation="read_committed"
+                )
+            )
+
+    def check_each_is_there_once(self) -> None:
+        """The whole claim."""
+        found = self.found()
+        lost = sorted(set(range(self.count)) - found.keys())
+        doubled = sorted(number for number, times in found.items() if times > 1)
+        assert (lost, doubled) == ([], [])
+        assert found.total() == self.count
+
+    def kill_workers(self, chance: random.Random) -> None:
+        """One of the Python processes of the tasks."""
+        assert self.driver is not None
+        workers = [
+            pid for pid in descendants(self.driver.pid) if b"pyspark.daemon" in command_of(pid)
+        ]
+        if workers:
+            kill(chance.choice(workers))
+
+    def kill_driver(self) -> None:
+        """Python and the JVM; what runs in its workers goes on until it finds out."""
+        assert self.driver is not None
+        jvms = [pid for pid in descendants(self.driver.pid) if b"SparkSubmit" in command_of(pid)]
+        for pid in (*jvms, self.driver.pid):
+            kill(pid)
+        self.driver.wait()
+        self.driver = None
+
+
+def descendants(pid: int) -> list[int]:
+    """Every process below it."""
+    parents: dict[int, list[int]] = {}
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit():
+            try:
+                stat = (each / "stat").read_text()
+            except OSError:
+                continue  # it has ended
+            parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(each.name))
+    found, waiting = [], [pid]
+    while waiting:
+        below = parents.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def wait_until(condition: Callable[[], bool], told: Callable[[], str]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline_s, told()
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_a_task_that_fails_is_tried_again(tmp_path: Path) -> None:
+    """The first attempt fails when Spark has most of its rows; the second is shown."""
+    with Daemon(tmp_path) as daemon:
+        stream = Stream(tmp_path, daemon, master="local[2,4]", fails=True)
+        stream.add()
+        stream.finish()
+        stream.check_each_is_there_once()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
+    """kill -9 of the driver, a worker or the daemon, a third each, while batches go through."""
+    chance = random.Random(SEED)
+    with Daemon(tmp_path) as daemon:
+        stream = Stream(tmp_path, daemon, master="local[2,4]")
+        kills: Counter[str] = Counter()
+        for turn in range(KILLS):
+            before = stream.batches()
+            for _ in range(2):
+                stream.add()
+            if stream.driver is None or stream.driver.poll() is not None:
+                stream.start()
+
+            def is_under_way(before: int = before) -> bool:
+                assert stream.driver is not None
+                return stream.batches() > before or stream.driver.poll() is not None
+
+            wait_until(is_under_way, stream.log_tail)
+            time.sleep(chance.random())
+            victim = ("driver", "worker", "daemon")[turn % 3]
+            kills[victim] += 1
+            if victim == "driver":
+                stream.kill_driver()
+            elif victim == "worker":
+                stream.kill_workers(chance)
+            else:
+                daemon.kill()
+                daemon.start()
+        stream.finish()
+        stream.check_each_is_there_once()
+        print(f"seed {SEED}: {stream.count} records, kills {dict(kills)}")

@@ -26,8 +26,13 @@ _OF_TEXT: dict[str, Callable[[str, str], bool]] = {
     "StringEndsWith": str.endswith,
     "StringContains": str.__contains__,
 }
+_RANGES: dict[str, Callable[[int, int], bool]] = {
+    "GreaterThan": int.__gt__,
+    "GreaterThanOrEqual": int.__ge__,
+    "LessThan": int.__lt__,
+    "LessThanOrEqual": int.__le__,
+}
 _EQUALS = ("EqualTo", "EqualNullSafe")
-_INTEGERS = ("partition", "offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +84,8 @@ def _narrowed_offsets(wanted: Wanted, given: ColumnFilter) -> tuple[Wanted, bool
             return wanted, False
         return _within(wanted, min(values), max(values) + 1), len(set(values)) == 1
     value = given.value
-    if not _is_integer(value):
+    if not isinstance(value, int):
         return wanted, False
-    assert isinstance(value, int)
     bounds = {
         "EqualTo": (value, value + 1),
         "EqualNullSafe": (value, value + 1),
@@ -108,7 +112,7 @@ def _narrowed_times(wanted: Wanted, given: ColumnFilter) -> Wanted:
         times = [_time_ms(each) for each in _members(given)]
         known = [each for each in times if each is not None]
         least = min(known) if known and len(known) == len(times) else None
-    elif given.kind in ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual"):
+    elif given.kind in (*_EQUALS, "GreaterThan", "GreaterThanOrEqual"):
         least = _time_ms(given.value)
     else:
         return wanted
@@ -133,7 +137,7 @@ def _is_understood(given: ColumnFilter) -> bool:
     if given.kind in _EQUALS:
         return isinstance(given.value, kind)
     is_range = given.kind in _RANGES
-    return is_range and given.column == "partition" and _is_integer(given.value)
+    return is_range and given.column == "partition" and isinstance(given.value, int)
 
 
 def _passes(given: ColumnFilter, partition: TopicPartition) -> bool:
@@ -149,18 +153,6 @@ def _passes(given: ColumnFilter, partition: TopicPartition) -> bool:
     return partition.topic in _members(given)
 
 
-_RANGES: dict[str, Callable[[int, int], bool]] = {
-    "GreaterThan": int.__gt__,
-    "GreaterThanOrEqual": int.__ge__,
-    "LessThan": int.__lt__,
-    "LessThanOrEqual": int.__le__,
-}
-
-
 def _members(given: ColumnFilter) -> tuple[object, ...]:
     """The values that are equal to it: of ``In`` many, of an equation one."""
     return given.value if isinstance(given.value, tuple) else (given.value,)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -14,7 +14,7 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -q
 
-.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite oracle spark spark-setup pipeline crash kill bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite oracle spark spark-setup pipeline crash kill slow lane-alone lane-beside bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -68,10 +68,11 @@ check: | build
 check: ## lint, types and import contracts
 
 suite: $(KERNELS_READY) $(DEV_READY) | build
-	@rm -f build/mission.jsonl
 	@$(PYTEST) -m "not oracle and not slow and not campaign and not spark"
 
-test: check ## check and the suite that needs no Java
+test: ## check and the suite that needs no Java
+	@rm -f build/mission.jsonl
+	@$(MAKE) -s check
 	@tests/tools/timed suite $(MAKE) -s suite
 
 oracle: $(KERNELS_READY) $(DEV_READY) | build ## compare with a real Apache Kafka (needs Java 17 and Maven)
@@ -92,13 +93,20 @@ slow: $(KERNELS_READY) $(DEV_READY) | build
 campaign: $(KERNELS_READY) $(DEV_READY) | build ## long forms of the fuzz tests (no part of ci)
 	@$(PYTEST) -m campaign
 
-ci: ## all that .ci/run calls: test, oracle, Spark, slow campaigns, quick benchmarks
-	@tests/tools/timed test $(MAKE) -s test
-	@tests/tools/timed oracle $(MAKE) -s oracle
-	@tests/tools/timed spark $(MAKE) -s spark
-	@tests/tools/timed slow $(MAKE) -s slow
+# Tests take a core and a bit of it: two lanes end in half the time. Benchmarks have the machine alone.
+ci: ## all that .ci/run calls: two lanes of tests side by side, then quick benchmarks
+	@tests/tools/timed setup $(MAKE) -s spark-setup
+	@$(MAKE) -s -j2 lane-alone lane-beside
 	@tests/tools/timed bench-quick $(MAKE) -s bench-quick
 	@$(MAKE) -s mission
+
+lane-alone:
+	@tests/tools/timed test $(MAKE) -s -j1 test
+	@tests/tools/timed slow $(MAKE) -s -j1 slow
+
+lane-beside:
+	@tests/tools/timed oracle $(MAKE) -s -j1 oracle
+	@tests/tools/timed spark $(MAKE) -s -j1 spark
 
 bench: $(KERNELS_READY) $(DEV_READY) | build ## all benchmarks, Kafka beside; writes tests/bench/results
 	@$(BIN)/python -m tests.bench

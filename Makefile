@@ -101,12 +101,12 @@ ci: ## all that .ci/run calls: two lanes of tests side by side, then quick bench
 	@$(MAKE) -s mission
 
 lane-alone:
-	@tests/tools/timed test $(MAKE) -s -j1 test
-	@tests/tools/timed slow $(MAKE) -s -j1 slow
+	@tests/tools/timed test $(MAKE) -s test
+	@tests/tools/timed slow $(MAKE) -s slow
 
 lane-beside:
-	@tests/tools/timed oracle $(MAKE) -s -j1 oracle
-	@tests/tools/timed spark $(MAKE) -s -j1 spark
+	@tests/tools/timed oracle $(MAKE) -s oracle
+	@tests/tools/timed spark $(MAKE) -s spark
 
 bench: $(KERNELS_READY) $(DEV_READY) | build ## all benchmarks, Kafka beside; writes tests/bench/results
 	@$(BIN)/python -m tests.bench

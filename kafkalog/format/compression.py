@@ -273,10 +273,9 @@ def _lz4_single_block(data: memoryview, target: memoryview) -> int:
     header, word = _LZ4_BEGINNING.unpack_from(data)
     if header != _LZ4_HEADER or word != length or data[-4:] != _LZ4_END:
         return -1
+    block, room = data[_LZ4_BEGINNING.size : -4], target[:_LZ4_BLOCK]  # output_len bounds nothing
     try:
-        size: int = cramjam.lz4.decompress_block_into(
-            data[_LZ4_BEGINNING.size : -4], target, output_len=_LZ4_BLOCK
-        )
+        size: int = cramjam.lz4.decompress_block_into(block, room, output_len=_LZ4_BLOCK)
     except cramjam.DecompressionError as error:
         raise undecodable("lz4", str(error)) from error
     return size

@@ -438,3 +438,16 @@ def test_a_mutated_lz4_block_means_the_same_in_place(data: st.DataObject) -> Non
     result = decompress_into(Codec.LZ4, view, target, max_bytes=MIB)
     assert (bytes(target[:result]) if isinstance(result, int) else result) == content
     assert not any(target[TARGET_BYTES:]), "more than a block was written"
+
+
+def test_an_lz4_block_of_more_than_its_frame_allows_is_refused_in_place() -> None:
+    """Goal: what a block inflates to is bounded by the frame, not by the room that is left.
+    Method: one byte more than a block may hold, with room for a lot more; a limit between them.
+    """
+    block = bytes(cramjam.lz4.compress_block(bytes(TARGET_BYTES + 1), store_size=False))
+    stream = lz4_frame(0x60, 0x40, struct.pack("<I", len(block)) + block + END)
+    target = memoryview(bytearray(b"x" * 4 * TARGET_BYTES))
+    for limit in (TARGET_BYTES, MIB):
+        with pytest.raises(UnsupportedCompression, match="lz4"):
+            decompress_into(Codec.LZ4, memoryview(stream), target, max_bytes=limit)
+    assert target[TARGET_BYTES:] == b"x" * 3 * TARGET_BYTES, "more than a block was written"

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalog.cleaner import batch_inflater
 from kafkalog.cleaner.record_filter import RecordFilter, TombstoneRule
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.format.batch_scan import BatchColumn
@@ -35,12 +37,22 @@ RULES = st.builds(
 )
 
 
+GROUP_BYTES = st.sampled_from([1, 300, batch_inflater.GROUP_BYTES])
+"""A compressed batch a group, several, all of a chunk."""
+
+
 @settings(max_examples=150, deadline=None)
-@given(log=logs(), rules=RULES, data=st.data())
+@given(log=logs(), rules=RULES, group_bytes=GROUP_BYTES, data=st.data())
 def test_both_passes_against_the_plain_twin(
-    log: list[list[KeyedBatch]], rules: Rules, data: st.DataObject
+    log: list[list[KeyedBatch]], rules: Rules, group_bytes: int, data: st.DataObject
 ) -> None:
     """M11: what is mapped, how far, what stays, its bytes, its rows, and every count."""
+    with mock.patch.object(batch_inflater, "GROUP_BYTES", group_bytes):
+        check_both_passes(log, rules, data)
+
+
+def check_both_passes(log: list[list[KeyedBatch]], rules: Rules, data: st.DataObject) -> None:
+    """The map after pass 1, and then each chunk of pass 2."""
     capacity = data.draw(st.sampled_from([2, 4, 100]))
     every = [batch for chunk in log for batch in chunk]
     end = every[-1].last_offset + 1 if every else 0

@@ -14,7 +14,7 @@ import numpy as np
 from kafkalog.errors import DecompressedTooLarge, UnsupportedCompression
 from kafkalog.format.batch_scan import BatchColumn, CrcState
 from kafkalog.format.compression import decompress_into
-from kafkalog.format.record_batch import HEADER_BYTES
+from kafkalog.format.record_batch import CODEC_MASK, HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,6 @@ _NOTHING = np.empty(0, np.uint8)
 _POSITION, _SIZE = int(BatchColumn.POSITION), int(BatchColumn.SIZE)
 _CRC_STATE = int(BatchColumn.CRC_STATE)
 _STREAM_COLUMNS = [_POSITION, _SIZE, int(BatchColumn.ATTRIBUTES)]
-_CODEC_MASK = 0x07
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +94,7 @@ class BatchInflater:
         max_bytes = batches.max_decompressed_bytes
         for position, size, attributes in streams:
             stream = chunk[position + HEADER_BYTES : position + size]
-            codec = attributes & _CODEC_MASK
+            codec = attributes & CODEC_MASK
             try:
                 content = decompress_into(codec, stream, target[used:], max_bytes=max_bytes)
             except (DecompressedTooLarge, UnsupportedCompression) as error:

@@ -22,7 +22,7 @@ from kafkalog.cleaner.batch_inflater import BatchInflater
 from kafkalog.format.batch_scan import BatchColumn
 from kafkalog.format.compression import compress
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.record_batch import DELETE_HORIZON_BIT, HEADER_BYTES
+from kafkalog.format.record_batch import CODEC_MASK, DELETE_HORIZON_BIT, HEADER_BYTES
 from kafkalog.kernels.batch_output import RECORD_GROWTH_MAX, OutCell
 from kafkalog.kernels.batch_packing import pack_batches
 from kafkalog.kernels.filter_orders import (
@@ -56,7 +56,6 @@ _ROW = int(FilterCell.ROW)
 _RETENTION, _DISCARDS = int(OrderColumn.RETENTION), int(OrderColumn.DISCARDS)
 _FLAGS_START, _NEEDS_LOOK_UP = int(OrderColumn.FLAGS_START), int(OrderColumn.NEEDS_LOOK_UP)
 _INFLATES = int(OrderColumn.INFLATES)
-_CODEC_MASK = 0x07
 _LEVEL = int(LEVEL)  # numba takes 40 us to recognise an enum, and numpy 5 to compare with one
 _PACKED_COLUMNS = [int(BatchColumn.POSITION), _SIZE, _ATTRIBUTES]
 _COPIED = int(BatchOutcome.COPIED)
@@ -292,7 +291,7 @@ class _ChunkPass:
         is_changed = (self._orders[span, _INFLATES] != 0) & (outcomes > _COPIED)
         changed = np.flatnonzero(is_changed[outcomes >= _COPIED])
         streams = [
-            compress(attributes & _CODEC_MASK, buffers.plain.data[at + HEADER_BYTES : at + length])
+            compress(attributes & CODEC_MASK, buffers.plain.data[at + HEADER_BYTES : at + length])
             for at, length, attributes in table[first + changed][:, _PACKED_COLUMNS].tolist()
         ]
         stream_sizes = np.full(int(self._cells[_OUT_ROWS]) - first, -1)

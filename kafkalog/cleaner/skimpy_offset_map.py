@@ -19,6 +19,7 @@ import numpy as np
 from kafkalog.cleaner.batch_inflater import BatchInflater
 from kafkalog.errors import InvalidConfig
 from kafkalog.format.batch_scan import BatchColumn
+from kafkalog.format.record_batch import CODEC_MASK
 from kafkalog.kernels.key_hash import (
     PENDING_COLUMN_COUNT,
     PENDING_MAX,
@@ -47,7 +48,6 @@ _SIZE, _LATEST = int(MapCell.SIZE), int(MapCell.LATEST_OFFSET)
 _BITS_FIRST, _BITS_COUNT = int(MapCell.BITS_FIRST), int(MapCell.BITS_COUNT)
 _RECORDS_READ, _ROW = int(MapCell.RECORDS_READ), int(MapCell.ROW)
 _NO_BITS = np.empty(0, np.uint8)
-_CODEC_MASK = 0x07
 
 
 class SkimpyOffsetMap:
@@ -148,7 +148,7 @@ class SkimpyOffsetMap:
         if not len(self._slots):
             self._slots = np.zeros(self.slots * SLOT_WORDS, np.int64)
         rows = batches.rows
-        compressed = np.flatnonzero(rows.column(BatchColumn.ATTRIBUTES) & _CODEC_MASK)
+        compressed = np.flatnonzero(rows.column(BatchColumn.ATTRIBUTES) & CODEC_MASK)
         if len(compressed):
             is_read = ~skip & (rows.column(BatchColumn.LAST_OFFSET) >= start_offset)
             compressed = compressed[is_read[compressed]]

@@ -58,7 +58,8 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
 
-_CODEC_MASK = 0x07
+CODEC_MASK = 0x07
+"""Of the attributes: the number of the codec, 0 for none."""
 _LOG_APPEND_TIME_BIT = 0x08
 _TRANSACTIONAL_BIT = 0x10
 _CONTROL_BIT = 0x20
@@ -267,7 +268,7 @@ def _with_max_timestamp(batch: bytearray, max_timestamp: int) -> bytes:
 
 def codec_of(attributes: int) -> Codec:
     """Codec of the records; MalformedBatch for 5 to 7."""
-    number = attributes & _CODEC_MASK
+    number = attributes & CODEC_MASK
     if number > Codec.ZSTD:
         raise MalformedBatch(f"unknown compression type {number}", ATTRIBUTES_AT)
     return Codec(number)

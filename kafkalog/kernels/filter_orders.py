@@ -25,7 +25,6 @@ class OrderColumn(IntEnum):
     """`LookUpColumn.SUPERSEDED`; -1 also when its keys were not looked up."""
     NEEDS_LOOK_UP = 5
     """1: its records are matched with the map, and the bit rows do not know them all."""
-
     INFLATES = 6
     """1: it is compressed, and only its records tell what becomes of it."""
 

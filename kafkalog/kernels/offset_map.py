@@ -391,8 +391,8 @@ def look_up_batches(
     """Flag the records whose key has a higher offset in the map; 0 or a fault.
 
     source   uint8[n]      the batches
-    table    int64[r, 14]  their rows; those to look up are not compressed
-    orders   int64[r, 6]   see `LookUpColumn`
+    table    int64[r, 14]  their rows; the records of those to look up lie uncompressed
+    orders   int64[r, 7]   see `LookUpColumn`
     flags    uint8[m]      out: 1 superseded, 0 not (without a key always 0)
     slots, pending, scratch, cells   as `index_batches`; of the cells only ROW is written
     """

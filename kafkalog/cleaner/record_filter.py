@@ -290,10 +290,13 @@ class _ChunkPass:
         outcomes = self._outcomes[span]
         is_changed = (self._orders[span, _INFLATES] != 0) & (outcomes > _COPIED)
         changed = np.flatnonzero(is_changed[outcomes >= _COPIED])
+        rebuilt = table[first + changed][:, _PACKED_COLUMNS].tolist()
         streams = [
             compress(attributes & CODEC_MASK, buffers.plain.data[at + HEADER_BYTES : at + length])
-            for at, length, attributes in table[first + changed][:, _PACKED_COLUMNS].tolist()
+            for at, length, attributes in rebuilt
         ]
+        # Their records are not taken over: the streams, joined, go in their place.
+        size -= sum(length - HEADER_BYTES for _, length, _ in rebuilt)
         stream_sizes = np.full(int(self._cells[_OUT_ROWS]) - first, -1)
         stream_sizes[changed] = [len(each) for each in streams]
         joined = np.frombuffer(b"".join(streams), np.uint8)

@@ -152,3 +152,19 @@ def test_a_chunk_is_cleaned_as_its_batches_are(*, has_bits: bool, is_old: bool) 
         kept.append((data, table, offset_map.size, offset_map.latest_offset))
     assert kept[0] == kept[1]
     assert (kept[0][0] == b"".join(parts)) != is_old
+
+
+def test_the_output_has_no_room_for_what_is_compressed_again() -> None:
+    """Goal: a cleaner thread does not keep the inflated size of a batch twice.
+    Method: the buffer behind the view, when a batch of 12 MiB of zeros was rebuilt.
+    """
+    parts = batches_of([Codec.ZSTD, Codec.NONE], [12 << 20, 100])
+    offset_map = SkimpyOffsetMap(24 * 1000, 0.9)
+    none = np.zeros(2, np.bool_)
+    assert not offset_map.index(of(*parts), none, 0)
+    retention = np.full(2, int(Retention.DELETE_EMPTY), np.int64)
+    filtered = RecordFilter(offset_map).filter(
+        of(*parts), retention, none, none, now_ms=0, delete_retention_ms=0
+    )
+    assert filtered.statistics.superseded == 2
+    assert memoryview(filtered.data.obj).nbytes < 64 * KIB

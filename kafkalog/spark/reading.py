@@ -5,14 +5,13 @@ Runs in Spark's pooled workers, or in any process: no pyspark, no state but the 
 
 from __future__ import annotations
 
-import functools
-import gc
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkalog.spark.logs import DataLost, read_piece
 from kafkalog.spark.offset_reader import LossPolicy
+from kafkalog.spark.workers import settle_worker
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -55,15 +54,6 @@ def _batches(
     chunks = read_piece(
         piece, options.access, chunk_bytes=options.chunk_bytes, check_crcs=options.check_crcs
     )
-    _freeze()
+    settle_worker()
     with closing(chunks):
         yield from record_batches(chunks, piece.range, schema)
-
-
-@functools.cache
-def _freeze() -> None:
-    """Once a process: PySpark's workers collect garbage after each task, and numba's and pyarrow's
-    objects, all of them here by now, cost a third of a small task each time.
-    """
-    gc.collect()
-    gc.freeze()

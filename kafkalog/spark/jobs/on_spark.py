@@ -14,7 +14,6 @@ nothing before (Spark's own display does).
 
 from __future__ import annotations
 
-import gc
 import importlib
 import pickle
 import sys
@@ -24,6 +23,7 @@ from kafkalog.env.random import SystemRandom
 from kafkalog.errors import KafkalogError
 from kafkalog.observe.logging import configure_logging
 from kafkalog.spark.jobs.tasks import TaskFailed, attempt, result_of
+from kafkalog.spark.workers import settle_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -158,15 +158,3 @@ def done_pack(tasks: Sequence[TaskT], work: Callable[[TaskT], ResultT]) -> bytes
     done = [attempt(work, task) for task in tasks]
     settle_worker()
     return pickle.dumps(done)
-
-
-_is_settled = False
-
-
-def settle_worker() -> None:
-    """Once per worker, behind its imports: a collection after each task walks them no more."""
-    global _is_settled
-    if not _is_settled:
-        gc.collect()
-        gc.freeze()
-        _is_settled = True

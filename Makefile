@@ -13,8 +13,9 @@ UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 --universal
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -q
+QUICK := "not oracle and not slow and not campaign and not spark"
 
-.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite oracle spark spark-setup pipeline crash kill slow lane-alone lane-beside bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle spark spark-setup pipeline crash kill slow lane-alone lane-beside bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -67,13 +68,19 @@ check: | build
 	@tests/tools/timed contracts $(MAKE) -s contracts
 check: ## lint, types and import contracts
 
-suite: $(KERNELS_READY) $(DEV_READY) | build
-	@$(PYTEST) -m "not oracle and not slow and not campaign and not spark"
+# Tests of a daemon mostly wait for it, the others keep a core busy.
+suite: suite-of-daemons suite-of-the-rest
+
+suite-of-daemons: $(KERNELS_READY) $(DEV_READY) | build
+	@$(PYTEST) -m $(QUICK) tests/integration
+
+suite-of-the-rest: $(KERNELS_READY) $(DEV_READY) | build
+	@$(PYTEST) -m $(QUICK) --ignore tests/integration
 
 test: ## check and the suite that needs no Java
 	@rm -f build/mission.jsonl
 	@$(MAKE) -s check
-	@tests/tools/timed suite $(MAKE) -s suite
+	@tests/tools/timed suite $(MAKE) -s $(if $(findstring -j,$(MAKEFLAGS)),,-j2) suite
 
 oracle: $(KERNELS_READY) $(DEV_READY) | build ## compare with a real Apache Kafka (needs Java 17 and Maven)
 	@$(PYTEST) -m "oracle and not spark" tests/oracle
@@ -93,10 +100,10 @@ slow: $(KERNELS_READY) $(DEV_READY) | build
 campaign: $(KERNELS_READY) $(DEV_READY) | build ## long forms of the fuzz tests (no part of ci)
 	@$(PYTEST) -m campaign
 
-# Tests take a core and a bit of it: two lanes end in half the time. Benchmarks have the machine alone.
-ci: ## all that .ci/run calls: two lanes of tests side by side, then quick benchmarks
+# No test session keeps two cores busy: lanes of them go side by side. Benchmarks have the machine alone.
+ci: ## all that .ci/run calls: lanes of tests side by side, then quick benchmarks
 	@tests/tools/timed setup $(MAKE) -s spark-setup
-	@$(MAKE) -s -j2 lane-alone lane-beside
+	@$(MAKE) -s -j3 lane-alone lane-beside
 	@tests/tools/timed bench-quick $(MAKE) -s bench-quick
 	@$(MAKE) -s mission
 

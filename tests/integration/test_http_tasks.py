@@ -36,6 +36,8 @@ NAMES = [
     CHECKPOINT,
     "kafkalog-log-dir-metrics",
     "kafkalog-partition-reload",
+    "transaction-abort",
+    "transactionalId-expiration",
 ]
 
 

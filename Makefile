@@ -13,9 +13,10 @@ UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 --universal
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -q
+SLOW := "slow and not oracle and not spark"
 QUICK := "not oracle and not slow and not campaign and not spark"
 
-.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle spark spark-setup pipeline crash kill slow lane-alone lane-beside bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle spark spark-setup pipeline crash kill slow slow-crashes slow-of-the-rest lane-alone lane-beside bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -94,8 +95,13 @@ pipeline: spark-setup | build ## a generated day of telemetry through daemon, Sp
 spark: spark-setup | build ## the tests on a real Spark (needs Java 17)
 	@$(PYTEST) -m spark tests/spark
 
-slow: $(KERNELS_READY) $(DEV_READY) | build
-	@$(PYTEST) -m "slow and not oracle and not spark"
+slow: slow-crashes slow-of-the-rest
+
+slow-crashes: $(KERNELS_READY) $(DEV_READY) | build
+	@$(PYTEST) -m $(SLOW) tests/crash
+
+slow-of-the-rest: $(KERNELS_READY) $(DEV_READY) | build
+	@$(PYTEST) -m $(SLOW) --ignore tests/crash
 
 campaign: $(KERNELS_READY) $(DEV_READY) | build ## long forms of the fuzz tests (no part of ci)
 	@$(PYTEST) -m campaign

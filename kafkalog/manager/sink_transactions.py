@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, UnknownPartition
 from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.integers import INT32_MAX
 from kafkalog.log.log_validator import validate
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.env.threads import Signal
+    from kafkalog.format.sink_state import Winner
+    from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.commands import Command
     from kafkalog.manager.log_manager import LogManager
@@ -54,6 +56,14 @@ class SinkTransactions:
                 if entry is not None:
                     yield LogTransaction(log, producer_id, entry.producer_epoch)
 
+    def commit(self, winners: Iterable[Winner]) -> None:
+        """COMMIT markers in all partitions of these producers; see ``end``.
+
+        Where a partition is not served, the fault says why; a deleted topic needs none.
+        """
+        named = ((winner, at) for winner in winners for at in winner.partitions)
+        self._run_all(named, lambda each: self._commit_marker(*each))
+
     def end(self, transactions: Iterable[LogTransaction], kind: ControlRecordType) -> None:
         """Markers, durable on return; those that are ended already get none.
 
@@ -64,6 +74,16 @@ class SinkTransactions:
     def flush(self, logs: Iterable[UnifiedLog]) -> None:
         """All that these logs hold is durable on return; the first fault is raised."""
         self._run_all(logs, lambda log: (log, FlushCommand(log)))
+
+    def _commit_marker(
+        self, winner: Winner, at: TopicPartition
+    ) -> tuple[UnifiedLog, Command] | None:
+        try:
+            log = self._manager.log_of(at.topic, at.partition)
+        except UnknownPartition:
+            return None
+        transaction = LogTransaction(log, winner.producer_id, winner.producer_epoch)
+        return self._marker(transaction, ControlRecordType.COMMIT)
 
     def _marker(
         self, transaction: LogTransaction, kind: ControlRecordType
@@ -81,15 +101,17 @@ class SinkTransactions:
         return log, EndTransactionCommand(log, records, producer_id, producer_epoch)
 
     def _run_all(
-        self, items: Iterable[T], command_of: Callable[[T], tuple[UnifiedLog, Command]]
+        self, items: Iterable[T], command_of: Callable[[T], tuple[UnifiedLog, Command] | None]
     ) -> None:
-        """Queue a command for each, so that they share syncs, and wait for all."""
+        """Queue a command for each that has one, so that they share syncs, and wait for all."""
         fault: KafkalogError | None = None
         waits: list[tuple[Command, Signal]] = []
         for item in items:
-            log, command = command_of(item)
             try:
-                waits.append((command, self._manager.unit_of(log).writer.begin(command)))
+                found = command_of(item)
+                if found is not None:
+                    log, command = found
+                    waits.append((command, self._manager.unit_of(log).writer.begin(command)))
             except KafkalogError as error:
                 fault = fault or error
         for command, done in waits:

@@ -36,7 +36,6 @@ from kafkalog.errors import (
     KafkalogError,
     Overloaded,
     ProducerFenced,
-    UnknownPartition,
     UnknownSink,
 )
 from kafkalog.format.control_record import ControlRecordType
@@ -55,7 +54,7 @@ from kafkalog.manager.log_dir_unit import wait_behind_queues
 from kafkalog.manager.producer_ids import ProducerIdentity
 from kafkalog.manager.sink_checks import check_winners
 from kafkalog.manager.sink_table import SinkTable
-from kafkalog.manager.sink_transactions import LogTransaction, SinkTransactions
+from kafkalog.manager.sink_transactions import SinkTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -283,14 +282,7 @@ class Sinks:
         self._table.settle(sink)
         if not sink.is_decided:
             return
-        assert sink.query is not None
-        won = [
-            LogTransaction(log, winner.producer_id, winner.producer_epoch)
-            for winner in sink.winners
-            for at in winner.partitions
-            if (log := self._find_log(at)) is not None
-        ]
-        self._transactions.end(won, ControlRecordType.COMMIT)
+        self._transactions.commit(sink.winners)
         self._abort_strays(sink)
         complete = QueryValue(
             SinkState.COMPLETE_COMMIT, sink.committed_batch_id, self._seams.clock.wall_ms()
@@ -356,13 +348,6 @@ class Sinks:
             while some := list(islice(keys, _TOMBSTONES)):
                 self._table.write(current, [(key, None) for key in some])
             _log.info("sink_forgotten", query=current.name)
-
-    def _find_log(self, at: TopicPartition) -> UnifiedLog | None:
-        """The log; None when its topic was deleted. Raises why it is not served."""
-        try:
-            return self._log_of(at)
-        except UnknownPartition:
-            return None
 
     def _log_of(self, at: TopicPartition) -> UnifiedLog:
         return self._manager.log_of(at.topic, at.partition)

@@ -1,0 +1,64 @@
+"""Goal: a directory that is away holds up what lies in it, and nothing else of a query.
+Method: a whole manager on two simulated disks, one of which goes around a commit.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from kafkalog.errors import LogDirOffline
+from kafkalog.format.topic_partition import SINK_STATE_TOPIC
+from kafkalog.manager.partition_table import log_dir_of
+from tests.sim.sim_faults import Effect, Fault
+from tests.sim.sim_manager import DIRS, SimManager
+from tests.sink_world import (
+    QUERY,
+    begin,
+    committed,
+    markers,
+    sinks_of,
+    started,
+    with_topic,
+)
+
+ALL = range(4)
+
+
+def state_dir_of(sim: SimManager) -> str:
+    """Where the coordinator's records lie."""
+    return log_dir_of(sim.manager.log_of(SINK_STATE_TOPIC, 0))
+
+
+def partitions_in(sim: SimManager, log_dir: str) -> list[int]:
+    """Of the topic ``t``."""
+    return [each for each in ALL if log_dir_of(sim.manager.log_of("t", each)) == log_dir]
+
+
+def test_a_decision_is_shown_where_its_partitions_are_served() -> None:
+    """Goal: one disk that is gone keeps no other partition's marker back.
+    Method: no marker of a decision can be written; the next life misses a disk, the third does not.
+    """
+    sim = with_topic()
+    one = begin(sim, 1)
+    for partition in ALL:
+        one.send("a", partition=partition)
+    here = partitions_in(sim, state_dir_of(sim))
+    (away,) = (each for each in DIRS if each != state_dir_of(sim))
+    no_space = Fault(Effect.RAISE, errno.ENOSPC, frozenset({"write"}), "/t-", times=1_000)
+    sim.disk.faults.add(no_space)
+    sinks_of(sim).commit(QUERY, 1, [one.winner()])
+    assert [committed(sim, each) for each in ALL] == [[]] * 4
+    sim.disk.faults.clear()
+    disk = sim.kill()
+    disk.faults.add(Fault(Effect.RAISE, errno.EIO, frozenset(), away, times=1_000_000))
+    sim = started(disk, seed=1)
+    assert 0 < len(here) < 4
+    assert [committed(sim, each) for each in here] == [["a"]] * len(here)
+    with pytest.raises(LogDirOffline):
+        begin(sim, 2)
+    sim.disk.faults.clear()
+    sim = started(sim.kill(), seed=2)
+    assert [(committed(sim, each), markers(sim, each)) for each in ALL] == [(["a"], ["COMMIT"])] * 4
+    begin(sim, 2)

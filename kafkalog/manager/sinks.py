@@ -6,7 +6,8 @@ that won; the others of the batch are aborted. Each batch of a query is committe
 
     begin    producer record, synced ─► older epochs refused, queues passed ─► their ABORT markers
     commit   closed ─► queues passed ─► checked ─► data synced ─► PREPARE_COMMIT, synced: committed
-             ─► COMMIT markers of the winners, ABORT of the others ─► COMPLETE_COMMIT
+             ─► COMMIT markers of the winners ─► ABORT of the others, where it can be written
+             ─► COMPLETE_COMMIT
     abort    PREPARE_ABORT, synced ─► closed, queues passed ─► ABORT markers
 
 PREPARE_COMMIT in ``__sink_state`` is the commit point. What comes behind it is done again, from
@@ -277,13 +278,14 @@ class Sinks:
         """What earlier calls left: an unclear write, the markers of a decision; raises its fault.
 
         In this order also after a crash: the decision, its markers, then the record that they are
-        there. A decision is complete before anything else is begun: its record closes all.
+        there. A decision is complete before anything else is begun: its record closes all. What
+        lost holds nothing up: wherever it is still open, nobody wants it, and the task aborts it.
         """
         self._table.settle(sink)
         if not sink.is_decided:
             return
         self._transactions.commit(sink.winners)
-        self._abort_strays(sink)
+        self._try_later(sink, lambda: self._abort_strays(sink))
         complete = QueryValue(
             SinkState.COMPLETE_COMMIT, sink.committed_batch_id, self._seams.clock.wall_ms()
         )

@@ -17,6 +17,7 @@ from tests.sink_world import (
     QUERY,
     begin,
     committed,
+    is_settled,
     markers,
     sinks_of,
     started,
@@ -62,3 +63,31 @@ def test_a_decision_is_shown_where_its_partitions_are_served() -> None:
     sim = started(sim.kill(), seed=2)
     assert [(committed(sim, each), markers(sim, each)) for each in ALL] == [(["a"], ["COMMIT"])] * 4
     begin(sim, 2)
+
+
+def test_a_loser_in_a_lost_directory_holds_up_no_query() -> None:
+    """Goal: a query whose winners are all shown goes on; what lost is aborted when it can be.
+    Method: the directory with a loser's records fails before the commit; the next life has it.
+    """
+    sim = with_topic()
+    begin(sim, 0)
+    here = partitions_in(sim, state_dir_of(sim))[0]
+    (away,) = (each for each in DIRS if each != state_dir_of(sim))
+    there = partitions_in(sim, away)[0]
+    loser, winner = begin(sim, 1, 0, 0), begin(sim, 1, 0, 1)
+    loser.send("lost", partition=there)
+    loser.send("lost", partition=here)
+    winner.send("a", partition=here)
+    sim.manager.unit_at(away).log_dir.take_offline("gone")
+    sinks_of(sim).commit(QUERY, 1, [winner.winner()])
+    assert committed(sim, here) == ["a"]
+    assert sorted(markers(sim, here)) == ["ABORT", "COMMIT"]
+    assert sinks_of(sim).describe(QUERY).state == "committed"
+    again = begin(sim, 2)
+    assert again.send("b", partition=here).error is None
+    sim = started(sim.kill(), seed=1)
+    assert (markers(sim, there), committed(sim, there)) == (["ABORT"], [])
+    again.bind(sim)
+    sinks_of(sim).commit(QUERY, 2, [again.winner()])
+    assert committed(sim, here) == ["a", "b"]
+    assert is_settled(sim)

@@ -131,8 +131,9 @@ class UnifiedLog:
     @property
     def last_stable_offset(self) -> int:
         """First live offset of an open transaction, at most the high watermark."""
-        first = self._first_unstable_offset  # before the high watermark: it is published first
+        # In this order: a transaction that begins below a high watermark is published before it.
         high_watermark = self.high_watermark
+        first = self._first_unstable_offset
         if first is None:
             return high_watermark
         return min(max(first, self.log_start_offset), high_watermark)

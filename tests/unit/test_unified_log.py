@@ -4,6 +4,9 @@ Method: the executed examples of Kafka 4.1.0 as figures, and a log on the simula
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from kafkalog.errors import (
@@ -18,8 +21,12 @@ from kafkalog.format.control_record import ControlRecordType, build_end_transact
 from kafkalog.format.record_batch import read_header
 from kafkalog.log.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.unified_log import UnifiedLog
 from kafkalog.log.values import AppendOrigin, Isolation
 from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch, checked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def world_of(**config: int) -> PartitionWorld:
@@ -236,6 +243,43 @@ def test_the_last_stable_offset_is_live() -> None:
     marker = build_end_transaction_marker(7, 0, 0, ControlRecordType.ABORT, timestamp_ms=NOW_MS)
     world.append(marker, origin=AppendOrigin.COORDINATOR)
     assert world.log.last_stable_offset == 4
+
+
+class MetLog(UnifiedLog):
+    """Lets a writer in right before the n-th look at it."""
+
+    looks_before = 0
+    writer: Callable[[], object] | None = None
+
+    def __getattribute__(self, name: str) -> Any:  # of any attribute
+        writer = MetLog.writer
+        if writer is not None:
+            MetLog.looks_before -= 1
+            if MetLog.looks_before < 0:
+                MetLog.writer = None
+                writer()
+        return super().__getattribute__(name)
+
+
+def test_the_last_stable_offset_passes_no_open_transaction() -> None:
+    """Goal: however a reader meets the writer, no record of an open transaction is stable.
+
+    Method: the first batch of a transaction is appended, and made readable, between two looks of
+    the reader: before the first, the second, and so on.
+    """
+    looks, has_met = 0, True
+    while has_met:
+        world = world_of()
+        world.log.__class__ = MetLog
+        MetLog.looks_before = looks
+        MetLog.writer = partial(
+            world.append, batch([b"a"], producer=(7, 0, 0), is_transactional=True)
+        )
+        stable = world.log.last_stable_offset
+        has_met, MetLog.writer = MetLog.writer is None, None
+        assert (stable, world.log.high_watermark) == (0, int(has_met))
+        looks += 1
+    assert looks > 2
 
 
 def test_truncate() -> None:

@@ -42,7 +42,7 @@ def begin_sink(
     """Begin an attempt to write one partition of a batch; None: the batch is committed.
 
     Each begin fences the former ones of the same attempt. Raises ProducerFenced when a later batch
-    is open.
+    is open or committed.
     """
     answer = yield from _called(
         query, "begin", {"batch_id": batch_id, "partition_id": partition_id, "attempt": attempt}

@@ -20,14 +20,28 @@ if TYPE_CHECKING:
 PARTITIONS_MAX = 100_000  # that one commit names
 
 
-def check_winners(sink: Sink, batch_id: int, winners: Sequence[Winner]) -> None:
-    """That each is an open producer of this batch, and that the request has bounds."""
-    open_batch_id = sink.open_batch_id
-    if open_batch_id is not None and open_batch_id > batch_id:
+def check_not_older(sink: Sink, batch_id: int) -> None:
+    """ProducerFenced below the batch that was committed last, or above that, below the open one.
+
+    Nobody who goes on with a query comes back behind its last commit: such a call is a zombie's, or
+    of a checkpoint that was put back or copied, whose batch of this number has other records.
+    """
+    committed_batch_id, open_batch_id = sink.committed_batch_id, sink.open_batch_id
+    if batch_id < committed_batch_id:
+        raise ProducerFenced(
+            f"Batch {committed_batch_id} of query {sink.name} is committed: batch {batch_id} is "
+            "older",
+            committed_batch_id=committed_batch_id,
+        )
+    if open_batch_id is not None and committed_batch_id < batch_id < open_batch_id:
         raise ProducerFenced(
             f"Batch {open_batch_id} of query {sink.name} is open: batch {batch_id} is older",
             open_batch_id=open_batch_id,
         )
+
+
+def check_winners(sink: Sink, batch_id: int, winners: Sequence[Winner]) -> None:
+    """That each is an open producer of this batch, and that the request has bounds."""
     if sum(max(len(winner.partitions), 1) for winner in winners) > PARTITIONS_MAX:
         raise InvalidRequest(f"A commit names at most {PARTITIONS_MAX} partitions of winners")
     if len({winner.producer_id for winner in winners}) < len(winners):

@@ -36,7 +36,6 @@ from kafkalog.errors import (
     InvalidTxnState,
     KafkalogError,
     Overloaded,
-    ProducerFenced,
     UnknownSink,
 )
 from kafkalog.format.control_record import ControlRecordType
@@ -53,7 +52,7 @@ from kafkalog.manager.access_rules import Action, Resource
 from kafkalog.manager.authorized import internal, lists, operation_class, requires
 from kafkalog.manager.log_dir_unit import wait_behind_queues
 from kafkalog.manager.producer_ids import ProducerIdentity
-from kafkalog.manager.sink_checks import check_winners
+from kafkalog.manager.sink_checks import check_not_older, check_winners
 from kafkalog.manager.sink_table import SinkTable
 from kafkalog.manager.sink_transactions import SinkTransactions
 
@@ -139,20 +138,16 @@ class Sinks:
         """A producer for an attempt to write one partition of a batch; None: it is committed.
 
         Durable, and older epochs of the producer are refused, on return. An open batch with a lower
-        id is aborted. ProducerFenced when a higher one is open; InvalidRequest, Overloaded,
-        StorageFault, NotReady. A repetition gives the next epoch.
+        id is aborted. ProducerFenced when a higher one is open or committed; InvalidRequest,
+        Overloaded, StorageFault, NotReady. A repetition gives the next epoch.
         """
         with self._table.turn(query) as sink:
-            if self._is_committed(sink, batch_id):
+            is_committed = self._is_committed(sink, batch_id)
+            check_not_older(sink, batch_id)
+            if is_committed:
                 return None
             self._settle(sink)
-            open_batch_id = sink.open_batch_id
-            if open_batch_id is not None and open_batch_id > batch_id:
-                raise ProducerFenced(
-                    f"Batch {open_batch_id} of query {query} is open: batch {batch_id} is older",
-                    open_batch_id=open_batch_id,
-                )
-            if open_batch_id is not None and open_batch_id < batch_id:
+            if sink.open_batch_id is not None and sink.open_batch_id < batch_id:
                 self._abort(sink, "superseded")
             key = ProducerKey(query, partition_id, attempt)
             former = sink.producers.get(key)
@@ -173,13 +168,15 @@ class Sinks:
         """Commit what these producers wrote, in exactly these partitions, and abort the rest.
 
         Decided and durable on return; markers that could not be written yet follow by themselves.
-        A batch that is not above the last committed one is committed already. Raised when nothing
-        was committed: InvalidProducerIdMapping, ProducerFenced, InvalidTxnState, InvalidRequest,
+        Nothing happens when it is the batch that was committed last. Raised when nothing was
+        committed: InvalidProducerIdMapping, ProducerFenced, InvalidTxnState, InvalidRequest,
         UnknownPartition, StorageFault, NotReady, Overloaded. After AppendOutcomeUnknown it may be:
         repeat the call.
         """
         with self._table.turn(query) as sink:
-            if self._is_committed(sink, batch_id):
+            is_committed = self._is_committed(sink, batch_id)
+            check_not_older(sink, batch_id)
+            if is_committed:
                 self._try_later(sink, lambda: self._settle(sink))
                 return
             self._settle(sink)
@@ -229,7 +226,7 @@ class Sinks:
     # ---- parts of the calls, under the turn of the sink
 
     def _is_committed(self, sink: Sink, batch_id: int) -> bool:
-        """Whether it is; StorageFault while nobody knows."""
+        """Whether it, or a later one, is; StorageFault while nobody knows."""
         if batch_id > sink.committed_batch_id:
             self._table.settle(sink)
         return batch_id <= sink.committed_batch_id

@@ -18,7 +18,7 @@ class SinkProducerAnswer(Body):
 
 
 class SinkCommittedAnswer(Body):
-    """The batch, or a later one, is committed: there is nothing to write."""
+    """The batch is committed: there is nothing to write."""
 
     state: Literal["committed"]
     batch_id: int

@@ -13,7 +13,8 @@ Why nothing is lost or doubled, whoever dies when:
 - It names all that the set wrote: an attempt ends when its records are acknowledged, and Spark
   calls for the commit when every task has ended. A winner that was fenced or aborted in between is
   refused, and with it the commit.
-- Spark runs a batch again until its commit returned, and then never.
+- Spark runs a batch again until it has noted that its commit returned, and then never. Whoever
+  comes with an older one has a checkpoint from before, with other records: refused.
 """
 
 from __future__ import annotations

@@ -161,6 +161,8 @@ def test_numbers(daemon: Daemon) -> None:
     refused(commit(winner(given["producer_id"], 0, 9)), 404, 40402)
     refused(call(daemon, "numbers", "begin", batch_id=4, partition_id=0), 409, 40912)
     assert commit(winner(given["producer_id"], 0, 0)).json == {"state": "committed", "batch_id": 5}
+    refused(call(daemon, "numbers", "begin", batch_id=4, partition_id=0), 409, 40912)
+    refused(call(daemon, "numbers", "commit", batch_id=4, winners=[]), 409, 40912)
     refused(call(daemon, "numbers", "abort", batch_id=5), 409, 40908)
     answer = call(daemon, "numbers", "abort", batch_id=6)
     assert answer.json == {"state": "aborted", "batch_id": 6}

@@ -88,10 +88,8 @@ def test_a_batch_is_shown_whole_by_its_commit() -> None:
     )
     assert sim.metrics.registry.get_sample_value("kafkalog_sink_commits_total") == 1
     assert sinks_of(sim).begin(QUERY, 7, 0, 0) is None
-    assert sinks_of(sim).begin(QUERY, 3, 0, 0) is None
     end = sim.manager.log_of("t", 0).log_end_offset
     commit(sim, 7, one.winner(), two.winner())
-    commit(sim, 6)
     assert sim.manager.log_of("t", 0).log_end_offset == end
 
 
@@ -193,6 +191,39 @@ def test_batches_follow_each_other() -> None:
     assert sinks_of(sim).begin(QUERY, 6, 0, 0) is None
     samples = sim.metrics.registry
     assert samples.get_sample_value("kafkalog_sink_aborts_total", {"reason": "superseded"}) == 1
+
+
+def test_a_batch_below_the_committed_one_is_refused() -> None:
+    """Goal: a query whose checkpoint was put back or copied does not go on as if it had written.
+    Method: begins and commits below the last commit: at once, beside a later batch, after a kill.
+    """
+    sim = with_topic(1)
+    for batch_id in (1, 2):
+        one = begin(sim, batch_id)
+        one.send(str(batch_id))
+        commit(sim, batch_id, one.winner())
+    refuse_older(sim, one.winner())
+    later = begin(sim, 4)
+    later.send("4")
+    refuse_older(sim, one.winner())
+    sim = started(sim.kill(), seed=1)
+    refuse_older(sim, one.winner())
+    commit(sim, 4, later.winner())
+    assert committed(sim) == ["1", "2", "4"]
+
+
+def refuse_older(sim: SimManager, winner: Winner) -> None:
+    """What is below the committed batch 2 is refused, that batch itself is not."""
+    for call in (
+        lambda: begin(sim, 1),
+        lambda: commit(sim, 1),
+        lambda: commit(sim, 0, winner),
+    ):
+        with pytest.raises(ProducerFenced, match="2 of query q is committed: batch") as refused:
+            call()
+        assert refused.value.details == {"committed_batch_id": 2}
+    assert sinks_of(sim).begin(QUERY, 2, 0, 0) is None
+    commit(sim, 2, winner)
 
 
 def test_abort() -> None:

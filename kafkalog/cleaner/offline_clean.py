@@ -20,7 +20,7 @@ from kafkalog.env.clock import FixedWallClock, SystemClock
 from kafkalog.env.overlay import overlay
 from kafkalog.format.file_names import LOG_SUFFIX
 from kafkalog.log.log_loader import load_log
-from kafkalog.log.offline_log import file_sizes, log_state, tool_environment
+from kafkalog.log.offline_log import file_sizes, flush_and_close, log_state, tool_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,11 +92,7 @@ def compact_copy(directory: str, config: LogConfig, options: CompactOptions) -> 
     else:
         result |= {"endOffset": to_clean.first_dirty_offset, "nothingToClean": True}
     result["after"] = log_state(log)
-    plan = log.plan_flush()
-    if plan is not None:
-        plan.run()
-        log.mark_flushed(plan)
-    log.close()
+    flush_and_close(log)
     result["files"] = file_sizes(directory)
     return result
 

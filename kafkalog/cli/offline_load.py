@@ -21,7 +21,7 @@ from kafkalog.env.directory_copy import copy_files
 from kafkalog.errors import KafkalogError
 from kafkalog.log import retention_pass
 from kafkalog.log.log_loader import load_log
-from kafkalog.log.offline_log import file_sizes, log_state, tool_environment
+from kafkalog.log.offline_log import file_sizes, flush_and_close, log_state, tool_environment
 from kafkalog.observe.logging import configure_logging
 
 if TYPE_CHECKING:
@@ -77,11 +77,7 @@ def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[s
         result["deletedSegments"] = len(retention_pass.finish(log))
     if options.delete_records is not None or options.roll or options.retention:
         result["after"] = log_state(log)
-    plan = log.plan_flush()
-    if plan is not None:
-        plan.run()
-        log.mark_flushed(plan)
-    log.close()
+    flush_and_close(log)
     result["files"] = file_sizes(directory)
     return result
 

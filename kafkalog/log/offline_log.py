@@ -52,6 +52,15 @@ def file_sizes(directory: str) -> dict[str, int]:
     return {stat.name: stat.size for stat in SystemFilesystem().list_dir_stats(directory)}
 
 
+def flush_and_close(log: UnifiedLog) -> None:
+    """Everything of the log is durable, and its files are closed, on return. OSError."""
+    plan = log.plan_flush()
+    if plan is not None:
+        plan.run()
+        log.mark_flushed(plan)
+    log.close()
+
+
 def _segment_state(segment: LogSegment) -> dict[str, int]:
     # These two look-ups first: entries of a damaged index are found again from the .log.
     segment.floor_position(segment.base_offset)

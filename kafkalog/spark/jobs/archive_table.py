@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
@@ -64,6 +65,22 @@ class FileStore(Protocol):
     def remove(self, path: str) -> None:
         """Take a file back that no commit names; none is fine."""
         ...
+
+
+def settle_local(path: str) -> None:
+    """Of a store on a file system: a file's bytes, its name, and that of its topic's directory.
+
+    They survive a power cut on return. OSError.
+    """
+    filesystem = SystemFilesystem()
+    file = filesystem.open_write(path, create=False)
+    try:
+        file.sync()
+    finally:
+        file.close()
+    topic_dir = path.rpartition("/")[0]
+    for directory in (topic_dir, topic_dir.rpartition("/")[0]):
+        filesystem.sync_dir(directory)
 
 
 class ArchiveTable(Protocol):

@@ -20,10 +20,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.env.random import SystemRandom
-from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
 from kafkalog.spark.jobs.archive_files import SCHEMA
-from kafkalog.spark.jobs.archive_table import TableChanged, UnusableTable, offsets_of, offsets_text
+from kafkalog.spark.jobs.archive_table import (
+    TableChanged,
+    UnusableTable,
+    offsets_of,
+    offsets_text,
+    settle_local,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,17 +72,8 @@ class IcebergStore:
     def settle(self, path: str) -> None:
         """See FileStore; an object store's files are durable when they are closed."""
         local = path.removeprefix("file://")
-        if not local.startswith("/"):
-            return
-        filesystem = SystemFilesystem()
-        file = filesystem.open_write(local, create=False)
-        try:
-            file.sync()
-        finally:
-            file.close()
-        topic_dir = local.rpartition("/")[0]
-        for directory in (topic_dir, topic_dir.rpartition("/")[0]):
-            filesystem.sync_dir(directory)
+        if local.startswith("/"):
+            settle_local(local)
 
     def remove(self, path: str) -> None:
         """See FileStore."""

@@ -20,7 +20,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.spark.jobs.archive_table import ArchivedFile, UnusableTable, offsets_of, offsets_text
+from kafkalog.spark.jobs.archive_table import (
+    ArchivedFile,
+    UnusableTable,
+    offsets_of,
+    offsets_text,
+    settle_local,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -63,14 +69,7 @@ class LocalStore:
 
     def settle(self, path: str) -> None:
         """See FileStore: its bytes and its name."""
-        filesystem, directory = SystemFilesystem(), path.rpartition("/")[0]
-        file = filesystem.open_write(path, create=False)
-        try:
-            file.sync()
-        finally:
-            file.close()
-        filesystem.sync_dir(directory)
-        filesystem.sync_dir(self.root)
+        settle_local(path)
 
     def remove(self, path: str) -> None:
         """See FileStore."""

@@ -19,6 +19,7 @@ from kafkalog.log.directory_facts import directory_facts
 from kafkalog.log.retention_forecast import Schedule, departures
 from kafkalog.log.retention_pass import policy_of
 from kafkalog.log.retention_plan import plan
+from kafkalog.spark.jobs.compact import MAP_BYTES
 from kafkalog.spark.jobs.tasks import Job, run_job
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 CHECK_INTERVAL_MS = 300_000
 """As log.retention.check.interval.ms."""
-MAP_BYTES = 128 << 20
 LOOKS_MAX = 5
 """At a partition whose segments are exchanged meanwhile."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -303,6 +304,27 @@ def test_a_write_under_way_is_no_finding(tmp_path: Path) -> None:
         assert isinstance(gone, Finding)
         assert (gone.code, gone.severity) == (FindingCode.VANISHED, Severity.INFO)
         (directory / LOG).write_bytes(b"rot" * 100)
+
+
+def test_an_index_that_a_swap_has_yet_to_rename_is_no_finding(tmp_path: Path) -> None:
+    """Goal: a swap that is slower than two looks is no missing file; where nobody swaps, it is.
+    Method: the index of a segment comes back at the fifth listing, or never does.
+    """
+    directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4))
+    (partition,) = find_partitions([str(tmp_path / "a")], SystemFilesystem())
+    index, swap = directory / f"{SECOND}.index", directory / f"{SECOND}.index.swap"
+    index.rename(swap)
+    lost = checked_segment(partition, SystemFilesystem(), 12)
+    assert isinstance(lost, SegmentReport)
+    assert [each.code for each in lost.findings] == [FindingCode.MISSING_FILE]
+    served = replace(partition, is_served=True)
+    found = checked_segment(served, ChangingDisk(5, lambda: swap.rename(index)), 12)
+    assert isinstance(found, SegmentReport)
+    assert (found.findings, found.batch_count) == ((), 4)
+    index.rename(swap)
+    gone = checked_segment(served, ChangingDisk(5, (directory / f"{SECOND}.log").unlink), 12)
+    assert isinstance(gone, Finding)
+    assert gone.code is FindingCode.VANISHED
 
 
 def test_a_partition_that_cannot_be_read_is_a_row(tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 TARGET_BYTES = 128 << 20
 """Of log in one task: a partition that is larger is checked in several at once."""
 
-_SWAP_SECONDS = 0.2  # within which a daemon renames the files of a swap
+_SWAP_SECONDS = 0.2  # within which a daemon renames the files of a swap, most of the time
+_SWAP_LOOKS_MAX = 20  # of an index that is missing: a daemon on a slow disk needs longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +204,8 @@ def checked_segment(
         report = _look(partition, filesystem, base)
         if report.findings:
             again = _look(partition, filesystem, base)
+            if partition.is_served:
+                again = _look_after_swap(partition, filesystem, base, again)
             both = tuple(each for each in again.findings if each in report.findings)
             report = replace(again, findings=both)
     except FileNotFoundError:
@@ -210,6 +213,22 @@ def checked_segment(
         return Finding(file, 0, problem, FindingCode.VANISHED, Severity.INFO)
     except OSError as error:
         return _unreadable(file, error)
+    return report
+
+
+def _look_after_swap(
+    partition: FleetPartition, filesystem: Filesystem, base: int, report: SegmentReport
+) -> SegmentReport:
+    """Once more when the missing index is there: a swap renames it after the log of its segment."""
+    for _ in range(_SWAP_LOOKS_MAX):
+        missing = {each.file for each in report.findings if each.code is FindingCode.MISSING_FILE}
+        if not missing:
+            break
+        SystemClock().sleep(_SWAP_SECONDS)
+        listing = list_directory(partition.directory, filesystem)
+        if base in listing.bases and not missing <= listing.names:
+            continue
+        report = _look(partition, filesystem, base)
     return report
 
 

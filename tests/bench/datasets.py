@@ -49,6 +49,11 @@ def values(count: int, size: int, seed: int = 1) -> list[bytes]:
     return [bytes(chance.choices(_LETTERS, k=size)) for _ in range(count)]
 
 
+def words(chance: np.random.Generator, count: int) -> bytes:
+    """So many words with blanks between, at least five bytes each: what compresses well."""
+    return b" ".join(_WORDS[index] for index in chance.integers(0, len(_WORDS), count))
+
+
 def batch_of(count: int, size: int, timestamp_ms: int = FIRST_TIMESTAMP_MS, seed: int = 1) -> bytes:
     """One uncompressed batch of so many random values, at base offset 0."""
     batch = PlainBatch(0, (timestamp_ms,) * count, tuple(values(count, size, seed)))
@@ -86,7 +91,7 @@ def write_log(path: Path, *, total_bytes: int, batch_records: int, value_bytes: 
             blocks = []
             in_block = min(batch_count - made, max(1, _BLOCK_BYTES // size))
             for number in range(0, in_block, repeat):
-                _set_timestamp(batch, FIRST_TIMESTAMP_MS + (made + number) // repeat)
+                set_timestamp(batch, FIRST_TIMESTAMP_MS + (made + number) // repeat)
                 blocks.append(bytes(batch) * repeat)
             block = np.frombuffer(b"".join(blocks), dtype=np.uint8).copy()
             rows = block.reshape(-1, size)[:in_block]
@@ -98,7 +103,7 @@ def write_log(path: Path, *, total_bytes: int, batch_records: int, value_bytes: 
     return offset
 
 
-def _set_timestamp(batch: bytearray, timestamp_ms: int) -> None:
+def set_timestamp(batch: bytearray, timestamp_ms: int) -> None:
     """Give all records of a batch this timestamp: their deltas are 0."""
     struct.pack_into(">qq", batch, BASE_TIMESTAMP_AT, timestamp_ms, timestamp_ms)
     struct.pack_into(">I", batch, CRC_AT, compute_crc(batch))
@@ -121,7 +126,7 @@ def keyed_batches(
     chance = np.random.default_rng(seed)
     numbers = chance.integers(0, keys, records)
     noise = chance.bytes(1 << 20)
-    words = b" ".join(_WORDS[index] for index in chance.integers(0, len(_WORDS), 1 << 17))
+    some_words = words(chance, 1 << 17)
     half = value_bytes // 2
     digits, rest = max(key_bytes - 4, 1), value_bytes - half
     for start in range(0, records, batch_records):
@@ -129,7 +134,7 @@ def keyed_batches(
         spots = [(start + index) * 37 % ((1 << 20) - half) for index in range(len(some))]
         columns = RecordColumns.of(
             [b"key-%0*d" % (digits, number) for number in some],
-            [noise[at : at + half] + words[at // 2 : at // 2 + rest] for at in spots],
+            [noise[at : at + half] + some_words[at // 2 : at // 2 + rest] for at in spots],
             np.arange(start, start + len(some)) // 50 + FIRST_TIMESTAMP_MS,
         )
         yield build_batch(columns, base_offset=start, codec=codec)

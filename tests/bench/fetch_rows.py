@@ -38,7 +38,7 @@ def fetch_raw(bench: Bench) -> Result:
         batch_records=125,
         value_bytes=datasets.RECORD_BYTES,
     )
-    plant_unclean(bench, "fetch", source)
+    plant_unclean(bench, "fetch", [source])
     passes = bench.size(4, 2)
     with bench.running_daemon() as daemon, bench.running_broker() as broker:
         path = f"/v1/topics/fetch/partitions/0/batches?max_bytes={_PAGE}&offset="
@@ -109,7 +109,7 @@ def _records(bench: Bench, name: str, form: str, accept: str, path: str) -> Resu
         batch_records=1000,
         value_bytes=datasets.SMALL_BYTES,
     )
-    plant_unclean(bench, "fetch", source, with_kafka=False)
+    plant_unclean(bench, "fetch", [source], with_kafka=False)
     count = end // _RECORDS
     requests = [
         build_request("GET", path.format(start=start, end=start + _RECORDS), accept=accept)

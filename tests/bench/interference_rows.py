@@ -20,9 +20,10 @@ from tests.bench import datasets
 from tests.bench.cleaner_rows import link_stopped_log, write_keyed_log
 from tests.bench.load_client import build_request, run_paced
 from tests.bench.planting import empty_partition, note_clean_ends, plant_clean
-from tests.bench.produce_rows import BINARY, SOON
+from tests.bench.produce_rows import BINARY
 from tests.bench.results import Goal, Result, Sample
 from tests.bench.retention_rows import FAR_LIMITS
+from tests.bench.round_topics import SOON
 from tests.bench.start_rows import partitions_of, topics_of
 
 if TYPE_CHECKING:

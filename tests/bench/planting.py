@@ -17,39 +17,42 @@ from kafkalog.format.file_names import (
 from kafkalog.format.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tests.bench.bench import Bench
 
 
-def plant_unclean(bench: Bench, topic: str, source: Path, *, with_kafka: bool = True) -> None:
-    """Create ``topic`` with one partition on each side, stop, and leave it as after a crash.
+def plant_unclean(
+    bench: Bench, topic: str, sources: Sequence[Path], *, with_kafka: bool = True
+) -> None:
+    """Create ``topic`` on each side, a partition a source, stop, and leave it as after a crash.
 
-    The next start recovers everything from the .log files of ``source``.
+    The next start recovers everything from the .log files of the sources.
     """
     with bench.running_daemon() as daemon:
-        daemon.create_topic(topic)
+        daemon.create_topic(topic, len(sources))
         daemon.stop()
-        make_unclean(daemon.log_dirs[0], topic, source)
+        make_unclean(daemon.log_dirs[0], topic, sources)
     if not with_kafka:
         return
     with bench.running_broker() as broker:
         if broker is not None:
-            broker.create_topic(topic)
+            broker.create_topic(topic, len(sources))
             broker.stop()
-            make_unclean(broker.data, topic, source)
+            make_unclean(broker.data, topic, sources)
 
 
-def make_unclean(log_dir: Path, topic: str, source: Path) -> None:
-    """Of partition 0 only source's .log files (hard-linked copies would be written to) remain.
+def make_unclean(log_dir: Path, topic: str, sources: Sequence[Path]) -> None:
+    """Of partition n only the .log files of source n (hard-linked ones would be written to) remain.
 
     No marker, no recovery point: every byte is to be checked, every index to be built.
     """
-    partition = empty_partition(log_dir, TopicPartition(topic, 0))
-    for path in source.iterdir():
-        assert path.suffix == LOG_SUFFIX
-        shutil.copyfile(path, partition / path.name)
+    for number, source in enumerate(sources):
+        partition = empty_partition(log_dir, TopicPartition(topic, number))
+        for path in source.iterdir():
+            assert path.suffix == LOG_SUFFIX
+            shutil.copyfile(path, partition / path.name)
     forget_clean_stop(log_dir)
 
 

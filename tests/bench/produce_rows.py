@@ -8,13 +8,13 @@ from tests.bench import datasets
 from tests.bench.load_client import build_request
 from tests.bench.machine_use import fdatasync_p50_ms
 from tests.bench.results import Goal, Result, Sample
+from tests.bench.round_topics import SOON, SOON_KAFKA, Topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.bench.bench import Bench
     from tests.bench.daemon_side import BenchDaemon
-    from tests.bench.kafka_side import BenchBroker
 
 RAW = "application/vnd.kafkalog.record-batches"
 BINARY = "application/vnd.kafka.binary.v2+json"
@@ -24,33 +24,6 @@ _RAW_BATCHES = 8
 _JSON_RECORDS = 1000
 
 
-# Topics are deleted soon, so that every round writes into memory that the one before gave back: on
-# a virtual machine the first touch of a page costs more than the append.
-SOON = {"log_initial_task_delay_ms": "100", "log_segment_delete_delay_ms": "100"}
-_SOON_KAFKA = "log.initial.task.delay.ms=500\n"
-
-
-class _Topics:
-    """A new topic for each round of one side; the one before is deleted first."""
-
-    def __init__(self, side: BenchDaemon | BenchBroker, name: str) -> None:
-        self._side = side
-        self._name = name
-        self._count = 0
-
-    @property
-    def current(self) -> str:
-        """The topic of this round."""
-        return f"{self._name}{self._count}"
-
-    def renew(self) -> None:
-        """The next one."""
-        if self._count:
-            self._side.delete_topic(self.current)
-        self._count += 1
-        self._side.create_topic(self.current)
-
-
 def produce_raw(bench: Bench) -> Result:
     """1 KiB records in batches of 128 KiB, eight batches a request, four connections."""
     records = bench.size(2_000_000, 200_000)
@@ -58,10 +31,10 @@ def produce_raw(bench: Bench) -> Result:
     bodies = datasets.raw_bodies(_RAW_BATCH_RECORDS, _RAW_BATCHES)
     with (
         bench.running_daemon(**SOON) as daemon,
-        bench.running_broker(_SOON_KAFKA) as broker,
+        bench.running_broker(SOON_KAFKA) as broker,
     ):
-        our_topics = _Topics(daemon, "raw")
-        their_topics = None if broker is None else _Topics(broker, "raw")
+        our_topics = Topics(daemon, "raw")
+        their_topics = None if broker is None else Topics(broker, "raw")
 
         def ours() -> Sample:
             our_topics.renew()
@@ -108,10 +81,10 @@ def produce_json(bench: Bench) -> Result:
     payloads.write_bytes(b"\n".join(all_values))
     with (
         bench.running_daemon(**SOON) as daemon,
-        bench.running_broker(_SOON_KAFKA) as broker,
+        bench.running_broker(SOON_KAFKA) as broker,
     ):
-        our_topics = _Topics(daemon, "json")
-        their_topics = None if broker is None else _Topics(broker, "json")
+        our_topics = Topics(daemon, "json")
+        their_topics = None if broker is None else Topics(broker, "json")
 
         def ours() -> Sample:
             our_topics.renew()

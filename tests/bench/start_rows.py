@@ -170,7 +170,7 @@ def _recovery(
         with broker:
             broker.create_topic("crash")
             broker.stop()
-            make_unclean(broker.data, "crash", source)
+            make_unclean(broker.data, "crash", [source])
             rounds = bench.alternate(ours, theirs)
     else:
         rounds = bench.alternate(ours, None)

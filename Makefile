@@ -121,7 +121,7 @@ lane-beside:
 	@tests/tools/timed oracle $(MAKE) -s oracle
 	@tests/tools/timed spark $(MAKE) -s spark
 
-bench: $(KERNELS_READY) $(DEV_READY) | build ## all benchmarks, Kafka beside; writes tests/bench/results
+bench: spark-setup | build ## all benchmarks, Kafka and Spark's Kafka source beside; writes tests/bench/results
 	@$(BIN)/python -m tests.bench
 
 bench-quick: $(KERNELS_READY) $(DEV_READY) | build

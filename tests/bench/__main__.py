@@ -1,7 +1,9 @@
-"""``python -m tests.bench [--quick] [--without-kafka] [--profile] [name ...]``: run benchmarks.
+"""``python -m tests.bench [--quick] [--spark] [--without-kafka] [--profile] [name ...]``.
 
 A full run writes results/<name>.json and renews the README's table. --quick uses small data and two
-rounds, prints, and leaves the result files alone. --profile writes CPU profiles of the daemon to
+rounds, prints, and leaves the result files alone. The benchmarks on Spark (`make spark-setup`, Java
+17) start sessions of ten seconds each: a full run has them, a quick one only by --spark, which
+means them alone, or by name. --profile writes CPU profiles of the daemon to
 build/profiles (its figures are then not to be quoted).
 """
 
@@ -24,6 +26,9 @@ from tests.bench import (
     report,
     results,
     retention_rows,
+    spark_job_rows,
+    spark_rows,
+    spark_write_rows,
     start_rows,
     tail_rows,
 )
@@ -60,14 +65,36 @@ BENCHMARKS: dict[str, Callable[[Bench], results.Result]] = {
         interference_rows.interference,
     )
 }
+ON_SPARK: dict[str, Callable[[Bench], results.Result]] = {
+    function.__name__: function
+    for function in (
+        spark_rows.spark_scan,
+        spark_rows.spark_scan_http,
+        spark_rows.spark_scan_lz4,
+        spark_rows.spark_scan_zstd,
+        spark_rows.spark_scan_snappy,
+        spark_rows.spark_scan_gzip,
+        spark_rows.spark_parquet,
+        spark_rows.spark_archive_parquet,
+        spark_rows.spark_archive_iceberg,
+        spark_rows.spark_micro_batches,
+        spark_write_rows.spark_write,
+        spark_write_rows.spark_write_exactly_once,
+        spark_job_rows.spark_decode,
+        spark_job_rows.spark_compaction,
+        spark_job_rows.spark_audit,
+    )
+}
+ALL = {**BENCHMARKS, **ON_SPARK}
 FULL_ROUNDS, QUICK_ROUNDS = 5, 2
 
 
 def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(BENCHMARKS))
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(ALL))
     parser.add_argument("--quick", action="store_true", help="small data, two rounds, print only")
+    parser.add_argument("--spark", action="store_true", help="those on Spark alone")
     parser.add_argument("--without-kafka", action="store_true", help="kafkalog alone, print only")
     parser.add_argument("--profile", action="store_true", help="CPU profiles, print only")
     parser.add_argument("--rounds", type=int, help="rounds to count")
@@ -77,10 +104,12 @@ def main() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # Logs that benchmarks make are recovered once, which warns of every index.
     configure_logging(sys.stderr, log_format="console", level="error")
-    unknown = set(options.names) - set(BENCHMARKS)
+    unknown = set(options.names) - set(ALL)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    names = options.names or wanted(quick=options.quick, on_spark=options.spark)
     jars = None if options.without_kafka else find_kafka()
+    connector = find_connector(jars) if jars is not None and set(names) & set(ON_SPARK) else None
     profiles = None
     if options.profile:
         profiles = results.ROOT / "build" / "profiles"
@@ -90,16 +119,34 @@ def main() -> None:
         rounds=options.rounds or (QUICK_ROUNDS if options.quick else FULL_ROUNDS),
         quick=options.quick,
         jars=jars,
+        connector=connector,
         profiles=profiles,
         open_files=raise_open_files(),
     )
     is_kept = not options.quick and not options.profile and not options.without_kafka
-    for name in options.names or BENCHMARKS:
+    for name in names:
         result = run_one(bench, name)
-        if is_kept and jars is not None:
+        has_kafka_beside = connector is not None or name not in ON_SPARK
+        if is_kept and jars is not None and has_kafka_beside:
             results.write(result, jars.version)
     if is_kept and report.README.exists():
         report.main()
+
+
+def wanted(*, quick: bool, on_spark: bool) -> list[str]:
+    """Names, when none was given."""
+    if on_spark:
+        return list(ON_SPARK)
+    return list(BENCHMARKS if quick else ALL)
+
+
+def find_connector(jars: Jars) -> str | None:
+    """Spark's own Kafka source and sink; None, with the reason printed, where it cannot be had."""
+    try:
+        return jars.connector()
+    except KafkaToolError as error:
+        print(f"bench: Spark without Kafka: {error}", flush=True)
+        return None
 
 
 def find_kafka() -> Jars | None:
@@ -118,7 +165,7 @@ def run_one(bench: Bench, name: str) -> results.Result:
     bench.clear()
     bench.work.mkdir(parents=True, exist_ok=True)
     try:
-        result = BENCHMARKS[name](bench)
+        result = ALL[name](bench)
     finally:
         bench.clear()
     print(describe(result, time.monotonic() - started), flush=True)

@@ -23,12 +23,17 @@ Value = TypeVar("Value")
 
 @dataclass
 class Bench:
-    """One run of the harness. ``work`` is on the file system to be measured and may be filled."""
+    """One run of the harness.
+
+    work       is on the file system to be measured, and may be filled
+    connector  jars of Spark's own Kafka source and sink (`Jars.connector`), None without
+    """
 
     work: Path
     rounds: int
     quick: bool
     jars: Jars | None
+    connector: str | None = None
     profiles: Path | None = None
     open_files: int = 0
     name: str = ""
@@ -73,12 +78,17 @@ class Bench:
             yield broker
 
     def alternate(
-        self, kafkalog: Callable[[], Sample], kafka: Callable[[], Sample] | None
+        self,
+        kafkalog: Callable[[], Sample],
+        kafka: Callable[[], Sample] | None,
+        *,
+        warm_ups: int = 1,
     ) -> list[Round]:
-        """One warm-up of each that is not counted, then the rounds; every other one Kafka first."""
-        kafkalog()
-        if kafka is not None:
-            kafka()
+        """Warm-ups of each that are not counted, then the rounds; every other one Kafka first."""
+        for _ in range(warm_ups):
+            kafkalog()
+            if kafka is not None:
+                kafka()
         rounds = []
         for number in range(self.rounds):
             if kafka is None:

@@ -58,6 +58,10 @@ class Jars:
         names = [path.name for path in (home / "libs").glob("kafka-clients-*.jar")]
         self.version = names[0].removeprefix("kafka-clients-").removesuffix(".jar")
 
+    def connector(self) -> str:
+        """Spark's own Kafka source and sink, as its setting spark.jars names them."""
+        return self.kit.run("connector", timeout_seconds=900).stdout.strip()
+
     def command(self, heap: str, log_config: Path, *arguments: str) -> list[str]:
         """A java command line with Kafka's own flags."""
         log = f"-Dlog4j2.configurationFile={log_config}"

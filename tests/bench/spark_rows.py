@@ -1,0 +1,191 @@
+"""Reading on Spark, and the archive, beside Spark's own Kafka source over a broker of the same log.
+
+One session with two slots a side, in processes of their own, kept for all rounds. MB are of keys
+and values.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkalog.format.record_batch import Codec
+from tests.bench.results import Goal, Result, Sample
+from tests.bench.spark_side import CORES, WARM_UPS, Reader, SparkProcess
+from tests.bench.spark_topics import PARTITIONS, TOPIC, plant, write_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.bench.bench import Bench
+    from tests.bench.spark_side import Answer
+
+    Work = Callable[[Reader, Path], Answer]
+
+_BATCHES = 1840, 160
+"""Of 64 KiB in each partition, in a full and in a quick run: 2.2 and 0.2 M records."""
+
+_DURABILITY = "from the page cache"
+
+
+def spark_scan(bench: Bench) -> Result:
+    """A batch query from segment files."""
+    goal = Goal(">= 2.5x", ratio=2.5)
+    return _compared(bench, "spark_scan", "scan from segments", goal, _scan)
+
+
+def spark_scan_http(bench: Bench) -> Result:
+    """The same through the daemon."""
+    goal = Goal(">= 2x", ratio=2)
+    return _compared(bench, "spark_scan_http", "scan over HTTP", goal, _scan, over_http=True)
+
+
+def spark_scan_lz4(bench: Bench) -> Result:
+    """Compressed segments."""
+    return _compressed(bench, Codec.LZ4)
+
+
+def spark_scan_zstd(bench: Bench) -> Result:
+    """Compressed segments."""
+    return _compressed(bench, Codec.ZSTD)
+
+
+def spark_scan_snappy(bench: Bench) -> Result:
+    """Compressed segments."""
+    return _compressed(bench, Codec.SNAPPY)
+
+
+def spark_scan_gzip(bench: Bench) -> Result:
+    """Compressed segments."""
+    return _compressed(bench, Codec.GZIP)
+
+
+def _compressed(bench: Bench, codec: Codec) -> Result:
+    name = codec.name.lower()
+    what = f"scan from segments, {name}"
+    return _compared(bench, f"spark_scan_{name}", what, Goal(">= 2x", ratio=2), _scan, codec=codec)
+
+
+def spark_parquet(bench: Bench) -> Result:
+    """Into Parquet by Spark's own writer, on both sides."""
+    goal = Goal(">= 1.6x", ratio=1.6)
+    return _compared(bench, "spark_parquet", "DataFrame to Parquet", goal, _parquet)
+
+
+def spark_micro_batches(bench: Bench) -> Result:
+    """A stream with a bound on its micro-batches."""
+    trigger_rows = bench.size(300_000, 50_000)
+    return _compared(
+        bench,
+        "spark_micro_batches",
+        f"stream in micro-batches of {trigger_rows:,} rows",
+        Goal(">= 1x", ratio=1),
+        partial(_micro_batches, trigger_rows=trigger_rows),
+    )
+
+
+def spark_archive_parquet(bench: Bench) -> Result:
+    """The archive job on Spark against what Spark users do instead."""
+    return _archived(bench, "spark_archive_parquet", is_iceberg=False)
+
+
+def spark_archive_iceberg(bench: Bench) -> Result:
+    """The same into a table, which Kafka's side does not have."""
+    return _archived(bench, "spark_archive_iceberg", is_iceberg=True)
+
+
+def _archived(bench: Bench, name: str, *, is_iceberg: bool) -> Result:
+    form = "an Iceberg table" if is_iceberg else "Parquet files"
+    return _compared(
+        bench,
+        name,
+        f"archive job into {form}",
+        Goal(">= 4x", ratio=4),
+        partial(_archive, is_iceberg=is_iceberg),
+        theirs=_parquet,
+        durability="from the page cache; kafkalog's files synced",
+        notes=("Kafka: DataFrame of the Kafka source to Parquet, without exact offsets",),
+    )
+
+
+def _scan(reader: Reader, _: Path) -> Answer:
+    return reader.ask("scan")
+
+
+def _parquet(reader: Reader, target: Path) -> Answer:
+    return reader.ask("parquet", target=str(target))
+
+
+def _micro_batches(reader: Reader, target: Path, *, trigger_rows: int) -> Answer:
+    return reader.ask("micro_batches", trigger_rows=trigger_rows, target=str(target))
+
+
+def _archive(reader: Reader, target: Path, *, is_iceberg: bool) -> Answer:
+    log_dir = reader.options["path"]
+    return reader.process.ask("archive", log_dir=log_dir, target=str(target), is_iceberg=is_iceberg)
+
+
+def _compared(
+    bench: Bench,
+    name: str,
+    what: str,
+    goal: Goal,
+    ours: Work,
+    *,
+    theirs: Work | None = None,
+    codec: Codec = Codec.NONE,
+    over_http: bool = False,
+    durability: str = _DURABILITY,
+    notes: tuple[str, ...] = (),
+) -> Result:
+    """The same log planted under both servers; without ``theirs`` Kafka's side works as ours."""
+    source = write_source(bench.directory("source"), bench.size(*_BATCHES), codec)
+    log_dir = plant(bench, source)
+
+    def sample(reader: Reader, work: Work) -> Sample:
+        answer = work(reader, bench.directory(f"out-{reader.format}"))
+        assert answer["rows"] == source.records, answer
+        assert answer.get("value_bytes", source.value_bytes) == source.value_bytes, answer
+        return Sample(source.payload_bytes / answer["seconds"] / 1e6)
+
+    with _readers(bench, log_dir, over_http=over_http) as (our_reader, their_reader):
+        rounds = bench.alternate(
+            partial(sample, our_reader, ours),
+            None if their_reader is None else partial(sample, their_reader, theirs or ours),
+            warm_ups=WARM_UPS,
+        )
+    return Result(
+        name=name,
+        what=f"Spark: {what}, {source.records / 1e6:.2g} M records, {PARTITIONS} partitions",
+        unit="MB/s",
+        durability=durability,
+        goal=goal,
+        rounds=rounds,
+        notes=(f"both: warm sessions with local[{CORES}], default options, seven columns", *notes),
+    )
+
+
+@contextmanager
+def _readers(
+    bench: Bench, log_dir: Path, *, over_http: bool
+) -> Iterator[tuple[Reader, Reader | None]]:
+    """Both sides, ready; the second is None in a run without Kafka."""
+    with ExitStack() as stack:
+        where = {"path": str(log_dir)}
+        if over_http:
+            daemon = stack.enter_context(bench.running_daemon())
+            where = {"url": f"http://127.0.0.1:{daemon.port}"}
+        session = stack.enter_context(SparkProcess(bench.directory("spark")))
+        ours = Reader(session, "kafkalog", {**where, "subscribe": TOPIC})
+        if bench.connector is None:
+            yield ours, None
+            return
+        broker = stack.enter_context(bench.running_broker())
+        assert broker is not None, "the connector is looked for beside Kafka alone"
+        session = stack.enter_context(
+            SparkProcess(bench.directory("spark-kafka"), jars=bench.connector)
+        )
+        address = {"kafka.bootstrap.servers": broker.bootstrap}
+        yield ours, Reader(session, "kafka", {**address, "subscribe": TOPIC})

@@ -1,0 +1,104 @@
+"""Spark's processes in a benchmark: one session a side with the same settings, told what to do.
+
+Each is a process of its own (`spark_work`) with a JVM of its own, kept for all rounds, so that what
+is measured is warm. The Kafka side has Spark's own connector on its class path and is otherwise the
+same. Without Spark the process does jobs in its one thread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from tests.bench.results import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CORES = 2
+"""Slots of each session, which are also the machine's processors that a round uses."""
+
+WARM_UPS = 2
+"""Rounds that are not counted: the JVM compiles, and workers import."""
+
+_END_SECONDS = 60.0
+_SETTINGS = {
+    "spark.master": f"local[{CORES}]",
+    "spark.app.name": "bench",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": str(CORES),
+    "spark.sql.session.timeZone": "UTC",
+}
+Answer = dict[str, float]
+
+
+class SparkProcess:
+    """``with SparkProcess(directory) as process``: its session is ready with its first answer.
+
+    directory  for what Spark writes, and the process's log
+    jars       Spark's setting of that name
+    """
+
+    def __init__(self, directory: Path, *, jars: str = "", with_spark: bool = True) -> None:
+        directory.mkdir(parents=True)
+        self._log = directory / "spark.log"
+        settings = None
+        if with_spark:
+            settings = {
+                **_SETTINGS,
+                "spark.jars": jars,
+                "spark.local.dir": str(directory / "local"),
+                "spark.sql.warehouse.dir": str(directory / "warehouse"),
+            }
+        # The workers shall be this Python; else they are the system's, which knows no kafkalog.
+        python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.bench.spark_work", json.dumps(settings)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=ROOT,
+                env={**os.environ, **python, "SPARK_LOCAL_IP": "127.0.0.1"},
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """The end of its input ends it, and its JVM."""
+        try:
+            self._process.communicate(timeout=_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+
+    def ask(self, work: str, **arguments: object) -> Answer:
+        """Have it do one of `spark_work.WORKS`; its answer: seconds, and what there was to do."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"work": work, **arguments}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, f"{work} ended its process: {self._log.read_text(errors='replace')[-3000:]}"
+        answer: Answer = json.loads(line)
+        return answer
+
+
+class Reader(NamedTuple):
+    """A session, and the topic as its format sees it."""
+
+    process: SparkProcess
+    format: str
+    options: dict[str, str]
+
+    def ask(self, work: str, **arguments: object) -> Answer:
+        """Work that reads the topic."""
+        return self.process.ask(work, source=self.format, options=self.options, **arguments)

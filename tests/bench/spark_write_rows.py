@@ -1,0 +1,106 @@
+"""Writing from Spark through the daemon, beside Spark's own Kafka sink through a broker.
+
+The rows are made in the JVM by the same query on both sides. MB are of keys and values. A round is
+one ``df.write`` of four tasks into a new topic of four partitions.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from tests.bench.results import Goal, Result, Sample
+from tests.bench.round_topics import SOON, SOON_KAFKA, Topics
+from tests.bench.spark_side import CORES, WARM_UPS, SparkProcess
+from tests.bench.spark_topics import KEY_BYTES, PARTITIONS, VALUE_BYTES
+
+if TYPE_CHECKING:
+    from tests.bench.bench import Bench
+    from tests.bench.daemon_side import BenchDaemon
+    from tests.bench.spark_side import Answer
+
+# With Kafka's defaults (16 KiB, no wait) its side takes nearly twice as long.
+_KAFKA = {"kafka.batch.size": "65536", "kafka.linger.ms": "20"}
+_MARKERS_MAX = 1000
+"""Of transactions in a topic: a few for each task and partition."""
+
+
+def spark_write(bench: Bench) -> Result:
+    """At least once, acknowledged from the page cache on both sides."""
+    return _written(
+        bench,
+        "spark_write",
+        "write, at least once",
+        Goal(">= 1.5x", ratio=1.5),
+        {"acks": "1"},
+        "page cache on both sides",
+    )
+
+
+def spark_write_exactly_once(bench: Bench) -> Result:
+    """Exactly once and synced, against Kafka's sink, which has neither."""
+    return _written(
+        bench,
+        "spark_write_exactly_once",
+        "write, exactly once",
+        Goal(">= 1.2x", ratio=1.2),
+        {"exactlyOnce": "true"},
+        "kafkalog: exactly once, fdatasync; Kafka: at least once, page cache",
+    )
+
+
+def _written(
+    bench: Bench, name: str, what: str, goal: Goal, options: dict[str, str], durability: str
+) -> Result:
+    rows = bench.size(2_000_000, 100_000)
+
+    def sample(answer: Answer) -> Sample:
+        return Sample(rows * (KEY_BYTES + VALUE_BYTES) / answer["seconds"] / 1e6)
+
+    with ExitStack() as stack:
+        daemon = stack.enter_context(bench.running_daemon(**SOON))
+        our_session = stack.enter_context(SparkProcess(bench.directory("spark")))
+        our_topics = Topics(daemon, "written", PARTITIONS)
+        address = {"url": f"http://127.0.0.1:{daemon.port}"}
+
+        def ours() -> Sample:
+            topic = our_topics.renew()
+            asked = {**address, **options, "topic": topic}
+            answer = our_session.ask("write", sink="kafkalog", options=asked, rows=rows)
+            assert rows <= _records_in(daemon, topic) <= rows + _MARKERS_MAX
+            return sample(answer)
+
+        if bench.connector is None:
+            rounds = bench.alternate(ours, None, warm_ups=WARM_UPS)
+        else:
+            broker = stack.enter_context(bench.running_broker(SOON_KAFKA))
+            assert broker is not None, "the connector is looked for beside Kafka alone"
+            their_session = stack.enter_context(
+                SparkProcess(bench.directory("spark-kafka"), jars=bench.connector)
+            )
+            their_topics = Topics(broker, "written", PARTITIONS)
+            bootstrap = {"kafka.bootstrap.servers": broker.bootstrap}
+
+            def theirs() -> Sample:
+                asked = {**bootstrap, **_KAFKA, "topic": their_topics.renew()}
+                return sample(their_session.ask("write", sink="kafka", options=asked, rows=rows))
+
+            rounds = bench.alternate(ours, theirs, warm_ups=WARM_UPS)
+    return Result(
+        name=name,
+        what=f"Spark: {what}, {rows / 1e6:.2g} M rows, {PARTITIONS} partitions",
+        unit="MB/s",
+        durability=durability,
+        goal=goal,
+        rounds=rounds,
+        notes=(
+            f"both: warm sessions with local[{CORES}], rows of 11 and 205 letters made by Spark",
+            "Kafka: kafka.batch.size=65536, kafka.linger.ms=20",
+        ),
+    )
+
+
+def _records_in(daemon: BenchDaemon, topic: str) -> int:
+    """All partitions together, markers of transactions included."""
+    paths = [f"/topics/{topic}/partitions/{number}/offsets" for number in range(PARTITIONS)]
+    return sum(int(daemon.request("GET", path).json["end_offset"]) for path in paths)

@@ -87,9 +87,14 @@ class SparkProcess:
         self._process.stdin.write(json.dumps({"work": work, **arguments}) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
-        assert line, f"{work} ended its process: {self._log.read_text(errors='replace')[-3000:]}"
+        if not line:
+            self._process.wait(_END_SECONDS)  # its traceback follows the end of its answers
+            raise AssertionError(f"{work} ended its process: {self._log_tail()}")
         answer: Answer = json.loads(line)
         return answer
+
+    def _log_tail(self) -> str:
+        return self._log.read_text(errors="replace")[-3000:]
 
 
 class Reader(NamedTuple):

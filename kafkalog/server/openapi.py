@@ -111,8 +111,7 @@ def describe(tables: Iterable[web.RouteTableDef], *, version: str) -> dict[str, 
     paths: dict[str, dict[str, object]] = {}
     seen: set[str] = set()
     for route, promise in endpoints:
-        path = _IN_PATH.sub(lambda found: f"{{{found[1]}}}", route.path)
-        item = paths.setdefault(path, {})
+        item = paths.setdefault(described_path(route.path), {})
         # Aliases of a path share a handler: an operation id may stand once only.
         is_alias = promise.operation_id in seen
         seen.add(promise.operation_id)
@@ -131,6 +130,11 @@ def describe(tables: Iterable[web.RouteTableDef], *, version: str) -> dict[str, 
             "securitySchemes": _SECURITY_SCHEMES,
         },
     }
+
+
+def described_path(path: str) -> str:
+    """A route's path as the document has it: parameters without their patterns."""
+    return _IN_PATH.sub(lambda found: f"{{{found[1]}}}", path)
 
 
 def error_numbers(path: str, promise: Endpoint) -> tuple[int, ...]:

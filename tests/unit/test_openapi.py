@@ -13,7 +13,7 @@ from kafkalog import __version__
 from kafkalog.server.app import ROUTE_TABLES
 from kafkalog.server.endpoint import endpoint_of
 from kafkalog.server.error_map import REGISTER
-from kafkalog.server.openapi import describe, error_numbers
+from kafkalog.server.openapi import describe, described_path, error_numbers
 
 DOCUMENT = json.loads(json.dumps(describe(ROUTE_TABLES, version=__version__)))
 
@@ -92,7 +92,8 @@ def test_every_error_number_has_its_status() -> None:
             promise = endpoint_of(route.handler)
             if promise is None:
                 continue
-            responses = DOCUMENT["paths"][route.path][route.method.lower()]["responses"]
+            operation = DOCUMENT["paths"][described_path(route.path)][route.method.lower()]
+            responses = operation["responses"]
             for number in error_numbers(route.path, promise):
                 status = str(REGISTER[number].status)
                 assert f"{number}: " in responses[status]["description"], (route.path, number)

@@ -19,7 +19,6 @@ from kafkalog.cli.config_pairs import config_pairs
 from kafkalog.cli.retention import Duration
 from kafkalog.cli.table import print_table
 from kafkalog.env.clock import SystemClock
-from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
 from kafkalog.log.log_config import LogConfig
 from kafkalog.manager.registered_configs import registered_configs
@@ -32,6 +31,7 @@ from kafkalog.spark.jobs.fleet import find_partitions
 from kafkalog.spark.jobs.progress import ProgressLine
 from kafkalog.spark.jobs.rows import ArrowMissing, columns_of, json_rows, write_parquet
 from kafkalog.spark.jobs.tasks import NoProgress, ProcessPool
+from kafkalog.spark.object_store import filesystem_for, scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,8 +53,13 @@ class JobArguments:
 
     @property
     def paths(self) -> list[str]:
-        """Of --dirs, absolute."""
-        return [os.path.abspath(each) for text in self.dirs for each in text.split(",") if each]
+        """Of --dirs: absolute, or on a store."""
+        return [
+            each.rstrip("/") if scheme_of(each) else os.path.abspath(each.removeprefix("file://"))
+            for text in self.dirs
+            for each in text.split(",")
+            if each
+        ]
 
     def partitions(self, configs: Mapping[str, str]) -> list[FleetPartition]:
         """What lies there; topics' own configs are those of a registry, ``configs`` go over them.
@@ -63,7 +68,8 @@ class JobArguments:
         """
         if not self.dirs:
             raise click.UsageError("Missing option '--dirs'.")
-        filesystem, dirs = SystemFilesystem(), self.paths
+        dirs = self.paths
+        filesystem = filesystem_for(dirs)
         overrides = {each: registered_configs(each, filesystem) for each in _log_dirs(dirs)}
 
         def config_of(log_dir: str, topic: str) -> LogConfig:
@@ -102,7 +108,8 @@ class JobArguments:
 
 def _log_dirs(dirs: Sequence[str]) -> set[str]:
     """Each may be a log directory, or a partition in one."""
-    return {*dirs, *(os.path.dirname(each) for each in dirs)}
+    parents = (os.path.dirname(each) for each in dirs)
+    return {*dirs, *(each for each in parents if not each.endswith(":"))}  # s3://logs has none
 
 
 def _cell(value: object) -> str:

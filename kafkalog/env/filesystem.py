@@ -16,21 +16,33 @@ if TYPE_CHECKING:
 Buffer = bytes | bytearray | memoryview
 
 
-class File(Protocol):
-    """An open file. Closes itself when the last reference goes: readers just keep a reference."""
+class ReadableFile(Protocol):
+    """A file that is open for reading, on a disk or elsewhere."""
 
     @property
     def path(self) -> str:
         """Name at opening time; a rename does not change it."""
         ...
 
+    def pread(self, size: int, position: int) -> bytes:
+        """At most size bytes; shorter only at the end of the file."""
+        ...
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        ...
+
+    def close(self) -> None:
+        """Close now. Reading afterwards raises OSError(EBADF)."""
+        ...
+
+
+class File(ReadableFile, Protocol):
+    """An open file. Closes itself when the last reference goes: readers just keep a reference."""
+
     @property
     def is_writable(self) -> bool:
         """Whether it was opened for writing; it reads in any case."""
-        ...
-
-    def pread(self, size: int, position: int) -> bytes:
-        """At most size bytes; shorter only at the end of the file."""
         ...
 
     def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
@@ -53,10 +65,6 @@ class File(Protocol):
         """Cut or zero-extend (sparse) to size."""
         ...
 
-    def size(self) -> int:
-        """Bytes in the file."""
-        ...
-
     def datasync(self) -> None:
         """fdatasync: data and size durable. After an error never call it again on this file.
 
@@ -69,10 +77,6 @@ class File(Protocol):
 
     def sync(self) -> None:
         """Fsync, with metadata; after an error as ``datasync``."""
-        ...
-
-    def close(self) -> None:
-        """Close now. Reading afterwards raises OSError(EBADF)."""
         ...
 
 
@@ -113,22 +117,18 @@ class FileStat(Protocol):
         ...
 
 
-class Filesystem(Protocol):
-    """Files by absolute path."""
+class ReadFilesystem(Protocol):
+    """What can be read by absolute path, on a disk or elsewhere."""
 
-    def open_read(self, path: str) -> File:
+    def open_read(self, path: str) -> ReadableFile:
         """Open an existing file for reading."""
-        ...
-
-    def open_write(self, path: str, *, create: bool = True, exclusive: bool = False) -> File:
-        """Open for reading and writing, never truncating; exclusive fails when it exists."""
         ...
 
     def exists(self, path: str) -> bool:
         """Whether anything has that name (links not followed)."""
         ...
 
-    def is_at(self, file: File, path: str) -> bool:
+    def is_at(self, file: ReadableFile, path: str) -> bool:
         """Whether path still names this open file, and no other one that took its place."""
         ...
 
@@ -142,6 +142,30 @@ class Filesystem(Protocol):
 
     def stat(self, path: str) -> FileStat:
         """Of one path; FileNotFoundError when absent."""
+        ...
+
+    def read_file(self, path: str) -> bytes:
+        """Whole content of a small file."""
+        ...
+
+    def is_locked(self, path: str) -> bool:
+        """Whether some process holds the lock on path. Takes none, not for a moment."""
+        ...
+
+    def real_path(self, path: str) -> str:
+        """Absolute, links resolved."""
+        ...
+
+
+class Filesystem(ReadFilesystem, Protocol):
+    """Files by absolute path."""
+
+    def open_read(self, path: str) -> File:
+        """Open an existing file for reading."""
+        ...
+
+    def open_write(self, path: str, *, create: bool = True, exclusive: bool = False) -> File:
+        """Open for reading and writing, never truncating; exclusive fails when it exists."""
         ...
 
     def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
@@ -172,10 +196,6 @@ class Filesystem(Protocol):
         """Fsync a directory: the names in it become durable."""
         ...
 
-    def read_file(self, path: str) -> bytes:
-        """Whole content of a small file."""
-        ...
-
     def write_file_atomically(self, path: str, data: bytes) -> None:
         """<path>.tmp, fsync, rename over path, fsync of the directory: old or new, never a mix.
 
@@ -187,18 +207,10 @@ class Filesystem(Protocol):
         """Create if absent and lock exclusively; BlockingIOError when another process holds it."""
         ...
 
-    def is_locked(self, path: str) -> bool:
-        """Whether some process holds the lock on path. Takes none, not for a moment."""
-        ...
-
     def space(self, path: str) -> tuple[int, int]:
         """(total bytes, bytes available to us) of the file system that holds path."""
         ...
 
     def device(self, path: str) -> int:
         """The same number for paths on the same file system."""
-        ...
-
-    def real_path(self, path: str) -> str:
-        """Absolute, links resolved."""
         ...

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.env.filesystem import Buffer, File, FileStat
+    from kafkalog.env.filesystem import Buffer, FileStat, ReadableFile
 
 _IOV_MAX = 1024
 _FILE_MODE = 0o640
@@ -242,7 +242,7 @@ class SystemFilesystem:
         """See Filesystem."""
         return os.path.lexists(path)
 
-    def is_at(self, file: File, path: str) -> bool:
+    def is_at(self, file: ReadableFile, path: str) -> bool:
         """See Filesystem."""
         assert isinstance(file, SystemFile)
         return file.is_at(path)

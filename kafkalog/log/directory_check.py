@@ -29,12 +29,12 @@ from kafkalog.log.segment_check import check_segment, sequence_problem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.env.filesystem import ReadFilesystem
     from kafkalog.log.segment_check import ProducerSpan, SegmentReport
 
 
 def verify_directory(
-    path: str, filesystem: Filesystem, *, is_compacted: bool = False
+    path: str, filesystem: ReadFilesystem, *, is_compacted: bool = False
 ) -> list[Finding]:
     """All errors in the order of the files; empty: the directory is sound. OSError passes.
 
@@ -76,7 +76,7 @@ class DirectoryListing:
         return self.indexed - frozenset(self.bases)
 
 
-def list_directory(path: str, filesystem: Filesystem) -> DirectoryListing:
+def list_directory(path: str, filesystem: ReadFilesystem) -> DirectoryListing:
     """What is there, and which names should not be. OSError."""
     names = [stat.name for stat in filesystem.list_dir_stats(path) if stat.is_file]
     findings = Findings()
@@ -111,7 +111,9 @@ class SmallFiles:
     epochs: tuple[tuple[int, int], ...] | None
 
 
-def check_small_files(path: str, filesystem: Filesystem, listing: DirectoryListing) -> SmallFiles:
+def check_small_files(
+    path: str, filesystem: ReadFilesystem, listing: DirectoryListing
+) -> SmallFiles:
     """They decode. OSError."""
     findings = Findings()
     epochs: tuple[tuple[int, int], ...] | None = None

@@ -27,7 +27,7 @@ from kafkalog.log.segment_check import OFFSET_ENTRY, TIME_ENTRY
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.env.filesystem import FileStat, Filesystem
+    from kafkalog.env.filesystem import FileStat, ReadFilesystem
 
 CHUNK_BYTES = 8 << 20
 
@@ -40,7 +40,7 @@ class _Headers(NamedTuple):
 
 
 def directory_facts(
-    path: str, filesystem: Filesystem, log_start_offset: int, high_watermark: int | None
+    path: str, filesystem: ReadFilesystem, log_start_offset: int, high_watermark: int | None
 ) -> LogFacts | None:
     """The facts of a directory; None when no segment lies there. OSError.
 
@@ -84,7 +84,7 @@ def _base_of(name: str) -> int | None:
 
 
 def _last_timestamp(
-    path: str, filesystem: Filesystem, base: int, files: Mapping[str, FileStat]
+    path: str, filesystem: ReadFilesystem, base: int, files: Mapping[str, FileStat]
 ) -> int:
     """Of the last entry of the time index that is not padding; -1 without one."""
     name = segment_file_name(base, TIME_INDEX_SUFFIX)
@@ -99,7 +99,7 @@ def _entries(raw: bytes, dtype: np.dtype[np.void]) -> np.ndarray[tuple[int], np.
     return np.frombuffer(raw[: len(raw) - len(raw) % dtype.itemsize], dtype=dtype)
 
 
-def _read_headers(path: str, filesystem: Filesystem, base: int, *, is_tail: bool) -> _Headers:
+def _read_headers(path: str, filesystem: ReadFilesystem, base: int, *, is_tail: bool) -> _Headers:
     """Walk the batches, with is_tail only those from the last entry of the offset index on."""
     position = _last_position(path, filesystem, base) if is_tail else 0
     file = filesystem.open_read(f"{path}/{segment_file_name(base, LOG_SUFFIX)}")
@@ -119,7 +119,7 @@ def _read_headers(path: str, filesystem: Filesystem, base: int, *, is_tail: bool
     return _Headers(next_offset, largest)
 
 
-def _last_position(path: str, filesystem: Filesystem, base: int) -> int:
+def _last_position(path: str, filesystem: ReadFilesystem, base: int) -> int:
     """Where the batch of the last entry of the offset index begins; 0 without one."""
     try:
         raw = filesystem.read_file(f"{path}/{segment_file_name(base, OFFSET_INDEX_SUFFIX)}")

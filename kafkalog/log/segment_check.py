@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.env.filesystem import ReadFilesystem
 
     Table = npt.NDArray[np.int64]
 
@@ -89,7 +89,7 @@ class SegmentReport:
 
 def check_segment(
     path: str,
-    filesystem: Filesystem,
+    filesystem: ReadFilesystem,
     base: int,
     names: Collection[str],
     *,
@@ -106,7 +106,9 @@ def check_segment(
 class _SegmentCheck:
     """One run."""
 
-    def __init__(self, path: str, filesystem: Filesystem, base: int, may_have_gaps: bool) -> None:
+    def __init__(
+        self, path: str, filesystem: ReadFilesystem, base: int, may_have_gaps: bool
+    ) -> None:
         self._path = path
         self._filesystem = filesystem
         self._base = base

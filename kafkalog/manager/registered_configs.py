@@ -11,10 +11,10 @@ from kafkalog.manager.topic_registry import decode_registry
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.env.filesystem import ReadFilesystem
 
 
-def registered_configs(log_dir: str, filesystem: Filesystem) -> Mapping[str, Mapping[str, str]]:
+def registered_configs(log_dir: str, filesystem: ReadFilesystem) -> Mapping[str, Mapping[str, str]]:
     """Overrides by topic, as the user wrote them; empty without a registry that can be read.
 
     OSError.

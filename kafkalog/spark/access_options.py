@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kafkalog.client.messages import Address, Basic, Bearer, Tls
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.spark.logs import Access
+from kafkalog.spark.object_store import scheme_of
 from kafkalog.spark.option_values import InvalidOption, wrong
 
 if TYPE_CHECKING:
@@ -54,9 +55,16 @@ def access_of(values: OptionValues, *, read_committed: bool = False) -> Access:
 
 
 def _absolute(path: str) -> str:
+    if scheme_of(path) is not None:
+        return path.rstrip("/")
     plain = path.removeprefix("file://")
     if not plain.startswith("/"):
-        raise wrong("path", path, "an absolute path, the same on every machine of the cluster")
+        raise wrong(
+            "path",
+            path,
+            "an absolute path, the same on every machine of the cluster, or one with the scheme of "
+            "an object store",
+        )
     return plain
 
 

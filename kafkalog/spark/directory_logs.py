@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import CorruptCheckpoint, UnknownPartition, UnknownTopic
 from kafkalog.format.checkpoint_text import decode_offsets
 from kafkalog.format.file_names import (
@@ -29,22 +28,23 @@ from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.spark.directory_reads import LogWalk
 from kafkalog.spark.directory_times import first_record_at
 from kafkalog.spark.logs import Bounds, CorruptLog, OffsetRange, Piece
+from kafkalog.spark.object_store import filesystem_for
 from kafkalog.spark.partition_files import LISTINGS_MAX, PartitionFiles, offset_entries
 from kafkalog.spark.partition_places import partitions_in, place_of
 from kafkalog.spark.pieces import Cuts, cut
 from kafkalog.spark.transactions import last_stable_offset, newest_snapshot
 
 if TYPE_CHECKING:
-    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.env.filesystem import ReadFilesystem
     from kafkalog.spark.logs import Access
 
 
 class DirectoryLogs:
     """See `Logs`, and the module."""
 
-    def __init__(self, access: Access, filesystem: Filesystem | None = None) -> None:
+    def __init__(self, access: Access, filesystem: ReadFilesystem | None = None) -> None:
         self._access = access
-        self._filesystem = filesystem or SystemFilesystem()
+        self._filesystem = filesystem or filesystem_for(access.paths)
         self._checkpoints: dict[str, tuple[bytes, dict[TopicPartition, int]]] = {}
 
     def close(self) -> None:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.batch_scan import BatchColumn, ScanStop, scan
 from kafkalog.format.committed_batches import is_committed, spans_of
 from kafkalog.format.record_batch import HEADER_BYTES, LENGTH_AT, LOG_OVERHEAD
 from kafkalog.spark.logs import Chunk, CorruptLog, DataLost
+from kafkalog.spark.object_store import filesystem_for
 from kafkalog.spark.partition_files import PartitionFiles, offset_entries
 from kafkalog.spark.partition_places import place_of
 from kafkalog.spark.transactions import aborted_transactions
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from kafkalog.env.filesystem import File, Filesystem
+    from kafkalog.env.filesystem import ReadableFile, ReadFilesystem
     from kafkalog.format.batch_scan import BatchRows
     from kafkalog.spark.logs import Access, OffsetRange, Piece
     from kafkalog.spark.partition_files import Segment
@@ -58,7 +58,7 @@ class LogWalk:
 
     def __init__(
         self,
-        filesystem: Filesystem,
+        filesystem: ReadFilesystem,
         path: str,
         wanted: OffsetRange,
         *,
@@ -105,7 +105,7 @@ class LogWalk:
             if self._is_end_of(segment, file, files):
                 return
 
-    def _is_end_of(self, segment: Segment, file: File, files: PartitionFiles) -> bool:
+    def _is_end_of(self, segment: Segment, file: ReadableFile, files: PartitionFiles) -> bool:
         """Behind a file, with a new listing: step over a gap; whether nothing follows."""
         now = files.floor(self.next_offset)
         if now is None or now.base_offset != segment.base_offset:
@@ -118,7 +118,7 @@ class LogWalk:
         self.next_offset = following.base_offset
         return False
 
-    def _of_segment(self, segment: Segment, file: File) -> Iterator[Walked]:
+    def _of_segment(self, segment: Segment, file: ReadableFile) -> Iterator[Walked]:
         end = file.size()
         position, hint = self._start(segment, file, end)
         previous, wanted = segment.base_offset - 1, self._chunk_bytes
@@ -151,7 +151,7 @@ class LogWalk:
             if is_at_end:
                 return
 
-    def _start(self, segment: Segment, file: File, end: int) -> tuple[int, int | None]:
+    def _start(self, segment: Segment, file: ReadableFile, end: int) -> tuple[int, int | None]:
         """(Position to begin at, last offset of the batch there as the index has it)."""
         if self.next_offset <= segment.base_offset:
             return 0, None
@@ -226,10 +226,10 @@ def read_directory_piece(
     chunk_bytes: int,
     *,
     check_crcs: bool,
-    filesystem: Filesystem | None = None,
+    filesystem: ReadFilesystem | None = None,
 ) -> Generator[Chunk, None, None]:
     """See `logs.read_piece`."""
-    filesystem = filesystem or SystemFilesystem()
+    filesystem = filesystem or filesystem_for(access.paths)
     wanted = piece.range
     walk = LogWalk(
         filesystem,

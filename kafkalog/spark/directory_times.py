@@ -21,14 +21,14 @@ from kafkalog.spark.partition_files import LISTINGS_MAX, time_entries
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.env.filesystem import ReadFilesystem
     from kafkalog.spark.directory_reads import Walked
     from kafkalog.spark.logs import OffsetRange
     from kafkalog.spark.partition_files import PartitionFiles
 
 
 def first_record_at(
-    filesystem: Filesystem,
+    filesystem: ReadFilesystem,
     paths: Sequence[str],
     place: str,
     wanted: OffsetRange,
@@ -58,7 +58,7 @@ def first_record_at(
 
 
 def _candidates(
-    filesystem: Filesystem, files: PartitionFiles, wanted: OffsetRange, timestamp_ms: int
+    filesystem: ReadFilesystem, files: PartitionFiles, wanted: OffsetRange, timestamp_ms: int
 ) -> Iterator[OffsetRange]:
     """Where it may be, segment by segment."""
     for segment in files.segments:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from kafkalog.env.filesystem import File, Filesystem
+    from kafkalog.env.filesystem import ReadableFile, ReadFilesystem
 
     Table = npt.NDArray[np.int64]
 
@@ -80,7 +80,7 @@ class PartitionFiles:
     snapshots: tuple[int, ...]
 
     @classmethod
-    def listed(cls, filesystem: Filesystem, path: str) -> PartitionFiles:
+    def listed(cls, filesystem: ReadFilesystem, path: str) -> PartitionFiles:
         """Look. FileNotFoundError when the directory is not there (any more)."""
         names = stable(lambda: filesystem.list_dir(path))
         files = [parsed for name in names if (parsed := _parsed(name)) is not None]
@@ -132,7 +132,9 @@ def _parsed(name: str) -> SegmentFileName | None:
     return parsed if parsed is not None and parsed.stage in ("", SWAP_SUFFIX) else None
 
 
-def offset_entries(filesystem: Filesystem, segment: Segment, file: File, end: int) -> Table:
+def offset_entries(
+    filesystem: ReadFilesystem, segment: Segment, file: ReadableFile, end: int
+) -> Table:
     """Believable offset index entries of an open ``.log``: int64[n, 2] of last offset, position.
 
     Both rise, absolute offsets, positions below ``end``. None when the index is missing, or may be
@@ -144,7 +146,7 @@ def offset_entries(filesystem: Filesystem, segment: Segment, file: File, end: in
     return table[: np.searchsorted(table[:, 1], end)]
 
 
-def time_entries(filesystem: Filesystem, segment: Segment, file: File) -> Table:
+def time_entries(filesystem: ReadFilesystem, segment: Segment, file: ReadableFile) -> Table:
     """Believable time index entries: int64[n, 2] of largest timestamp so far, its offset."""
     entries = _entries(filesystem, segment, file, TIME_INDEX_SUFFIX, unpack_time_entries)
     steps = np.diff(entries, axis=0, prepend=-1)
@@ -154,9 +156,9 @@ def time_entries(filesystem: Filesystem, segment: Segment, file: File) -> Table:
 
 
 def _entries(
-    filesystem: Filesystem,
+    filesystem: ReadFilesystem,
     segment: Segment,
-    file: File,
+    file: ReadableFile,
     suffix: str,
     unpack: Callable[[bytes], Table],
 ) -> Table:

@@ -22,12 +22,12 @@ from kafkalog.spark.partition_files import stable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.env.filesystem import ReadFilesystem
 
 _LOOKS = 3  # of a partition that is nowhere: a rename ends sooner than these
 
 
-def partitions_in(filesystem: Filesystem, path: str) -> list[TopicPartition]:
+def partitions_in(filesystem: ReadFilesystem, path: str) -> list[TopicPartition]:
     """The partitions of clients in a log directory; what is deleted, moved in or stray is none."""
     found: list[TopicPartition] = []
     for stat in filesystem.list_dir_stats(path):
@@ -43,7 +43,7 @@ def partitions_in(filesystem: Filesystem, path: str) -> list[TopicPartition]:
 
 
 def place_of(
-    filesystem: Filesystem, paths: Sequence[str], topic: str, partition: int
+    filesystem: ReadFilesystem, paths: Sequence[str], topic: str, partition: int
 ) -> str | None:
     """The directory of a partition in one of the log directories; None: it is nowhere.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.env.filesystem import ReadFilesystem
     from kafkalog.spark.partition_files import PartitionFiles
 
     Table = npt.NDArray[np.int64]
@@ -34,7 +34,10 @@ _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 
 
 def aborted_transactions(
-    filesystem: Filesystem, listed: Callable[[], PartitionFiles], from_offset: int, to_offset: int
+    filesystem: ReadFilesystem,
+    listed: Callable[[], PartitionFiles],
+    from_offset: int,
+    to_offset: int,
 ) -> Table:
     """Those that may overlap the range: int64[n, 3] of producer id, first and last offset.
 
@@ -55,7 +58,7 @@ def aborted_transactions(
 
 
 def _entries(
-    filesystem: Filesystem, files: PartitionFiles, from_offset: int, to_offset: int
+    filesystem: ReadFilesystem, files: PartitionFiles, from_offset: int, to_offset: int
 ) -> Table:
     """All entries from the segment of from_offset on, as far as they can matter."""
     segment = files.floor(from_offset)
@@ -75,7 +78,7 @@ def _entries(
 
 
 def newest_snapshot(
-    filesystem: Filesystem, files: PartitionFiles, end_offset: int
+    filesystem: ReadFilesystem, files: PartitionFiles, end_offset: int
 ) -> tuple[int, dict[int, int]]:
     """The offset up to which a producer snapshot knows, and the open transactions there.
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.env.clock import Clock
-    from kafkalog.env.filesystem import File, FileStat
+    from kafkalog.env.filesystem import FileStat, ReadableFile
     from tests.sim.sim_faults import Fault
 
 DEFAULT_CAPACITY_BYTES = 1 << 40
@@ -214,7 +214,7 @@ class SimFilesystem:
         except NotADirectoryError:
             return False
 
-    def is_at(self, file: File, path: str) -> bool:
+    def is_at(self, file: ReadableFile, path: str) -> bool:
         """See Filesystem."""
         assert isinstance(file, SimFile)
         self.enter("stat", path)

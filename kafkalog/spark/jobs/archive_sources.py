@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalog.client import Client
-from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.checkpoint_text import salvage_offsets
 from kafkalog.format.file_names import LOCK, RECOVERY_POINT_CHECKPOINT
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.spark.logs import open_logs
+from kafkalog.spark.object_store import filesystem_for
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -51,7 +51,7 @@ class DirectorySource:
     def __init__(self, access: Access) -> None:
         self.access = access
         self.logs = open_logs(access)
-        self._filesystem = SystemFilesystem()
+        self._filesystem = filesystem_for(access.paths)
 
     def __enter__(self) -> DirectorySource:
         return self

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.env.clock import SystemClock
-from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.file_names import LOG_SUFFIX, segment_file_name
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.directory_check import (
@@ -33,12 +32,13 @@ from kafkalog.log.directory_check import (
 from kafkalog.log.findings import Finding, FindingCode, Severity
 from kafkalog.log.segment_check import check_segment
 from kafkalog.spark.jobs.tasks import Job, run_job
+from kafkalog.spark.object_store import filesystem_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.env.filesystem import ReadFilesystem
     from kafkalog.log.segment_check import SegmentReport
     from kafkalog.spark.jobs.fleet import FleetPartition
     from kafkalog.spark.jobs.tasks import Progress, Runner
@@ -120,14 +120,14 @@ def audit_directories(
     progress: Progress | None = None,
 ) -> Audit:
     """Check the partitions; damage is a row, never an error. TaskFailed, OSError of a listing."""
-    filesystem = SystemFilesystem()
+    filesystem = filesystem_for(each.directory for each in partitions)
     tasks = [task for each in partitions for task in plan_tasks(each, filesystem, target_bytes)]
     job = Job("audit", tasks, audit_segments, merge=lambda found: _merged(tasks, found))
     return run_job(job, runner, progress)
 
 
 def plan_tasks(
-    partition: FleetPartition, filesystem: Filesystem, target_bytes: int
+    partition: FleetPartition, filesystem: ReadFilesystem, target_bytes: int
 ) -> list[AuditTask]:
     """The segments of a partition in groups of about so many bytes; one task without any."""
     try:
@@ -154,8 +154,9 @@ def plan_tasks(
 
 def audit_segments(task: AuditTask) -> AuditedSegments:
     """The work of one task. OSError of a file is a row as well."""
-    filesystem, partition = SystemFilesystem(), task.partition
+    partition = task.partition
     path = partition.directory
+    filesystem = filesystem_for([path])
     reports: list[SegmentReport] = []
     told: list[Finding] = []
     for base in task.bases:
@@ -177,7 +178,7 @@ def audit_segments(task: AuditTask) -> AuditedSegments:
     return AuditedSegments(listing, small, tuple(reports), tuple(told))
 
 
-def _listing(partition: FleetPartition, filesystem: Filesystem) -> DirectoryListing:
+def _listing(partition: FleetPartition, filesystem: ReadFilesystem) -> DirectoryListing:
     """The names of the directory, with what is wrong about them at both of two looks."""
     before = list_directory(partition.directory, filesystem)
     if not before.findings and not before.orphans:
@@ -196,7 +197,7 @@ def _listing(partition: FleetPartition, filesystem: Filesystem) -> DirectoryList
 
 
 def checked_segment(
-    partition: FleetPartition, filesystem: Filesystem, base: int
+    partition: FleetPartition, filesystem: ReadFilesystem, base: int
 ) -> SegmentReport | Finding:
     """The report of a segment, with what two looks have found; or why there is none."""
     file = segment_file_name(base, LOG_SUFFIX)
@@ -217,7 +218,7 @@ def checked_segment(
 
 
 def _look_after_swap(
-    partition: FleetPartition, filesystem: Filesystem, base: int, report: SegmentReport
+    partition: FleetPartition, filesystem: ReadFilesystem, base: int, report: SegmentReport
 ) -> SegmentReport:
     """Once more when the missing index is there: a swap renames it after the log of its segment."""
     for _ in range(_SWAP_LOOKS_MAX):
@@ -232,7 +233,7 @@ def _look_after_swap(
     return report
 
 
-def _look(partition: FleetPartition, filesystem: Filesystem, base: int) -> SegmentReport:
+def _look(partition: FleetPartition, filesystem: ReadFilesystem, base: int) -> SegmentReport:
     """As it is now; FileNotFoundError when it no longer is."""
     listing = list_directory(partition.directory, filesystem)
     if base not in listing.bases:

@@ -30,6 +30,7 @@ from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.log.nested_dirs import enclosing_log_dir, lies_in
 from kafkalog.spark.jobs.fleet import HeldDirectories, UnusableDirectory
 from kafkalog.spark.jobs.tasks import Job, run_job
+from kafkalog.spark.object_store import scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -121,6 +122,9 @@ def _check_target(
     out: str, staging: str, partitions: Sequence[FleetPartition], filesystem: Filesystem
 ) -> None:
     """UnusableDirectory unless the target can be made and each partition is there once."""
+    for each in partitions:
+        if scheme_of(each.directory) is not None:
+            raise UnusableDirectory(f"{each.directory} is on a store: copy it to a disk first")
     if filesystem.exists(out):
         raise UnusableDirectory(f"{out} exists: name a directory that does not")
     if filesystem.exists(staging):

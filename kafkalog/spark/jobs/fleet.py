@@ -27,7 +27,7 @@ from kafkalog.log.log_config import LogConfig
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from kafkalog.env.filesystem import DirLock, Filesystem
+    from kafkalog.env.filesystem import DirLock, Filesystem, ReadFilesystem
 
     ConfigOf = Callable[[str, str], LogConfig]
 
@@ -84,7 +84,7 @@ class FleetPartition:
 
 def find_partitions(
     dirs: Sequence[str],
-    filesystem: Filesystem,
+    filesystem: ReadFilesystem,
     *,
     config_of: ConfigOf = default_config,
     topics: frozenset[str] | None = None,
@@ -106,7 +106,7 @@ def find_partitions(
 
 
 def _partitions_in(
-    directory: str, filesystem: Filesystem, config_of: ConfigOf
+    directory: str, filesystem: ReadFilesystem, config_of: ConfigOf
 ) -> Iterator[FleetPartition]:
     """Of a log directory, or the one partition that it is."""
     try:
@@ -156,14 +156,14 @@ def _live_partition(name: str) -> TopicPartition | None:
 class _Checkpoints:
     """What the files of a log directory say of it and its partitions."""
 
-    def __init__(self, log_dir: str, filesystem: Filesystem) -> None:
+    def __init__(self, log_dir: str, filesystem: ReadFilesystem) -> None:
         self.starts = _read(f"{log_dir}/{LOG_START_OFFSET_CHECKPOINT}", filesystem)
         self.high_watermarks = _read(f"{log_dir}/{HIGH_WATERMARK_CHECKPOINT}", filesystem)
         self.cleaned = _read(f"{log_dir}/{CLEANER_OFFSET_CHECKPOINT}", filesystem)
         self.is_served = filesystem.is_locked(f"{log_dir}/{LOCK}")
 
 
-def _read(path: str, filesystem: Filesystem) -> Mapping[TopicPartition, int]:
+def _read(path: str, filesystem: ReadFilesystem) -> Mapping[TopicPartition, int]:
     """The entries of a checkpoint that can be read."""
     try:
         return salvage_offsets(filesystem.read_file(path))[0]
@@ -175,7 +175,7 @@ def _partition(
     path: str,
     log_dir: str,
     partition: TopicPartition,
-    filesystem: Filesystem,
+    filesystem: ReadFilesystem,
     checkpoints: _Checkpoints,
     config_of: ConfigOf,
 ) -> FleetPartition:

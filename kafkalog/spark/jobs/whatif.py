@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.cleaner.offline_clean import preview_clean
-from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
 from kafkalog.log.directory_facts import directory_facts
 from kafkalog.log.retention_forecast import Schedule, departures
@@ -21,6 +20,7 @@ from kafkalog.log.retention_pass import policy_of
 from kafkalog.log.retention_plan import plan
 from kafkalog.spark.jobs.compact import MAP_BYTES
 from kafkalog.spark.jobs.tasks import Job, run_job
+from kafkalog.spark.object_store import filesystem_for, scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,16 +142,17 @@ def forecast_partition(task: WhatifTask) -> WhatifRow | None:
 
 def _facts(partition: FleetPartition) -> LogFacts | None:
     """The facts of one look; None: no segment is there any more."""
+    filesystem = filesystem_for([partition.directory])
     for look in range(LOOKS_MAX):
         try:
             return directory_facts(
                 partition.directory,
-                SystemFilesystem(),
+                filesystem,
                 partition.log_start_offset,
                 partition.high_watermark,
             )
         except FileNotFoundError:  # a segment was deleted or exchanged, or the whole partition
-            if look == LOOKS_MAX - 1 and SystemFilesystem().exists(partition.directory):
+            if look == LOOKS_MAX - 1 and filesystem.exists(partition.directory):
                 raise
     return None
 
@@ -159,6 +160,8 @@ def _facts(partition: FleetPartition) -> LogFacts | None:
 def _with_compaction(row: WhatifRow, task: WhatifTask) -> WhatifRow:
     """The row with what a round of the cleaner would leave."""
     partition = task.partition
+    if scheme_of(partition.directory) is not None:
+        return row._replace(problem="a dry run of the cleaner needs the directory on a disk")
     config = replace(partition.config, cleanup_policy=frozenset({"compact"}))
     try:
         stats = preview_clean(

@@ -1,0 +1,212 @@
+"""Goal: log directories on an object store are read as those on a disk are.
+Method: the same directory on a disk, in fsspec's store in memory, and on the disk behind fsspec
+(``local://``), where other processes see it, too.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import fsspec
+import pytest
+
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.spark import register
+from kafkalog.spark.jobs.audit import audit_directories
+from kafkalog.spark.jobs.compact import compact_directories
+from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
+from kafkalog.spark.jobs.stats import count_records, partition_rows
+from kafkalog.spark.jobs.tasks import InProcess, ProcessPool
+from kafkalog.spark.jobs.whatif import forecast
+from kafkalog.spark.logs import Access, OffsetRange, open_logs, read_piece
+from kafkalog.spark.object_store import ObjectStore, StoreMissing, filesystem_for
+from tests.fleet_world import plant_mixed
+from tests.naive.cleaning_logs import TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from kafkalog.env.filesystem import ReadFilesystem
+
+pytestmark = pytest.mark.spark
+
+PARTITIONS = 4
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """Partitions with every kind of batch."""
+    return plant_mixed(tmp_path / "logs", "orders", PARTITIONS)
+
+
+@pytest.fixture
+def stored(log_dir: Path) -> Iterator[str]:
+    """A copy of it in the store in memory; its address."""
+    memory = fsspec.filesystem("memory")
+    address = f"memory://bucket/{random.randrange(1 << 60)}"
+    memory.put(f"{log_dir}/", f"{address}/", recursive=True)
+    yield address
+    memory.rm(address, recursive=True)
+
+
+def first_log(store: ReadFilesystem, address: str) -> str:
+    """The first segment of a partition."""
+    directory = f"{address}/orders-0"
+    return (
+        f"{directory}/{next(each for each in store.list_dir(directory) if each.endswith('.log'))}"
+    )
+
+
+def test_the_calls_answer_as_those_of_a_disk(log_dir: Path, stored: str) -> None:
+    """Goal: names, sizes, kinds, ranges, and errors of what is not there.
+    Method: every file of a partition through both doors.
+    """
+    disk, store = SystemFilesystem(), filesystem_for([stored])
+    assert isinstance(store, ObjectStore)
+    inside = [each.name for each in disk.list_dir_stats(str(log_dir)) if each.is_dir]
+    assert [each.name for each in store.list_dir_stats(stored) if each.is_dir] == inside
+    for name in disk.list_dir(f"{log_dir}/orders-0"):
+        here, there = f"{log_dir}/orders-0/{name}", f"{stored}/orders-0/{name}"
+        assert store.stat(there).is_file
+        assert store.stat(there).size == disk.stat(here).size
+        assert store.read_file(there) == disk.read_file(here)
+        ours, theirs = store.open_read(there), disk.open_read(here)
+        assert (ours.path, ours.size()) == (there, theirs.size())
+        for size, position in ((10, 0), (7, 3), (1 << 30, 5), (10, ours.size()), (0, 0)):
+            assert ours.pread(size, position) == theirs.pread(size, position)
+        assert store.exists(there)
+        assert store.is_at(ours, there)
+    assert not store.exists(f"{stored}/orders-9")
+    assert not store.is_locked(f"{stored}/.lock")
+    with pytest.raises(FileNotFoundError):
+        store.list_dir(f"{stored}/orders-9")
+    with pytest.raises(FileNotFoundError):
+        store.open_read(f"{stored}/orders-0/none")
+    with pytest.raises(NotADirectoryError):
+        store.list_dir(first_log(store, stored))
+
+
+def test_an_object_that_is_replaced_is_never_mixed(stored: str) -> None:
+    """Goal: other bytes under the same name are an error.
+    Method: an object that is cut, and removed, under its reader.
+    """
+    store = ObjectStore("memory")
+    name = first_log(store, stored)
+    file = store.open_read(name)
+    fsspec.filesystem("memory").pipe_file(name, b"short")
+    assert not store.is_at(file, name)
+    with pytest.raises(OSError, match="replaced"):
+        file.pread(100, 0)
+    fsspec.filesystem("memory").rm(name)
+    assert not store.is_at(file, name)
+    with pytest.raises(FileNotFoundError):
+        file.pread(100, 0)
+
+
+def test_what_a_store_raises_is_an_error_of_a_disk(
+    stored: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: jobs tell it like any other fault. Method: the store's own exception at each call."""
+
+    class Unreachable(Exception):
+        """As libraries of stores have them."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise Unreachable("no route")
+
+    memory = fsspec.filesystem("memory", use_listings_cache=False)
+    store = ObjectStore("memory")
+    file = store.open_read(first_log(store, stored))
+    for name in ("ls", "info", "cat_file"):
+        monkeypatch.setattr(type(memory), name, fail)
+    for call in (
+        lambda: store.list_dir(stored),
+        lambda: store.exists(stored),
+        lambda: store.read_file(stored),
+        lambda: file.pread(1, 0),
+    ):
+        with pytest.raises(OSError, match="Unreachable: no route"):
+            call()
+
+
+def test_every_record_is_read(log_dir: Path, stored: str) -> None:
+    """Goal: topics, bounds, pieces and bytes are the disk's, also of committed records alone.
+    Method: all partitions through both, in small pieces.
+    """
+    for read_committed in (False, True):
+        there = Access(paths=(stored,), read_committed=read_committed)
+        here = Access(paths=(str(log_dir),), read_committed=read_committed)
+        ours, theirs = open_logs(there), open_logs(here)
+        assert ours.topics() == theirs.topics() == {"orders": list(range(PARTITIONS))}
+        for partition in range(PARTITIONS):
+            bounds = ours.bounds("orders", partition)
+            assert bounds == theirs.bounds("orders", partition)
+            wanted = OffsetRange("orders", partition, *bounds)
+            pieces = ours.pieces(wanted, 2_000), theirs.pieces(wanted, 2_000)
+            assert [each.range for each in pieces[0]] == [each.range for each in pieces[1]]
+            for piece, twin in zip(*pieces, strict=True):
+                stored_bytes = [bytes(each.batches) for each in read_piece(piece, there)]
+                assert stored_bytes == [bytes(each.batches) for each in read_piece(twin, here)]
+
+
+def test_jobs_that_read_give_the_same(log_dir: Path, stored: str) -> None:
+    """Goal: audit, forecast and counts of a copy on a store; compact says what it needs.
+    Method: through both, in this process; and in others behind ``local://``.
+    """
+    here = find_partitions([str(log_dir)], SystemFilesystem())
+    there = find_partitions([stored], filesystem_for([stored]))
+    local = f"local://{log_dir}"
+    elsewhere = find_partitions([local], filesystem_for([local]))
+    for partitions, runner in ((there, InProcess()), (elsewhere, ProcessPool(2))):
+        audits = [audit_directories(each, runner) for each in (here, partitions)]
+        assert audits[0].totals == audits[1].totals
+        assert audits[0].batches
+        rows = [
+            forecast(each, runner, now_ms=TIME, horizon_ms=1_000) for each in (here, partitions)
+        ]
+        # Where no record has a timestamp it is the file's, and a copy is younger.
+        assert [row._replace(directory="", newest_ms=0) for row in rows[0]] == [
+            row._replace(directory="", newest_ms=0) for row in rows[1]
+        ]
+        counts = [
+            partition_rows(count_records(each, runner, width_ms=1_000))
+            for each in (here, partitions)
+        ]
+        assert [row._replace(directory="") for row in counts[0]] == [
+            row._replace(directory="") for row in counts[1]
+        ]
+    dry = forecast(there, InProcess(), now_ms=TIME, horizon_ms=0, with_compaction=True)
+    assert {row.problem for row in dry} == {
+        "a dry run of the cleaner needs the directory on a disk"
+    }
+    with pytest.raises(UnusableDirectory, match="on a store: copy it to a disk first"):
+        compact_directories(there, str(log_dir.parent / "out"), InProcess(), now_ms=0)
+
+
+def test_spark_reads_a_store(spark: SparkSession, log_dir: Path) -> None:
+    """Goal: option path takes an address, and workers read it.
+    Method: the rows are those from the disk.
+    """
+    register(spark)
+
+    def rows(path: str) -> set[tuple[object, ...]]:
+        reader = spark.read.format("kafkalog").option("subscribe", "orders")
+        return {tuple(row) for row in reader.load(path).collect()}
+
+    found = rows(f"local://{log_dir}")
+    assert found
+    assert found == rows(str(log_dir))
+
+
+def test_a_store_that_cannot_be_had_says_what_to_do() -> None:
+    """Goal: what to install, or which name is wrong. Method: a scheme without library, unknown."""
+    with pytest.raises(StoreMissing, match=r"pip install .* s3fs"):
+        filesystem_for(["s3://bucket/logs"])
+    with pytest.raises(StoreMissing, match="There is no store nowhere://"):
+        filesystem_for(["nowhere://bucket/logs"])
+    with pytest.raises(StoreMissing, match="one kind of place, not from a disk, memory://"):
+        filesystem_for(["/data", "memory://bucket"])

@@ -8,8 +8,8 @@ therefore quick to open and needs about 1 KiB a segment.
 
 An append is all or nothing: one gather write, then one small write per index entry that is due
 (log-lifecycle 4); whatever fails, the ``.log`` is cut back to its old size and memory keeps the old
-state, so the next append starts at the same place. If even the cut fails ``is_broken`` is set and
-the directory has to go offline.
+state, so the next append starts at the same place. If even the cut fails ``is_broken`` is set: no
+append is taken any more, and the next load cuts, or finds the whole of it.
 
 Changes are the writer thread's (recovery: the loader's, before anyone else sees the segment). Reads
 are for any thread; they see ``size_bytes``, which moves only after a batch is whole.

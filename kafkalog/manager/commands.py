@@ -127,7 +127,22 @@ class AppendCommand(Command):
         )
 
 
-class EndTransactionCommand(AppendCommand):
+class CoordinatorAppendCommand(AppendCommand):
+    """Append what ends a transaction, synced; result: LogAppendInfo.
+
+    No quota and no reserve keeps a transaction open: this is what they are kept for.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, log: UnifiedLog, records: ValidatedRecords) -> None:
+        super().__init__(log, records, Acks.ALL, None, None)
+
+    def _admit(self, writer: LogDirWriter) -> None:
+        writer.refuse_retired(self.log)
+
+
+class EndTransactionCommand(CoordinatorAppendCommand):
     """Append a marker if the producer has a transaction open at its epoch; durable at the end.
 
     Without one the marker was written before, or what it would end was never there: all that the
@@ -139,7 +154,7 @@ class EndTransactionCommand(AppendCommand):
     def __init__(
         self, log: UnifiedLog, marker: ValidatedRecords, producer_id: int, producer_epoch: int
     ) -> None:
-        super().__init__(log, marker, Acks.ALL, None, None)
+        super().__init__(log, marker)
         self._producer_id = producer_id
         self._producer_epoch = producer_epoch
 
@@ -154,10 +169,6 @@ class EndTransactionCommand(AppendCommand):
             return super().run(writer)
         writer.wait_for_flush(self.log, self)
         return Step.WAIT
-
-    def _admit(self, writer: LogDirWriter) -> None:
-        """No quota and no reserve keeps a transaction open: a marker is what they are kept for."""
-        writer.refuse_retired(self.log)
 
     def fault_of_sync(self, fault: KafkalogError) -> KafkalogError:
         """Written or not: the next try finds out."""

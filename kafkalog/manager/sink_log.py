@@ -2,7 +2,9 @@
 
 Owns the topic (made at the first write) and the bytes; what the records mean is ``sink.py``'s. A
 write that raises AppendOutcomeUnknown lies in the log and may be durable or not: once ``flush``
-returns it is, and a restart reads it or it is gone. Nothing here is passed over: a damaged or newer
+returns it is, and a restart reads it or it is gone. But one of which a part was written and could
+not be cut off again is known by a restart alone: from then on ``flush`` refuses, also when the log
+was moved meanwhile, without the torn end. Nothing here is passed over: a damaged or newer
 record would be a decision that is not carried out.
 """
 
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import CorruptBatch, NotReady
+from kafkalog.errors import AppendOutcomeUnknown, CorruptBatch, LogDirOffline, NotReady
 from kafkalog.format.batch_builder import RecordColumns, build_plain_batch
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.record import iterate_records
@@ -30,7 +32,7 @@ from kafkalog.format.sink_state import (
 from kafkalog.format.topic_partition import SINK_STATE_TOPIC
 from kafkalog.log.built_batch_validator import validate_built
 from kafkalog.log.values import Isolation
-from kafkalog.manager.commands import AppendCommand, FlushCommand
+from kafkalog.manager.commands import AppendCommand, CoordinatorAppendCommand, FlushCommand
 from kafkalog.manager.values import Acks
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ class SinkLog:
         # under a mutex of its own, held while a file is read
         self._reads = manager.seams.threads.mutex()
         self._is_stopped = False
+        # set by whoever writes, for good
+        self._is_torn = False  # a write left something that only a restart can tell
 
     @property
     def exists(self) -> bool:
@@ -69,9 +73,10 @@ class SinkLog:
         with self._reads:
             self._is_stopped = True
 
-    def write(self, entries: Sequence[Entry]) -> None:
+    def write(self, entries: Sequence[Entry], *, ends_transaction: bool = False) -> None:
         """One batch, durable on return: all or none.
 
+        ``ends_transaction``: it may take the space that is kept free for that.
         AppendOutcomeUnknown: see the module. Anything else that is raised wrote nothing.
         """
         if not self.exists:
@@ -88,12 +93,29 @@ class SinkLog:
             self._manager.seams.clock.wall_ms(),
             max_decompressed_bytes=self._config.max_decompressed_batch_bytes,
         )
-        command = AppendCommand(log, records, Acks.ALL, None, None)
-        self._manager.unit_of(log).writer.run(command)
+        command = (
+            CoordinatorAppendCommand(log, records)
+            if ends_transaction
+            else AppendCommand(log, records, Acks.ALL, None, None)
+        )
+        try:
+            self._manager.unit_of(log).writer.run(command)
+        except AppendOutcomeUnknown:
+            self._is_torn = self._is_torn or log.is_broken
+            raise
 
     def flush(self) -> None:
-        """All that lies in the log is durable on return. StorageFault, NotReady."""
+        """All that was written is durable on return. StorageFault, NotReady.
+
+        LogDirOffline until a restart once nobody can tell what was written.
+        """
         log = self._log()
+        if self._is_torn:
+            raise LogDirOffline(
+                f"A record of {SINK_STATE_TOPIC} was written in part and could not be cut off: "
+                "restart the daemon, whose load tells whether it is there",
+                log_dir=self._manager.unit_of(log).log_dir.path,
+            )
         self._manager.unit_of(log).writer.run(FlushCommand(log))
 
     def read(self, apply: Callable[[Entry], None]) -> None:

@@ -213,8 +213,12 @@ class SinkTable:
         raised changed nothing.
         """
         assert not sink.unsettled, "what is unclear is settled first"
+        # What ends an open batch. Its begin took no reserve, so neither has it much to ask for.
+        ends_transaction = bool(sink.open or sink.is_decided) and all(
+            isinstance(key, QueryKey) for key, _ in entries
+        )
         try:
-            self._log.write(entries)
+            self._log.write(entries, ends_transaction=ends_transaction)
         except AppendOutcomeUnknown:
             sink.unsettled = tuple(entries)
             raise

@@ -56,8 +56,12 @@ def begin_sink(
         raise BadAnswer(f"A begin was answered without {error}.") from error
 
 
-def commit_sink(query: str, batch_id: int, winners: Sequence[SinkWinner]) -> Steps[None]:
+def commit_sink(
+    query: str, batch_id: int, winners: Sequence[SinkWinner], *, is_last: bool = False
+) -> Steps[None]:
     """Show what the winners appended, and abort whatever else was begun of the batch.
+
+    is_last   no batch of the query follows: the daemon keeps its name for some hours, no producer
 
     Of a batch that is committed nothing happens. Raises ProducerFenced and Conflict: nothing was
     committed.
@@ -72,7 +76,8 @@ def commit_sink(query: str, batch_id: int, winners: Sequence[SinkWinner]) -> Ste
         }
         for winner in winners
     ]
-    yield from _called(query, "commit", {"batch_id": batch_id, "winners": entries})
+    document = {"batch_id": batch_id, "winners": entries, "is_last": is_last}
+    yield from _called(query, "commit", document)
 
 
 def abort_sink(query: str, batch_id: int) -> Steps[None]:

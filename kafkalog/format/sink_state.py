@@ -48,11 +48,13 @@ class MalformedSinkRecord(FormatError):
 
 
 class SinkState(IntEnum):
-    """What a query's newest record says; Kafka's numbers of its TransactionState."""
+    """What a query's newest record says; Kafka's numbers of its TransactionState, ours from 16."""
 
     PREPARE_COMMIT = 2  # the decision: the winners' transactions are committed, the others aborted
     PREPARE_ABORT = 3  # all are aborted
     COMPLETE_COMMIT = 4  # every marker of the decision is written
+    DEAD = 6  # so it is, and no batch follows: PREPARE_LAST_COMMIT said it
+    PREPARE_LAST_COMMIT = 16  # PREPARE_COMMIT, of the last batch of the query
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Winner:
 
 @dataclass(frozen=True, slots=True)
 class QueryValue:
-    """``winners``: of PREPARE_COMMIT alone. ``committed_batch_id``: the last one, or NO_BATCH."""
+    """``winners``: of a decision alone. ``committed_batch_id``: the last one, or NO_BATCH."""
 
     state: SinkState
     committed_batch_id: int

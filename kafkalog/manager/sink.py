@@ -32,9 +32,12 @@ if TYPE_CHECKING:
 
 _WORDS = {
     SinkState.PREPARE_COMMIT: "committing",
+    SinkState.PREPARE_LAST_COMMIT: "committing",
     SinkState.COMPLETE_COMMIT: "committed",
+    SinkState.DEAD: "committed",
     SinkState.PREPARE_ABORT: "aborted",
 }
+_DECIDED = frozenset({SinkState.PREPARE_COMMIT, SinkState.PREPARE_LAST_COMMIT})
 
 
 class SinkProducer(NamedTuple):
@@ -104,7 +107,17 @@ class Sink:
     @property
     def is_decided(self) -> bool:
         """Whether markers of a commit may be missing."""
-        return self.query is not None and self.query.state is SinkState.PREPARE_COMMIT
+        return self.query is not None and self.query.state in _DECIDED
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the decision is that of the query's last batch."""
+        return self.query is not None and self.query.state is SinkState.PREPARE_LAST_COMMIT
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its last batch is committed and nobody has begun another all the same."""
+        return self.query is not None and self.query.state is SinkState.DEAD and not self.open
 
     @property
     def changed_ms(self) -> int:

@@ -145,6 +145,11 @@ class SinkTable:
         """Of all sinks."""
         return list(self._given)
 
+    @property
+    def producer_count(self) -> int:
+        """Of all sinks."""
+        return len(self._given)
+
     def wants(self, producer_id: int, producer_epoch: int, at: TopicPartition) -> bool:
         """Whether an open transaction in a log is of an open batch, or shall be committed."""
         owner = self.owner_of(producer_id)

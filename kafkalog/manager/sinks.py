@@ -27,7 +27,6 @@ by idleness.
 from __future__ import annotations
 
 import functools
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import structlog
@@ -53,11 +52,12 @@ from kafkalog.manager.authorized import internal, lists, operation_class, requir
 from kafkalog.manager.log_dir_unit import wait_behind_queues
 from kafkalog.manager.producer_ids import ProducerIdentity
 from kafkalog.manager.sink_checks import check_not_older, check_winners
+from kafkalog.manager.sink_expiry import SinkExpiry
 from kafkalog.manager.sink_table import SinkTable
 from kafkalog.manager.sink_transactions import SinkTransactions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
@@ -67,8 +67,7 @@ if TYPE_CHECKING:
 ABORT_TASK = "transaction-abort"  # Kafka's names
 EXPIRY_TASK = "transactionalId-expiration"
 PRODUCERS_MAX = 20_000  # of one sink
-
-_TOMBSTONES = 500  # a batch of them stays far below max.message.bytes
+PRODUCERS_ALL_MAX = 200_000  # half a KiB of memory each
 
 _log = structlog.get_logger(__name__)
 
@@ -83,6 +82,7 @@ class Sinks:
         self._seams = manager.seams
         self._table = SinkTable(manager, self.settle_once)
         self._transactions = SinkTransactions(manager)
+        self._expiry = SinkExpiry(manager, self._table, self._settle)
         manager.seams.metrics.sink_transactions_open.set_function(self._count_open)
 
     # ---- the daemon's own
@@ -90,6 +90,7 @@ class Sinks:
     @internal
     def start(self) -> None:
         """Read the state in the background; until then every call is NotReady."""
+        self._expiry.start()
         self._table.start()
 
     @internal
@@ -119,15 +120,13 @@ class Sinks:
             self._table.schedule_load()
             return
         tends = [functools.partial(self._tend, sink) for sink in self._table.all()]
-        _run_each([*tends, self._abort_strays])
+        _run_each([*tends, self._abort_strays, *self._expiry.works_of_surplus()])
 
     @internal
     def expire_once(self) -> None:
-        """Forget queries without a record for ``transactional.id.expiration.ms``. Loop body."""
-        if not self._table.is_loaded:
-            return
-        expired = [sink for sink in self._table.all() if self._is_expired(sink)]
-        _run_each([functools.partial(self._forget, sink) for sink in expired])
+        """Forget what has not been used for ``transactional.id.expiration.ms``. Loop body."""
+        if self._table.is_loaded:
+            _run_each(self._expiry.works_of_age())
 
     # ---- calls of a query
 
@@ -151,8 +150,8 @@ class Sinks:
                 self._abort(sink, "superseded")
             key = ProducerKey(query, partition_id, attempt)
             former = sink.producers.get(key)
-            if former is None and len(sink.producers) >= PRODUCERS_MAX:
-                raise Overloaded(f"Query {query} has {PRODUCERS_MAX} producers; nothing was done")
+            if former is None:
+                self._check_room(sink)
             was_open = former is not None and former.producer_id in sink.open
             identity = self._next_identity(former)
             now_ms = self._seams.clock.wall_ms()
@@ -164,9 +163,12 @@ class Sinks:
             return identity
 
     @requires(Action.WRITE, Resource.SINK, "query")
-    def commit(self, query: str, batch_id: int, winners: Sequence[Winner]) -> None:
+    def commit(
+        self, query: str, batch_id: int, winners: Sequence[Winner], *, is_last: bool = False
+    ) -> None:
         """Commit what these producers wrote, in exactly these partitions, and abort the rest.
 
+        ``is_last``: no batch of the query follows, and little of it is kept (see SinkExpiry).
         Decided and durable on return; markers that could not be written yet follow by themselves.
         Nothing happens when it is the batch that was committed last. Raised when nothing was
         committed: InvalidProducerIdMapping, ProducerFenced, InvalidTxnState, InvalidRequest,
@@ -185,9 +187,8 @@ class Sinks:
             self._check_written(winners)
             logs = {self._log_of(at) for winner in winners for at in winner.partitions}
             self._transactions.flush(logs)
-            value = QueryValue(
-                SinkState.PREPARE_COMMIT, batch_id, self._seams.clock.wall_ms(), tuple(winners)
-            )
+            state = SinkState.PREPARE_LAST_COMMIT if is_last else SinkState.PREPARE_COMMIT
+            value = QueryValue(state, batch_id, self._seams.clock.wall_ms(), tuple(winners))
             self._table.write(sink, [(QueryKey(query), value)])
             self._try_later(sink, lambda: self._settle(sink))
 
@@ -230,6 +231,13 @@ class Sinks:
         if batch_id > sink.committed_batch_id:
             self._table.settle(sink)
         return batch_id <= sink.committed_batch_id
+
+    def _check_room(self, sink: Sink) -> None:
+        """For a producer more. Overloaded."""
+        if len(sink.producers) >= PRODUCERS_MAX:
+            raise Overloaded(f"Query {sink.name} has {PRODUCERS_MAX} producers; nothing was done")
+        if self._table.producer_count >= PRODUCERS_ALL_MAX:
+            raise Overloaded(f"All queries have {PRODUCERS_ALL_MAX} producers; nothing was done")
 
     def _next_identity(self, former: ProducerValue | None) -> ProducerIdentity:
         """The next epoch, or another id when there is none."""
@@ -279,12 +287,20 @@ class Sinks:
         lost holds nothing up: wherever it is still open, nobody wants it, and the task aborts it.
         """
         self._table.settle(sink)
-        if not sink.is_decided:
-            return
+        if sink.is_decided:
+            self._complete(sink)
+        if sink.is_over and sink.producers:
+            now_ms = self._seams.clock.wall_ms()
+            self._try_later(sink, lambda: self._expiry.forget_producers(sink, now_ms))
+
+    def _complete(self, sink: Sink) -> None:
+        """The markers of a decision, and the record that they are there."""
         self._transactions.commit(sink.winners)
         self._try_later(sink, lambda: self._abort_strays(sink))
         complete = QueryValue(
-            SinkState.COMPLETE_COMMIT, sink.committed_batch_id, self._seams.clock.wall_ms()
+            SinkState.DEAD if sink.is_last else SinkState.COMPLETE_COMMIT,
+            sink.committed_batch_id,
+            self._seams.clock.wall_ms(),
         )
         self._table.write(sink, [(QueryKey(sink.name), complete)])
         self._seams.metrics.sink_commits.inc()
@@ -298,7 +314,8 @@ class Sinks:
 
     def _tend(self, sink: Sink) -> None:
         """The task's turn with one sink."""
-        if not (sink.unsettled or sink.is_decided or self._is_idle(sink)):
+        is_left_over = sink.is_over and sink.producers
+        if not (sink.unsettled or sink.is_decided or is_left_over or self._is_idle(sink)):
             return
         with self._table.turn(sink.name) as current:
             self._settle(current)
@@ -331,22 +348,6 @@ class Sinks:
         if sink is not None:
             return owner is sink
         return owner is not None or self._manager.producer_ids.were_given(producer_id)
-
-    def _is_expired(self, sink: Sink) -> bool:
-        idle_ms = self._seams.clock.wall_ms() - sink.changed_ms
-        return not sink.open and idle_ms >= self._manager.config.transactional_id_expiration_ms
-
-    def _forget(self, sink: Sink) -> None:
-        """Tombstones for all its records, the producers' first: without them it is still known."""
-        with self._table.turn(sink.name) as current:
-            self._settle(current)
-            if not self._is_expired(current):
-                return
-            keys: Iterator[QueryKey | ProducerKey]
-            keys = iter((*current.producers, QueryKey(current.name)))
-            while some := list(islice(keys, _TOMBSTONES)):
-                self._table.write(current, [(key, None) for key in some])
-            _log.info("sink_forgotten", query=current.name)
 
     def _log_of(self, at: TopicPartition) -> UnifiedLog:
         return self._manager.log_of(at.topic, at.partition)

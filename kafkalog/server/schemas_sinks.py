@@ -37,10 +37,14 @@ class SinkWinner(Schema):
 
 
 class CommitSink(Schema):
-    """``POST /v1/sinks/{sink}:commit``; no winners: a batch without records."""
+    """``POST /v1/sinks/{sink}:commit``; no winners: a batch without records.
+
+    ``is_last``: no batch of the query follows, so little of it is kept.
+    """
 
     batch_id: BatchId
     winners: list[SinkWinner]
+    is_last: bool = False
 
 
 class AbortSink(Schema):

@@ -207,7 +207,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _broker("offset.metadata.max.bytes", _I, 4_096, "bytes", _NEVER_NEGATIVE, "Longest metadata of a commit."),
     _broker("transaction.max.timeout.ms", _I, 900_000, "ms", _POSITIVE, "How long the batch of an exactly-once sink may be open while nobody begins in it or appends to it; then it is aborted. Differs from Kafka, where a transaction's whole length counts."),
     _broker("transaction.abort.timed.out.transaction.cleanup.interval.ms", _I, 10_000, "ms", _POSITIVE, "Period of looking for such batches, and of writing markers that could not be written at once."),
-    _broker("transactional.id.expiration.ms", _I, 604_800_000, "ms", _POSITIVE, "How long a sink's query is known after its last begin, commit or abort."),
+    _broker("transactional.id.expiration.ms", _I, 604_800_000, "ms", _POSITIVE, "How long a producer of a sink is known after its last begin, and a query that committed nothing."),
     _broker("transaction.remove.expired.transaction.cleanup.interval.ms", _I, 3_600_000, "ms", _POSITIVE, "Period of looking for queries to forget."),
     _broker("transaction.state.log.segment.bytes", _I, 104_857_600, "bytes", Valid(low=_MIB), "segment.bytes of __sink_state when the first begin makes it. Differs from Kafka: at least 1 MiB, as for every topic."),
     _broker("num.io.threads.per.data.dir", _I, 2, "threads", _POSITIVE, "Threads per directory that read what is not in the page cache.", own=True),

@@ -104,8 +104,12 @@ def write_exactly_once(
     return Attempted(batch, winner)
 
 
-def commit_batch(options: SinkOptions, attempted: Sequence[Attempted]) -> None:
+def commit_batch(
+    options: SinkOptions, attempted: Sequence[Attempted], *, is_last: bool = False
+) -> None:
     """Show what these tasks wrote, and nothing else of their batch; durable on return.
+
+    is_last   no batch of the query follows
 
     SinkFailed when that was not done, or nobody knows: then the batch is run again, and the daemon
     tells its tasks.
@@ -115,7 +119,7 @@ def commit_batch(options: SinkOptions, attempted: Sequence[Attempted]) -> None:
         return
     winners = [each.winner for each in attempted if each.winner is not None]
     with connected(options.access) as connection:
-        commit = commit_sink(batch.query, batch.batch_id, winners)
+        commit = commit_sink(batch.query, batch.batch_id, winners, is_last=is_last)
         asked(connection.client, commit, f"The commit of {batch} failed")
 
 
@@ -143,7 +147,7 @@ def abandon_batch(options: SinkOptions, batch: SinkBatch) -> None:
     It is committed without a winner, so that tasks which still run find it over, and do not begin
     once more what nobody would end. A commit of which only the answer was lost stays.
     """
-    commit_batch(options, [Attempted(batch)])
+    commit_batch(options, [Attempted(batch)], is_last=True)
 
 
 def _batch_of(attempted: Sequence[Attempted]) -> SinkBatch | None:

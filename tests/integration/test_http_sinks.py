@@ -119,6 +119,23 @@ def test_a_zombie_and_an_abort(client: Client, request: pytest.FixtureRequest) -
     assert committed(client, topic) == []
 
 
+def test_a_last_batch(client: Client, request: pytest.FixtureRequest) -> None:
+    """Goal: a query that is over leaves no producer behind, and is known as committed.
+    Method: its one batch, the calls again.
+    """
+    topic = query = f"last-{request.node.callspec.id}"
+    client.create_topic(topic)
+    producer = begun(client, query, 0)
+    client.append_batches(topic, 0, transactional(producer, 0, b"a"))
+    winners = [SinkWinner(producer.producer_id, producer.producer_epoch, [(topic, 0)])]
+    for _ in range(2):
+        client.commit_sink(query, 0, winners, is_last=True)
+        assert committed(client, topic) == [b"a"]
+        described = client.describe_sink(query)
+        assert (described["state"], described["producers"]) == ("committed", [])
+    assert client.begin_sink(query, 0, 1) is None
+
+
 def test_numbers(daemon: Daemon) -> None:
     """Goal: each refusal has its number of the register, and changes nothing.
     Method: every wrong call, raw.

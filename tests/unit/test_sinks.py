@@ -368,23 +368,6 @@ def test_idle_batches_are_aborted() -> None:
     assert samples.get_sample_value("kafkalog_sink_aborts_total", {"reason": "timed_out"}) == 1
 
 
-def test_forgotten_queries() -> None:
-    """Goal: a query that never comes again costs nothing; its ids are not given again.
-    Method: the expiry of committed and open ones, a restart, the query again.
-    """
-    config = replace(CONFIG, transactional_id_expiration_ms=7_200_000)
-    sim = with_topic(config=config)
-    one = begin(sim, 1)
-    commit(sim, 1, one.winner())
-    sim.clock.advance_ms(7_300_000)
-    sim.clock.advance_ms(3_600_000)
-    assert sinks_of(sim).describe_all() == []
-    sim = started(sim.stop(), config=config)
-    assert sinks_of(sim).describe_all() == []
-    again = begin(sim, 1)
-    assert again.identity.producer_id > one.identity.producer_id
-
-
 def test_limits() -> None:
     """Goal: no request and no client takes memory without end; names are as a topic's.
     Method: each bound with a small value.
@@ -398,9 +381,11 @@ def test_limits() -> None:
         one = begin(sim, 1)
         with pytest.raises(Overloaded):
             sinks_of(sim).begin("other", 1, 0, 0)
-        patch.setattr(sinks, "PRODUCERS_MAX", 1)
-        with pytest.raises(Overloaded):
-            begin(sim, 1, 1)
+        for bound in ("PRODUCERS_MAX", "PRODUCERS_ALL_MAX"):
+            patch.setattr(sinks, bound, 1)
+            with pytest.raises(Overloaded, match="1 producers"):
+                begin(sim, 1, 1)
+            patch.setattr(sinks, bound, 2)
         patch.setattr(sink_checks, "PARTITIONS_MAX", 0)
         with pytest.raises(InvalidRequest, match="at most"):
             commit(sim, 1, one.winner())

@@ -109,13 +109,16 @@ async def commit(request: web.Request) -> web.Response:
     """Commit a batch: what the winners wrote is shown, what else was begun of it is aborted.
 
     A winner names exactly the partitions that it wrote to. Asking again is safe, and has the same
-    answer. What is refused committed nothing; after 50003 nobody knows before the next try.
+    answer. What is refused committed nothing; after 50003 nobody knows before the next try. The
+    last batch of a query leaves no producer behind.
     """
     api, query = api_of(request), sink_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(CommitSink, data)
     winners = _winners(wanted.winners)
-    await api.blocking(api.operations.sinks.commit, query, wanted.batch_id, winners)
+    await api.blocking(
+        api.operations.sinks.commit, query, wanted.batch_id, winners, is_last=wanted.is_last
+    )
     return json_reply({"state": _COMMITTED, "batch_id": wanted.batch_id})
 
 

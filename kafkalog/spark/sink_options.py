@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.format.record_batch import Codec
+from kafkalog.format.sink_state import query_name_fault
 from kafkalog.spark.access_options import ACCESS_OPTIONS, access_of
 from kafkalog.spark.option_values import InvalidOption, OptionValues
 
@@ -30,6 +31,7 @@ BLOCK_BATCHES = 16
 
 _BATCH_BYTES_MIN, _BATCH_BYTES_MAX = 1024, 64 << 20
 SINK_OPTIONS = ("topic", "exactlyOnce", "compression", "acks", "batchBytes", "deliveryTimeout")
+_BATCH_OPTIONS = ("query", "batchId")
 # Set by Spark itself, or for Kafka's sink, where includeHeaders says nothing of what is written.
 _WITHOUT_EFFECT = ("checkpointLocation", "queryName", "includeHeaders")
 _OF_KAFKA = {
@@ -49,6 +51,7 @@ class SinkOptions:
     topic         of every record; None: the column `topic` names it
     batch_bytes   before compression
     ignored       names of options that have no meaning here, for a warning
+    named_batch   query and batch id of a ``df.write`` that may be repeated; None: a name of its own
     """
 
     access: Access
@@ -58,6 +61,7 @@ class SinkOptions:
     acks: Acks = "all"
     batch_bytes: int = BATCH_BYTES
     ignored: tuple[str, ...] = ()
+    named_batch: tuple[str, int] | None = None
 
     @property
     def block_bytes(self) -> int:
@@ -67,7 +71,8 @@ class SinkOptions:
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """From what the user set. Raises InvalidOption, which names the option and what it may be."""
-    values = OptionValues(options, (*ACCESS_OPTIONS, *SINK_OPTIONS, *_WITHOUT_EFFECT))
+    known = (*ACCESS_OPTIONS, *SINK_OPTIONS, *_BATCH_OPTIONS, *_WITHOUT_EFFECT)
+    values = OptionValues(options, known)
     names = {own: _name(values, own) for own in SINK_OPTIONS}
     is_exactly_once = values.boolean("exactlyOnce", default=False)
     acks = _ACKS[values.word(names["acks"], "all", tuple(_ACKS))]
@@ -81,7 +86,23 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         acks,
         values.size_bytes("batchBytes", BATCH_BYTES, _BATCH_BYTES_MIN, _BATCH_BYTES_MAX),
         tuple(name for name in values.of_kafka() if name not in names.values()),
+        _named_batch(values, is_exactly_once=is_exactly_once),
     )
+
+
+def _named_batch(values: OptionValues, *, is_exactly_once: bool) -> tuple[str, int] | None:
+    given = values.given(_BATCH_OPTIONS)
+    if not given:
+        return None
+    query, batch_id = values.text("query"), values.integer("batchId", 0)
+    if query is None or batch_id is None:
+        raise InvalidOption(f"Option {given[0]} needs the other one: options query and batchId")
+    if not is_exactly_once:
+        raise InvalidOption("Options query and batchId have a meaning with exactlyOnce true alone")
+    fault = query_name_fault(query)
+    if fault is not None:
+        raise InvalidOption(f"Option query is '{query[:200]}'. {fault}")
+    return query, batch_id
 
 
 def _name(values: OptionValues, own: str) -> str:

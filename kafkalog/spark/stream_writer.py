@@ -8,6 +8,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
 from kafkalog.spark.exactly_once import SinkBatch, abort_batch, commit_batch
+from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.sink_plan import attempts, sink_plan
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class KafkalogStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         self._plan = sink_plan(options, schema)
+        if self._plan.options.named_batch is not None:
+            raise InvalidOption("Options query and batchId are for df.write: a stream has its own")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskEnded:
         """In a task: append its records. Raises as ``write_at_least_once``."""

@@ -406,7 +406,7 @@ class PartitionMoving(NotReady):
 
 
 class ConcurrentTransactions(Unavailable):
-    """An older transaction of the producer is still being ended in this partition."""
+    """An older transaction of the producer is still being ended, or another call of its sink."""
 
     kafka_error = "CONCURRENT_TRANSACTIONS"
 

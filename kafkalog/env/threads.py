@@ -55,6 +55,14 @@ class Mutex(Protocol):
         """Release."""
         ...
 
+    def acquire(self, *, timeout: float) -> bool:
+        """Acquire within so many seconds; whether that was possible."""
+        ...
+
+    def release(self) -> None:
+        """Of who acquired it."""
+        ...
+
 
 class Threads(Protocol):
     """Starts threads and makes their waiting points."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import (
     AppendOutcomeUnknown,
+    ConcurrentTransactions,
     CorruptData,
     InvalidProducerEpoch,
     InvalidRequest,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 LOAD_TASK = "kafkalog-sinks-load"
 SINKS_MAX = 10_000
+# As long as any number of begins takes, and short for who waits behind a disk that hangs.
+TURN_SECONDS = 5.0
 
 
 class _Given(NamedTuple):
@@ -192,7 +195,8 @@ class SinkTable:
     def turn(self, query: str) -> Iterator[Sink]:
         """The sink of a query, to be changed by nobody else meanwhile; made when there is none.
 
-        InvalidRequest for its name, Overloaded, and what ``check_loaded`` raises.
+        Waits ``TURN_SECONDS`` for another call of it. ConcurrentTransactions then; InvalidRequest
+        for its name, Overloaded, and what ``check_loaded`` raises.
         """
         fault = query_name_fault(query)
         if fault is not None:
@@ -200,7 +204,11 @@ class SinkTable:
         self.check_loaded()
         while True:
             sink = self._sink_of(query)
-            with sink.turn:
+            if not sink.turn.acquire(timeout=TURN_SECONDS):
+                raise ConcurrentTransactions(
+                    f"Another call of query {query} is at work, for more than {TURN_SECONDS} s"
+                )
+            try:
                 if self._sinks.get(query) is not sink:
                     continue  # it was forgotten while we waited
                 try:
@@ -210,6 +218,8 @@ class SinkTable:
                         with self._mutex:
                             del self._sinks[query]
                 return
+            finally:
+                sink.turn.release()
 
     def write(self, sink: Sink, entries: Sequence[Entry]) -> None:
         """Make records durable, then true; under the turn.

@@ -78,6 +78,7 @@ class Api:
     delayed_fetches: DelayedFetches
     in_flight: InFlightBytes
     control_pool: Executor
+    sink_pool: Executor
     reader_pools: Callable[[str], Executor]  # by partition directory
     tail_pieces: TailPieces = field(default_factory=TailPieces)
     _shared: _Shared = field(default_factory=_Shared)
@@ -140,6 +141,11 @@ class Api:
         """Run a control-plane call that may touch the disk on the control pool."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.control_pool, lambda: call(*args, **kwargs))
+
+    async def in_turn(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call of a sink, which waits for others of it and for every disk, on its pool."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.sink_pool, lambda: call(*args, **kwargs))
 
     async def reading(self, log: UnifiedLog, read: Callable[[bool], T]) -> T:
         """Call ``read(may_block=False)`` inline; when pages are cold, again on the reader pool."""

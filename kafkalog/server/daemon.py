@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger("kafkalog.server")
 _CONTROL_THREADS = 4
+_SINK_THREADS = 8
 _LAG_PERIOD_SECONDS = 0.1
 _WATCH_PERIOD_SECONDS = 2.0
 _FINISH_SECONDS = 15.0  # for requests in work at the stop
@@ -82,6 +83,7 @@ class Daemon:
         files = AccessFiles(self.config)
         delayed = DelayedFetches(loop, self.config.http_max_streams)
         control = thread_pool("control", _CONTROL_THREADS)
+        sinks = thread_pool("sink", _SINK_THREADS)
         readers = PoolPerLogDir("reader", self.reader_threads_per_dir)
         stop = asyncio.Event()
 
@@ -96,6 +98,7 @@ class Daemon:
             delayed_fetches=delayed,
             in_flight=InFlightBytes(self.config.queued_max_request_bytes),
             control_pool=control,
+            sink_pool=sinks,
             reader_pools=readers,
         )
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -114,6 +117,7 @@ class Daemon:
             watch.cancel()
             await loop.run_in_executor(None, graph.close)
             await loop.run_in_executor(None, readers.shutdown)
+            await loop.run_in_executor(None, sinks.shutdown)
             await loop.run_in_executor(None, control.shutdown)
         return self.exit_code
 

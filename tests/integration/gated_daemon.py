@@ -1,5 +1,7 @@
 """The daemon, but while a gate file exists, a partition named in it is not loaded or backed up.
 
+Nor is what is appended to it synced.
+
 ``python -m tests.integration.gated_daemon GATE server ...``. Names ``warm_up``: the start waits
 before its event loop runs, and makes the file GATE.reached.
 """
@@ -12,13 +14,13 @@ from pathlib import Path
 
 from kafkalog import kernels
 from kafkalog.__main__ import main
-from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.env.system_filesystem import SystemFile, SystemFilesystem
 
 
 def _gate(gate: Path) -> None:
-    """The first file that a load asks for, and a backup's links, come late: as on a slow disk."""
+    """The first file that a load asks for, links, syncs of data: late, as on a slow disk."""
     real_exists, real_link = SystemFilesystem.exists, SystemFilesystem.link
-    real_warm_up = kernels.warm_up
+    real_datasync, real_warm_up = SystemFile.datasync, kernels.warm_up
 
     def wait(path: str) -> None:
         while gate.exists() and gate.read_text() in path:
@@ -33,6 +35,10 @@ def _gate(gate: Path) -> None:
         wait(source)
         real_link(self, source, target)
 
+    def datasync(self: SystemFile) -> None:
+        wait(self.path)
+        real_datasync(self)
+
     def warm_up(*, modules: tuple[str, ...]) -> kernels.WarmUp:
         if gate.exists() and gate.read_text() == "warm_up":
             gate.with_suffix(".reached").touch()
@@ -42,6 +48,7 @@ def _gate(gate: Path) -> None:
     kernels.warm_up = warm_up  # type: ignore[assignment] # the whole point
     SystemFilesystem.exists = exists  # type: ignore[method-assign] # the whole point
     SystemFilesystem.link = link  # type: ignore[method-assign]
+    SystemFile.datasync = datasync  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -106,6 +106,18 @@ class SimMutex:
         self._is_taken = True
         return True
 
+    def acquire(self, *, timeout: float) -> bool:
+        """See Mutex."""
+        self._owner.switch_point()
+        is_free = self._owner.wait_until(lambda: not self._is_taken, timeout)
+        if is_free:
+            self._is_taken = True
+        return is_free
+
+    def release(self) -> None:
+        """See Mutex."""
+        self._is_taken = False
+
     def __exit__(
         self,
         kind: type[BaseException] | None,

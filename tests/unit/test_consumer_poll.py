@@ -61,6 +61,7 @@ class PollWorld:
             delayed_fetches=delayed,
             in_flight=InFlightBytes(1 << 20),
             control_pool=pool,
+            sink_pool=pool,
             reader_pools=lambda _: pool,
         )
         whole = api.operations.fetch

@@ -88,7 +88,7 @@ async def begin(request: web.Request) -> web.Response:
     api, query = api_of(request), sink_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(BeginSink, data)
-    identity = await api.blocking(
+    identity = await api.in_turn(
         api.operations.sinks.begin, query, wanted.batch_id, wanted.partition_id, wanted.attempt
     )
     if identity is None:
@@ -116,7 +116,7 @@ async def commit(request: web.Request) -> web.Response:
     async with Body(request, api) as data:
         wanted = parse_body(CommitSink, data)
     winners = _winners(wanted.winners)
-    await api.blocking(
+    await api.in_turn(
         api.operations.sinks.commit, query, wanted.batch_id, winners, is_last=wanted.is_last
     )
     return json_reply({"state": _COMMITTED, "batch_id": wanted.batch_id})
@@ -136,7 +136,7 @@ async def abort(request: web.Request) -> web.Response:
     api, query = api_of(request), sink_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(AbortSink, data)
-    await api.blocking(api.operations.sinks.abort, query, wanted.batch_id)
+    await api.in_turn(api.operations.sinks.abort, query, wanted.batch_id)
     return json_reply({"state": _ABORTED, "batch_id": wanted.batch_id})
 
 

@@ -97,6 +97,7 @@ class ProducerIds:
         was told.
         """
         self._manager.check_ready()
+        self._manager.sinks.check_awaited()
         if self._manager.sinks.owns(producer_id):
             raise InvalidTxnState(
                 f"Producer {producer_id} is a sink's: a begin of its batch gives the next epoch"
@@ -119,6 +120,7 @@ class ProducerIds:
 
     def _take_block(self) -> list[int]:
         """The ids of the next block, durably taken."""
+        self._manager.sinks.check_awaited()
         known = self._known_ids()
         with self._manager.topics.lock:
             self._manager.check_ready()

@@ -63,6 +63,12 @@ class SinkLog:
         """Whether anything was ever written."""
         return SINK_STATE_TOPIC in self._manager.registry.topics
 
+    @property
+    def is_served(self) -> bool:
+        """Whether the partition can be read; also before there is one: then nothing is."""
+        log = self._manager.table.get(SINK_STATE_TOPIC, 0)
+        return log is not None and self._manager.unit_of(log).log_dir.is_online
+
     def check(self) -> None:
         """What keeps the partition from being served; nothing when there is none yet."""
         if self.exists:

@@ -95,6 +95,15 @@ class SinkTable:
             raise damage.with_traceback(None)
         raise NotReady("The sinks are being loaded")
 
+    def check_awaited(self) -> None:
+        """NotReady while the log is still to be read.
+
+        One that cannot be read keeps nobody waiting: its producers are as unknown as those of any
+        log that is not served.
+        """
+        if not self.is_loaded and self._damage is None and self._log.is_served:
+            raise NotReady("The sinks are being loaded")
+
     def schedule_load(self) -> None:
         """Unless it is loaded or on the way. A failure is tried again at the next call."""
         with self._mutex:

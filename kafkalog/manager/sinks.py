@@ -104,6 +104,11 @@ class Sinks:
         self._table.check_append(producer_id, producer_epoch, is_transactional)
 
     @internal
+    def check_awaited(self) -> None:
+        """NotReady while it is still to be read who their producers are; any thread."""
+        self._table.check_awaited()
+
+    @internal
     def owns(self, producer_id: int) -> bool:
         """Whether it is the producer of a sink; any thread."""
         return self._table.owner_of(producer_id) is not None

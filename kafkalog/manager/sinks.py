@@ -83,7 +83,10 @@ class Sinks:
         self._table = SinkTable(manager, self.settle_once)
         self._transactions = SinkTransactions(manager)
         self._expiry = SinkExpiry(manager, self._table, self._settle)
-        manager.seams.metrics.sink_transactions_open.set_function(self._count_open)
+        metrics = manager.seams.metrics
+        metrics.sink_transactions_open.set_function(self._count_open)
+        metrics.sinks_committing.set_function(lambda: len(self._decided_ms()))
+        metrics.sink_committing_age.set_function(self._committing_seconds)
 
     # ---- the daemon's own
 
@@ -348,17 +351,31 @@ class Sinks:
         self._transactions.end(strays, ControlRecordType.ABORT)
 
     def _is_ours(self, producer_id: int, sink: Sink | None) -> bool:
-        """Whether the producer is this sink's; without one, whether we gave its id to anybody."""
+        """Whether we gave the id, and not to another sink than this one.
+
+        What nobody owns any more, as an id whose epochs are used up, is whoever's finds it first.
+        """
         owner = self._table.owner_of(producer_id)
-        if sink is not None:
-            return owner is sink
-        return owner is not None or self._manager.producer_ids.were_given(producer_id)
+        if owner is None:
+            return self._manager.producer_ids.were_given(producer_id)
+        return sink is None or owner is sink
 
     def _log_of(self, at: TopicPartition) -> UnifiedLog:
         return self._manager.log_of(at.topic, at.partition)
 
-    def _count_open(self) -> float:
-        return float(sum(len(sink.open) for sink in self._table.all()))
+    def _count_open(self) -> int:
+        return sum(len(sink.open) for sink in self._table.all())
+
+    def _decided_ms(self) -> list[int]:
+        """Wall clock of the decisions that are not shown everywhere yet."""
+        return [
+            sink.query.timestamp_ms for sink in self._table.all() if sink.query and sink.is_decided
+        ]
+
+    def _committing_seconds(self) -> float:
+        """Since the oldest of them."""
+        now_ms = self._seams.clock.wall_ms()
+        return max([0, *(now_ms - each for each in self._decided_ms())]) / 1000
 
 
 def _run_each(works: Sequence[Callable[[], None]]) -> None:

@@ -324,6 +324,16 @@ class Metrics:
             "Producers of exactly-once sinks whose batch is open.",
             registry=self.registry,
         )
+        self.sinks_committing = Gauge(
+            "kafkalog_sinks_committing",
+            "Sinks whose batch is committed and not shown in every partition yet: markers wait.",
+            registry=self.registry,
+        )
+        self.sink_committing_age = Gauge(
+            "kafkalog_sink_committing_age_seconds",
+            "Since the oldest of these commits was decided; 0 without one.",
+            registry=self.registry,
+        )
         self.sink_commits = self._counter(
             "sink_commits", "Batches of sinks whose commit is complete."
         )

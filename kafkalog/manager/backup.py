@@ -6,6 +6,10 @@ topics and partitions that are made meanwhile are not in the backup; topics that
 meanwhile leave it. There is no ``.kafka_cleanshutdown``: who starts on what is restored, kafkalog
 or Kafka, recovers the last segment of each partition, and believes the recovery point of the rest.
 
+What is known of sinks comes along with any topic, and first of all: a batch that it calls committed
+was in its topics before, and is in theirs. Without it, or with a later one, open and decided
+batches would be aborted, and what is committed would be written again, or never.
+
 Crash rule: the manifest is there first and says ``complete`` only after everything else was synced.
 """
 
@@ -34,7 +38,7 @@ from kafkalog.format.backup_manifest import (
 )
 from kafkalog.format.checkpoint_text import encode_offsets
 from kafkalog.format.meta_properties import encode_meta_properties
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_partition import SINK_STATE_TOPIC, TopicPartition
 from kafkalog.manager.backup_files import BackupFiles, SourceGone
 from kafkalog.manager.backup_plan import copied_bytes
 from kafkalog.manager.log_dir import (
@@ -55,7 +59,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.background_operations import BackgroundOperation
     from kafkalog.manager.log_dir_unit import LogDirUnit
     from kafkalog.manager.log_manager import LogManager
-    from kafkalog.manager.topic_registry import RegistryState
+    from kafkalog.manager.topic_registry import RegisteredTopic, RegistryState
 
 _ATTEMPTS = 16  # of one partition; each takes only what was replaced since the one before
 _PROBE = "link-probe"
@@ -95,10 +99,10 @@ class Backup:
         state = manager.registry.state
         for topic in topics:
             manager.registered(topic)
-        self._registry = _only(state, set(topics or state.topics))
+        self._registry = _only(state, {*topics, SINK_STATE_TOPIC} if topics else state.topics)
         self._partitions = [
             TopicPartition(topic.name, number)
-            for topic in self._registry.topics.values()
+            for topic in sorted(self._registry.topics.values(), key=_comes_later)
             for number in range(topic.partition_count)
         ]
         # owned by the thread that prepares, then by the one that runs
@@ -313,6 +317,11 @@ class Backup:
 
     def _count(self, name: str, count: int) -> None:
         self._progress[name] = self._progress.get(name, 0) + count
+
+
+def _comes_later(topic: RegisteredTopic) -> bool:
+    """Whether it is captured behind the state of sinks; see the module."""
+    return topic.name != SINK_STATE_TOPIC
 
 
 def _only(state: RegistryState, topics: Collection[str]) -> RegistryState:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import InvalidProducerEpoch, InvalidTxnState, Overloaded, UnknownProducer
 from kafkalog.format.integers import INT16_MAX
+from kafkalog.log.values import NO_PRODUCER_EPOCH
 from kafkalog.manager.log_dir_unit import wait_behind_queues
 from kafkalog.manager.topic_registry import RETIRED, ProducerEpoch
 
@@ -82,6 +83,17 @@ class ProducerIds:
             current_epoch=current,
         )
 
+    def newest_epoch_in_logs(self, producer_id: int) -> int:
+        """The newest that a served log remembers, NO_PRODUCER_EPOCH when none does; any thread.
+
+        What is given next has to be newer, whatever was written down of what was given: a restored
+        backup may have that of an earlier moment than its logs, where a batch of an old epoch would
+        be taken for a repetition. No disk; costs a look at each log.
+        """
+        entries = [log.producers.entries.get(producer_id) for log in self._manager.table.logs()]
+        epochs = [entry.producer_epoch for entry in entries if entry is not None]
+        return max(epochs, default=NO_PRODUCER_EPOCH)
+
     def allocate(self) -> ProducerIdentity:
         """An id that nobody had, at epoch 0; StorageFault, NotReady. Crash: it is skipped."""
         self._manager.check_ready()
@@ -135,15 +147,13 @@ class ProducerIds:
 
     def _current_epoch(self, producer_id: int) -> int:
         """The newest that was given or that a log has seen; UnknownProducer."""
-        entries = [log.producers.entries.get(producer_id) for log in self._manager.table.logs()]
-        epochs = [entry.producer_epoch for entry in entries if entry is not None]
-        state = self._registry.state
-        is_known = self.were_given(producer_id) or epochs or producer_id in state.producer_epochs
-        if not is_known or producer_id in self._free:
+        seen, state = self.newest_epoch_in_logs(producer_id), self._registry.state
+        is_known = self.were_given(producer_id) or producer_id in state.producer_epochs
+        if not (is_known or seen != NO_PRODUCER_EPOCH) or producer_id in self._free:
             message = f"No producer has the id {producer_id}"
             raise UnknownProducer(message, producer_id=producer_id)
         given = state.producer_epochs.get(producer_id)
-        return max(state.forgotten_epoch if given is None else given.epoch, *epochs, 0)
+        return max(state.forgotten_epoch if given is None else given.epoch, seen, 0)
 
     def _fence(self, producer_id: int, epoch: int) -> None:
         """Durable, and no append that was checked before it is still on its way."""

@@ -248,10 +248,13 @@ class Sinks:
             raise Overloaded(f"All queries have {PRODUCERS_ALL_MAX} producers; nothing was done")
 
     def _next_identity(self, former: ProducerValue | None) -> ProducerIdentity:
-        """The next epoch, or another id when there is none."""
-        if former is None or former.producer_epoch >= INT16_MAX:
-            return self._manager.producer_ids.allocate()
-        return ProducerIdentity(former.producer_id, former.producer_epoch + 1)
+        """An epoch that no log has seen, or another id when there is none."""
+        ids = self._manager.producer_ids
+        if former is not None:
+            newest = max(former.producer_epoch, ids.newest_epoch_in_logs(former.producer_id))
+            if newest < INT16_MAX:
+                return ProducerIdentity(former.producer_id, newest + 1)
+        return ids.allocate()
 
     def _check_written(self, winners: Sequence[Winner]) -> None:
         """That each has an open transaction in the partitions that are named, and in no other."""

@@ -5,8 +5,13 @@ Method: whole managers on the simulated disks; batches are committed while a bac
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
+from kafkalog.format.integers import INT16_MAX
+from kafkalog.format.sink_state import ProducerKey
 from kafkalog.format.topic_partition import SINK_STATE_TOPIC
 from kafkalog.manager.background_operations import OperationState
 from kafkalog.manager.backup import Backup
@@ -73,6 +78,58 @@ def restored(sim: SimManager) -> SimManager:
     copy = restarted(disk, NEW_DIRS)
     copy.clock.advance_ms(1)
     return copy
+
+
+def given_epoch(sim: SimManager) -> int:
+    """What the coordinator remembers of its one producer."""
+    (producer,) = sinks_of(sim).describe(QUERY).producers
+    return producer.value.producer_epoch
+
+
+@pytest.mark.parametrize("ahead", [1, 5])
+def test_epochs_go_on_behind_what_a_restored_log_knows(ahead: int) -> None:
+    """Goal: no acknowledged record of a batch is taken for a repetition of an old one's.
+    Method: batches of one size commit behind the capture of the state, before that of the topic.
+    """
+    sim = with_places()
+
+    def meanwhile() -> None:
+        for batch_id in range(2, 2 + ahead):
+            write(sim, batch_id, f"a{batch_id} b{batch_id}")
+
+    back_up_around(sim, meanwhile)
+    copy = restored(sim)
+    before = committed(copy)
+    assert before[-2:] == [f"a{1 + ahead}", f"b{1 + ahead}"]
+    assert given_epoch(copy) == 0
+    after = write(copy, 2 + ahead, "c d", "e")
+    assert committed(copy) == [*before, "c", "d", "e"]
+    assert after.identity.producer_epoch == 1 + ahead
+
+
+def test_a_producer_whose_epochs_a_log_has_seen_to_the_end_gets_a_successor() -> None:
+    """Goal: epochs run out by what the logs know, too.
+    Method: the log has the last epoch, the restored state an early one.
+    """
+    sim = with_places()
+
+    def meanwhile() -> None:
+        sink = sinks_of(sim)._table.find(QUERY)
+        assert sink is not None
+        key = ProducerKey(QUERY, 0, 0)
+        value = sink.producers[key]
+        with sinks_of(sim)._table.turn(QUERY) as current:
+            last = replace(value, producer_epoch=INT16_MAX - 1)
+            sinks_of(sim)._table.write(current, [(key, last)])
+        assert write(sim, 2, "a2").identity.producer_epoch == INT16_MAX
+
+    back_up_around(sim, meanwhile)
+    copy = restored(sim)
+    former = sinks_of(copy).describe(QUERY).producers[0].value.producer_id
+    after = write(copy, 3, "c")
+    assert after.identity.producer_id != former
+    assert after.identity.producer_epoch == 0
+    assert committed(copy) == ["a1", "b1", "a2", "c"]
 
 
 def test_what_the_state_calls_committed_is_shown() -> None:

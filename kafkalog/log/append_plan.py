@@ -87,9 +87,9 @@ def check_producers(
         if placed_batch.facts.producer_id == NO_PRODUCER_ID:
             continue
         batch = _producer_batch(placed_batch)
+        info, entry = changes.infos.get(batch.producer_id), producers.entries.get(batch.producer_id)
         if origin is AppendOrigin.CLIENT:
-            producers.check_client(batch)
-        entry = producers.entries.get(batch.producer_id)
+            producers.check_client(batch, entry if info is None else info.updated)
         if origin is AppendOrigin.CLIENT and entry is not None:
             duplicate = entry.find_batch(
                 batch.producer_epoch, batch.first_sequence, batch.last_sequence
@@ -97,7 +97,6 @@ def check_producers(
             if duplicate is not None:
                 changes.duplicates.append(duplicate)
                 continue
-        info = changes.infos.get(batch.producer_id)
         if info is None:
             info = producers.prepare(batch.producer_id, origin)
             changes.infos[batch.producer_id] = info

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kafkalog.env.random import Random
     from kafkalog.env.scheduler import Scheduler
     from kafkalog.env.threads import Threads
+    from kafkalog.log.producer_append_info import ProducerBatch, ProducerCheck
+    from kafkalog.log.producer_state import ProducerStateEntry
 
 
 def _ignore(_segments: int, _bytes: int) -> None:
@@ -30,7 +32,7 @@ def _go_on() -> None:
     """Nobody stops a load."""
 
 
-def _any_batch(_producer_id: int, _producer_epoch: int, _is_transactional: bool) -> None:
+def _any_batch(_batch: ProducerBatch, _entry: ProducerStateEntry | None) -> None:
     """Nobody is fenced, and nobody coordinates transactions."""
 
 
@@ -46,8 +48,8 @@ class LogEnvironment:
     OSError means. Commands and reads are guarded by their callers. ``note_recovery`` hears how
     many segments and bytes more (or, negative, fewer) wait for recovery; on any recovery thread.
     ``check_stop`` is asked there before each chunk of an unclean load's scans, and raises
-    LoadStopped to end the load. ``check_producer`` raises why a client's batch of this producer id,
-    epoch and kind (transactional or not) may not be appended now; asked on the writer thread.
+    LoadStopped to end the load. ``check_producer`` raises why a client's batch of a producer may
+    not be appended now, beyond the log's own rules; asked on the writer thread.
     """
 
     filesystem: Filesystem
@@ -59,7 +61,7 @@ class LogEnvironment:
     io_guard: Callable[[], AbstractContextManager[object]] = nullcontext
     note_recovery: Callable[[int, int], None] = _ignore
     check_stop: Callable[[], None] = _go_on
-    check_producer: Callable[[int, int, bool], None] = _any_batch
+    check_producer: ProducerCheck = _any_batch
 
     def guarded(self, work: Callable[[], None]) -> Callable[[], None]:
         """Body of a delayed task: work under the guard; nothing on a directory that has failed.

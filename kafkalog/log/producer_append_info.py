@@ -7,6 +7,7 @@ Source: Kafka's ProducerAppendInfo, log-lifecycle 2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkalog.errors import (
@@ -38,6 +39,10 @@ class ProducerBatch(NamedTuple):
     is_transactional: bool
     control_type: int | None = None  # 0 abort, 1 commit; None: data
     coordinator_epoch: int = -1
+
+
+ProducerCheck = Callable[[ProducerBatch, ProducerStateEntry | None], None]
+"""Raises why a client's batch may not be appended; the entry is its producer's, None: unknown."""
 
 
 class ProducerAppendInfo:

@@ -20,10 +20,10 @@ from kafkalog.log.producer_append_info import ProducerAppendInfo
 from kafkalog.log.producer_state import LastRecord, ProducerStateEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Collection, Iterable
 
     from kafkalog.env.filesystem import Filesystem
-    from kafkalog.log.producer_append_info import ProducerBatch
+    from kafkalog.log.producer_append_info import ProducerBatch, ProducerCheck
     from kafkalog.log.segment_file import MovableDirectory
     from kafkalog.log.values import AppendOrigin, CompletedTransaction
 
@@ -56,7 +56,7 @@ class ProducerStateManager:
         snapshot_offsets: Iterable[int] = (),
         *,
         expiration_ms: int = DEFAULT_EXPIRATION_MS,
-        check_producer: Callable[[int, int, bool], None] = lambda *_: None,
+        check_producer: ProducerCheck = lambda *_: None,
     ) -> None:
         """``snapshot_offsets``: of the snapshot files in the directory listing.
 
@@ -80,9 +80,12 @@ class ProducerStateManager:
 
     # ---- appends
 
-    def check_client(self, batch: ProducerBatch) -> None:
-        """Raise why a client's batch may not be appended now, whatever this log knows."""
-        self._check_producer(batch.producer_id, batch.producer_epoch, batch.is_transactional)
+    def check_client(self, batch: ProducerBatch, entry: ProducerStateEntry | None) -> None:
+        """Raise why those who give ids and epochs out would not have a client's batch appended.
+
+        ``entry``: what is known of its producer, with the batches before it in the same append.
+        """
+        self._check_producer(batch, entry)
 
     def prepare(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
         """Begin the changes of one append to one producer."""

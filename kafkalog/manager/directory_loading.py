@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kafkalog.env.threads import Threads
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.producer_append_info import ProducerCheck
     from kafkalog.log.recovery_policy import Corruption
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.broker_config import BrokerConfig
@@ -74,7 +75,7 @@ class DirectoryLoading:
         parse_topic_config: Callable[[RegisteredTopic], LogConfig],
         clock: Clock,
         progress: LoadProgress,
-        check_producer: Callable[[int, int, bool], None],
+        check_producer: ProducerCheck,
     ) -> None:
         """``check_producer`` as LogEnvironment has it."""
         # constant after construction

@@ -57,6 +57,7 @@ from kafkalog.manager.producer_ids import ProducerIds
 from kafkalog.manager.queue_budget import QueueBudget
 from kafkalog.manager.retention import Retention
 from kafkalog.manager.shutdown import close_units
+from kafkalog.manager.sink_appends import check_transaction
 from kafkalog.manager.sinks import Sinks
 from kafkalog.manager.startup_plan import (
     FoundPartition,
@@ -75,6 +76,8 @@ if TYPE_CHECKING:
 
     from kafkalog.cleaner.log_cleaner import CleanerMaker
     from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.producer_append_info import ProducerBatch
+    from kafkalog.log.producer_state import ProducerStateEntry
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.broker_config import BrokerConfig, ConfigRules
     from kafkalog.manager.log_dir_writer import CompletionSink
@@ -156,10 +159,11 @@ class LogManager:
         self.cluster_id = ""
         self.is_loaded = False
 
-    def _check_producer(self, producer_id: int, epoch: int, is_transactional: bool) -> None:
+    def _check_producer(self, batch: ProducerBatch, entry: ProducerStateEntry | None) -> None:
         """Raise why a client's batch of a producer may not be appended now; writer threads."""
-        self.producer_ids.check_epoch(producer_id, epoch)
-        self.sinks.check_append(producer_id, epoch, is_transactional)
+        self.producer_ids.check_epoch(batch.producer_id, batch.producer_epoch)
+        self.sinks.check_append(batch.producer_id, batch.producer_epoch, batch.is_transactional)
+        check_transaction(batch, entry)
 
     def absolute(self, path: str) -> str:
         """An entry of ``log.dirs`` as the key it is known by: absolute, without a slash behind."""

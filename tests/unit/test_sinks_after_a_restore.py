@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.errors import InvalidTxnState
 from kafkalog.format.integers import INT16_MAX
 from kafkalog.format.sink_state import ProducerKey
 from kafkalog.format.topic_partition import SINK_STATE_TOPIC
@@ -129,6 +130,31 @@ def test_a_producer_whose_epochs_a_log_has_seen_to_the_end_gets_a_successor() ->
     after = write(copy, 3, "c")
     assert after.identity.producer_id != former
     assert after.identity.producer_epoch == 0
+    assert committed(copy) == ["a1", "b1", "a2", "c"]
+
+
+def test_a_task_that_outlives_a_restore_repeats_nothing() -> None:
+    """Goal: an append to a restored daemon is written or refused, never taken for another one.
+    Method: the state has a batch open that its topic has committed; its task sends once more: what
+    it has sent before, and what would come next.
+    """
+    sim = with_places()
+    two = begin(sim, 2)
+
+    def meanwhile() -> None:
+        assert two.send("a2").error is None
+        sinks_of(sim).commit(QUERY, 2, [two.winner()])
+
+    back_up_around(sim, meanwhile)
+    copy = restored(sim)
+    assert committed(copy) == ["a1", "b1", "a2"]
+    again = Producer(copy, two.identity)
+    assert isinstance(again.send("x2").error, InvalidTxnState)
+    two.bind(copy)
+    assert isinstance(two.send("b2").error, InvalidTxnState)
+    with pytest.raises(InvalidTxnState):
+        sinks_of(copy).commit(QUERY, 2, [two.winner()])
+    write(copy, 3, "c")
     assert committed(copy) == ["a1", "b1", "a2", "c"]
 
 

@@ -1,0 +1,96 @@
+"""Goal: what a sink's producer appends goes on with its transaction, repeats it, or is refused.
+Method: a whole manager on the simulated disks; appends behind markers, into topics made anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.errors import InvalidTxnState, OutOfOrderSequence
+from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.log.values import LogAppendInfo
+from kafkalog.manager.sink_transactions import SinkTransactions
+from tests.sink_world import (
+    NOW_MS,
+    QUERY,
+    begin,
+    committed,
+    sinks_of,
+    transactional,
+    with_topic,
+)
+
+if TYPE_CHECKING:
+    from tests.sim.sim_manager import SimManager
+
+
+def answer(sim: SimManager, data: bytes) -> LogAppendInfo:
+    """Of an append that is taken."""
+    command = sim.produce("t", data)
+    assert command.error is None
+    assert isinstance(command.result, LogAppendInfo)
+    return command.result
+
+
+def test_repetitions_of_the_open_transaction_are_told_as_such() -> None:
+    """Goal: after a lost answer a task sends again, and its records stand once.
+    Method: two batches of an open transaction again; both at once; those of an idempotent producer.
+    """
+    sim = with_topic(1)
+    identity = begin(sim, 1).identity
+    one, two = transactional(identity, 0, ["a"]), transactional(identity, 1, ["b"])
+    assert not answer(sim, one + two).duplicate
+    for data in (one, two, one + two):
+        assert answer(sim, data).duplicate
+    plain = sim.operations.producers.allocate()
+    columns = RecordColumns.of([None], ["x"], NOW_MS)
+    data = build_batch(
+        columns,
+        producer_id=plain.producer_id,
+        producer_epoch=plain.producer_epoch,
+        base_sequence=0,
+    )
+    assert [answer(sim, data).duplicate for _ in range(2)] == [False, True]
+    assert sim.manager.log_of("t", 0).log_end_offset == 3
+
+
+def test_a_transaction_begins_with_its_first_record() -> None:
+    """Goal: a commit shows all that its winner was told is appended, or nothing.
+    Method: the topic is deleted and made again in the middle of a task; then a set of two batches.
+    """
+    sim = with_topic(1)
+    one = begin(sim, 1)
+    assert one.send("a").error is None
+    sim.operations.topics.delete("t")
+    sim.operations.topics.create("t", 1, {})
+    refused = one.send("b")
+    assert isinstance(refused.error, OutOfOrderSequence)
+    assert refused.error.details == {"expected_sequence": 0}
+    with pytest.raises(InvalidTxnState):
+        sinks_of(sim).commit(QUERY, 1, [one.winner()])
+    again = begin(sim, 1)
+    assert again.send("a", "b").error is None
+    sinks_of(sim).commit(QUERY, 1, [again.winner()])
+    assert committed(sim) == ["a", "b"]
+
+
+def test_nothing_comes_behind_the_marker_of_its_own_epoch() -> None:
+    """Goal: what a producer sends once its transaction has ended in a log is written nowhere, and
+    not acknowledged as a repetition.
+    Method: a marker that the coordinator knows nothing of, as behind a restore; the same batch, the
+    next one, both, and then those of the next epoch.
+    """
+    sim = with_topic(1)
+    one = begin(sim, 1)
+    one.send("a")
+    transactions = SinkTransactions(sim.manager)
+    transactions.commit([one.winner()])
+    first, second = transactional(one.identity, 0, ["a"]), transactional(one.identity, 1, ["b"])
+    for data in (first, second, first + second):
+        refused = sim.produce("t", data)
+        assert isinstance(refused.error, InvalidTxnState), data
+    assert sim.manager.log_of("t", 0).log_end_offset == 2
+    again = begin(sim, 1)
+    assert answer(sim, transactional(again.identity, 0, ["c"])).first_offset == 2

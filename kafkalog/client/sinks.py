@@ -6,14 +6,14 @@ What an attempt appends between its begin and the commit are whole transactional
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.client.failures import BadAnswer, document_of
 from kafkalog.client.messages import Json, Repeat, Request, json_body, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kafkalog.client.conversation import Steps
     from kafkalog.client.messages import Answer
@@ -29,11 +29,16 @@ class SinkProducer:
 
 @dataclass(frozen=True, slots=True)
 class SinkWinner:
-    """A producer whose batches are committed, and all (topic, partition) that it appended to."""
+    """A producer whose batches are committed, and all (topic, partition) that it appended to.
+
+    last_sequences   of its last record in each: nothing is committed then unless the daemon has it
+                     and, sequences having no gaps, all before it
+    """
 
     producer_id: int
     producer_epoch: int
     partitions: Sequence[tuple[str, int]]
+    last_sequences: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 def begin_sink(
@@ -70,9 +75,7 @@ def commit_sink(
         {
             "producer_id": winner.producer_id,
             "producer_epoch": winner.producer_epoch,
-            "partitions": [
-                {"topic": topic, "partition": partition} for topic, partition in winner.partitions
-            ],
+            "partitions": _partitions_of(winner),
         }
         for winner in winners
     ]
@@ -97,6 +100,17 @@ def describe_sink(query: str) -> Steps[Json]:
     answer = yield Request("GET", path_of("v1", "sinks", query))
     document: Json = document_of(answer, "query")
     return document
+
+
+def _partitions_of(winner: SinkWinner) -> list[Json]:
+    """``last_sequence`` only where it was told."""
+    entries: list[Json] = []
+    for at in winner.partitions:
+        entry: Json = {"topic": at[0], "partition": at[1]}
+        if at in winner.last_sequences:
+            entry["last_sequence"] = winner.last_sequences[at]
+        entries.append(entry)
+    return entries
 
 
 def _called(query: str, action: str, document: Json) -> Steps[Answer]:

@@ -1,8 +1,8 @@
-"""What a commit must name, held against what its sink knows. Pure."""
+"""What a commit must name, held against what its sink and the logs know. Pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import (
     InvalidProducerIdMapping,
@@ -15,9 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.format.sink_state import Winner
+    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.log.producer_state import ProducerStateEntry
     from kafkalog.manager.sink import Sink
 
 PARTITIONS_MAX = 100_000  # that one commit names
+
+
+class LastSequence(NamedTuple):
+    """Of a winner's last record in a partition, as it was told that it is appended."""
+
+    producer_id: int
+    at: TopicPartition
+    sequence: int
 
 
 def check_not_older(sink: Sink, batch_id: int) -> None:
@@ -66,3 +76,20 @@ def check_winners(sink: Sink, batch_id: int, winners: Sequence[Winner]) -> None:
                 f"{sink.name}: it was aborted",
                 producer_id=producer_id,
             )
+
+
+def check_last_sequence(last: LastSequence, entry: ProducerStateEntry | None) -> None:
+    """InvalidTxnState unless the log ends this producer's records with that sequence.
+
+    Sequences have no gaps, so everything below it is there, too. A log may have lost what was
+    acknowledged: damage that a load cut off, or a restore in the middle of a task.
+    """
+    found = None if entry is None else entry.last_sequence
+    if found != last.sequence:
+        raise InvalidTxnState(
+            f"Partition {last.at} ends with sequence {found} of producer {last.producer_id}, not "
+            f"with {last.sequence}: nothing was committed",
+            producer_id=last.producer_id,
+            topic=last.at.topic,
+            partition=last.at.partition,
+        )

@@ -51,7 +51,12 @@ from kafkalog.manager.access_rules import Action, Resource
 from kafkalog.manager.authorized import internal, lists, operation_class, requires
 from kafkalog.manager.log_dir_unit import wait_behind_queues
 from kafkalog.manager.producer_ids import ProducerIdentity
-from kafkalog.manager.sink_checks import check_not_older, check_winners
+from kafkalog.manager.sink_checks import (
+    LastSequence,
+    check_last_sequence,
+    check_not_older,
+    check_winners,
+)
 from kafkalog.manager.sink_expiry import SinkExpiry
 from kafkalog.manager.sink_table import SinkTable
 from kafkalog.manager.sink_transactions import SinkTransactions
@@ -172,10 +177,17 @@ class Sinks:
 
     @requires(Action.WRITE, Resource.SINK, "query")
     def commit(
-        self, query: str, batch_id: int, winners: Sequence[Winner], *, is_last: bool = False
+        self,
+        query: str,
+        batch_id: int,
+        winners: Sequence[Winner],
+        last_sequences: Sequence[LastSequence] = (),
+        *,
+        is_last: bool = False,
     ) -> None:
         """Commit what these producers wrote, in exactly these partitions, and abort the rest.
 
+        ``last_sequences``: where they are told, nothing is committed unless the log has them.
         ``is_last``: no batch of the query follows, and little of it is kept (see SinkExpiry).
         Decided and durable on return; markers that could not be written yet follow by themselves.
         Nothing happens when it is the batch that was committed last. Raised when nothing was
@@ -193,6 +205,9 @@ class Sinks:
             check_winners(sink, batch_id, winners)
             self._close(sink)
             self._check_written(winners)
+            for last in last_sequences:
+                producers = self._log_of(last.at).producers
+                check_last_sequence(last, producers.entries.get(last.producer_id))
             logs = {self._log_of(at) for winner in winners for at in winner.partitions}
             self._transactions.flush(logs)
             state = SinkState.PREPARE_LAST_COMMIT if is_last else SinkState.PREPARE_COMMIT

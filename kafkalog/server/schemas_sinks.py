@@ -22,10 +22,11 @@ class BeginSink(Schema):
 
 
 class WinnerPartition(Schema):
-    """Where a winner wrote."""
+    """Where a winner wrote; ``last_sequence``: of its last record, held against the log."""
 
     topic: TopicName
     partition: Int32
+    last_sequence: Int32 | None = None
 
 
 class SinkWinner(Schema):

@@ -10,11 +10,13 @@ Why nothing is lost or doubled, whoever dies when:
 
 - The first commit of a batch is the only one; any other call for it changes nothing. So of all runs
   of a batch (retries, speculation, a driver that starts again) one set of attempts is shown.
-- It names all that the set wrote: an attempt ends when its records are acknowledged, and Spark
-  calls for the commit when every task has ended. A winner that was fenced or aborted in between is
-  refused, and with it the commit.
-- Spark runs a batch again until it has noted that its commit returned, and then never. Whoever
-  comes with an older one has a checkpoint from before, with other records: refused.
+- It names all that the set wrote, down to the last sequence in each partition: an attempt ends
+  when its records are acknowledged, and Spark calls for the commit when every task has ended. A
+  winner that was fenced or aborted in between is refused, or one whose log has lost records, and
+  with it the commit.
+- Spark runs a batch again until it has noted that its commit returned. It may have returned, and
+  the driver died before the note: that run is told "committed" and writes nothing. A batch below
+  that one never comes again, unless a checkpoint is from before, with other records: refused.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.client import ClientError, Conflict, ProducerIdentity
 from kafkalog.client.sinks import SinkWinner, abort_sink, begin_sink, commit_sink
+from kafkalog.format.record_batch import add_to_sequence
 from kafkalog.spark.sink_failures import sink_failed
 from kafkalog.spark.sink_task import asked, connected, deliver
 from kafkalog.spark.write import blocks
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from kafkalog.spark.delivery import TopicPartition
     from kafkalog.spark.sink_options import SinkOptions
 
 
@@ -91,16 +95,18 @@ def write_exactly_once(
                 pass  # for Spark a task that leaves some of its input has failed
             return Attempted(batch)
         identity = ProducerIdentity(producer.producer_id, producer.producer_epoch)
+        sequences: dict[TopicPartition, int] = {}
         written = deliver(
             chain([first], parts),
             connection.client,
             options,
             columns,
             identity,
-            {},
+            sequences,
             is_transactional=True,
         )
-    winner = SinkWinner(producer.producer_id, producer.producer_epoch, written.partitions)
+    last = {at: add_to_sequence(following, -1) for at, following in sequences.items()}
+    winner = SinkWinner(producer.producer_id, producer.producer_epoch, written.partitions, last)
     return Attempted(batch, winner)
 
 

@@ -7,11 +7,19 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.client import Client, ClientError, Conflict, ProducerFenced, SinkWinner
+from kafkalog.client import (
+    Client,
+    ClientError,
+    Conflict,
+    InvalidRequest,
+    ProducerFenced,
+    SinkWinner,
+)
 from tests.integration.access_world import access_settings, ask
 from tests.integration.client_world import KINDS, client_of
 from tests.integration.daemon import Daemon
@@ -95,6 +103,26 @@ def test_a_batch(client: Client, daemon: Daemon, request: pytest.FixtureRequest)
     )
     metrics = daemon.request("GET", "/metrics").body.decode()
     assert "kafkalog_sink_commits_total" in metrics
+
+
+def test_last_sequences(client: Client, request: pytest.FixtureRequest) -> None:
+    """Goal: a winner may tell what its last records are, and is not shown unless they are.
+    Method: two partitions; a sequence too few, one too many, a value that is none, the right ones.
+    """
+    topic = query = f"last-{request.node.callspec.id}"
+    client.create_topic(topic, partitions=2)
+    producer = begun(client, query, 1)
+    client.append_batches(topic, 0, transactional(producer, 0, b"a", b"b"))
+    client.append_batches(topic, 1, transactional(producer, 0, b"c"))
+    places = [(topic, 0), (topic, 1)]
+    winner = SinkWinner(producer.producer_id, producer.producer_epoch, places)
+    for sequence, kind in ((0, Conflict), (2, Conflict), (-1, InvalidRequest)):
+        with pytest.raises(kind):
+            client.commit_sink(query, 1, [replace(winner, last_sequences={places[0]: sequence})])
+    assert committed(client, topic) == []
+    last_sequences = {places[0]: 1, places[1]: 0}
+    client.commit_sink(query, 1, [replace(winner, last_sequences=last_sequences)])
+    assert [committed(client, topic, number) for number in (0, 1)] == [[b"a", b"b"], [b"c"]]
 
 
 def test_a_zombie_and_an_abort(client: Client, request: pytest.FixtureRequest) -> None:

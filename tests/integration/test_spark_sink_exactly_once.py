@@ -97,6 +97,23 @@ def test_nothing_is_shown_before_the_commit_and_all_after(daemon: Daemon) -> Non
     assert world.shown() == "abcde"
 
 
+def test_a_task_tells_its_last_sequences(daemon: Daemon) -> None:
+    """The commit shows all of them or nothing: here the task says that it wrote one more."""
+    world = World(daemon, "sequences")
+    ended = world.task(0, "abc")
+    winner = ended.winner
+    assert winner is not None
+    last_sequences = winner.last_sequences
+    assert list(last_sequences) == list(winner.partitions)
+    assert sum(last_sequences.values()) + len(last_sequences) == 3
+    one_more = {at: sequence + 1 for at, sequence in last_sequences.items()}
+    with pytest.raises(SinkFailed, match="nothing was committed"):
+        world.commit(replace(ended, winner=replace(winner, last_sequences=one_more)))
+    assert world.shown() == ""
+    world.commit(ended)
+    assert world.shown() == "abc"
+
+
 def test_the_attempts_that_the_driver_names_are_shown(daemon: Daemon) -> None:
     """Speculation: both attempts end, in any order; the loser is gone, and holds nobody up."""
     world = World(daemon, "speculation")

@@ -11,13 +11,17 @@ import pytest
 from kafkalog.errors import InvalidTxnState, OutOfOrderSequence
 from kafkalog.format.batch_builder import RecordColumns, build_batch
 from kafkalog.log.values import LogAppendInfo
+from kafkalog.manager.sink_checks import LastSequence
 from kafkalog.manager.sink_transactions import SinkTransactions
 from tests.sink_world import (
     NOW_MS,
     QUERY,
+    Producer,
+    T,
     begin,
     committed,
     sinks_of,
+    started,
     transactional,
     with_topic,
 )
@@ -94,3 +98,33 @@ def test_nothing_comes_behind_the_marker_of_its_own_epoch() -> None:
     assert sim.manager.log_of("t", 0).log_end_offset == 2
     again = begin(sim, 1)
     assert answer(sim, transactional(again.identity, 0, ["c"])).first_offset == 2
+
+
+def test_a_commit_may_tell_the_last_sequences() -> None:
+    """Goal: a winner whose acknowledged records are not all there is not committed.
+    Method: damage in the last batch, which a start cuts off while the transaction is open; every
+    sequence but the right one, a partition that has nothing, then the right one of a new attempt.
+    """
+    sim = with_topic(2)
+    one = begin(sim, 1)
+    one.send("a", "b")
+    one.send("c")
+    path = sim.manager.log_of("t", 0).segments.first.log_file.path
+    disk = sim.kill()
+    size = disk.stat(path).size
+    disk.open_write(path).pwrite(b"\xff", size - 1)
+    sim = started(disk, seed=1)
+    producer_id = one.identity.producer_id
+    for lasts in ([(T[0], 2)], [(T[0], 0)], [(T[0], 1), (T[1], 0)]):
+        with pytest.raises(InvalidTxnState, match="nothing was committed"):
+            commit(sim, 1, one, *(LastSequence(producer_id, *last) for last in lasts))
+    assert committed(sim) == []
+    again = begin(sim, 1)
+    again.send("a", "b")
+    again.send("c")
+    commit(sim, 1, again, LastSequence(producer_id, T[0], 2))
+    assert committed(sim) == ["a", "b", "c"]
+
+
+def commit(sim: SimManager, batch_id: int, winner: Producer, *lasts: LastSequence) -> None:
+    sinks_of(sim).commit(QUERY, batch_id, [winner.winner()], lasts)

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from kafkalog.format.sink_state import Winner
 from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.manager.sink_checks import LastSequence
 from kafkalog.server.answers_sinks import (
     SinkAbortedAnswer,
     SinkAnswer,
@@ -108,16 +109,22 @@ async def begin(request: web.Request) -> web.Response:
 async def commit(request: web.Request) -> web.Response:
     """Commit a batch: what the winners wrote is shown, what else was begun of it is aborted.
 
-    A winner names exactly the partitions that it wrote to. Asking again is safe, and has the same
+    A winner names exactly the partitions that it wrote to; the sequence of its last record, where
+    it is named, must be the last one in the log. Asking again is safe, and has the same
     answer. What is refused committed nothing; after 50003 nobody knows before the next try. The
     last batch of a query leaves no producer behind.
     """
     api, query = api_of(request), sink_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(CommitSink, data)
-    winners = _winners(wanted.winners)
+    winners, last_sequences = _winners(wanted.winners), _last_sequences(wanted.winners)
     await api.in_turn(
-        api.operations.sinks.commit, query, wanted.batch_id, winners, is_last=wanted.is_last
+        api.operations.sinks.commit,
+        query,
+        wanted.batch_id,
+        winners,
+        last_sequences,
+        is_last=wanted.is_last,
     )
     return json_reply({"state": _COMMITTED, "batch_id": wanted.batch_id})
 
@@ -148,6 +155,15 @@ def _winners(winners: Sequence[SinkWinner]) -> list[Winner]:
             tuple(sorted({TopicPartition(at.topic, at.partition) for at in each.partitions})),
         )
         for each in winners
+    ]
+
+
+def _last_sequences(winners: Sequence[SinkWinner]) -> list[LastSequence]:
+    return [
+        LastSequence(winner.producer_id, TopicPartition(at.topic, at.partition), at.last_sequence)
+        for winner in winners
+        for at in winner.partitions
+        if at.last_sequence is not None
     ]
 
 

@@ -8,8 +8,8 @@ ClientError
 └── Refused                  the daemon said no; any number without a class of its own
     ├── InvalidRequest, NotAuthenticated, AccessDenied, DaemonFault
     ├── NotFound             UnknownTopic, UnknownPartition, UnknownGroup
-    ├── Conflict             TopicExists, OutOfOrderSequence, ProducerFenced, PolicyViolation,
-    │                        NonEmptyGroup, ExpectedOffsetMismatch
+    ├── Conflict             TopicExists, OutOfOrderSequence, ProducerFenced, InvalidTxnState,
+    │                        PolicyViolation, NonEmptyGroup, ExpectedOffsetMismatch
     ├── OffsetOutOfRange     OffsetBelowLogStart, OffsetAboveLogEnd, OffsetAboveHighWatermark
     ├── TooLarge, InvalidRecord
     └── NoRoom (DiskFull, QuotaExceeded), Throttled, Unavailable
@@ -133,6 +133,10 @@ class ProducerFenced(Conflict):
     """409/40906: a newer epoch of this producer id has appended."""
 
 
+class InvalidTxnState(Conflict):
+    """409/40908: the batch of the sink was aborted or committed, or holds something else."""
+
+
 class PolicyViolation(Conflict):
     """The topic's cleanup.policy forbids it."""
 
@@ -219,6 +223,7 @@ _BY_CODE: dict[int, type[ClientError]] = {
     40905: OutOfOrderSequence,
     40906: ProducerFenced,
     40907: PolicyViolation,
+    40908: InvalidTxnState,
     40912: ProducerFenced,
     40911: NonEmptyGroup,
     41001: OffsetBelowLogStart,

@@ -68,8 +68,8 @@ def commit_sink(
 
     is_last   no batch of the query follows: the daemon keeps its name for some hours, no producer
 
-    Of a batch that is committed nothing happens. Raises ProducerFenced and Conflict: nothing was
-    committed.
+    Of a batch that is committed nothing happens. Raises ProducerFenced and InvalidTxnState: nothing
+    was committed.
     """
     entries = [
         {
@@ -84,7 +84,7 @@ def commit_sink(
 
 
 def abort_sink(query: str, batch_id: int) -> Steps[None]:
-    """Abort what was begun of a batch. Raises Conflict when it is committed."""
+    """Abort what was begun of a batch. Raises InvalidTxnState when it is committed."""
     yield from _called(query, "abort", {"batch_id": batch_id})
 
 

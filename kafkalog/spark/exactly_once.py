@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.client import ClientError, Conflict, ProducerIdentity
+from kafkalog.client import ClientError, InvalidTxnState, ProducerIdentity
 from kafkalog.client.sinks import SinkWinner, abort_sink, begin_sink, commit_sink
 from kafkalog.format.record_batch import add_to_sequence
-from kafkalog.spark.sink_failures import sink_failed
+from kafkalog.spark.sink_failures import SinkFailed, sink_failed
 from kafkalog.spark.sink_task import asked, connected, deliver
 from kafkalog.spark.write import blocks
 
@@ -136,24 +136,35 @@ def abort_batch(options: SinkOptions, attempted: Sequence[Attempted]) -> None:
     more: the next run of the query aborts that, or in time the daemon. SinkFailed.
     """
     batch = _batch_of(attempted)
-    if batch is None:
-        return
-    with connected(options.access) as connection:
-        try:
-            connection.client.run(abort_sink(batch.query, batch.batch_id))
-        except Conflict:
-            return  # it is committed: what failed was the answer to that
-        except ClientError as failure:
-            raise sink_failed(failure, f"The abort of {batch} failed") from failure
+    if batch is not None:
+        _try_abort(options, batch)
 
 
 def abandon_batch(options: SinkOptions, batch: SinkBatch) -> None:
     """Drop what was written for a batch that is never run again. Raises as ``commit_batch``.
 
     It is committed without a winner, so that tasks which still run find it over, and do not begin
-    once more what nobody would end. A commit of which only the answer was lost stays.
+    once more what nobody would end. SinkFailed, too, when only the answer to its commit was lost:
+    it stays, and who runs it again would double it.
     """
+    if not _try_abort(options, batch):
+        raise SinkFailed(
+            f"All was written: {batch} is committed, and only the answer to that was lost. Do not "
+            "write it again."
+        )
     commit_batch(options, [Attempted(batch)], is_last=True)
+
+
+def _try_abort(options: SinkOptions, batch: SinkBatch) -> bool:
+    """Whether it is aborted; it is committed otherwise. SinkFailed."""
+    with connected(options.access) as connection:
+        try:
+            connection.client.run(abort_sink(batch.query, batch.batch_id))
+        except InvalidTxnState:
+            return False
+        except ClientError as failure:
+            raise sink_failed(failure, f"The abort of {batch} failed") from failure
+    return True
 
 
 def _batch_of(attempted: Sequence[Attempted]) -> SinkBatch | None:

@@ -7,6 +7,7 @@ from kafkalog.client.failures import (
     ClientError,
     Conflict,
     ConnectFailed,
+    InvalidTxnState,
     NotAuthenticated,
     OutcomeUnknown,
     OutOfOrderSequence,
@@ -37,6 +38,12 @@ _ADVICE: tuple[tuple[tuple[type[ClientError], ...], str], ...] = (
     (
         (OutOfOrderSequence,),
         "The daemon lost what this task wrote before, as in a power cut with acks=1: run it again",
+    ),
+    (
+        (InvalidTxnState,),
+        "What was appended is not shown: it was aborted, as the daemon does when nothing is "
+        "appended for transaction.max.timeout.ms, or some of it is gone, as with a topic that was "
+        "deleted. Start it again",
     ),
     ((Conflict,), "Another attempt or run has taken over; if there is none, start it again"),
 )

@@ -177,6 +177,25 @@ def test_a_batch_that_is_given_up_leaves_nothing_open(daemon: Daemon) -> None:
     assert world.shown() == "e"
 
 
+def test_a_save_whose_answer_was_lost_is_not_called_a_failure(daemon: Daemon) -> None:
+    """Spark gives the job up behind its commit: whoever saves again is told not to."""
+    world = World(daemon, "answered-late")
+    world.commit(world.task(0, "ab"))
+    with pytest.raises(SinkFailed, match="Do not write it again"):
+        abandon_batch(world.options, SinkBatch("answered-late", 0))
+    assert world.shown() == "ab"
+
+
+def test_what_was_aborted_is_not_called_taken_over(daemon: Daemon) -> None:
+    """The driver names what is not open any more; the words are those of the reason."""
+    world = World(daemon, "timed-out")
+    ended = world.task(0, "ab")
+    abort_batch(world.options, [ended])
+    with pytest.raises(SinkFailed, match=r"it was aborted\. .* transaction\.max\.timeout\.ms"):
+        world.commit(ended)
+    assert world.shown() == ""
+
+
 def test_lost_answers_change_nothing(daemon: Daemon) -> None:
     """Begins, appends and commits whose answers are cut off are asked again."""
     world = World(daemon, "cut")

@@ -121,6 +121,7 @@ ROWS = [
     (error(50702), False, False, failures.QuotaExceeded),
     (error(40905), False, False, failures.OutOfOrderSequence),
     (error(40906), False, False, failures.ProducerFenced),
+    (error(40908), False, False, failures.InvalidTxnState),
     (error(41201), False, False, failures.ExpectedOffsetMismatch),
     (error(41001), False, False, failures.OffsetBelowLogStart),
     (error(41601), False, False, failures.OffsetAboveLogEnd),

@@ -6,6 +6,7 @@ What an attempt appends between its begin and the commit are whole transactional
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -42,16 +43,25 @@ class SinkWinner:
 
 
 def begin_sink(
-    query: str, batch_id: int, partition_id: int, attempt: int = 0
+    query: str, batch_id: int, partition_id: int, attempt: int = 0, *, run_id: str | None = None
 ) -> Steps[SinkProducer | None]:
     """Begin an attempt to write one partition of a batch; None: the batch is committed.
 
-    Each begin fences the former ones of the same attempt. Raises ProducerFenced when a later batch
-    is open or committed.
+    run_id   of this life of who writes the query: what another run left open is aborted, and that
+             run is refused from then on
+
+    Each begin fences the former ones of the same attempt, but its own repetitions after a lost
+    answer do not. Raises ProducerFenced when a later batch is open or committed, or another run has
+    begun since.
     """
-    answer = yield from _called(
-        query, "begin", {"batch_id": batch_id, "partition_id": partition_id, "attempt": attempt}
-    )
+    wanted = {
+        "batch_id": batch_id,
+        "partition_id": partition_id,
+        "attempt": attempt,
+        "run_id": run_id,
+        "call_id": str(uuid.uuid4()),
+    }
+    answer = yield from _called(query, "begin", wanted)
     document = document_of(answer, "state")
     if document["state"] == "committed":
         return None

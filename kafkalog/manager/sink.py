@@ -19,6 +19,7 @@ from kafkalog.format.sink_state import (
     SinkState,
     Winner,
 )
+from kafkalog.manager.sink_runs import SinkRuns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,6 +71,7 @@ class Sink:
         "open_batch_id",
         "producers",
         "query",
+        "runs",
         "turn",
         "unsettled",
         "used_ns",
@@ -86,6 +88,7 @@ class Sink:
         self.open_batch_id: int | None = None
         # Written, but nobody knows yet whether it is durable; under the turn.
         self.unsettled: tuple[Entry, ...] = ()
+        self.runs = SinkRuns()
         # monotonic, of the last begin or append; any thread
         self.used_ns = now_ns
 

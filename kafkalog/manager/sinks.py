@@ -58,6 +58,7 @@ from kafkalog.manager.sink_checks import (
     check_winners,
 )
 from kafkalog.manager.sink_expiry import SinkExpiry
+from kafkalog.manager.sink_runs import UNTOLD, Caller
 from kafkalog.manager.sink_table import SinkTable
 from kafkalog.manager.sink_transactions import SinkTransactions
 
@@ -145,30 +146,41 @@ class Sinks:
 
     @requires(Action.WRITE, Resource.SINK, "query")
     def begin(
-        self, query: str, batch_id: int, partition_id: int, attempt: int
+        self,
+        query: str,
+        batch_id: int,
+        partition_id: int,
+        attempt: int,
+        caller: Caller = UNTOLD,
     ) -> ProducerIdentity | None:
         """A producer for an attempt to write one partition of a batch; None: it is committed.
 
         Durable, and older epochs of the producer are refused, on return. An open batch with a lower
-        id is aborted. ProducerFenced when a higher one is open or committed; InvalidRequest,
-        Overloaded, StorageFault, NotReady. A repetition gives the next epoch.
+        id, or of a former run, is aborted. ProducerFenced when a higher one is open or committed,
+        and for a former run; InvalidRequest, Overloaded, StorageFault, NotReady. A repetition gives
+        the next epoch, or the same when it says of which call it is one.
         """
         with self._table.turn(query) as sink:
             is_committed = self._is_committed(sink, batch_id)
             check_not_older(sink, batch_id)
             if is_committed:
                 return None
+            sink.runs.check(query, caller.run_id)
             self._settle(sink)
-            if sink.open_batch_id is not None and sink.open_batch_id < batch_id:
+            opened = sink.open_batch_id
+            if opened is not None and (opened < batch_id or sink.runs.is_other(caller.run_id)):
                 self._abort(sink, "superseded")
             key = ProducerKey(query, partition_id, attempt)
-            former = sink.producers.get(key)
+            former, is_first = sink.producers.get(key), sink.open_batch_id is None
             if former is None:
                 self._check_room(sink)
             was_open = former is not None and former.producer_id in sink.open
+            if former is not None and was_open and sink.runs.is_repeated(key, caller):
+                return ProducerIdentity(former.producer_id, former.producer_epoch)
             identity = self._next_identity(former)
             now_ms = self._seams.clock.wall_ms()
             self._table.write(sink, [(key, ProducerValue(*identity, batch_id, now_ms))])
+            sink.runs.note(key, caller, is_first=is_first)
             sink.used_ns = self._seams.clock.monotonic_ns()
             if was_open:
                 wait_behind_queues(self._manager.online_units)

@@ -10,15 +10,21 @@ from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT64_MAX
 from kafkalog.server.schemas import Schema, TopicName, whole
 
 BatchId = Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
+CallerId = Annotated[str, Field(min_length=1, max_length=100)]
 Int32 = Annotated[int, Field(ge=0, le=INT32_MAX), BeforeValidator(whole)]
 
 
 class BeginSink(Schema):
-    """``POST /v1/sinks/{sink}:begin``: an attempt to write one partition of a batch."""
+    """``POST /v1/sinks/{sink}:begin``: an attempt to write one partition of a batch.
+
+    ``run_id`` names the life of the query's driver, ``call_id`` this begin and its repetitions.
+    """
 
     batch_id: BatchId
     partition_id: Int32
     attempt: Int32 = 0
+    run_id: CallerId | None = None
+    call_id: CallerId | None = None
 
 
 class WinnerPartition(Schema):

@@ -52,10 +52,14 @@ class SinkBatch(NamedTuple):
 
 
 class TaskAttempt(NamedTuple):
-    """Which part of a batch of tasks, and how often it was begun before."""
+    """Which part of a batch of tasks, how often it was begun before, and by which run of a stream.
+
+    run_id   None: of a ``df.write``, whose query has one run alone
+    """
 
     partition_id: int
     attempt: int
+    run_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,9 @@ def write_exactly_once(
     if first is None:
         return Attempted(batch)
     with connected(options.access) as connection:
-        begin = begin_sink(batch.query, batch.batch_id, task.partition_id, task.attempt)
+        begin = begin_sink(
+            batch.query, batch.batch_id, task.partition_id, task.attempt, run_id=task.run_id
+        )
         producer = asked(
             connection.client, begin, f"Part {task.partition_id} of {batch} could not begin"
         )
@@ -133,7 +139,7 @@ def abort_batch(options: SinkOptions, attempted: Sequence[Attempted]) -> None:
     """Drop what the tasks of a batch of a stream wrote, some of which failed; it is run again.
 
     When none has ended nobody knows the batch, and a task that outlives its query may begin once
-    more: the next run of the query aborts that, or in time the daemon. SinkFailed.
+    more: the first begin of the query's next run aborts that, or in time the daemon. SinkFailed.
     """
     batch = _batch_of(attempted)
     if batch is not None:

@@ -45,10 +45,14 @@ class SinkPlan:
         return TaskEnded(write_at_least_once(batches, self.options, self.columns))
 
     def write_in(
-        self, batch: SinkBatch, batches: Iterator[pa.RecordBatch], context: TaskContext
+        self,
+        batch: SinkBatch,
+        batches: Iterator[pa.RecordBatch],
+        context: TaskContext,
+        run_id: str | None = None,
     ) -> TaskEnded:
         """In a task, exactly once."""
-        task = TaskAttempt(context.partitionId(), context.attemptNumber())
+        task = TaskAttempt(context.partitionId(), context.attemptNumber(), run_id)
         return TaskEnded(write_exactly_once(batches, self.options, self.columns, batch, task))
 
 

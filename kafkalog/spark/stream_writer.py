@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from kafkalog.spark.sink_plan import TaskEnded
 
 # Local properties that Spark sets for the tasks of a micro-batch. The query's id stays with its
-# checkpoint, over restarts; a new checkpoint has a new one.
+# checkpoint, over restarts; a new checkpoint has a new one. Each start of a query has a run id, by
+# which Spark names its group of jobs.
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
+RUN_ID = "spark.jobGroup.id"
 
 
 class KafkalogStreamWriter(DataSourceStreamArrowWriter):
@@ -44,8 +46,10 @@ class KafkalogStreamWriter(DataSourceStreamArrowWriter):
         if not self._plan.options.is_exactly_once:
             return self._plan.write(iterator)
         context = TaskContext.get()
-        query, batch_id = (context.getLocalProperty(name) for name in (_QUERY_ID, _BATCH_ID))
-        return self._plan.write_in(SinkBatch(query, int(batch_id)), iterator, context)
+        query, batch_id, run_id = (
+            context.getLocalProperty(name) for name in (_QUERY_ID, _BATCH_ID, RUN_ID)
+        )
+        return self._plan.write_in(SinkBatch(query, int(batch_id)), iterator, context, run_id)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """On the driver, when every task has ended. Raises SinkFailed."""

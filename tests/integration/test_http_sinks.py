@@ -125,6 +125,24 @@ def test_last_sequences(client: Client, request: pytest.FixtureRequest) -> None:
     assert [committed(client, topic, number) for number in (0, 1)] == [[b"a", b"b"], [b"c"]]
 
 
+def test_a_call_that_comes_twice(daemon: Daemon) -> None:
+    """Goal: a begin that is sent again has the same answer when it tells that it is the same.
+    Method: raw calls with and without their name; names that are none.
+    """
+    body = {"batch_id": 1, "partition_id": 0}
+    epochs = [
+        call(daemon, "named", "begin", **body, **name).json["producer_epoch"]
+        for name in ({"call_id": "x"}, {"call_id": "x", "run_id": "r"}, {}, {"call_id": "x"})
+    ]
+    assert epochs == [0, 0, 1, 2]
+    for name in ("", "x" * 101, 1):
+        for field in ("call_id", "run_id"):
+            refused(call(daemon, "named", "begin", **body, **{field: name}), 422, 422)
+    call(daemon, "named", "begin", **body, run_id="r")
+    call(daemon, "named", "begin", **body, run_id="s")
+    refused(call(daemon, "named", "begin", **body, run_id="r"), 409, 40912)
+
+
 def test_a_zombie_and_an_abort(client: Client, request: pytest.FixtureRequest) -> None:
     """Goal: the client's classes tell what happened.
     Method: a fenced attempt, an aborted batch, a batch that is older than the open one.

@@ -54,7 +54,13 @@ class World:
         return sink_options({"url": url, "topic": self._topic, "exactlyOnce": "true"})
 
     def task(
-        self, batch_id: int, values: str, part: int = 0, attempt: int = 0, query: str = ""
+        self,
+        batch_id: int,
+        values: str,
+        part: int = 0,
+        attempt: int = 0,
+        query: str = "",
+        run: str | None = None,
     ) -> Attempted:
         """One task that writes each character."""
         return write_exactly_once(
@@ -62,7 +68,7 @@ class World:
             self.options,
             ["key", "value"],
             SinkBatch(query or self._topic, batch_id),
-            TaskAttempt(part, attempt),
+            TaskAttempt(part, attempt, run),
         )
 
     def commit(self, *attempted: Attempted) -> None:
@@ -175,6 +181,20 @@ def test_a_batch_that_is_given_up_leaves_nothing_open(daemon: Daemon) -> None:
     assert world.task(0, "cd", part=1).winner is None
     world.commit(world.task(0, "e", query="another"))
     assert world.shown() == "e"
+
+
+def test_a_driver_that_starts_again_leaves_nothing_open(daemon: Daemon) -> None:
+    """A later attempt of its former life is ended by the first begin of the next, and refused."""
+    world = World(daemon, "crash-loop")
+    world.task(0, "ab", attempt=1, run="one")
+    ended = world.task(0, "cd", part=1, run="two")
+    with Client(f"http://127.0.0.1:{daemon.port}") as client:
+        described = client.describe_sink("crash-loop")
+    assert described["open_producers"] == 1
+    with pytest.raises(SinkFailed, match="Another run of query crash-loop"):
+        world.task(0, "ab", run="one")
+    world.commit(ended, world.task(0, "ab", run="two"))
+    assert world.shown() == "abcd"
 
 
 def test_a_save_whose_answer_was_lost_is_not_called_a_failure(daemon: Daemon) -> None:

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from kafkalog.client import Client
+from kafkalog.spark.stream_writer import RUN_ID
 from tests.integration.daemon import Daemon
 
 if TYPE_CHECKING:
@@ -187,6 +188,37 @@ def test_a_stream_is_written_batch_by_batch(
         assert numbers(committed(daemon, topic)) == list(range(files.count))
     files.run(options)
     assert numbers(committed(daemon, topic)) == list(range(300))
+
+
+def test_the_tasks_of_a_stream_know_its_run(
+    spark: SparkSession, daemon: Daemon, tmp_path: Path
+) -> None:
+    """By it the daemon tells the start of a query from what its former start left behind."""
+    daemon.create_topic("runs")
+    (tmp_path / "input").mkdir()
+    name, runs = RUN_ID, []
+
+    def run_of(_: str) -> str | None:
+        from pyspark import TaskContext
+
+        found: str | None = TaskContext.get().getLocalProperty(name)
+        return found
+
+    for number in range(2):
+        (tmp_path / "input" / f"{number}.txt").write_text("row\n")
+        rows = spark.readStream.text(str(tmp_path / "input"))
+        query = (
+            rows.select(f.udf(run_of, "string", useArrow=False)("value").alias("value"))
+            .writeStream.format("kafkalog")
+            .options(**to(daemon, "runs", exactlyOnce="true"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        runs.append(str(query.runId))
+    assert [(record.value or b"").decode() for record in committed(daemon, "runs")] == runs
+    assert len(set(runs)) == 2
 
 
 def test_a_batch_whose_commit_was_not_noted_is_written_once(

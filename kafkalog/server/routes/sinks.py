@@ -9,6 +9,7 @@ from aiohttp import web
 from kafkalog.format.sink_state import Winner
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.manager.sink_checks import LastSequence
+from kafkalog.manager.sink_runs import Caller
 from kafkalog.server.answers_sinks import (
     SinkAbortedAnswer,
     SinkAnswer,
@@ -84,13 +85,20 @@ async def begin(request: web.Request) -> web.Response:
     """Begin an attempt to write one partition of a batch.
 
     The producer is the attempt's own. Its epoch grows with every begin: from the answer on, batches
-    of older ones are refused. Sequences begin at 0. An open batch with a lower id is aborted.
+    of older ones are refused. Sequences begin at 0. An open batch with a lower id is aborted, and
+    one of another run of the query, which is refused from then on. A call that is repeated has the
+    same answer.
     """
     api, query = api_of(request), sink_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(BeginSink, data)
     identity = await api.in_turn(
-        api.operations.sinks.begin, query, wanted.batch_id, wanted.partition_id, wanted.attempt
+        api.operations.sinks.begin,
+        query,
+        wanted.batch_id,
+        wanted.partition_id,
+        wanted.attempt,
+        Caller(wanted.run_id, wanted.call_id),
     )
     if identity is None:
         return json_reply({"state": _COMMITTED, "batch_id": wanted.batch_id})

@@ -1,0 +1,119 @@
+"""Goal: a begin that is repeated fences nobody, and a run leaves nothing open to the next one.
+Method: a whole manager on the simulated disks; begins that tell their call and their run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.errors import InvalidTxnState, ProducerFenced
+from kafkalog.manager.sink_runs import Caller
+from tests.sink_world import (
+    QUERY,
+    Producer,
+    committed,
+    is_settled,
+    markers,
+    sinks_of,
+    started,
+    with_topic,
+)
+
+if TYPE_CHECKING:
+    from tests.sim.sim_manager import SimManager
+
+
+def begin(
+    sim: SimManager,
+    batch_id: int,
+    partition_id: int = 0,
+    attempt: int = 0,
+    *,
+    run_id: str | None = None,
+    call_id: str | None = None,
+) -> Producer:
+    """By somebody who may tell who it is."""
+    caller = Caller(run_id, call_id)
+    identity = sinks_of(sim).begin(QUERY, batch_id, partition_id, attempt, caller)
+    assert identity is not None
+    return Producer(sim, identity)
+
+
+def test_a_repetition_of_a_begin_fences_nobody() -> None:
+    """Goal: a client that gave up waiting and asked again is not fenced by its first question.
+    Method: the same call before and behind an append; then another call, and one without a name.
+    """
+    sim = with_topic()
+    one = begin(sim, 1, call_id="x")
+    assert begin(sim, 1, call_id="x").identity == one.identity
+    assert one.send("a").error is None
+    assert begin(sim, 1, call_id="x").identity == one.identity
+    assert one.send("b").error is None
+    sinks_of(sim).commit(QUERY, 1, [one.winner()])
+    assert committed(sim) == ["a", "b"]
+    epochs = [
+        begin(sim, 2, call_id=call_id).identity.producer_epoch
+        for call_id in ("x", "y", "x", None, None)
+    ]
+    assert epochs == [1, 2, 3, 4, 5]
+
+
+def test_a_call_is_one_of_its_batch() -> None:
+    """Goal: nobody is given a producer that may not append.
+    Method: a call again behind an abort, a commit, a restart; of another part.
+    """
+    sim = with_topic()
+    one = begin(sim, 1, call_id="x")
+    assert begin(sim, 1, 1, call_id="x").identity.producer_id != one.identity.producer_id
+    sinks_of(sim).abort(QUERY, 1)
+    again = begin(sim, 1, call_id="x")
+    assert again.identity.producer_epoch == 1
+    assert again.send("a").error is None
+    sim = started(sim.kill(), seed=1)
+    after = begin(sim, 1, call_id="x")
+    assert after.identity.producer_epoch == 2
+    assert after.send("b").error is None
+    sinks_of(sim).commit(QUERY, 1, [after.winner()])
+    assert begin(sim, 2, call_id="x").send("c").error is None
+    assert committed(sim) == ["b"]
+
+
+def test_a_run_leaves_nothing_open_to_the_next_one() -> None:
+    """Goal: a query that fails again and again holds nobody up who reads what is committed.
+    Method: a run with two attempts of a part is followed by one that begins another part.
+    """
+    sim = with_topic()
+    old = [begin(sim, 1, 0, attempt, run_id="one") for attempt in (0, 1)]
+    for each in old:
+        assert each.send("old").error is None
+    new = begin(sim, 1, 1, run_id="two")
+    assert markers(sim) == ["ABORT", "ABORT"]
+    assert new.send("new").error is None
+    with pytest.raises(ProducerFenced, match="Another run of query q"):
+        begin(sim, 1, 0, run_id="one")
+    for each in old:
+        assert isinstance(each.send("late").error, InvalidTxnState)
+    begin(sim, 1, 2, run_id="two")
+    sinks_of(sim).commit(QUERY, 1, [new.winner()])
+    assert committed(sim) == ["new"]
+    assert is_settled(sim)
+
+
+def test_a_run_goes_on_over_restarts_and_batches() -> None:
+    """Goal: no run takes from itself.
+    Method: a restart between two begins of a batch, a begin without a run, the next batch.
+    """
+    sim = with_topic()
+    one = begin(sim, 1, 0, run_id="one")
+    assert one.send("a").error is None
+    sim = started(sim.kill(), seed=1)
+    one.bind(sim)
+    two, three = begin(sim, 1, 1, run_id="one"), begin(sim, 1, 2)
+    for each in (one, two, three):
+        assert each.send("b").error is None
+    sinks_of(sim).commit(QUERY, 1, [one.winner(), two.winner(), three.winner()])
+    assert committed(sim) == ["a", "b", "b", "b"]
+    assert begin(sim, 2, run_id="one").send("c").error is None
+    assert markers(sim) == ["COMMIT"] * 3

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -114,14 +115,6 @@ def client_within(timeout_seconds: float) -> Callable[[Command], Command]:
 with_client = client_within(TIMEOUT_SECONDS)
 
 
-def with_client_of_tool(command: Command) -> Command:
-    """The same for Kafka's own tools, whose --bootstrap-server must be given."""
-    where = click.option(
-        "--bootstrap-server", "url", required=True, help="Where the daemon listens, a URL."
-    )
-    return with_credentials(where(_connected(command, TIMEOUT_SECONDS)))
-
-
 def _connected(command: Command, timeout_seconds: float) -> Command:
     @functools.wraps(command)
     def connected(
@@ -131,15 +124,27 @@ def _connected(command: Command, timeout_seconds: float) -> Command:
         tls: Tls | None,
         **options: object,
     ) -> None:
-        with _client(url, credentials, tls, timeout_seconds) as client:
-            try:
-                command(*args, client=client, **options)
-            except EmptyName as error:
-                raise click.UsageError(str(error)) from error
-            except ClientError as error:
-                raise RequestFailed(message_of(error)) from error
+        with open_client(url, credentials, tls, timeout_seconds) as client:
+            command(*args, client=client, **options)
 
     return connected
+
+
+@contextmanager
+def open_client(
+    url: str,
+    credentials: Basic | Bearer | None,
+    tls: Tls | None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> Iterator[Client]:
+    """A client whose errors, when they reach the end of the block, are click's."""
+    with _client(url, credentials, tls, timeout_seconds) as client:
+        try:
+            yield client
+        except EmptyName as error:
+            raise click.UsageError(str(error)) from error
+        except ClientError as error:
+            raise RequestFailed(message_of(error)) from error
 
 
 def message_of(error: ClientError) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from kafkalog.cli.compat.log_dirs import tool_lines
 from kafkalog.cli.connection import output_option, with_client
 from kafkalog.cli.dir_moves import cancel_move, move, moves
 
@@ -40,19 +41,9 @@ def describe(topics: str, client: Client, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(answer))
         return
-    click.echo("Querying brokers for log directories information")
-    brokers = ",".join(str(entry["broker"]) for entry in answer["brokers"])
-    click.echo(f"Received log directory information from brokers {brokers}")
-    document = {"brokers": [_broker(entry) for entry in answer["brokers"]], "version": 1}
-    click.echo(json.dumps(document, separators=(",", ":"), ensure_ascii=False))
+    for line in tool_lines(answer):
+        click.echo(line)
     for broker in answer["brokers"]:
         for log_dir in broker["logDirs"]:
             if log_dir["error"] is not None:
                 click.echo(f"{log_dir['logDir']} is offline: {log_dir['reason']}", err=True)
-
-
-def _broker(entry: dict[str, Any]) -> dict[str, Any]:
-    """Kafka's fields in Kafka's order."""
-    fields = ("partitions", "error", "logDir")
-    log_dirs = [{field: log_dir[field] for field in fields} for log_dir in entry["logDirs"]]
-    return {"broker": entry["broker"], "logDirs": log_dirs}

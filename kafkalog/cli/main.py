@@ -54,7 +54,17 @@ COMMANDS: dict[str, dict[str, str]] = {
         "hash-password": "kafkalog.cli.auth:hash_password",
         "new-token": "kafkalog.cli.auth:new_token",
     },
-    "compat": {"kafka-delete-records": "kafkalog.cli.compat_delete_records:delete_records"},
+    "compat": {
+        "install": "kafkalog.cli.compat.install:install",
+        "kafka-configs": "kafkalog.cli.compat.configs:configs",
+        "kafka-console-consumer": "kafkalog.cli.compat.console_consumer:console_consumer",
+        "kafka-console-producer": "kafkalog.cli.compat.console_producer:console_producer",
+        "kafka-delete-records": "kafkalog.cli.compat.delete_records:delete_records",
+        "kafka-dump-log": "kafkalog.cli.dump_log_segments:dump_command",
+        "kafka-get-offsets": "kafkalog.cli.compat.get_offsets:get_offsets",
+        "kafka-log-dirs": "kafkalog.cli.compat.log_dirs:log_dirs",
+        "kafka-topics": "kafkalog.cli.compat.topics:topics",
+    },
     "spark": {
         "audit": "kafkalog.cli.spark:audit",
         "archive": "kafkalog.cli.spark_archive:archive",

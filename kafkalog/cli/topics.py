@@ -14,7 +14,7 @@ from kafkalog.cli.connection import output_option, with_client
 if TYPE_CHECKING:
     from kafkalog.client import Client
 
-_COLLISION_WARNING = (
+COLLISION_WARNING = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_')"
     " could collide. To avoid issues it is best to use either, but not both."
 )
@@ -54,7 +54,7 @@ def create(
         click.echo(json.dumps(entity))
         return
     if "." in name or "_" in name:
-        click.echo(_COLLISION_WARNING)
+        click.echo(COLLISION_WARNING)
     click.echo(f"Created topic {name}.")
 
 
@@ -131,23 +131,31 @@ def describe(name: str | None, with_configs: bool, client: Client, output: str) 
 
 
 def _print_description(entity: dict[str, Any], node: int) -> None:
-    topic = entity["topic_name"]
     overrides = entity["config_overrides"]
     configs = ",".join(f"{key}={value}" for key, value in sorted(overrides.items()))
-    click.echo(
+    for line in description_lines(entity, configs, node):
+        click.echo(line)
+    for fault in entity["offline_partitions"]:
+        name = f"{entity['topic_name']}-{fault['partition_id']}"
+        click.echo(f"{name} is not served: {fault['error']}", err=True)
+
+
+def description_lines(entity: dict[str, Any], configs: str, node: int) -> list[str]:
+    """Kafka's: one of the topic, then one of each partition."""
+    topic = entity["topic_name"]
+    lines = [
         f"Topic: {topic}\tTopicId: {entity['topic_id']}\tPartitionCount:"
         f" {entity['partitions_count']}\tReplicationFactor: 1\tConfigs: {configs}"
-    )
-    faults = {fault["partition_id"]: fault["error"] for fault in entity["offline_partitions"]}
+    ]
+    offline = {fault["partition_id"] for fault in entity["offline_partitions"]}
     for partition in range(entity["partitions_count"]):
-        is_served = partition not in faults
+        is_served = partition not in offline
         leader, isr, elr = (node, node, "") if is_served else ("none", "", node)
-        click.echo(
+        lines.append(
             f"\tTopic: {topic}\tPartition: {partition}\tLeader: {leader}\tReplicas: {node}"
             f"\tIsr: {isr}\tElr: {elr}\tLastKnownElr: {elr}"
         )
-    for partition, reason in faults.items():
-        click.echo(f"{topic}-{partition} is not served: {reason}", err=True)
+    return lines
 
 
 @topics.command()

@@ -15,11 +15,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from kafkalog.cli.connection import with_client_of_tool
+from kafkalog.cli.compat.access import client_of_tool
+from kafkalog.cli.compat.tool import ToolFailed
 from kafkalog.cli.delete_records import TOOL_HEAD
 from kafkalog.format.integers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 
@@ -29,17 +30,9 @@ if TYPE_CHECKING:
 _VERSION = 1
 
 
-class ToolFailed(click.ClickException):
-    """The tool's message, alone on its line as the tool prints it; exit status 1."""
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """To standard error."""
-        click.echo(self.message.encode("utf-8", "replace"), file=file, err=True)
-
-
 @click.command("kafka-delete-records")
 @click.option("--offset-json-file", required=True, help="The file; -1 is the high watermark.")
-@with_client_of_tool
+@client_of_tool()
 def delete_records(client: Client, offset_json_file: str) -> None:
     """As kafka-delete-records.sh: exit 0 also when a partition failed.
 

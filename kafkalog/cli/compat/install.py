@@ -1,0 +1,60 @@
+"""``kafkalog compat install``: the tools as scripts of Kafka's names, for what calls those."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+_MARK = "# Written by kafkalog compat install."
+_MODE = 0o755
+
+
+@click.command()
+@click.argument("directory", type=click.Path(file_okay=False))
+@click.option("--force", is_flag=True, help="Replace also files that are none of ours.")
+@click.pass_context
+def install(ctx: click.Context, directory: str, force: bool) -> None:
+    """Write kafka-topics.sh and its like into DIRECTORY; print their paths.
+
+    A file that somebody else wrote is left alone, and the command fails before it writes any. Each
+    script runs the Python that runs this command.
+
+    Example: kafkalog compat install ~/bin
+    """
+    assert ctx.parent is not None
+    group = ctx.parent.command
+    assert isinstance(group, click.Group)
+    tools = [name for name in group.list_commands(ctx.parent) if name.startswith("kafka-")]
+    scripts = {Path(directory) / f"{name}.sh": _script(name) for name in tools}
+    try:
+        foreign = [path for path in scripts if path.exists() and not _is_ours(path)]
+        if foreign and not force:
+            raise click.ClickException(f"{foreign[0]} is none of ours; --force replaces it")
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        for path, text in scripts.items():
+            _write(path, text)
+            click.echo(path)
+    except OSError as error:
+        raise click.ClickException(f"{error.filename}: {error.strerror}") from error
+
+
+def _script(tool: str) -> str:
+    return (
+        f'#!/bin/sh\n{_MARK}\nexec {shlex.quote(sys.executable)} -m kafkalog compat {tool} "$@"\n'
+    )
+
+
+def _is_ours(path: Path) -> bool:
+    return _MARK.encode() in path.read_bytes()[:1000]
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all: somebody may be starting the old one."""
+    beside = path.with_name(path.name + ".tmp")
+    beside.write_text(text, encoding="utf-8")
+    beside.chmod(_MODE)
+    os.replace(beside, path)

@@ -1,0 +1,236 @@
+"""Goal: what Kafka's tools make of text, and the order in which they print, without a daemon.
+Method: values that Java itself gives, the tools' documented properties, contradictions among them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog.cli.compat.access import access_of
+from kafkalog.cli.compat.java_hash import (
+    as_a_broker_answers,
+    in_hash_map_order,
+    string_hash,
+    topic_partition_hash,
+)
+from kafkalog.cli.compat.line_reader import LineReader, UnreadableLine
+from kafkalog.cli.compat.record_formatter import RecordFormatter
+from kafkalog.cli.compat.tool import ToolFailed
+from kafkalog.cli.compat.topic_filter import listed_partitions, matching, partition_rules
+from kafkalog.client import Basic, ConsumerRecord, ProducerRecord, Tls
+
+JAAS = (
+    'org.apache.kafka.common.security.plain.PlainLoginModule required username="al" password="{}";'
+)
+
+
+def test_hashes_are_javas() -> None:
+    """Goal: String.hashCode and TopicPartition.hashCode.
+
+    Method: numbers that Java prints, among them one that is negative there.
+    """
+    assert string_hash("hello") == 99162322
+    assert string_hash("") == 0
+    assert string_hash("polygenelubricants") == 1 << 31  # Java's least number
+    assert string_hash("\U0001f600") == 0xD83D * 31 + 0xDE00
+    assert topic_partition_hash("", 0) == 31 * 31
+
+
+def test_maps_are_listed_as_java_lists_them() -> None:
+    """Goal: buckets in order, and in a bucket the order of the puts, whatever the table's size.
+
+    Method: numbers as their own hashes, around the sizes at which a table doubles.
+    """
+    assert in_hash_map_order([17, 1, 16, 0], int) == [16, 0, 17, 1]
+    assert in_hash_map_order([17, 1, 33], int, capacity=32) == [1, 33, 17]
+    many = [*range(12, -1, -1), 16]  # thirteen keys need a table of 32
+    assert in_hash_map_order(many, int) == [*range(13), 16]
+    assert in_hash_map_order([3, 2, 1, 0], int, capacity=4) == [0, 1, 2, 3]
+    assert in_hash_map_order([65536], int) == [65536]
+    assert in_hash_map_order([], int, capacity=0) == []
+
+
+def test_configs_are_listed_as_a_broker_answers_them() -> None:
+    """Goal: the order that kafka-topics was seen to print.
+
+    Method: two configs that share a bucket, in both orders, among enough for a table of 64.
+    """
+    others = [f"filler{number}" for number in range(31)]
+    for pair in (["retention.ms", "segment.bytes"], ["segment.bytes", "retention.ms"]):
+        names = ["min.insync.replicas", *pair, *others]
+        found = in_hash_map_order(as_a_broker_answers(names), string_hash)
+        shown = [name for name in found if name not in others]
+        assert shown == ["min.insync.replicas", "segment.bytes", "retention.ms"]
+
+
+def test_topics_are_matched_as_the_tools_match_them() -> None:
+    """Goal: lists, expressions, quotes and blanks of an option; internal topics.
+
+    Method: each form against the same names.
+    """
+    names = ["__consumer_offsets", "a", "b.c", "bxc"]
+    assert matching(names, None) == names
+    assert matching(names, None, with_internal=False) == names[1:]
+    assert matching(names, "a, b.c") == ["a", "b.c", "bxc"]
+    assert matching(names, "'b\\.c'") == ["b.c"]
+    assert matching(names, "b") == []
+    with pytest.raises(ToolFailed, match=r"^\[ is an invalid regex\.$"):
+        matching(names, "[")
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        ("t:1", {1}),
+        ("t:1-3", {1, 2}),
+        ("t:-2", {0, 1}),
+        ("t:3-", {3, 4}),
+        ("t", {0, 1, 2, 3, 4}),
+        (":4", {4}),
+        ("t:0,t:4,", {0, 4}),
+        ("u:0", set()),
+    ],
+)
+def test_partitions_are_chosen_by_rules(text: str, allowed: set[int]) -> None:
+    """Goal: a number, a range without its end, an open range, a list of rules.
+
+    Method: each against five partitions.
+    """
+    rules = partition_rules(text)
+    assert {n for n in range(5) if any(rule.allows("t", n) for rule in rules)} == allowed
+
+
+def test_listed_partitions() -> None:
+    """Goal: numbers, nothing, and what is no number. Method: each once."""
+    assert listed_partitions("0,7,") == {0, 7}
+    assert listed_partitions("") == frozenset()
+    with pytest.raises(ToolFailed, match="but received: 0,,x"):
+        listed_partitions("0,,x")
+
+
+@pytest.mark.parametrize(
+    ("properties", "line", "record"),
+    [
+        ({}, "v", ProducerRecord("v")),
+        ({"parse.key": " TRUE "}, "k\tv\tw", ProducerRecord("v\tw", "k")),
+        ({"parse.key": "true", "key.separator": "::"}, "k::v", ProducerRecord("v", "k")),
+        ({"parse.key": "true", "ignore.error": "true"}, "v", ProducerRecord("v")),
+        ({"null.marker": "-"}, "-", ProducerRecord(None)),
+        (
+            {"parse.headers": "true", "parse.key": "true"},
+            "a:1,b:\tk\tv",
+            ProducerRecord("v", "k", (("a", b"1"), ("b", b""))),
+        ),
+        ({"parse.headers": "true", "ignore.error": "true"}, "v", ProducerRecord("v")),
+        (
+            {"parse.headers": "true", "ignore.error": "true"},
+            "a,b:1,\tv",
+            ProducerRecord("v", None, (("a", None), ("b", b"1"))),
+        ),
+        ({"parse.headers": "true", "null.marker": "-"}, "-\tv", ProducerRecord("v")),
+        (
+            {"parse.headers": "true", "headers.separator": ";+", "headers.key.separator": "="},
+            "a=1;;b=2\tv",
+            ProducerRecord("v", None, (("a", b"1"), ("b", b"2"))),
+        ),
+    ],
+)
+def test_a_line_is_read(properties: dict[str, str], line: str, record: ProducerRecord) -> None:
+    """Goal: what each property of the line reader does. Method: a line for each."""
+    assert LineReader.of(properties).record(line, 1) == record
+
+
+@pytest.mark.parametrize(
+    ("properties", "line", "reason"),
+    [
+        ({"parse.key": "true"}, "v", "No key separator found on line number 3: 'v'"),
+        ({"parse.headers": "true"}, "v", "No headers delimiter found on line number 3: 'v'"),
+        (
+            {"parse.headers": "true"},
+            "a\tv",
+            "No header key separator found in pair 'a' on line number 3",
+        ),
+        (
+            {"parse.headers": "true", "null.marker": "-"},
+            "-:1\tv",
+            "Header keys should not be equal to the null marker '-' as they can't be null",
+        ),
+    ],
+)
+def test_a_line_is_refused(properties: dict[str, str], line: str, reason: str) -> None:
+    """Goal: the tool's words. Method: a line for each of them."""
+    reader = LineReader.of(properties)
+    with pytest.raises(UnreadableLine) as refused:
+        reader.record(line, 3)
+    assert str(refused.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("properties", "first", "second"),
+    [
+        ({"headers.delimiter": ","}, "headers.delimiter", "headers.separator"),
+        ({"headers.key.separator": "\t"}, "headers.delimiter", "headers.key.separator"),
+        ({"headers.separator": ":"}, "headers.separator", "headers.key.separator"),
+        ({"null.marker": ";", "key.separator": ";"}, "null.marker", "key.separator"),
+        ({"null.marker": ","}, "null.marker", "headers.separator"),
+        (
+            {"null.marker": "\t", "key.separator": ":"},
+            "null.marker",
+            "headers.delimiter",
+        ),
+    ],
+)
+def test_separators_that_cannot_be_told_apart(
+    properties: dict[str, str], first: str, second: str
+) -> None:
+    """Goal: two with the same text are refused. Method: each pair."""
+    with pytest.raises(UnreadableLine, match=f"^{first} and {second} may not be equal$"):
+        LineReader.of(properties)
+
+
+def test_a_record_is_formatted() -> None:
+    """Goal: nothing but what was asked for, null literals, deserializers, separators.
+
+    Method: one record, several sets of properties.
+    """
+    record = ConsumerRecord("t", 3, 9, 77, None, b"\x00\x00\x00\x05", (("h", None), ("i", b"1")))
+
+    def shown(**properties: str) -> bytes:
+        given = {name.replace("_", "."): text for name, text in properties.items()}
+        return RecordFormatter.of(given).line(record, "LogAppendTime", 4)
+
+    assert shown() == b"\x00\x00\x00\x05\n"
+    assert shown(value_deserializer="IntegerDeserializer") == b"5\n"
+    assert shown(print_value="false") == b""
+    key = {"print_key": "true", "print_value": "no", "null_literal": "-"}
+    assert shown(**key, line_separator=";") == b"-;"
+    assert shown(print_headers="true", print_value="false") == b"h:null,i:1\n"
+    assert shown(print_timestamp="true", print_epoch="true", print_value="false") == (
+        b"LogAppendTime:77\tEpoch:4\n"
+    )
+    with pytest.raises(ToolFailed, match="DoubleDeserializer is none of"):
+        shown(value_deserializer="DoubleDeserializer")
+
+
+def test_access_by_the_properties_of_a_client() -> None:
+    """Goal: TLS and a name with its password as Kafka's clients are told them.
+
+    Method: each protocol; a password with quotes and a backslash; what cannot be followed.
+    """
+    plain = access_of({})
+    assert (plain.url("h:1"), plain.credentials, plain.tls) == ("h:1", None, None)
+    store = {"ssl.truststore.location": "ca.pem", "ssl.truststore.type": "PEM"}
+    assert access_of(store).tls is None  # PLAINTEXT reads no store
+    secure = access_of({"security.protocol": "ssl", **store})
+    assert (secure.url("h:1"), secure.tls) == ("https://h:1", Tls("ca.pem"))
+    assert secure.url("https://h:1") == "https://h:1"
+    sasl = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+    named = access_of({**sasl, "sasl.jaas.config": JAAS.format(r"p\"w\\")})
+    assert named.credentials == Basic("al", 'p"w\\')
+    for properties, reason in (
+        (sasl, "sasl.jaas.config has no username"),
+        ({**sasl, "sasl.mechanism": "SCRAM-SHA-256"}, "sasl.mechanism must be PLAIN"),
+        ({**sasl, "sasl.jaas.config": 'x username="a:b" password="c"'}, "no colon"),
+    ):
+        with pytest.raises(ToolFailed, match=reason):
+            access_of(properties)

@@ -24,6 +24,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "produce": "kafkalog.cli.produce:produce",
         "consume": "kafkalog.cli.consume:consume",
         "dirs": "kafkalog.cli.dirs:dirs",
+        "offsets": "kafkalog.cli.offsets:offsets",
         "groups": "kafkalog.cli.groups:groups",
         "tasks": "kafkalog.cli.tasks:tasks",
         "backup": "kafkalog.cli.backup:backup",

@@ -10,6 +10,7 @@ import click
 from kafkalog.cli.config_pairs import config_pairs
 from kafkalog.cli.configs import print_configs
 from kafkalog.cli.connection import output_option, with_client
+from kafkalog.cli.trim import trim
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
@@ -22,7 +23,10 @@ COLLISION_WARNING = (
 
 @click.group()
 def topics() -> None:
-    """Create, list, describe, alter and delete topics."""
+    """Create, list, describe, alter, trim and delete topics."""
+
+
+topics.add_command(trim)
 
 
 @topics.command()

@@ -20,9 +20,9 @@ import numpy as np
 from kafkalog.format.batch_builder import FlatHeaders, RecordColumns, build_single_batch
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.format.json_documents import Lines
+from kafkalog.format.moments import iso_ms
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import EmbeddedFormat
-from kafkalog.server.moments import iso_ms
 from kafkalog.server.schemas import NotJson, check_json
 
 if TYPE_CHECKING:

@@ -60,11 +60,17 @@ COMMANDS: dict[str, dict[str, str]] = {
         "kafka-configs": "kafkalog.cli.compat.configs:configs",
         "kafka-console-consumer": "kafkalog.cli.compat.console_consumer:console_consumer",
         "kafka-console-producer": "kafkalog.cli.compat.console_producer:console_producer",
+        "kafka-consumer-perf-test": ("kafkalog.cli.compat.consumer_perf_test:consumer_perf_test"),
         "kafka-delete-records": "kafkalog.cli.compat.delete_records:delete_records",
         "kafka-dump-log": "kafkalog.cli.dump_log_segments:dump_command",
         "kafka-get-offsets": "kafkalog.cli.compat.get_offsets:get_offsets",
         "kafka-log-dirs": "kafkalog.cli.compat.log_dirs:log_dirs",
+        "kafka-producer-perf-test": ("kafkalog.cli.compat.producer_perf_test:producer_perf_test"),
         "kafka-topics": "kafkalog.cli.compat.topics:topics",
+    },
+    "perf": {
+        "produce": "kafkalog.cli.perf.commands:produce",
+        "consume": "kafkalog.cli.perf.commands:consume",
     },
     "spark": {
         "audit": "kafkalog.cli.spark:audit",
@@ -87,6 +93,7 @@ _GROUP_HELP = {
     "retention": "Why segments are still here, when they go, and a pass by hand.",
     "segments": "Look into segment files, without a server.",
     "compat": "Kafka's own tools: their options, their output to the byte, their exit status.",
+    "perf": "How fast the daemon takes and gives records, in Kafka's form.",
     "spark": "Jobs over whole directories of logs, in processes or on Spark.",
     "offline": "Work on copies of partition directories, without a server.",
 }

@@ -1,0 +1,258 @@
+"""Goal: the perf commands count right and say it as Kafka's tools do, to the byte.
+Method: a simulated clock, and a daemon of a few lines that takes as long as it is told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from kafkalog.cli.perf.append_load import (
+    AppendLoad,
+    chosen_payloads,
+    counting_payloads,
+    random_payloads,
+)
+from kafkalog.cli.perf.append_stats import AppendStats, total_line
+from kafkalog.cli.perf.java_format import DATE_PATTERN, date_text, fixed, quotient
+from kafkalog.cli.perf.read_load import Progress, ReadLoad, ReadResult
+from kafkalog.client import ClientError, ConsumerRecord
+from kafkalog.client.records import FetchedRecords, Position
+from tests.sim.sim_clock import SimClock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.client import Client, ProducerRecord
+
+
+class Taker:
+    """Takes each request in ``took_ms``; refuses those whose number is in ``refused``."""
+
+    def __init__(
+        self, clock: SimClock, took_ms: int, refused: frozenset[int] = frozenset()
+    ) -> None:
+        self._clock, self._took_ms, self._refused = clock, took_ms, refused
+        self.requests: list[list[ProducerRecord]] = []
+
+    def produce(self, topic: str, records: Sequence[ProducerRecord], **_: object) -> None:
+        assert topic == "t"
+        self.requests.append(list(records))
+        self._clock.advance_ms(self._took_ms)
+        if len(self.requests) in self._refused:
+            raise ClientError("no")
+
+
+class Giver:
+    """Gives ``pages`` of so many records of partition 0, each in ``took_ms``; then silence."""
+
+    def __init__(self, clock: SimClock, took_ms: int, pages: list[int]) -> None:
+        self._clock, self._took_ms, self._pages = clock, took_ms, pages
+        self.waits: list[int] = []
+
+    def partitions(self, topic: str) -> list[dict[str, Any]]:
+        assert topic == "t"
+        self._clock.advance_ms(40)
+        return [{"partition": 0}]
+
+    def offset_range(self, topic: str, partition: int) -> tuple[int, int]:
+        assert (topic, partition) == ("t", 0)
+        return 7, 9
+
+    def fetch(
+        self, topic: str, partition: int, offset: int, *, max_bytes: int, max_wait_ms: int
+    ) -> FetchedRecords:
+        self.waits.append(max_wait_ms)
+        self._clock.advance_ms(self._took_ms if self._pages else max_wait_ms)
+        count = self._pages.pop(0) if self._pages else 0
+        record = ConsumerRecord(topic, partition, offset, 0, b"k", b"v" * 9)
+        return FetchedRecords((record,) * count, Position(offset + count, 99, 0, False))
+
+
+def never(*what: object) -> None:
+    """Nothing is told or fails here."""
+    raise AssertionError(what)
+
+
+def client_of(fake: Taker | Giver) -> Client:
+    return cast("Client", fake)
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (0.125, 2, "0.13"),  # Python's own rounding gives 0.12
+        (2.5, 0, "3"),
+        (1.005, 2, "1.01"),  # by the digits that are written, not by those that are stored
+        (1e21, 1, "1000000000000000000000.0"),
+        (0.0, 4, "0.0000"),
+        (float("inf"), 1, "Infinity"),
+        (float("nan"), 1, "NaN"),
+    ],
+)
+def test_numbers_are_javas(value: float, digits: int, text: str) -> None:
+    """Goal: %.nf of Java. Method: halves, very large numbers, what is no number."""
+    assert fixed(value, digits) == text
+
+
+def test_divisions_are_javas() -> None:
+    """Goal: no error where a run took no time. Method: each case of nothing."""
+    assert (quotient(6, 4), fixed(quotient(1, 0), 1), fixed(quotient(0, 0), 1)) == (
+        1.5,
+        "Infinity",
+        "NaN",
+    )
+
+
+def test_dates_are_javas() -> None:
+    """Goal: the tool's pattern, literals, milliseconds; other letters are refused.
+
+    Method: one moment; its hour depends on the zone of the machine.
+    """
+    text = date_text(DATE_PATTERN, 1_700_000_000_042)
+    assert text.startswith("2023-11-1")
+    assert text.endswith(":20:042")
+    assert date_text("yyyy/MM SSS!", 1_700_000_000_042) == "2023/11 042!"
+    with pytest.raises(ValueError, match=r"^EEE is none of"):
+        date_text("EEE", 0)
+
+
+def test_the_sum_of_a_run() -> None:
+    """Goal: rates, averages, percentiles at the tool's places. Method: latencies 0 to 99."""
+    stats = AppendStats(100, 0)
+    for latency_ms in range(100):
+        assert stats.add(1, 1024, latency_ms, 40) is None
+    assert total_line(stats.total(200)) == (
+        "100 records sent, 500.0 records/sec (0.49 MB/sec), 49.50 ms avg latency, 99.00 ms max"
+        " latency, 50 ms 50th, 95 ms 95th, 99 ms 99th, 99 ms 99.9th."
+    )
+
+
+def test_windows_of_five_seconds() -> None:
+    """Goal: a line when the time is over, of what came since the one before.
+
+    Method: two windows of other sizes.
+    """
+    stats = AppendStats(1000, 1000)
+    assert stats.add(100, 1 << 20, 10, 5999) is None
+    assert stats.add(100, 1 << 20, 30, 6000) == (
+        "200 records sent, 40.0 records/sec (0.40 MB/sec), 20.0 ms avg latency, 30.0 ms max"
+        " latency."
+    )
+    assert stats.add(50, 1 << 20, 5, 11_000) == (
+        "50 records sent, 10.0 records/sec (0.20 MB/sec), 5.0 ms avg latency, 5.0 ms max latency."
+    )
+
+
+def test_few_latencies_of_many_are_kept() -> None:
+    """Goal: every second latency of a million, across groups. Method: groups of three."""
+    stats = AppendStats(1_000_000, 0)
+    for number in range(100):
+        stats.add(3, 3, number, 0)
+    assert len(stats._latencies) == 150
+    assert stats.total(1)["latency_ms"]["max"] == 99
+
+
+def test_records_go_in_batches_as_fast_as_they_are_taken() -> None:
+    """Goal: batches of the size that was asked for, latencies of whole batches, the last one short.
+
+    Method: records of 10 bytes, 10 ms a request.
+    """
+    clock = SimClock()
+    taker = Taker(clock, 10)
+    load = AppendLoad("t", 25, random_payloads(10), batch_bytes=100)
+    stats = load.run(client_of(taker), clock, never, never)
+    assert [len(request) for request in taker.requests] == [10, 10, 5]
+    values = [record.value for request in taker.requests for record in request]
+    assert all(isinstance(value, bytes) and value.isupper() for value in values)
+    assert len(set(values)) == 25
+    total = stats.total(clock.monotonic_ns() // 1_000_000)
+    assert (total["records"], total["bytes"], total["elapsed_ms"]) == (25, 250, 30)
+    assert (total["latency_ms"]["avg"], total["latency_ms"]["max"]) == (10, 10)
+
+
+def test_a_rate_is_kept() -> None:
+    """Goal: so many records a second, in batches of at most 10 ms.
+
+    Method: 500 a second, 50 of them.
+    """
+    clock = SimClock()
+    taker = Taker(clock, 1)
+    began_ns = clock.monotonic_ns()
+    load = AppendLoad("t", 50, counting_payloads(), records_per_second=500.0)
+    load.run(client_of(taker), clock, never, never)
+    assert [len(request) for request in taker.requests] == [5] * 10
+    assert clock.monotonic_ns() - began_ns == 100_000_000
+    assert [one.value for one in taker.requests[1]] == [b"5", b"6", b"7", b"8", b"9"]
+
+
+def test_what_was_not_appended_is_not_counted() -> None:
+    """Goal: a failed request is told with its records, and the run goes on or ends as it is told.
+
+    Method: the second of three requests is refused.
+    """
+    clock = SimClock()
+    told: list[int] = []
+    load = AppendLoad("t", 3, chosen_payloads([b"a"]), batch_bytes=1)
+    taker = Taker(clock, 1, frozenset({2}))
+    stats = load.run(client_of(taker), clock, never, lambda _, count: told.append(count))
+    assert (stats.count, told, len(taker.requests)) == (2, [1], 3)
+
+    def stop(error: ClientError, _: int) -> None:
+        raise error
+
+    with pytest.raises(ClientError):
+        load.run(client_of(Taker(clock, 1, frozenset({1}))), clock, never, stop)
+
+
+def test_a_topic_is_read_until_there_is_enough() -> None:
+    """Goal: all that came counts; the time of finding partitions is told apart.
+
+    Method: two pages of 10 and 5 records for 12 that were asked for.
+    """
+    clock = SimClock()
+    result = ReadLoad("t", 12, 1000).run(client_of(Giver(clock, 30, [10, 5, 5])), clock, never)
+    assert (result.record_count, result.size_bytes, result.is_complete) == (15, 150, True)
+    assert (result.join_ms, result.end_ms - result.start_ms) == (40, 100)
+    times, *numbers = result.line("SSS").split(", ", 1)
+    assert len(times) == 3
+    assert numbers[0].split(", ")[1:] == [
+        "0.0001", "0.0014", "15", "150.0000", "40", "60", "0.0024", "250.0000"
+    ]  # fmt: skip
+
+
+def test_silence_ends_a_read() -> None:
+    """Goal: no record for the time-out, and behind a round without one the next one waits.
+
+    Method: one page, then nothing.
+    """
+    clock = SimClock()
+    giver = Giver(clock, 30, [1])
+    result = ReadLoad("t", 5, 250).run(client_of(giver), clock, never)
+    assert (result.record_count, result.is_complete) == (1, False)
+    assert giver.waits == [0, 0, 100, 100, 100]
+
+
+def test_intervals_of_a_read() -> None:
+    """Goal: what came since the line before; the rebalance is in the first one.
+
+    Method: pages of 600 ms, lines each second.
+    """
+    clock = SimClock()
+    told: list[Progress] = []
+    load = ReadLoad("t", 40, 1000, interval_ms=1000)
+    load.run(client_of(Giver(clock, 600, [10] * 4)), clock, told.append)
+    assert [(one.new_records, one.record_count, one.join_ms) for one in told] == [
+        (20, 20, 40),
+        (20, 40, 0),
+    ]
+    line = Progress(0, 1000, 2 << 20, 300, 1 << 20, 100, 500).line("SSS")
+    assert line == "000, 0, 2.0000, 1.0000, 300, 100.0000, 500, 500, 2.0000, 200.0000"
+
+
+def test_a_run_of_no_time() -> None:
+    """Goal: no error, but the words of Java. Method: begin and end in one millisecond."""
+    assert ReadResult(0, 0, 0, 0, 0, True).line("SSS") == (
+        "000, 000, 0.0000, NaN, 0, NaN, 0, 0, NaN, NaN"
+    )

@@ -393,6 +393,8 @@ def test_the_console_consumer_stops_and_goes_on(daemon: Daemon) -> None:
     one = ("--topic", "resumed", "--partition", str(partition), "--timeout-ms", "10")
     assert printed(tool(daemon, consumer, *one, "--offset", "1")) == "b\nc\n"
     assert printed(tool(daemon, consumer, *one)) == ""
+    beyond = ("--offset", "99", "--consumer-property", "auto.offset.reset=earliest")
+    assert printed(tool(daemon, consumer, *one, *beyond)) == "a\nb\nc\n"
     group = ("--include", "resum.*", "--group", "g", "--from-beginning")
     assert printed(tool(daemon, consumer, *group, "--max-messages", "2")) == "a\nb\n"
     rest = tool(daemon, consumer, *group, "--timeout-ms", "10")

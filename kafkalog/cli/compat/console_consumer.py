@@ -22,6 +22,7 @@ from kafkalog.cli.compat.pairs import is_true, key_values
 from kafkalog.cli.compat.record_formatter import RecordFormatter, UnreadableField
 from kafkalog.cli.compat.tool import ToolFailed
 from kafkalog.cli.compat.topic_filter import matching
+from kafkalog.client import OffsetOutOfRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,13 +73,15 @@ def console_consumer(
     """
     consumer = _Consumer(client, _plan(options))
     try:
-        consumer.run()
+        try:
+            consumer.run()
+        finally:
+            consumer.commit()
     except UnreadableField as error:
         raise ToolFailed(f"Unknown error when running consumer: {error}") from error
     except BrokenPipeError:
         click.echo("Unable to write to standard out, closing consumer.", err=True)
     finally:
-        consumer.commit()
         click.echo(f"Processed a total of {consumer.count} messages", err=True)
         if options["enable_systest_events"]:
             click.echo("shutdown_complete")
@@ -86,12 +89,17 @@ def console_consumer(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What to read and how to show it. Times None and counts -1: no bound."""
+    """What to read and how to show it. Times None and counts -1: no bound.
+
+    offset  where a partition begins: earliest, latest or a number
+    reset   where it goes on when its offset is not in the log: earliest or latest
+    """
 
     topic: str | None
     include: str | None
     partition: int | None
     offset: int | str
+    reset: str
     max_messages: int
     timeout_seconds: float | None
     isolation: Isolation
@@ -125,7 +133,7 @@ def _plan(options: dict[str, Any]) -> _Plan:
         topic,
         include,
         partition,
-        _start(options, properties),
+        *_start(options, properties),
         options["max_messages"],
         None if timeout_ms < 0 else timeout_ms / 1000,
         _isolation(options["isolation_level"] or properties.get("isolation.level")),
@@ -144,26 +152,30 @@ def _isolation(text: str | None) -> Isolation:
     raise ToolFailed(f"isolation.level is read_committed or read_uncommitted, not {text}")
 
 
-def _start(options: dict[str, Any], properties: dict[str, str]) -> int | str:
-    """earliest, latest, or an offset."""
+def _start(options: dict[str, Any], properties: dict[str, str]) -> tuple[int | str, str]:
+    """``offset`` and ``reset`` of the plan. ToolFailed."""
     text, from_beginning = options["offset"], options["from_beginning"]
+    reset = properties.get("auto.offset.reset", "earliest" if from_beginning else "latest")
+    if from_beginning and reset != "earliest":
+        raise ToolFailed(
+            f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}',"
+            " please remove one option"
+        )
+    if reset not in ("earliest", "latest"):
+        raise ToolFailed(f"auto.offset.reset is earliest or latest, not {reset}")
+    if text is None and options["partition"] is None:
+        return reset, reset
     if text is None:
-        reset = properties.get("auto.offset.reset", "earliest" if from_beginning else "latest")
-        if from_beginning and reset != "earliest":
-            raise ToolFailed(
-                f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}',"
-                " please remove one option"
-            )
-        return "earliest" if from_beginning or reset == "earliest" else "latest"
+        return "earliest" if from_beginning else "latest", reset
     place = str(text).lower()
     if place in ("earliest", "latest"):
-        return place
+        return place, reset
     if not (text.isascii() and text.isdigit()):
         raise ToolFailed(
             f"The provided offset value '{text}' is incorrect. Valid values are 'earliest',"
             " 'latest', or a non-negative long."
         )
-    return int(text)
+    return int(text), reset
 
 
 def _formatter(options: dict[str, Any]) -> RecordFormatter:
@@ -234,15 +246,17 @@ class _Consumer:
             ]
         committed = {} if plan.group is None else client.group_offsets(plan.group)
         return {
-            partition: committed[partition] if partition in committed else self._place(partition)
+            partition: committed[partition]
+            if partition in committed
+            else self._place(partition, plan.offset)
             for partition in partitions
         }
 
-    def _place(self, partition: Partition) -> int:
-        if isinstance(self.plan.offset, int):
-            return self.plan.offset
+    def _place(self, partition: Partition, wanted: int | str) -> int:
+        if isinstance(wanted, int):
+            return wanted
         first, end = self.client.offset_range(*partition)
-        return first if self.plan.offset == "earliest" else end
+        return first if wanted == "earliest" else end
 
     def _print_page(self, partition: Partition, is_idle: bool) -> None:
         """What can be read of it now; a round that found nothing is followed by one that waits."""
@@ -250,9 +264,13 @@ class _Consumer:
 
         wait_ms = max(_WAIT_MS // len(self.positions), 1) if is_idle else 0
         offset = self.positions[partition]
-        fetched = self.client.fetch_batches(
-            *partition, offset, max_wait_ms=wait_ms, isolation=self.plan.isolation
-        )
+        try:
+            fetched = self.client.fetch_batches(
+                *partition, offset, max_wait_ms=wait_ms, isolation=self.plan.isolation
+            )
+        except OffsetOutOfRange:
+            self.positions[partition] = self._place(partition, self.plan.reset)
+            return
         stamps = _stamps(fetched.data)
         last_offset, timestamp_type, epoch = -1, "", -1
         for record in consumer_records(*partition, fetched.data, offset):

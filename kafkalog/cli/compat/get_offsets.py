@@ -14,7 +14,6 @@ import click
 from kafkalog.cli.compat.access import client_of_tool
 from kafkalog.cli.compat.tool import ToolFailed
 from kafkalog.cli.compat.topic_filter import (
-    INTERNAL_TOPICS,
     PartitionRule,
     listed_partitions,
     partition_rules,
@@ -24,23 +23,24 @@ from kafkalog.cli.connection import message_of
 from kafkalog.client import ClientError
 from kafkalog.client.records import NO_OFFSET
 from kafkalog.format.integers import INT64_MAX, INT64_MIN
+from kafkalog.format.topic_partition import is_internal
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
     from kafkalog.client.records import Place
 
-_LATEST_TIERED = "latest-tiered"
-_PLACES: dict[str, Place | str] = {
+# None: what is kept elsewhere, which is nothing
+_PLACES: dict[str, Place | None] = {
     "latest": "latest",
     "-1": "latest",
     "earliest": "earliest",
     "-2": "earliest",
     "max-timestamp": "max_timestamp",
     "-3": "max_timestamp",
-    "earliest-local": "earliest",  # nothing is kept elsewhere
+    "earliest-local": "earliest",
     "-4": "earliest",
-    _LATEST_TIERED: _LATEST_TIERED,
-    "-5": _LATEST_TIERED,
+    "latest-tiered": None,
+    "-5": None,
 }
 
 
@@ -82,14 +82,15 @@ def get_offsets(
         found = _partitions(client, rules, with_internal=not exclude_internal_topics)
         if not found:
             raise ToolFailed("Could not match any topic-partitions with the specified filters")
-        _print_offsets(client, found, place)
+        if place is not None:
+            _print_offsets(client, found, place)
     except ClientError as error:
         raise ToolFailed(f"Error occurred: {message_of(error)}") from error
     except ToolFailed as error:
         raise ToolFailed(f"Error occurred: {error.message}") from error
 
 
-def _place(text: str) -> Place | str | int:
+def _place(text: str) -> Place | int | None:
     if text in _PLACES:
         return _PLACES[text]
     try:
@@ -112,19 +113,15 @@ def _partitions(
     found = [
         (entity["topic_name"], number)
         for entity in client.describe_topics()
-        if with_internal or entity["topic_name"] not in INTERNAL_TOPICS
+        if with_internal or not is_internal(entity["topic_name"])
         for number in range(entity["partitions_count"])
         if any(rule.allows(entity["topic_name"], number) for rule in rules)
     ]
     return sorted(found, key=lambda each: f"{each[0]}-{each[1]}")
 
 
-def _print_offsets(
-    client: Client, partitions: list[tuple[str, int]], place: Place | str | int
-) -> None:
-    if place == _LATEST_TIERED:
-        return  # nothing is kept elsewhere, so no partition has such an offset
-    for entry in client.list_offsets(partitions, place):  # type: ignore[arg-type]
+def _print_offsets(client: Client, partitions: list[tuple[str, int]], place: Place | int) -> None:
+    for entry in client.list_offsets(partitions, place):
         name = f"{entry.topic}-{entry.partition}"
         if entry.error is not None:
             reason = f"due to error: {message_of(entry.error)}"

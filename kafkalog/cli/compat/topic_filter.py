@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from kafkalog.cli.compat.tool import ToolFailed
 from kafkalog.format.integers import INT32_MAX
+from kafkalog.format.topic_partition import is_internal
 from kafkalog.format.topic_pattern import MalformedPattern, TopicPattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 _RULE = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
 
 
@@ -41,8 +41,7 @@ def matching(names: Iterable[str], text: str | None, *, with_internal: bool = Tr
     return [
         name
         for name in names
-        if (with_internal or name not in INTERNAL_TOPICS)
-        and (pattern is None or pattern.matches(name))
+        if (with_internal or not is_internal(name)) and (pattern is None or pattern.matches(name))
     ]
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from kafkalog import __version__
 from kafkalog.cli.main import make_cli
+from kafkalog.cli.settings_source import settings_from, with_settings_source
 from kafkalog.errors import InvalidConfig, KafkalogError
 from kafkalog.server.early_stop import EarlyStop
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("properties", type=click.Path(dir_okay=False), required=False)
-@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Repeatable.")
+@with_settings_source
 def server(properties: str | None, overrides: tuple[str, ...]) -> None:
     """Run the daemon in the foreground until SIGTERM or SIGINT.
 
@@ -38,29 +37,11 @@ def server(properties: str | None, overrides: tuple[str, ...]) -> None:
     early_stop = EarlyStop()
     early_stop.install()
     try:
-        settings = _load(properties, overrides)
+        settings = settings_from(properties, overrides)
     except InvalidConfig as error:
         raise click.ClickException(error.message) from error
     early_stop.set_format(settings.server.log_format)
     sys.exit(_serve(settings))
-
-
-def _load(properties: str | None, overrides: tuple[str, ...]) -> Settings:
-    from kafkalog.settings import load_settings
-
-    pairs: dict[str, str] = {}
-    for pair in overrides:
-        key, separator, value = pair.partition("=")
-        if not separator:
-            raise click.UsageError(f"--override takes key=value, not '{pair}'")
-        pairs[key.strip()] = value.strip()
-    data = None
-    if properties is not None:
-        try:
-            data = Path(properties).read_bytes()
-        except OSError as error:
-            raise click.ClickException(f"Cannot read {properties}: {error.strerror}") from error
-    return load_settings(data, os.environ, pairs)
 
 
 def _serve(settings: Settings) -> int:

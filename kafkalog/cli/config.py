@@ -1,0 +1,123 @@
+"""``kafkalog config``: the keys there are, and what a daemon would be started with.
+
+What a running one has, and what was altered at run time, is `kafkalog configs describe`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog.cli.connection import output_option
+from kafkalog.cli.settings_source import settings_from, with_settings_source
+from kafkalog.cli.table import print_table
+from kafkalog.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from kafkalog.settings.setting import Setting
+    from kafkalog.settings.settings import ResolvedValue
+
+_NOT_SET = "-"
+
+
+@click.group()
+def config() -> None:
+    """Look at the configuration, without a daemon."""
+
+
+@config.command("list")
+@click.option("--topics", "of_topics", is_flag=True, help="The keys of topics, not the daemon's.")
+@output_option
+def list_keys(of_topics: bool, output: str) -> None:
+    """Every key with its default, in the order of the alphabet; --output json says what it means.
+
+    Example: kafkalog config list | grep retention
+    """
+    from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
+
+    table = TOPIC_LEVEL if of_topics else BROKER_LEVEL
+    settings = [table[key] for key in sorted(table) if not table[key].internal]
+    if output == "json":
+        click.echo(json.dumps([_document(setting) for setting in settings]))
+        return
+    rows = [(one.key, _text(_default(one)), one.kind.value, one.unit) for one in settings]
+    print_table([("KEY", "DEFAULT", "TYPE", "UNIT"), *rows])
+
+
+def _default(setting: Setting) -> str | None:
+    from kafkalog.settings.setting import format_value
+
+    return format_value(setting.default)
+
+
+def _document(setting: Setting) -> dict[str, Any]:
+    return {
+        "name": setting.key,
+        "default": _default(setting),
+        "type": setting.kind.value,
+        "unit": setting.unit,
+        "valid": setting.valid_text,
+        "documentation": setting.doc,
+        "is_own": setting.own,
+    }
+
+
+@config.command()
+@with_settings_source
+@click.option("--source", "with_source", is_flag=True, help="Say where each value comes from.")
+@click.option("--all", "is_all", is_flag=True, help="Also what nobody set.")
+@output_option
+def show(
+    properties: str | None,
+    overrides: tuple[str, ...],
+    with_source: bool,
+    is_all: bool,
+    output: str,
+) -> None:
+    """What a daemon would be started with: --override over environment over PROPERTIES.
+
+    What is strange about it goes to standard error. Exit 1 when a daemon would refuse it.
+
+    Example: kafkalog config show config/server.properties --source
+    """
+    from kafkalog.settings.settings import Source
+
+    try:
+        settings = settings_from(properties, overrides)
+    except InvalidConfig as error:
+        raise click.ClickException(error.message) from error
+    for notice in settings.notices:
+        click.echo(f"{notice.level}: {notice.message}", err=True)
+    values = [
+        settings.values[key]
+        for key in sorted(settings.values)
+        if is_all or settings.values[key].source is not Source.DEFAULT
+    ]
+    if output == "json":
+        click.echo(json.dumps([_value(one) for one in values]))
+    elif with_source:
+        rows = [(one.setting.key, _text(one.text), _place(one)) for one in values]
+        print_table([("KEY", "VALUE", "SOURCE"), *rows])
+    else:
+        for one in values:
+            click.echo(f"{one.setting.key}={'' if one.text is None else one.text}")
+
+
+def _value(one: ResolvedValue) -> dict[str, Any]:
+    """``origin``: the variable of the environment, if it was one."""
+    return {
+        "name": one.setting.key,
+        "value": one.text,
+        "source": one.source.value,
+        "origin": one.origin or None,
+    }
+
+
+def _place(one: ResolvedValue) -> str:
+    return f"{one.source.value} {one.origin}" if one.origin else one.source.value
+
+
+def _text(value: str | None) -> str:
+    return _NOT_SET if value is None else value

@@ -1,0 +1,205 @@
+"""What is wrong, or will be: pure rules over a configuration and the facts of its machine.
+
+An error keeps a daemon from starting, or costs records that it promised to keep; a warning will
+surprise somebody; an info is good to know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Literal
+
+from kafkalog.errors import InvalidTopicConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kafkalog.cli.doctor.facts import LogDirFacts, MachineFacts
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.settings import Settings
+
+Level = Literal["error", "warning", "info"]
+
+_REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "fuse.sshfs"})
+_IN_MEMORY = frozenset({"tmpfs", "ramfs"})
+_WITHOUT_BARRIERS = frozenset({"nobarrier", "barrier=0"})
+_HOURS_MS = 3_600_000
+_NOTICE_LEVELS: dict[str, Level] = {"warning": "warning", "info": "info"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``subject``: the key, topic or directory that it is about."""
+
+    level: Level
+    subject: str
+    message: str
+
+
+def findings(settings: Settings, facts: MachineFacts) -> list[Finding]:
+    """All of them, the worst first."""
+    found = [
+        *_of_notices(settings),
+        *_of_descriptors(settings, facts),
+        *_of_cleaner(settings, facts),
+        *_of_topics(settings, facts),
+    ]
+    for log_dir in facts.log_dirs:
+        found += [*_of_directory(settings, log_dir), *_of_mount(log_dir)]
+        found += _of_limits(settings, log_dir)
+    found += _of_devices(facts)
+    order = ("error", "warning", "info")
+    return sorted(found, key=lambda finding: order.index(finding.level))
+
+
+def _of_notices(settings: Settings) -> Iterator[Finding]:
+    """Unknown keys, keys without effect, ports that are open to others."""
+    for notice in settings.notices:
+        yield Finding(_NOTICE_LEVELS[notice.level], "configuration", notice.message)
+
+
+def _of_descriptors(settings: Settings, facts: MachineFacts) -> Iterator[Finding]:
+    limit = facts.descriptor_limit
+    kept = settings.broker.within_descriptors(limit).log_dir_max_open_files
+    wanted = settings.broker.log_dir_max_open_files
+    if kept < wanted:
+        yield Finding(
+            "warning",
+            "open files",
+            f"a process may have {limit}, so a log directory keeps {kept} segments open instead of"
+            f" {wanted}; raise the limit (ulimit -n, LimitNOFILE)",
+        )
+
+
+def _of_cleaner(settings: Settings, facts: MachineFacts) -> Iterator[Finding]:
+    if settings.broker.log_cleaner_enable:
+        return
+    for topic, config in _configs(settings, facts):
+        if config is not None and "compact" in config.cleanup_policy:
+            yield Finding(
+                "warning",
+                f"topic {topic}",
+                "it is compacted and log.cleaner.enable=false: it grows without bound",
+            )
+
+
+def _configs(settings: Settings, facts: MachineFacts) -> Iterator[tuple[str, LogConfig | None]]:
+    """Every topic with its configuration, by name; None for one that would be refused."""
+    overrides: dict[str, Mapping[str, str]] = {}
+    for log_dir in facts.log_dirs:
+        overrides |= log_dir.overrides
+    for topic in sorted({name for log_dir in facts.log_dirs for name in log_dir.partitions}):
+        yield topic, _config(settings, overrides.get(topic, {}))
+
+
+def _config(settings: Settings, overrides: Mapping[str, str]) -> LogConfig | None:
+    try:
+        return settings.topic_config(overrides)
+    except InvalidTopicConfig:
+        return None
+
+
+def _of_topics(settings: Settings, facts: MachineFacts) -> Iterator[Finding]:
+    yield from _of_retention("defaults of topics", settings.broker.topic_defaults)
+    defaults = settings.broker.topic_defaults
+    for topic, config in _configs(settings, facts):
+        if config is None:
+            message = "its configs are not valid: a start keeps it out of service"
+            yield Finding("error", f"topic {topic}", message)
+        elif config != defaults:
+            yield from _of_retention(f"topic {topic}", config)
+
+
+def _of_retention(subject: str, config: LogConfig) -> Iterator[Finding]:
+    """Limits that segments keep from working: retention takes whole segments that are closed."""
+    if "delete" not in config.cleanup_policy:
+        return
+    size = config.max_segment_bytes
+    if 0 <= config.retention_bytes < size:
+        yield Finding(
+            "warning",
+            subject,
+            f"retention.bytes={config.retention_bytes} is below segment.bytes={size}: a partition"
+            f" keeps up to {config.retention_bytes + size} bytes",
+        )
+    if 0 <= config.retention_ms < config.segment_ms:
+        hours = config.segment_ms // _HOURS_MS
+        yield Finding(
+            "info",
+            subject,
+            f"retention.ms={config.retention_ms} is below segment.ms={config.segment_ms}: while"
+            f" records arrive slowly the oldest ones stay up to {hours} h longer",
+        )
+
+
+def _of_directory(settings: Settings, log_dir: LogDirFacts) -> Iterator[Finding]:
+    path, free_min = log_dir.path, settings.broker.log_dir_min_free_bytes
+    if not log_dir.is_writable:
+        yield Finding("error", path, "nothing can be written there")
+    elif not log_dir.exists:
+        yield Finding("info", path, "it does not exist yet: the start makes it")
+    if log_dir.is_in_use:
+        yield Finding("info", path, "a broker or a daemon is using it")
+    if log_dir.usable_bytes < free_min:
+        yield Finding(
+            "error",
+            path,
+            f"{log_dir.usable_bytes} bytes are free, log.dir.min.free.bytes={free_min}: appends are"
+            " refused",
+        )
+    if path.startswith("/tmp/"):
+        yield Finding("warning", path, "what lies in /tmp may be gone after the next boot")
+
+
+def _of_mount(log_dir: LogDirFacts) -> Iterator[Finding]:
+    mount = log_dir.mount
+    if mount is None:
+        return
+    where = f"{mount.point} ({mount.kind})"
+    if "ro" in mount.options and log_dir.is_writable:
+        yield Finding("error", log_dir.path, f"{where} is mounted read-only")
+    if mount.kind in _IN_MEMORY:
+        yield Finding("warning", log_dir.path, f"{where} is memory: a power cut takes all of it")
+    if mount.kind in _REMOTE:
+        message = f"{where} is remote: locks and syncs are as good as its server"
+        yield Finding("warning", log_dir.path, message)
+    if mount.options & _WITHOUT_BARRIERS:
+        message = f"{where} is mounted without barriers: a power cut takes what was synced"
+        yield Finding("error", log_dir.path, message)
+    if "data=writeback" in mount.options:
+        message = f"{where} has data=writeback: recovery after a power cut may find stale bytes"
+        yield Finding("warning", log_dir.path, message)
+
+
+def _of_limits(settings: Settings, log_dir: LogDirFacts) -> Iterator[Finding]:
+    """What the limits by size allow all partitions together, against the disk."""
+    allowed_bytes = 0
+    unbounded = []
+    for topic, count in sorted(log_dir.partitions.items()):
+        config = _config(settings, log_dir.overrides.get(topic, {}))
+        if config is None or "delete" not in config.cleanup_policy:
+            continue
+        if config.retention_bytes < 0:
+            unbounded.append(topic)
+        else:
+            allowed_bytes += count * (config.retention_bytes + config.max_segment_bytes)
+    room_bytes = log_dir.total_bytes - settings.broker.log_dir_min_free_bytes
+    if allowed_bytes > room_bytes:
+        yield Finding(
+            "warning",
+            log_dir.path,
+            f"the limits of its partitions allow {allowed_bytes} bytes, the disk has room for"
+            f" {room_bytes}: it can be full before retention deletes",
+        )
+    if unbounded:
+        names = ", ".join(unbounded[:3]) + (" and others" if len(unbounded) > 3 else "")
+        message = f"no limit by size (retention.bytes) for {names}: time alone bounds them"
+        yield Finding("info", log_dir.path, message)
+
+
+def _of_devices(facts: MachineFacts) -> Iterator[Finding]:
+    for first, second in combinations(facts.log_dirs, 2):
+        if first.device == second.device:
+            message = f"it is on the same disk as {first.path}: they fill and fail together"
+            yield Finding("info", second.path, message)

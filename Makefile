@@ -140,6 +140,7 @@ lock: $(RUN_READY) ## renew the hash-pinned requirement files
 docs: $(DEV_READY) ## regenerate the generated pages under docs/
 	@$(BIN)/python -m kafkalog.settings.reference > docs/configuration.md
 	@$(BIN)/python -m kafkalog.observe.reference > docs/metrics.md
+	@$(BIN)/kafkalog reference > docs/cli.md
 	@$(BIN)/python -m kafkalog.server.error_map > docs/errors.md
 
 image: ## build the container image

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog import __version__
+from kafkalog.cli.completion import PROGRAM
 from kafkalog.cli.main import make_cli
 from kafkalog.cli.settings_source import settings_from, with_settings_source
 from kafkalog.errors import InvalidConfig, KafkalogError
@@ -161,11 +162,16 @@ def _within_descriptors(config: BrokerConfig) -> BrokerConfig:
     return bounded
 
 
-def main() -> None:
-    """The ``kafkalog`` command."""
+def root_command() -> click.Group:
+    """The whole tree."""
     cli = make_cli()
     cli.add_command(server)
-    cli(prog_name="kafkalog")
+    return cli
+
+
+def main() -> None:
+    """The ``kafkalog`` command."""
+    root_command()(prog_name=PROGRAM)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog.cli.connection import RequestFailed, output_option, with_client
+from kafkalog.cli.progress import progress
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
@@ -38,13 +38,12 @@ def backup(
     """
     operation = client.begin_backup(directory, topics=topics or None, is_linked=not is_copied)
     wait_seconds = _POLL_SECONDS_MIN
-    while operation["state"] == "running":
-        time.sleep(wait_seconds)
-        wait_seconds = min(wait_seconds * 2, _POLL_SECONDS_MAX)
-        operation = client.describe_operation(operation["id"])
-        _show(operation["progress"])
-    if sys.stderr.isatty():
-        click.echo("", err=True)
+    with progress() as shown:
+        while operation["state"] == "running":
+            time.sleep(wait_seconds)
+            wait_seconds = min(wait_seconds * 2, _POLL_SECONDS_MAX)
+            operation = client.describe_operation(operation["id"])
+            shown.show(_so_far(operation["progress"]))
     if output == "json":
         click.echo(json.dumps(operation))
     if operation["state"] != "succeeded":
@@ -54,15 +53,16 @@ def backup(
         _print(operation)
 
 
-def _show(progress: dict[str, int]) -> None:
-    """One line that is written over, on a terminal."""
-    if sys.stderr.isatty() and progress:
-        done, count = progress["partitions_done"], progress["partitions"]
-        click.echo(f"\r{done} of {count} partitions, {_bytes(progress)}", nl=False, err=True)
+def _so_far(counts: dict[str, int]) -> str:
+    """Nothing is counted before the first partition."""
+    if not counts:
+        return "Beginning"
+    done, count = counts["partitions_done"], counts["partitions"]
+    return f"{done} of {count} partitions, {_bytes(counts)}"
 
 
 def _print(operation: dict[str, Any]) -> None:
-    progress, result = operation["progress"], operation["result"]
+    result = operation["result"]
     for log_dir in result["log_dirs"]:
         how = "closed segments are hard links" if log_dir["is_linked"] else "all files are copies"
         click.echo(
@@ -71,8 +71,8 @@ def _print(operation: dict[str, Any]) -> None:
         )
     for topic in result["deleted_topics"]:
         click.echo(f"{topic} was deleted meanwhile and is not in the backup")
-    click.echo(f"Backup complete: {result['directory']}, {_bytes(progress)}")
+    click.echo(f"Backup complete: {result['directory']}, {_bytes(operation['progress'])}")
 
 
-def _bytes(progress: dict[str, int]) -> str:
-    return f"{progress['linked_bytes']} bytes linked, {progress['copied_bytes']} copied"
+def _bytes(counts: dict[str, int]) -> str:
+    return f"{counts['linked_bytes']} bytes linked, {counts['copied_bytes']} copied"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.completing import topic_names
 from kafkalog.cli.config_pairs import config_pairs
 from kafkalog.cli.connection import output_option, with_client
 
@@ -51,7 +52,7 @@ def _entity(client: Client, topic: str | None, is_broker: bool) -> str:
     return f"topic {topic}" if topic is not None else f"broker {client.broker_id()}"
 
 
-_topic_option = click.option("--topic", help="Configs of this topic.")
+_topic_option = click.option("--topic", shell_complete=topic_names, help="Configs of this topic.")
 _broker_option = click.option("--broker", "is_broker", is_flag=True, help="Configs of the broker.")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.completing import topic_argument
 from kafkalog.cli.connection import RequestFailed, with_client
 from kafkalog.cli.partial_failure import PARTIAL_FAILURE, is_failed, tell_failures
 
@@ -76,7 +77,7 @@ class Printer:
 
 
 @click.command()
-@click.argument("topic")
+@topic_argument()
 @click.option("--partition", type=int, help="Default: all partitions.")
 @click.option("--offset", help="earliest, latest, a number, or -n.  [default: latest]")
 @click.option("--from-beginning", is_flag=True, help="The same as --offset earliest.")
@@ -84,8 +85,18 @@ class Printer:
 @click.option("--exit-at-end", "-e", is_flag=True, help="Stop at the end instead of waiting.")
 @click.option("--print-key", is_flag=True, help="Print the key before the value.")
 @click.option("--key-separator", default="\t", help="Between key and value; default TAB.")
-@click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]))
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    help="read_committed: no records of open and aborted transactions.",
+)
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Values, or a JSON document for each record, in base64.",
+)
 @with_client
 @click.pass_context
 def consume(

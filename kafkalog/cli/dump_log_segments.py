@@ -114,7 +114,10 @@ def dump(
     help="Read at most this much of a log.",
 )
 def dump_command(files: str, **flags: bool | int) -> None:
-    """Print segment files as Kafka's kafka-dump-log.sh does."""
+    """Print segment files as Kafka's kafka-dump-log.sh does.
+
+    Example: kafkalog segments dump --files data/orders-0/00000000000000000000.log --print-data-log
+    """
     # Values may hold anything; what the terminal cannot show must not end the dump.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")

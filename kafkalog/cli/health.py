@@ -19,6 +19,9 @@ _TIMEOUT_SECONDS = 3.0
 @click.option("--ready", is_flag=True, help="Ask whether it is ready, not only alive.")
 @client_within(_TIMEOUT_SECONDS)
 def health(ready: bool, client: Client) -> None:
-    """Exit 0 when the daemon is alive (or, with --ready, ready)."""
+    """Exit 0 when the daemon is alive (or, with --ready, ready).
+
+    Example: kafkalog health --ready
+    """
     client.call("GET", "/readyz" if ready else "/livez")
     click.echo("ready" if ready else "alive")

@@ -30,7 +30,14 @@ _SIZE = click.IntRange(min=1, max=2**31 - 1)
 @click.argument("target", metavar="OUT", type=click.Path())
 @click.option("--now", type=int, metavar="MS", help="The time. Default: the clock's.")
 @click.option("--first-dirty", type=OFFSET, metavar="N", help="As in cleaner-offset-checkpoint.")
-@click.option("--log-start", type=OFFSET, default=0, show_default=True, metavar="N")
+@click.option(
+    "--log-start",
+    type=OFFSET,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="The first offset that counts.",
+)
 @click.option("--hw", type=OFFSET, metavar="N", help="High watermark. Default: the log end.")
 @click.option("--unclean", is_flag=True, help="Load as after a crash; else as after a clean stop.")
 @click.option("--roll", is_flag=True, help="Close the active segment first.")

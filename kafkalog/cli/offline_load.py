@@ -86,8 +86,22 @@ def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[s
 @click.argument("source", metavar="SRC", type=click.Path(exists=True, file_okay=False))
 @click.argument("target", metavar="OUT", type=click.Path())
 @click.option("--clean", is_flag=True, help="As after a clean shutdown; else as after a crash.")
-@click.option("--recovery-point", type=OFFSET, default=0, show_default=True, metavar="N")
-@click.option("--log-start", type=OFFSET, default=0, show_default=True, metavar="N")
+@click.option(
+    "--recovery-point",
+    type=OFFSET,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="What lies below it was flushed.",
+)
+@click.option(
+    "--log-start",
+    type=OFFSET,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="The first offset that counts.",
+)
 @click.option("--hw", type=OFFSET, metavar="N", help="High watermark. Default: the log end.")
 @click.option("--now", type=int, metavar="MS", help="The time. Default: the clock's.")
 @click.option("--delete-records", type=OFFSET, metavar="N", help="Then move the log start up.")

@@ -190,7 +190,15 @@ def scan_lines(
 
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
-@click.option("--from", "from_offset", type=int, default=0, show_default=True, metavar="N")
+@click.option(
+    "--from",
+    "from_offset",
+    type=int,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Records from this offset on.",
+)
 @click.option("--committed", is_flag=True, help="Leave out aborted and open transactions.")
 def scan(directory: str, from_offset: int, committed: bool) -> None:
     """Print the records of a partition directory as JSON lines; keys and values in base64.

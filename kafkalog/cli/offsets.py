@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.completing import topic_names
 from kafkalog.cli.connection import message_of, output_option, with_client
 from kafkalog.cli.moment import Moment
 from kafkalog.cli.partial_failure import end_with_failures, is_failed
@@ -42,7 +43,7 @@ def offsets() -> None:
 
 
 @offsets.command()
-@click.argument("topics", nargs=-1)
+@click.argument("topics", nargs=-1, shell_complete=topic_names)
 @click.option(
     "--partition", "numbers", type=click.IntRange(min=0), multiple=True, help="Default: all."
 )
@@ -54,7 +55,11 @@ def offsets() -> None:
     help="latest, earliest, max-timestamp, or the first record at or after a moment: ms since 1970"
     " or ISO-8601.",
 )
-@click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]))
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    help="read_committed: in front of the first open transaction.",
+)
 @with_client
 @output_option
 @click.pass_context

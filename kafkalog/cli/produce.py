@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from kafkalog.cli.completing import topic_argument
 from kafkalog.cli.connection import message_of, with_client
 from kafkalog.cli.partial_failure import PARTIAL_FAILURE
+from kafkalog.cli.progress import progress
 from kafkalog.client import ClientError, path_of
 from kafkalog.client.messages import BINARY
 
@@ -68,7 +70,7 @@ def _batches(
 
 
 @click.command()
-@click.argument("topic")
+@topic_argument()
 @click.option("--partition", type=int, help="Default: by key, or one for all when there is none.")
 @click.option("--key-separator", "-K", help="Split each line into key and value here.")
 @click.option(
@@ -105,19 +107,22 @@ def produce(
     sent = 0
     reasons: Counter[str] = Counter()
     try:
-        for batch in _batches(sys.stdin.buffer, separator, input_format == "jsonl"):
-            try:
-                answer = client.call(
-                    "POST", path, {"records": batch}, query=query, content_type=BINARY
-                ).json
-            except ClientError as error:
-                if sent == reasons.total():
-                    raise  # nothing was appended: its reason is the command's
+        with progress() as shown:
+            for batch in _batches(sys.stdin.buffer, separator, input_format == "jsonl"):
+                try:
+                    answer = client.call(
+                        "POST", path, {"records": batch}, query=query, content_type=BINARY
+                    ).json
+                except ClientError as error:
+                    if sent == reasons.total():
+                        raise  # nothing was appended: its reason is the command's
+                    sent += len(batch)
+                    reasons[message_of(error)] += len(batch)
+                    break  # what ends a whole request would meet the next one, too
                 sent += len(batch)
-                reasons[message_of(error)] += len(batch)
-                break  # what ends a whole request would meet the next one, too
-            sent += len(batch)
-            reasons += _report(topic, answer, verbose)
+                reasons += _report(topic, answer, verbose)
+                if not verbose:
+                    shown.show(f"{sent} records sent")
     finally:
         for reason, count in reasons.items():
             click.echo(f"{topic}: {reason} ({count} records)", err=True)

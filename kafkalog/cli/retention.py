@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.completing import topic_argument, topic_configs_option
 from kafkalog.cli.config_pairs import config_pairs
 from kafkalog.cli.connection import output_option, with_client
 from kafkalog.cli.partial_failure import end_with_failures, is_failed
@@ -61,7 +62,7 @@ class Duration(click.ParamType[int]):
 
 
 @click.command()
-@click.argument("topic")
+@topic_argument()
 @partition_option
 @with_client
 @output_option
@@ -88,8 +89,8 @@ def explain(
 
 
 @click.command()
-@click.argument("topic")
-@click.option("--config", "configs", multiple=True, help="Topic config key=value; repeatable.")
+@topic_argument()
+@topic_configs_option()
 @click.option("--horizon", type=Duration(), required=True, help="How far to look: 30d, 12h, 45m.")
 @click.option("--at", help="Start then: ms since 1970 or ISO-8601 with a zone. Default: now.")
 @partition_option

@@ -138,6 +138,7 @@ _SHARED = (
         default=lambda: os.cpu_count() or 1,
         show_default="as many as the machine has processors",
         metavar="N",
+        help="Without Spark.",
     ),
     click.option(
         "--output",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.completing import topic_argument, topic_configs_option
 from kafkalog.cli.config_pairs import config_pairs
 from kafkalog.cli.configs import print_configs
 from kafkalog.cli.connection import output_option, with_client
@@ -34,7 +35,7 @@ topics.add_command(trim)
 @click.option(
     "--partitions", type=click.IntRange(min=1), help="Default: num.partitions of the daemon."
 )
-@click.option("--config", "configs", multiple=True, help="Topic config key=value; repeatable.")
+@topic_configs_option()
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
 @with_client
 @output_option
@@ -67,7 +68,10 @@ def create(
 @with_client
 @output_option
 def list_topics(exclude_internal: bool, client: Client, output: str) -> None:
-    """Names of all topics, one a line."""
+    """Names of all topics, one a line.
+
+    Example: kafkalog topics list --exclude-internal
+    """
     names = client.list_topics()
     if exclude_internal:
         names = [name for name in names if not name.startswith("__")]
@@ -79,13 +83,13 @@ def list_topics(exclude_internal: bool, client: Client, output: str) -> None:
 
 
 @topics.command()
-@click.argument("name")
+@topic_argument("name")
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),
     help="How many it shall have; more than it has now.",
 )
-@click.option("--config", "configs", multiple=True, help="Topic config key=value; repeatable.")
+@topic_configs_option()
 @click.option("--delete-config", "deleted", multiple=True, help="Config to reset; repeatable.")
 @with_client
 def alter(
@@ -111,7 +115,7 @@ def alter(
 
 
 @topics.command()
-@click.argument("name", required=False)
+@topic_argument("name", required=False)
 @click.option("--configs", "with_configs", is_flag=True, help="Every config and its sources.")
 @with_client
 @output_option
@@ -119,6 +123,8 @@ def describe(name: str | None, with_configs: bool, client: Client, output: str) 
     """Id, partitions and configs of one topic, or of all.
 
     As in Kafka, a partition that is not served has no leader; why goes to standard error.
+
+    Example: kafkalog topics describe orders --configs
     """
     entities = client.describe_topics() if name is None else [client.describe_topic(name)]
     if with_configs:
@@ -163,8 +169,11 @@ def description_lines(entity: dict[str, Any], configs: str, node: int) -> list[s
 
 
 @topics.command()
-@click.argument("name")
+@topic_argument("name")
 @with_client
 def delete(name: str, client: Client) -> None:
-    """Delete a topic and, after its delay, its files. Says nothing when done."""
+    """Delete a topic and, after its delay, its files. Says nothing when done.
+
+    Example: kafkalog topics delete orders
+    """
     client.delete_topic(name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.completing import topic_argument
 from kafkalog.cli.connection import message_of, output_option, with_client
 from kafkalog.cli.moment import Moment
 from kafkalog.cli.offsets import offset_entry
@@ -24,7 +25,7 @@ _HEADINGS = ("TOPIC", "PARTITION", "LOG-START", "NEW-START", "OFFSETS GONE")
 
 
 @click.command()
-@click.argument("topic")
+@topic_argument()
 @click.option(
     "--partition", "numbers", type=click.IntRange(min=0), multiple=True, help="Default: all."
 )

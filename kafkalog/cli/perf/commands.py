@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kafkalog.cli.completing import topic_argument
 from kafkalog.cli.connection import output_option, with_client
 from kafkalog.cli.perf.append_load import BATCH_BYTES, AppendLoad, random_payloads
 from kafkalog.cli.perf.append_stats import total_line
@@ -25,7 +26,7 @@ _IDLE_MS = 10_000
 
 
 @click.command()
-@click.argument("topic")
+@topic_argument()
 @click.option("--num-records", type=click.IntRange(min=1), required=True, help="How many.")
 @click.option(
     "--record-size",
@@ -43,7 +44,13 @@ _IDLE_MS = 10_000
     help="Bytes of a request's batch.",
 )
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Default: the daemon's.")
-@click.option("--codec", type=click.Choice(_CODECS), default="none", show_default=True)
+@click.option(
+    "--codec",
+    type=click.Choice(_CODECS),
+    default="none",
+    show_default=True,
+    help="How batches are compressed.",
+)
 @with_client
 @output_option
 def produce(
@@ -79,7 +86,7 @@ def _stop(error: ClientError, _: int) -> NoReturn:
 
 
 @click.command()
-@click.argument("topic")
+@topic_argument()
 @click.option("--messages", type=click.IntRange(min=1), required=True, help="How many.")
 @click.option("--from-latest", is_flag=True, help="Only what comes from now on.")
 @click.option(

@@ -197,7 +197,7 @@ def test_a_record_is_formatted() -> None:
 
     def shown(**properties: str) -> bytes:
         given = {name.replace("_", "."): text for name, text in properties.items()}
-        return RecordFormatter.of(given).line(record, "LogAppendTime", 4)
+        return RecordFormatter.of(given).line(record, "LogAppendTime")
 
     assert shown() == b"\x00\x00\x00\x05\n"
     assert shown(value_deserializer="IntegerDeserializer") == b"5\n"
@@ -206,7 +206,7 @@ def test_a_record_is_formatted() -> None:
     assert shown(**key, line_separator=";") == b"-;"
     assert shown(print_headers="true", print_value="false") == b"h:null,i:1\n"
     assert shown(print_timestamp="true", print_epoch="true", print_value="false") == (
-        b"LogAppendTime:77\tEpoch:4\n"
+        b"LogAppendTime:77\tEpoch:NOT_PRESENT\n"
     )
     with pytest.raises(ToolFailed, match="DoubleDeserializer is none of"):
         shown(value_deserializer="DoubleDeserializer")

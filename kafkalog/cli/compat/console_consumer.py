@@ -272,15 +272,15 @@ class _Consumer:
             self.positions[partition] = self._place(partition, self.plan.reset)
             return
         stamps = _stamps(fetched.data)
-        last_offset, timestamp_type, epoch = -1, "", -1
+        last_offset, timestamp_type = -1, ""
         for record in consumer_records(*partition, fetched.data, offset):
             while record.offset > last_offset:
-                last_offset, timestamp_type, epoch = next(stamps)
+                last_offset, timestamp_type = next(stamps)
             if self.count == self.plan.max_messages:
                 return
             self.count += 1
             try:
-                line = self.plan.formatter.line(record, timestamp_type, epoch)
+                line = self.plan.formatter.line(record, timestamp_type)
             except UnreadableField as error:
                 if not self.plan.skips_errors:
                     raise
@@ -291,13 +291,12 @@ class _Consumer:
         self.positions[partition] = fetched.position.next_offset
 
 
-def _stamps(data: bytes) -> Iterator[tuple[int, str, int]]:
-    """Of each batch: last offset, kind of timestamps, leader epoch."""
+def _stamps(data: bytes) -> Iterator[tuple[int, str]]:
+    """Of each batch: last offset, kind of timestamps."""
     from kafkalog.format.record_batch import read_header, timestamp_type_of
 
     position = 0
     while position < len(data):
         header = read_header(data, position)
         position += header.size_bytes
-        kind = _TIMESTAMP_TYPES[timestamp_type_of(header.attributes)]
-        yield header.last_offset, kind, header.leader_epoch
+        yield header.last_offset, _TIMESTAMP_TYPES[timestamp_type_of(header.attributes)]

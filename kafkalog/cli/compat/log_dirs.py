@@ -2,6 +2,9 @@
 
 Source: `org.apache.kafka.tools.LogDirsCommand` 4.1; tests/oracle compares both. Directories and
 partitions are in the order of Java's hash tables, as the tool prints them.
+
+Differs from Kafka: partitions that share a bucket are in the order of their names; Kafka's is that
+of a concurrent map of the broker, and depends on how that one grew.
 """
 
 from __future__ import annotations
@@ -75,12 +78,13 @@ def _broker(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _log_dir(entry: dict[str, Any]) -> dict[str, Any]:
     by_name = {one["partition"]: one for one in entry["partitions"]}
-    names = in_hash_map_order(by_name, _partition_hash)
+    names = in_hash_map_order(by_name, partition_hash)
     fields = ("partition", "size", "offsetLag", "isFuture")
     partitions = [{field: by_name[name][field] for field in fields} for name in names]
     return {"partitions": partitions, "error": entry["error"], "logDir": entry["logDir"]}
 
 
-def _partition_hash(name: str) -> int:
+def partition_hash(name: str) -> int:
+    """Of the TopicPartition with this name."""
     topic, _, number = name.rpartition("-")
     return topic_partition_hash(topic, int(number))

@@ -89,19 +89,12 @@ class RecordFormatter:
             named("headers.deserializer"),
         )
 
-    def line(self, record: ConsumerRecord, timestamp_type: str, epoch: int) -> bytes:
-        """With its end. timestamp_type: Kafka's name; epoch: of the leader that appended it.
-
-        UnreadableField.
-        """
-        fields = [
-            part for name, part in self._fields(record, timestamp_type, epoch) if name in self.shown
-        ]
+    def line(self, record: ConsumerRecord, timestamp_type: str) -> bytes:
+        """With its end. timestamp_type: Kafka's name. UnreadableField."""
+        fields = [part for name, part in self._fields(record, timestamp_type) if name in self.shown]
         return self.key_separator.join(fields) + self.line_separator if fields else b""
 
-    def _fields(
-        self, record: ConsumerRecord, timestamp_type: str, epoch: int
-    ) -> list[tuple[str, bytes]]:
+    def _fields(self, record: ConsumerRecord, timestamp_type: str) -> list[tuple[str, bytes]]:
         """All that can be shown, in the tool's order; what is not shown is not deserialized."""
         has_key, has_value = "key" in self.shown, "value" in self.shown
         headers = self._headers(record) if "headers" in self.shown else b""
@@ -110,7 +103,7 @@ class RecordFormatter:
             ("partition", f"Partition:{record.partition}".encode()),
             ("offset", f"Offset:{record.offset}".encode()),
             ("delivery", b"Delivery:NOT_PRESENT"),
-            ("epoch", f"Epoch:{epoch}".encode()),
+            ("epoch", b"Epoch:NOT_PRESENT"),  # the tool throws the record's epoch away
             ("headers", headers),
             ("key", self.of_key(self._or_literal(record.key)) if has_key else b""),
             ("value", self.of_value(self._or_literal(record.value)) if has_value else b""),

@@ -71,7 +71,9 @@ def partition_rules(text: str) -> list[PartitionRule]:
 def _rule(text: str) -> PartitionRule:
     found = _RULE.fullmatch(text)
     if found is None:
-        raise ToolFailed(f"Invalid rule specification: {text}")
+        # The class is in the tool's words, too: it wraps the message on its way out.
+        reason = f"Invalid rule specification: {text}"
+        raise ToolFailed(f"org.apache.kafka.tools.TerseException: {reason}")
     topic, number, lower, upper = found.groups()
     pattern = topic_pattern(topic or ".*")
     if number:

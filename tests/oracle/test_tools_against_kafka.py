@@ -1,0 +1,293 @@
+"""Goal: Kafka's tools and those of `kafkalog compat` cannot be told apart by what they print.
+Method: the real tools at a running broker and ours at a running daemon, the same commands in the
+same order: standard output line by line, the first line of an error, exit status. What must differ
+is made equal first: topic ids, addresses, times, and the config that Kafka sets by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.cli.compat.java_hash import in_hash_map_order
+from kafkalog.cli.compat.log_dirs import partition_hash
+from tests.integration.daemon import Daemon
+from tests.integration.test_cli_compat import tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.oracle.kafka import Broker
+
+pytestmark = pytest.mark.oracle
+
+CLASSES = {
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+}
+OVERRIDES = (
+    "cleanup.policy=compact,delete", "retention.ms=86400000", "segment.bytes=1048576",
+    "flush.ms=9", "flush.messages=8", "index.interval.bytes=512", "max.message.bytes=900000",
+    "delete.retention.ms=7", "min.compaction.lag.ms=6", "preallocate=true", "segment.ms=99999",
+    "message.timestamp.type=LogAppendTime", "min.cleanable.dirty.ratio=0.25",
+    "compression.type=zstd", "file.delete.delay.ms=5", "retention.bytes=123456789",
+)  # fmt: skip
+FULL = tuple(word for pair in OVERRIDES for word in ("--config", pair))
+HEADED = tuple(
+    word
+    for name in ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key")
+    for word in ("--property", f"print.{name}=true")
+)
+READER = ("--property", "parse.key=true", "--property", "parse.headers=true")
+NULLS = ("--property", "null.marker=NULL")
+
+EQUALLERS = (
+    (re.compile(r"TopicId: \S{22}"), "TopicId: ID"),
+    (re.compile(r"(?<=[ ,])min\.insync\.replicas=1(,|$)"), ""),
+    (re.compile(r"DYNAMIC_DEFAULT_BROKER_CONFIG:min\.insync\.replicas=1, "), ""),
+    (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
+    (re.compile(r"Time:\d+"), "Time:T"),
+    (re.compile(r'"logDir":"[^"]*"'), '"logDir":"DIR"'),
+)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with Daemon(tmp_path / "daemon") as served:
+        yield served
+
+
+def equalled(text: str) -> list[str]:
+    """Lines without what differs between any two clusters."""
+    lines = text.splitlines()
+    for pattern, replacement in EQUALLERS:
+        lines = [pattern.sub(replacement, line) for line in lines]
+    return lines
+
+
+def compare(
+    broker: Broker,
+    daemon: Daemon,
+    name: str,
+    *options: str,
+    stdin: str = "",
+    is_error: bool = False,
+) -> list[str]:
+    """Both tools; the lines that both printed. is_error: the errors' first lines too."""
+    where = ("--bootstrap-server", broker.bootstrap)
+    expected = broker.kafka.run("java", CLASSES[name], *options, *where, stdin=stdin, check=False)
+    got = tool(daemon, name, *options, stdin=stdin)
+    shown = (name, options, expected.stderr[:2000], got.stderr)
+    assert equalled(got.stdout) == equalled(expected.stdout), shown
+    assert got.exit_code == expected.status, shown
+    if is_error:
+        mine, kafkas = (equalled(text)[:1] for text in (got.stderr, expected.stderr))
+        assert mine == kafkas, shown
+    return equalled(got.stdout)
+
+
+def compare_log_dirs(broker: Broker, daemon: Daemon, *options: str) -> None:
+    """As ``compare``, but for the order of partitions that share a bucket of the tool's table.
+
+    That is the order of a concurrent map of the broker, which depends on how that one grew.
+    """
+    where = ("--bootstrap-server", broker.bootstrap)
+    name, described = "kafka-log-dirs", ("--describe", *options)
+    kafkas = broker.kafka.run("java", CLASSES[name], *described, *where).lines()
+    ours = tool(daemon, name, *described).stdout.splitlines()
+    assert ours[:2] == kafkas[:2]
+    found = []
+    for line in (ours[2], kafkas[2]):
+        start, _, rest = line.partition('"partitions":[')
+        partitions, _, end = rest.partition("]")
+        entries = partitions.split("},{") if partitions else []
+        names = [re.findall(r'"partition":"([^"]*)"', entry)[0] for entry in entries]
+        assert names == in_hash_map_order(names, partition_hash)
+        bare = sorted(entry.strip("{}") for entry in entries)
+        found.append((start, bare, equalled(end)))
+    assert found[0] == found[1]
+
+
+def test_topics_and_their_directories(new_broker: Callable[..., Broker], daemon: Daemon) -> None:
+    """M14: every action, in the order of Java's hash tables; refusals."""
+    topics, broker = "kafka-topics", new_broker()
+
+    def same(*options: str) -> list[str]:
+        return compare(broker, daemon, topics, *options)
+
+    same("--create", "--topic", "life", "--partitions", "2", *FULL)
+    same("--create", "--topic", "a.b", "--replication-factor", "1")
+    same("--create", "--topic", "many", "--replica-assignment", ",".join("1" * 17))
+    for number in range(5):
+        broker.create_topic(f"more{number}")
+        daemon.create_topic(f"more{number}", retention_ms="-1")
+    for refused in (
+        ("--topic", "life"),
+        ("--topic", "bad/name"),
+        ("--topic", "x_y", "--config", "no.such=1"),
+        ("--topic", "x", "--config", "novalue"),
+        ("--topic", "x", "--replication-factor", "2"),
+        ("--topic", "x", "--replication-factor", "0"),
+        ("--topic", "x", "--partitions", "0"),
+        ("--topic", "x", "--replica-assignment", "1,7"),
+    ):
+        (line, *_) = same("--create", *refused)
+        assert line.startswith(("Error while executing topic command : ", "WARNING: "))
+    same("--create", "--topic", "life", "--if-not-exists")
+    assert len(same("--list")) == 8
+    same("--list", "--topic", "more[0-2], a.b")
+    same("--list", "--topic", "nope")
+    described = same("--describe")
+    assert "segment.bytes=1048576" in str(described)
+    same("--describe", "--topic", "life", "--at-min-isr-partitions")
+    same("--describe", "--topic", "life", "--unavailable-partitions")
+    same("--describe", "--topic", "nope")
+    same("--describe", "--topic", "nope", "--if-exists")
+    for count in ("2", "1", "3"):
+        same("--alter", "--topic", "life", "--partitions", count)
+    same("--alter", "--topic", "nope", "--partitions", "3")
+    assert len(same("--describe", "--topic", "life")) == 4
+    compare_log_dirs(broker, daemon)
+    compare_log_dirs(broker, daemon, "--topic-list", "many,nope")
+    compare(broker, daemon, "kafka-log-dirs", "--describe", "--broker-list", "1,5", is_error=True)
+    same("--delete", "--topic", "more.*")
+    same("--delete", "--topic", "nope")
+    same("--list")
+    wrong = (("--list", "--create"), ("--list", "--config", "a=b"), ("--alter", "--topic", "t"))
+    for options in wrong:
+        compare(broker, daemon, topics, *options, is_error=True)
+
+
+def test_configs(broker: Broker, daemon: Daemon) -> None:
+    """M13: described with and without defaults, altered, refused; all topics in Java's order."""
+    for name in ("configured", "plain", "c"):
+        compare(broker, daemon, "kafka-topics", "--create", "--topic", name)
+
+    def same(*options: str, is_error: bool = False) -> list[str]:
+        return compare(broker, daemon, "kafka-configs", *options, is_error=is_error)
+
+    topic = ("--entity-type", "topics", "--entity-name", "configured")
+    same("--alter", *topic, "--add-config", "cleanup.policy=[compact,delete], flush.ms=7")
+    same("--alter", "--topic", "c", "--add-config", "retention.ms=-1")
+    same("--describe", *topic)
+    assert len(same("--describe", "--all", *topic)) > 30
+    same("--alter", *topic, "--delete-config", "flush.ms")
+    same("--describe", "--topic", "configured")
+    same("--describe", "--topic", "nope")
+    same("--describe", "--broker", "9")
+    for options in (
+        ("--alter", *topic, "--delete-config", "flush.ms"),
+        ("--alter", *topic, "--add-config", "a"),
+        ("--alter", *topic, "--add-config", "a b=c"),
+        ("--alter", *topic, "--add-config", "no.such=1"),
+        ("--alter", "--topic", "nope", "--add-config", "retention.ms=1"),
+        ("--alter", *topic),
+        ("--describe",),
+        ("--describe", "--entity-type", "things"),
+        ("--alter", "--broker", "one", "--add-config", "a=b"),
+    ):
+        same(*options, is_error=True)
+
+
+def test_records_and_offsets(broker: Broker, daemon: Daemon) -> None:
+    """M1 M11: lines in and out with all that can be shown of them, offsets, what cannot be read."""
+    for name, count in (("tools.console", "1"), ("tools.spread", "12")):
+        create = ("--create", "--topic", name, "--partitions", count)
+        compare(broker, daemon, "kafka-topics", *create, "--config", "retention.ms=-1")
+    text = "a:1,b:NULL\tk1\tv1\nNULL\tNULL\tNULL\r\nc:\tk3\tv\t3\n\u00e4:\u00f6\t\u00fc\t\u20ac\n"
+    producer, consumer = "kafka-console-producer", "kafka-console-consumer"
+    compare(broker, daemon, producer, "--topic", "tools.console", *READER, *NULLS, stdin=text)
+    keyed = "".join(f"key{number}\tv\n" for number in range(40))
+    compare(broker, daemon, producer, "--topic", "tools.spread", *READER[:2], stdin=keyed)
+    read = (
+        "--topic",
+        "tools.console",
+        "--partition",
+        "0",
+        "--offset",
+        "earliest",
+        "--max-messages",
+    )
+    assert len(compare(broker, daemon, consumer, *read, "4", *HEADED)) == 4
+    compare(broker, daemon, consumer, *read, "2", "--property", "null.literal=-")
+    from_two = (
+        "--topic",
+        "tools.console",
+        "--partition",
+        "0",
+        "--offset",
+        "2",
+        "--max-messages",
+        "1",
+    )
+    compare(broker, daemon, consumer, *from_two, "--property", "print.value=false")
+    bad = ("--topic", "tools.console", "--property", "parse.key=true")
+    compare(broker, daemon, producer, *bad, stdin="nokey\n", is_error=True)
+
+    offsets = "kafka-get-offsets"
+    some = ("--topic", "tools.console|tools.spread")
+    for time in ("latest", "-2", "-4", "-5", "0", "9999999999999"):
+        compare(broker, daemon, offsets, *some, "--time", time)
+    compare(
+        broker,
+        daemon,
+        offsets,
+        "--topic-partitions",
+        "tools.spread:1-3,tools.con.*:0,tools.spread:11-,x:1",
+    )
+    compare(broker, daemon, offsets, *some, "--partitions", "0,3,99")
+    for options in (
+        ("--topic", "nope"),
+        ("--topic", "t", "--topic-partitions", "t"),
+        ("--topic-partitions", "t:a"),
+        ("--partitions", "0,x"),
+        ("--time", "soon"),
+    ):
+        compare(broker, daemon, offsets, *options, is_error=True)
+
+
+def test_the_form_of_the_perf_tools(broker: Broker, daemon: Daemon) -> None:
+    """M1 M11: the same lines but for the numbers."""
+    for one in (broker, daemon):
+        one.create_topic("measured")
+    base = ("--topic", "measured", "--num-records", "60", "--record-size", "10")
+    props = ("--throughput", "-1", "--producer-props")
+    theirs = broker.kafka.run(
+        "perf-produce", *base, *props, f"bootstrap.servers={broker.bootstrap}", "acks=1"
+    ).stdout
+    command = ["compat", "kafka-producer-perf-test", *base, *props]
+    ours = invoke(*command, f"bootstrap.servers=127.0.0.1:{daemon.port}", "acks=1")
+    assert without_numbers(ours) == without_numbers(theirs)
+    read = ("--topic", "measured", "--messages", "60")
+    name = "kafka-consumer-perf-test"
+    where = ("--bootstrap-server", broker.bootstrap)
+    theirs = broker.kafka.run("java", CLASSES[name], *read, *where).stdout
+    ours = tool(daemon, name, *read).stdout
+    assert without_numbers(ours) == without_numbers(theirs)
+    assert theirs.splitlines()[1].split(", ")[4] == ours.splitlines()[1].split(", ")[4] == "60"
+
+
+def invoke(*words: str) -> str:
+    """What ``kafkalog WORDS`` prints."""
+    from click.testing import CliRunner
+
+    from kafkalog.cli.main import make_cli
+
+    return CliRunner().invoke(make_cli(), words).stdout
+
+
+def without_numbers(text: str) -> list[str]:
+    """A 9 for each digit before a point, as many as there are behind it."""
+    return [re.sub(r"\d+(\.\d*)?", _shape, line) for line in text.splitlines()]
+
+
+def _shape(number: re.Match[str]) -> str:
+    return "9" + re.sub(r"\d", "9", number[1] or "")

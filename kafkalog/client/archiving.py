@@ -22,17 +22,25 @@ def archived_offsets(topic: str) -> Steps[list[Json]]:
     return _partitions_of(document_of(answer))
 
 
-def raise_archived_offsets(topic: str, offsets: Mapping[int, int]) -> Steps[dict[int, int]]:
+def raise_archived_offsets(
+    topic: str, offsets: Mapping[int, int], topic_id: str | None = None
+) -> Steps[dict[int, int]]:
     """An archive has everything below these offsets of partitions: all or none; what holds now.
+
+    topic_id   of the topic that was archived (`describe_topic`): another one that was made under
+               the name meanwhile is UnknownTopic
 
     Durable when this returns; an offset below the one in force changes nothing. Raises
     UnknownTopic, UnknownPartition, OffsetAboveHighWatermark.
     """
     entries = [{"partition": number, "offset": offset} for number, offset in offsets.items()]
+    body: Json = {"partitions": entries}
+    if topic_id is not None:
+        body["topic_id"] = topic_id
     answer = yield Request(
         "POST",
         path_of("v1", "topics", topic, "archived-offsets:raise"),
-        body=json_body({"partitions": entries}),
+        body=json_body(body),
         repeat=Repeat.ALWAYS,
     )
     partitions = _partitions_of(document_of(answer))

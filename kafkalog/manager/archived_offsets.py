@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from kafkalog.errors import KafkalogError, OffsetAboveHighWatermark, StorageFault, UnknownTopic
+from kafkalog.format.topic_id import encode_id
 from kafkalog.log.retention_plan import Hold
 from kafkalog.manager.commands import FlushCommand
 from kafkalog.observe.archive_metrics import ArchiveFacts
@@ -108,15 +109,26 @@ class ArchivedOffsets:
 
     # ---- changes, blocking
 
-    def raise_to(self, name: str, offsets: Mapping[int, int]) -> dict[int, int]:
+    def raise_to(
+        self, name: str, offsets: Mapping[int, int], archived_id: str | None = None
+    ) -> dict[int, int]:
         """Raise the archived offsets of partitions of a topic, all or none; what holds then.
 
+        archived_id   of the topic that the archive holds; None: whichever has the name now
+
         A lower offset than the one in force changes nothing. Durable on return, and what lies below
-        as well. UnknownTopic, UnknownPartition, OffsetAboveHighWatermark, the reason of a partition
-        that is not served, StorageFault, NotReady. Crash: the old offsets or the new ones, whole.
+        as well. UnknownTopic, also when the name is another topic's, UnknownPartition,
+        OffsetAboveHighWatermark, the reason of a partition that is not served, StorageFault,
+        NotReady. Crash: the old offsets or the new ones, whole.
         """
         manager = self._manager
         topic_id = manager.registered(name).topic_id
+        if archived_id not in (None, encode_id(topic_id)):
+            raise UnknownTopic(
+                f"Topic {name} has the id {encode_id(topic_id)}; the one with {archived_id} was "
+                "deleted",
+                topic=name,
+            )
         logs = {number: manager.log_of(name, number) for number in offsets}
         for number, offset in offsets.items():
             _check_bounds(logs[number], offset)

@@ -457,13 +457,15 @@ class Operations:
         return self._manager.archived_offsets.describe(logs)
 
     @requires(Action.DELETE, Resource.TOPIC, "topic")
-    def raise_archived_offsets(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
+    def raise_archived_offsets(
+        self, topic: str, offsets: Mapping[int, int], topic_id: str | None = None
+    ) -> dict[int, int]:
         """Let retention have what lies below; errors: ``ArchivedOffsets.raise_to``.
 
         InvalidTopicName for internal topics.
         """
         refuse_internal(topic, "archived")
-        return self._manager.archived_offsets.raise_to(topic, offsets)
+        return self._manager.archived_offsets.raise_to(topic, offsets, topic_id)
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def simulate_retention(

@@ -192,9 +192,10 @@ class ArchivedOffset(Schema):
 
 
 class ArchivedOffsetsRequest(Schema):
-    """``POST /v1/topics/{topic}/archived-offsets:raise``."""
+    """``POST /v1/topics/{topic}/archived-offsets:raise``; ``topic_id``: no other topic is meant."""
 
     partitions: Annotated[list[ArchivedOffset], Field(min_length=1, max_length=MAX_PARTITIONS)]
+    topic_id: str | None = None
 
 
 class CleanRequest(Schema):

@@ -74,6 +74,9 @@ def test_what_is_refused(daemon: Daemon) -> None:
     unknown = raised(daemon, "bounds", {"partition": 0, "offset": 1}, {"partition": 2, "offset": 0})
     refused(unknown, 404, 40402)
     refused(raised(daemon, "nope", {"partition": 0, "offset": 1}), 404, 40401)
+    other = {"partitions": [{"partition": 0, "offset": 1}], "topic_id": "A" * 22}
+    path = "/v1/topics/bounds/archived-offsets:raise"
+    refused(daemon.request("POST", path, other), 404, 40401)
     refused(raised(daemon, "__consumer_offsets", {"partition": 0, "offset": 0}), 400, 40002)
     refused(raised(daemon, "bounds"), 422, 422)
     refused(raised(daemon, "bounds", *[{"partition": 0, "offset": 0}] * 2), 400, 40002)

@@ -18,6 +18,7 @@ from kafkalog.errors import (
     UnknownPartition,
     UnknownTopic,
 )
+from kafkalog.format.topic_id import encode_id
 from kafkalog.log.retention_plan import Keeper, Rule
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.log_dir import REGISTRY_FILE
@@ -181,6 +182,21 @@ def test_an_archived_offset_only_rises() -> None:
     with pytest.raises(InvalidTopicName):
         sim.operations.raise_archived_offsets("__consumer_offsets", {0: 0})
     assert [each.archived_offset for each in sim.operations.archived_offsets("t")] == [2, 0]
+
+
+def test_another_topic_of_the_name_hears_nothing() -> None:
+    """Goal: what a deleted topic's archive has lets nothing of its namesake go.
+    Method: raised by id, before and after the topic was made anew.
+    """
+    sim = filled(3)
+    topic_id = encode_id(sim.manager.registered("t").topic_id)
+    assert sim.operations.raise_archived_offsets("t", {0: 1}, topic_id) == {0: 1}
+    sim.operations.topics.delete("t")
+    sim.operations.topics.create("t", 1, HELD)
+    fill(sim, 3)
+    with pytest.raises(UnknownTopic, match=topic_id):
+        sim.operations.raise_archived_offsets("t", {0: 2}, topic_id)
+    assert [each.archived_offset for each in sim.operations.archived_offsets("t")] == [0]
 
 
 @pytest.mark.parametrize("value", ["yes", "1", ""])

@@ -70,7 +70,8 @@ def _list(operations: Operations, topic: str) -> web.Response:
 async def raise_archived_offsets(request: web.Request) -> web.Response:
     """Say that an archive has everything below these offsets: all or none, durable.
 
-    A lower offset than the one in force changes nothing; the answer has the one that holds.
+    A lower offset than the one in force changes nothing; the answer has the one that holds. With
+    ``topic_id`` a topic that was made anew under the name is not taken for the archived one.
     """
     api, topic = api_of(request), topic_of(request)
     async with Body(request, api) as data:
@@ -78,10 +79,12 @@ async def raise_archived_offsets(request: web.Request) -> web.Response:
     offsets = {each.partition: each.offset for each in wanted.partitions}
     if len(offsets) < len(wanted.partitions):
         raise ApiError(40002, "Name each partition once.")
-    return await api.blocking(_raise, api.operations, topic, offsets)
+    return await api.blocking(_raise, api.operations, topic, offsets, wanted.topic_id)
 
 
-def _raise(operations: Operations, topic: str, offsets: Mapping[int, int]) -> web.Response:
-    risen = operations.raise_archived_offsets(topic, offsets)
+def _raise(
+    operations: Operations, topic: str, offsets: Mapping[int, int], topic_id: str | None
+) -> web.Response:
+    risen = operations.raise_archived_offsets(topic, offsets, topic_id)
     entries = [{"partition": number, "archived_offset": risen[number]} for number in sorted(risen)]
     return json_reply({"topic": topic, "partitions": entries})

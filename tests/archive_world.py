@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.format.file_names import LOG_SUFFIX, segment_file_name
+from kafkalog.format.file_names import LOG_SUFFIX, PARTITION_METADATA, segment_file_name
+from kafkalog.format.partition_metadata import encode_partition_metadata
 from kafkalog.format.record import Record
 from kafkalog.spark.jobs.archive import ArchiveOptions, archive
 from kafkalog.spark.jobs.archive_files import SCHEMA
@@ -22,9 +23,10 @@ from tests.naive.stored_batches import stored_batch
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from uuid import UUID
 
     from kafkalog.spark.jobs.archive import ArchivedPartition
-    from kafkalog.spark.jobs.archive_table import ArchivedFile, ArchiveTable, FileStore, Offsets
+    from kafkalog.spark.jobs.archive_table import ArchivedFile, ArchiveTable, FileStore, Position
     from kafkalog.spark.jobs.tasks import Runner
 
 SMALL = ArchiveOptions(target_bytes=2000)
@@ -32,25 +34,39 @@ SMALL = ArchiveOptions(target_bytes=2000)
 
 @dataclass
 class GrowingLogs:
-    """Partitions of a topic to which batches are appended; no daemon serves them."""
+    """Partitions of a topic to which batches are appended; no daemon serves them.
+
+    topic_id   of ``partition.metadata``; None: there is no such file
+    """
 
     log_dir: Path
     topic: str = "orders"
+    topic_id: UUID | None = None
     ends: dict[int, int] = field(default_factory=dict)
 
-    def append(self, partition: int, records: int) -> None:
-        """One segment of one batch more."""
+    def append(self, partition: int, records: int, value: bytes = b"v%d") -> None:
+        """One segment of one batch more; values have their record's offset in them."""
         first = self.ends.get(partition, 0)
         directory = self.log_dir / f"{self.topic}-{partition}"
         directory.mkdir(parents=True, exist_ok=True)
+        if self.topic_id is not None:
+            metadata = encode_partition_metadata(self.topic_id)
+            (directory / PARTITION_METADATA).write_bytes(metadata)
         batch = stored_batch(
             [
-                Record(first + each, 1_000 * (first + each), b"k%d" % each, b"v%d" % (first + each))
+                Record(first + each, 1_000 * (first + each), b"k%d" % each, value % (first + each))
                 for each in range(records)
             ]
         )
         (directory / segment_file_name(first, LOG_SUFFIX)).write_bytes(batch)
         self.ends[partition] = first + records
+
+    def lose(self, partition: int, from_offset: int) -> None:
+        """The segments from this base offset on are gone, as damage takes them."""
+        for path in (self.log_dir / f"{self.topic}-{partition}").glob("*.log"):
+            if int(path.stem) >= from_offset:
+                path.unlink()
+        self.ends[partition] = from_offset
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
@@ -162,14 +178,14 @@ class StoppingTable:
         return self.table.store
 
     @property
-    def next_offsets(self) -> Offsets:
+    def position(self) -> Position:
         """See ArchiveTable."""
-        return self.table.next_offsets
+        return self.table.position
 
-    def commit(self, files: Sequence[ArchivedFile], next_offsets: Offsets) -> None:
+    def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
         """See ArchiveTable."""
         self.step("before commit")
-        self.table.commit(files, next_offsets)
+        self.table.commit(files, position)
         self.step("after commit")
 
     def abandon(self) -> None:

@@ -18,6 +18,8 @@ from kafkalog.spark.logs import AmbiguousPartition, Bounds
 from kafkalog.spark.pieces import Cuts, cut
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kafkalog.client.records import Isolation
     from kafkalog.spark.logs import Access, OffsetRange, Piece
 
@@ -58,9 +60,22 @@ class DaemonLogs:
                     self._homes.setdefault(name, []).append(url)
         return {name: list(range(counts[name])) for name in sorted(counts)}
 
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Of those that are there, as they are named now. Raises ClientError."""
+        return {
+            each["topic_name"]: each["topic_id"]
+            for client in self._clients.values()
+            for each in client.describe_topics()
+            if each["topic_name"] in topics
+        }
+
+    def client_at(self, topic: str) -> daemons.Client:
+        """Of the daemon that has a topic, kept. UnknownTopic, AmbiguousPartition, ClientError."""
+        return self._clients[self._home(topic)]
+
     def bounds(self, topic: str, partition: int) -> Bounds:
         """See Logs."""
-        client = self._clients[self._home(topic)]
+        client = self.client_at(topic)
         try:
             start, end = client.offset_range(topic, partition)
             if self._isolation == "read_committed":
@@ -72,7 +87,7 @@ class DaemonLogs:
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """See Logs. Times before 1970 are 1970: in the protocol, negative ones name places."""
-        client = self._clients[self._home(topic)]
+        client = self.client_at(topic)
         try:
             found = client.offset_at(
                 topic, partition, max(timestamp_ms, 0), isolation=self._isolation

@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkalog.client import Client, ClientError, ProducerIdentity, Retries
+from kafkalog.client import ClientError
 from kafkalog.client.appends import partitions_of
 from kafkalog.client.producer import new_producer
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.random import SystemRandom
+from kafkalog.spark.daemon_logs import client_of
 from kafkalog.spark.delivery import Delivery
 from kafkalog.spark.sink_failures import sink_failed
 from kafkalog.spark.write import BatchPlanner, blocks
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from kafkalog.client import Client, ProducerIdentity
     from kafkalog.client.appends import Partitions
     from kafkalog.client.conversation import Steps
     from kafkalog.spark.delivery import TopicPartition
@@ -124,14 +126,7 @@ def asked(client: Client, steps: Steps[T], what_failed: str) -> T:
 @contextmanager
 def connected(access: Access) -> Iterator[Connection]:
     """A connection of this process that nobody else uses; kept unless it was used in vain."""
-    connection = _idle.pop(access, None) or Connection(
-        Client(
-            access.urls[0],
-            credentials=access.credentials,
-            tls=access.tls,
-            retries=Retries(deadline_seconds=access.retry_seconds),
-        )
-    )
+    connection = _idle.pop(access, None) or Connection(client_of(access, access.urls[0]))
     try:
         yield connection
     except BaseException:

@@ -5,14 +5,15 @@ tasks on Spark, and its own reader over a topic's directory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import CommitStateUnknownException
 
 from kafkalog.spark.jobs.archive_files import SCHEMA
-from kafkalog.spark.jobs.archive_table import TableChanged, UnusableTable
+from kafkalog.spark.jobs.archive_table import Position, TableChanged, UnusableTable
 from kafkalog.spark.jobs.on_spark import SparkRunner
 from tests.archive_world import (
     GrowingLogs,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from kafkalog.spark.jobs.iceberg_table import IcebergTable
 
 pytestmark = pytest.mark.spark
 
@@ -54,6 +57,40 @@ def test_a_task_that_fails_leaves_nothing(tmp_path: Path, logs: GrowingLogs) -> 
     scenarios.test_a_task_that_fails_leaves_nothing(tmp_path, logs, IcebergPlace)
 
 
+def test_a_topic_that_was_made_anew(tmp_path: Path, logs: GrowingLogs) -> None:
+    """As into Parquet."""
+    scenarios.test_a_topic_that_was_made_anew(tmp_path, logs, IcebergPlace)
+
+
+def test_a_log_that_lost_its_end_and_grew(tmp_path: Path, logs: GrowingLogs) -> None:
+    """As into Parquet."""
+    scenarios.test_a_log_that_lost_its_end_and_grew(tmp_path, logs, IcebergPlace)
+
+
+def test_a_table_of_an_older_version(tmp_path: Path, logs: GrowingLogs) -> None:
+    """As into Parquet."""
+    scenarios.test_a_table_of_an_older_version(tmp_path, logs, IcebergPlace)
+
+
+def test_a_commit_whose_answer_was_lost(tmp_path: Path, logs: GrowingLogs) -> None:
+    """Goal: nobody is told that nothing of it is there, and the next run goes on behind it.
+    Method: the catalog commits, and its answer does not come.
+    """
+    place = IcebergPlace(tmp_path)
+    table = cast("IcebergTable", place.open())
+    commit_table = table._catalog.commit_table
+
+    def done_without_a_word(*told: Any) -> Any:
+        commit_table(*told)
+        raise CommitStateUnknownException("It may have happened")
+
+    table._catalog.commit_table = done_without_a_word
+    with pytest.raises(UnusableTable, match="It may have happened"):
+        logs.run(table)
+    assert offsets_in(place) == logs.offsets
+    assert logs.run(place.open()) == []
+
+
 def test_two_jobs_on_one_iceberg_table(tmp_path: Path, logs: GrowingLogs) -> None:
     """Goal: the second one to commit is refused, also in the first commit of a table.
     Method: both open it before one of them commits; a commit of somebody else does not matter.
@@ -62,7 +99,7 @@ def test_two_jobs_on_one_iceberg_table(tmp_path: Path, logs: GrowingLogs) -> Non
     late = place.open()
     logs.run(place.open())
     with pytest.raises(TableChanged):
-        late.commit([], {("orders", 0): 1})
+        late.commit([], Position({("orders", 0): 1}))
     assert offsets_in(place) == logs.offsets
     table = place.open()
     logs.append(0, 2)

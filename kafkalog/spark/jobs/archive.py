@@ -3,7 +3,8 @@
 Each partition is taken from where the table says that it ends, up to what is committed, durable
 and, if asked, old enough. Pieces of log become Parquet files, in parallel; one commit adds them all
 to the table together with the offsets that it wants next; then the daemons hear how far the archive
-is, and ``archive.hold`` lets retention have what lies below.
+is, and ``archive.hold`` lets retention have what lies below. A log that is no longer the one that
+the table has the beginning of is refused (`archived_logs`).
 
 Crash rule: before the commit nothing of a run counts, after it everything does. A run that died
 between the commit and the last word is made good by the next one, which says it again. Offsets are
@@ -17,25 +18,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from kafkalog.errors import KafkalogError
 from kafkalog.spark.jobs.archive_files import ArchiveTask, archive_piece
+from kafkalog.spark.jobs.archive_table import Position
+from kafkalog.spark.jobs.archived_logs import check_log, check_topics
 from kafkalog.spark.jobs.tasks import Job, run_job
 from kafkalog.spark.logs import TARGET_BYTES, DataLost, OffsetRange
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from kafkalog.spark.jobs.archive_files import ArchivedPiece
     from kafkalog.spark.jobs.archive_sources import ArchiveSource
-    from kafkalog.spark.jobs.archive_table import ArchiveTable, Offsets
+    from kafkalog.spark.jobs.archive_table import ArchiveTable
     from kafkalog.spark.jobs.tasks import Progress, Runner
 
 _log = structlog.get_logger(__name__)
-
-
-class ArchiveAhead(KafkalogError):
-    """The table holds offsets that the log has not: it was cut, or made anew under its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,59 +76,71 @@ def archive(
     Raises DataLost, ArchiveAhead, TaskFailed, TableChanged, UnusableTable, and what reaching logs,
     table and daemons raises. After an error of ``tell`` the commit stands.
     """
-    before = dict(table.next_offsets)
-    ranges = plan_ranges(source, before, options)
+    before = table.position
+    topics = {
+        topic: partitions
+        for topic, partitions in source.logs.topics().items()
+        if options.topics is None or topic in options.topics
+    }
+    topic_ids = source.topic_ids(topics)
+    check_topics(before.topic_ids, topic_ids, topics)
+    ranges = plan_ranges(source, before, options, topics)
     tasks = [
         ArchiveTask(piece, source.access, table.store)
         for wanted in ranges
         for piece in source.logs.pieces(wanted, options.target_bytes)
     ]
-    after = before | {(each.topic, each.partition): each.to_offset for each in ranges}
 
-    def commit(pieces: list[ArchivedPiece]) -> list[ArchivedPiece]:
+    def commit(pieces: list[ArchivedPiece]) -> tuple[list[ArchivedPiece], Position]:
+        # Whoever read a topic that was made anew meanwhile read what nobody planned.
+        check_topics(topic_ids, source.topic_ids(topics), topics)
+        after = _position_after(before, topic_ids, ranges, pieces)
         if after != before:
             table.commit([each.file for each in pieces if each.file is not None], after)
-        return pieces
+        return pieces, after
 
     job = Job("archive", tasks, archive_piece, merge=commit, abandon=table.abandon)
-    pieces = run_job(job, runner, progress)
-    source.tell({key: at for key, at in after.items() if _is_wanted(key[0], options)})
+    pieces, after = run_job(job, runner, progress)
+    source.tell(after, topics)
     return _rows(ranges, pieces)
 
 
+def _position_after(
+    before: Position,
+    topic_ids: Mapping[str, str],
+    ranges: Sequence[OffsetRange],
+    pieces: Sequence[ArchivedPiece],
+) -> Position:
+    """Where the table is with these pieces; topics without a place in it need no id."""
+    next_offsets = {(each.topic, each.partition): each.to_offset for each in ranges}
+    last_records = {each.range[:2]: each.last for each in pieces if each.last is not None}
+    offsets = {**before.next_offsets, **next_offsets}
+    known = {topic: topic_ids[topic] for topic, _ in offsets if topic in topic_ids}
+    return Position(offsets, {**before.topic_ids, **known}, {**before.last_records, **last_records})
+
+
 def plan_ranges(
-    source: ArchiveSource, before: Offsets, options: ArchiveOptions
+    source: ArchiveSource,
+    before: Position,
+    options: ArchiveOptions,
+    topics: Mapping[str, Sequence[int]],
 ) -> list[OffsetRange]:
-    """What is new, by topic and partition. Raises DataLost and ArchiveAhead."""
-    ranges = []
-    for topic, partitions in source.logs.topics().items():
-        if not _is_wanted(topic, options):
-            continue
-        for partition in partitions:
-            wanted = _range_of(source, before, options, topic, partition)
-            if wanted is not None:
-                ranges.append(wanted)
-    return ranges
-
-
-def _is_wanted(topic: str, options: ArchiveOptions) -> bool:
-    return options.topics is None or topic in options.topics
+    """What is new in these partitions, in their order. Raises DataLost and ArchiveAhead."""
+    wanted = (
+        _range_of(source, before, options, topic, partition)
+        for topic, partitions in topics.items()
+        for partition in partitions
+    )
+    return [each for each in wanted if each is not None]
 
 
 def _range_of(
-    source: ArchiveSource, before: Offsets, options: ArchiveOptions, topic: str, partition: int
+    source: ArchiveSource, before: Position, options: ArchiveOptions, topic: str, partition: int
 ) -> OffsetRange | None:
     """Of one partition; None when it has nothing new."""
     bounds = source.logs.bounds(topic, partition)
-    begin = before.get((topic, partition), bounds.log_start_offset)
-    if begin > bounds.end_offset:
-        raise ArchiveAhead(
-            f"The table wants {topic}-{partition} from offset {begin} on, but the log ends at "
-            f"{bounds.end_offset}: it lost its end, or is another topic of that name. Archive it "
-            "into another table",
-            topic=topic,
-            partition=partition,
-        )
+    begin = before.next_offsets.get((topic, partition), bounds.log_start_offset)
+    check_log(source, before, topic, partition, bounds)
     if begin < bounds.log_start_offset:
         missing = OffsetRange(topic, partition, begin, bounds.log_start_offset)
         reason = "they were deleted before they were archived; set archive.hold=true on the topic"

@@ -8,6 +8,7 @@ machine that sees the log and the store; imports pyarrow.
 
 from __future__ import annotations
 
+import struct
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from crc32c import crc32c
 
 from kafkalog.env.random import SystemRandom
 from kafkalog.errors import KafkalogError
 from kafkalog.format.arrow_columns import HEADER_TYPE
-from kafkalog.spark.jobs.archive_table import ArchivedFile
+from kafkalog.spark.jobs.archive_table import ArchivedFile, LastRecord
 from kafkalog.spark.logs import read_piece
 from kafkalog.spark.record_batches import record_batches
 
@@ -75,10 +77,11 @@ class ArchiveTask:
 
 
 class ArchivedPiece(NamedTuple):
-    """A range that is done; ``file`` None: it holds no record that readers see."""
+    """A range that is done; ``file`` and ``last`` None: it holds no record that readers see."""
 
     range: OffsetRange
     file: ArchivedFile | None
+    last: LastRecord | None
 
 
 def archive_piece(task: ArchiveTask) -> ArchivedPiece:
@@ -95,18 +98,43 @@ def archive_piece(task: ArchiveTask) -> ArchivedPiece:
         batches = (each for each in record_batches(chunks, wanted, SCHEMA) if each.num_rows)
         first = next(batches, None)
         if first is None:
-            return ArchivedPiece(wanted, None)
+            return ArchivedPiece(wanted, None, None)
         try:
-            written = _write(store, path, wanted, chain([first], batches))
+            written, last = _write(store, path, wanted, chain([first], batches))
             store.settle(path)
             size_bytes = _verified_size(store, path, written)
         except BaseException:
             store.remove(path)
             raise
-    return ArchivedPiece(
-        wanted, ArchivedFile(wanted.topic, wanted.partition, path, written.rows, size_bytes,
-                             written.first_offset, written.last_offset)
-    )  # fmt: skip
+    file = ArchivedFile(
+        wanted.topic,
+        wanted.partition,
+        path,
+        written.rows,
+        size_bytes,
+        written.first_offset,
+        written.last_offset,
+    )
+    return ArchivedPiece(wanted, file, last)
+
+
+def last_record(batch: pa.RecordBatch) -> LastRecord:
+    """Of the last row in ``SCHEMA``: CRC-32C of what compaction keeps of a record.
+
+    Timestamp, key, value and headers; each part is its length and its bytes. Tables hold it: never
+    change it.
+    """
+    row = batch.slice(batch.num_rows - 1)
+    timestamp_us = row.column("timestamp").cast(pa.int64())[0].as_py()
+    (headers,) = row.column("headers").to_pylist()
+    parts = [row.column("key")[0].as_py(), row.column("value")[0].as_py()]
+    for header in headers or ():
+        parts += [header["key"].encode(), header["value"]]
+    checksum = crc32c(struct.pack(">q", timestamp_us))
+    for part in parts:
+        length = -1 if part is None else len(part)
+        checksum = crc32c(part or b"", crc32c(struct.pack(">q", length), checksum))
+    return LastRecord(row.column(_OFFSET)[0].as_py(), checksum)
 
 
 class _Written(NamedTuple):
@@ -119,8 +147,8 @@ class _Written(NamedTuple):
 
 def _write(
     store: FileStore, path: str, wanted: OffsetRange, batches: Iterator[pa.RecordBatch]
-) -> _Written:
-    """All batches into a new file; WrongFile unless offsets rise within the range."""
+) -> tuple[_Written, LastRecord]:
+    """All batches, at least one, into a new file; WrongFile unless offsets rise in the range."""
     rows, first_offset, last_offset = 0, -1, wanted.from_offset - 1
     with (
         store.create(path) as sink,
@@ -136,7 +164,7 @@ def _write(
             first_offset = begin if rows == 0 else first_offset
             last_offset = end
             rows += batch.num_rows
-    return _Written(rows, first_offset, last_offset)
+    return _Written(rows, first_offset, last_offset), last_record(batch)
 
 
 def _verified_size(store: FileStore, path: str, written: _Written) -> int:

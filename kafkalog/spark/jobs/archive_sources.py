@@ -7,19 +7,26 @@ daemon is there to write more.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalog.client import Client
+from kafkalog import client as daemons
+from kafkalog.errors import CorruptData, UnknownTopic
 from kafkalog.format.checkpoint_text import salvage_offsets
-from kafkalog.format.file_names import LOCK, RECOVERY_POINT_CHECKPOINT
+from kafkalog.format.file_names import LOCK, PARTITION_METADATA, RECOVERY_POINT_CHECKPOINT
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.partition_metadata import decode_partition_metadata
+from kafkalog.format.topic_id import encode_id
 from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.spark.logs import open_logs
+from kafkalog.spark.daemon_logs import DaemonLogs
+from kafkalog.spark.logs import AmbiguousPartition, open_logs
 from kafkalog.spark.object_store import filesystem_for
+from kafkalog.spark.partition_places import partitions_in
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Collection
 
-    from kafkalog.spark.jobs.archive_table import Offsets
+    from kafkalog.spark.jobs.archive_table import Position
     from kafkalog.spark.logs import Access, Logs
 
 
@@ -36,12 +43,16 @@ class ArchiveSource(Protocol):
         """To plan with."""
         ...
 
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Of these topics as they are at this moment, where they are there and have one."""
+        ...
+
     def durable_end(self, topic: str, partition: int) -> int | None:
         """What lies at or above may vanish in a power cut; None: nothing may, nobody writes."""
         ...
 
-    def tell(self, archived: Offsets) -> None:
-        """Everything below is in the archive, durably."""
+    def tell(self, archived: Position, topics: Collection[str]) -> None:
+        """Of these topics the archive holds, durably, what lies below its offsets."""
         ...
 
 
@@ -59,6 +70,21 @@ class DirectorySource:
     def __exit__(self, *_: object) -> None:
         self.logs.close()
 
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """As each partition's own directory has it; OSError, CorruptData, AmbiguousPartition."""
+        found: dict[str, str] = {}
+        for path in self.access.paths:
+            for each in partitions_in(self._filesystem, path):
+                if each.topic not in topics:
+                    continue
+                topic_id = self._topic_id(f"{path}/{each}/{PARTITION_METADATA}")
+                if topic_id is not None and found.setdefault(each.topic, topic_id) != topic_id:
+                    raise AmbiguousPartition(
+                        f"Partitions of two topics have the name {each.topic}: one has the id "
+                        f"{found[each.topic]}, {path}/{each} {topic_id}"
+                    )
+        return found
+
     def durable_end(self, topic: str, partition: int) -> int | None:
         """The recovery point as its daemon last noted it; OSError."""
         name, filesystem = TopicPartition(topic, partition), self._filesystem
@@ -68,8 +94,16 @@ class DirectorySource:
                 return self._recovery_points(log_dir).get(name, 0)
         return None
 
-    def tell(self, archived: Offsets) -> None:
+    def tell(self, archived: Position, topics: Collection[str]) -> None:
         """A daemon hears it from a run over its URL alone."""
+
+    def _topic_id(self, path: str) -> str | None:
+        try:
+            return encode_id(decode_partition_metadata(self._filesystem.read_file(path)))
+        except FileNotFoundError:  # written by a Kafka without ids, or about to move
+            return None
+        except FormatError as error:
+            raise CorruptData(error.reason, file=path, position=0) from error
 
     def _recovery_points(self, log_dir: str) -> dict[TopicPartition, int]:
         try:
@@ -84,42 +118,37 @@ class DaemonSource:
 
     def __init__(self, access: Access) -> None:
         self.access = access
-        self.logs = open_logs(access)
-        self._clients = [
-            Client(url, credentials=access.credentials, tls=access.tls) for url in access.urls
-        ]
-        self._by_topic: dict[str, Client] = {}
+        self.logs = DaemonLogs(access)
 
     def __enter__(self) -> DaemonSource:
-        for client in self._clients:
-            for topic in client.list_topics():
-                self._by_topic.setdefault(topic, client)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for client in self._clients:
-            client.close()
+    def __exit__(self, *_: object) -> None:
         self.logs.close()
 
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Every topic has one. Raises ClientError."""
+        return self.logs.topic_ids(topics)
+
     def durable_end(self, topic: str, partition: int) -> int | None:
-        """The recovery point. Raises ClientError."""
-        described = self._by_topic[topic].describe_log(topic, partition)
+        """The recovery point. UnknownTopic, AmbiguousPartition, ClientError."""
+        described = self.logs.client_at(topic).describe_log(topic, partition)
         return int(described["recovery_point"])
 
-    def tell(self, archived: Offsets) -> None:
-        """Raise the archived offsets, a topic in a call; topics that are gone hear nothing."""
+    def tell(self, archived: Position, topics: Collection[str]) -> None:
+        """Raise the archived offsets, a topic in a call. ClientError, AmbiguousPartition.
+
+        Topics that are gone hear nothing, nor do those that were made anew under their names.
+        """
         by_topic: dict[str, dict[int, int]] = {}
-        for (topic, partition), offset in archived.items():
-            by_topic.setdefault(topic, {})[partition] = offset
+        for (topic, partition), offset in archived.next_offsets.items():
+            if topic in topics and topic in archived.topic_ids:
+                by_topic.setdefault(topic, {})[partition] = offset
         for topic, offsets in by_topic.items():
-            client = self._by_topic.get(topic)
-            if client is not None:
-                client.raise_archived_offsets(topic, offsets)
+            with contextlib.suppress(UnknownTopic, daemons.UnknownTopic):
+                self.logs.client_at(topic).raise_archived_offsets(
+                    topic, offsets, archived.topic_ids[topic]
+                )
 
 
 def open_source(access: Access) -> DirectorySource | DaemonSource:

@@ -1,16 +1,19 @@
 """Where an archive goes: the values and the two promises of a table, whatever its format.
 
-A table holds rows and, in the same commit, the offset that it wants next of each partition. That
-is the only position an archive has: a job that starts again reads it there, so that no crash can
-put records in twice or leave them out. Files of no commit are no part of a table.
+A table holds rows and, in the same commit, the offset that it wants next of each partition, and of
+which topic. That is the only position an archive has: a job that starts again reads it there, so
+that no crash can put records in twice or leave them out. Files of no commit are no part of a table.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.topic_id import decode_id, encode_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +29,29 @@ class UnusableTable(KafkalogError):
 
 class TableChanged(KafkalogError):
     """Somebody else committed to the table since it was read; nothing of this commit is there."""
+
+
+class LastRecord(NamedTuple):
+    """The newest record of a partition that a table has; ``checksum``: `record_checksum`."""
+
+    offset: int
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What a commit says beside its files: how far the archive is, and of which logs.
+
+    next_offsets   what it wants next, by topic and partition
+    topic_ids      of these topics: another one may have the name by now
+    last_records   of these partitions: a log that lost its end has another record there
+
+    A topic or partition may lack the latter two: older versions did not note them.
+    """
+
+    next_offsets: Offsets = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    last_records: Mapping[tuple[str, int], LastRecord] = field(default_factory=dict)
 
 
 class ArchivedFile(NamedTuple):
@@ -92,14 +118,14 @@ class ArchiveTable(Protocol):
         ...
 
     @property
-    def next_offsets(self) -> Offsets:
-        """What it wants next, as of its opening or the last commit here; empty when it is new."""
+    def position(self) -> Position:
+        """As of its opening or the last commit here; empty when it is new."""
         ...
 
-    def commit(self, files: Sequence[ArchivedFile], next_offsets: Offsets) -> None:
-        """Add files and set the offsets: both or neither, durable on return.
+    def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
+        """Add files and set the position: both or neither, durable on return.
 
-        TableChanged when the offsets are not those of the opening any more, UnusableTable, OSError.
+        TableChanged when the position is not that of the opening any more, UnusableTable, OSError.
         After any error but TableChanged the commit may have happened: the next opening tells.
         """
         ...
@@ -113,23 +139,56 @@ class ArchiveTable(Protocol):
         ...
 
 
-def offsets_text(offsets: Offsets) -> dict[str, dict[str, int]]:
+def offsets_text(position: Position) -> dict[str, dict[str, int]]:
     """As JSON has them, and Spark's Kafka source: ``{"topic": {"0": 123}}``, sorted."""
     document: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
+    for (topic, partition), offset in sorted(position.next_offsets.items()):
         document.setdefault(topic, {})[str(partition)] = offset
     return document
 
 
-def offsets_of(document: object, place: str) -> dict[tuple[str, int], int]:
-    """Reverse of ``offsets_text``; UnusableTable for anything else, naming the place."""
-    offsets: dict[tuple[str, int], int] = {}
+def topics_text(position: Position) -> dict[str, dict[str, Any]]:
+    """The rest: ``{"topic": {"id": "22 characters", "last": {"0": [offset, checksum]}}}``.
+
+    A document of its own, so that older versions go on with the table and pass over it.
+    """
+    document: dict[str, dict[str, Any]] = {
+        topic: {"id": topic_id} for topic, topic_id in sorted(position.topic_ids.items())
+    }
+    for (topic, partition), last in sorted(position.last_records.items()):
+        document.setdefault(topic, {}).setdefault("last", {})[str(partition)] = list(last)
+    return document
+
+
+def position_of(offsets: object, topics: object, place: str) -> Position:
+    """Of both documents; UnusableTable for anything else, naming the place."""
+    next_offsets: dict[tuple[str, int], int] = {}
+    topic_ids: dict[str, str] = {}
+    last_records: dict[tuple[str, int], LastRecord] = {}
     try:
-        assert isinstance(document, dict)
-        for topic, partitions in document.items():
-            for partition, offset in partitions.items():
-                assert isinstance(offset, int)
-                offsets[topic, int(partition)] = offset
-    except (AssertionError, AttributeError, ValueError) as error:
-        raise UnusableTable(f"The offsets in {place} are damaged: {document!r}") from error
-    return offsets
+        for topic, partitions in _object(offsets).items():
+            for partition, offset in _object(partitions).items():
+                next_offsets[topic, int(partition)] = _integer(offset)
+        for topic, told in _object(topics).items():
+            if "id" in _object(told):
+                topic_ids[topic] = encode_id(decode_id(str(told["id"])))
+            for partition, (offset, checksum) in _object(told.get("last", {})).items():
+                last = LastRecord(_integer(offset), _integer(checksum))
+                last_records[topic, int(partition)] = last
+    except (TypeError, ValueError, FormatError) as error:
+        raise UnusableTable(
+            f"The offsets in {place} are damaged: {offsets!r}, {topics!r}"
+        ) from error
+    return Position(next_offsets, topic_ids, last_records)
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is no object")
+    return value
+
+
+def _integer(value: object) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is no integer")
+    return value

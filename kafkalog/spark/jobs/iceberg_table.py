@@ -1,15 +1,16 @@
 """An archive as an Iceberg table, through pyiceberg: any catalog and any store that it knows.
 
-The offsets stand in the summary of the snapshot that adds their files, ``kafkalog.offsets``, and
-count where the nearest ancestor of the current snapshot has them: other writers may compact the
-table, and a rollback of the table is one of the archive. Beside it they are a property of the
-table, for the time when those snapshots have expired.
+The position stands in the summary of the snapshot that adds its files, ``kafkalog.offsets`` and
+``kafkalog.topics``, and counts where the nearest ancestor of the current snapshot has it: other
+writers may compact the table, and a rollback of the table is one of the archive. Beside it they are
+properties of the table, for the time when those snapshots have expired.
 
 Who commits says which snapshot he read. pyiceberg would try again on top of another one, and two
 jobs would both add the same records: that is switched off here, and a commit that lost the race is
-tried again only if the offsets are still those that were read (a compaction came between, not an
-archive). Files of no commit are orphans, as of any writer: Iceberg's own ``remove_orphan_files``
-takes them.
+tried again only if the position is still the one that was read (a compaction came between, not an
+archive). An answer that was lost is UnusableTable, as any error of a catalog: the next opening
+tells what came of it. Files of no commit are orphans, as of any writer: Iceberg's own
+``remove_orphan_files`` takes them.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.env.random import SystemRandom
 from kafkalog.errors import KafkalogError
 from kafkalog.spark.jobs.archive_files import SCHEMA
 from kafkalog.spark.jobs.archive_table import (
     TableChanged,
     UnusableTable,
-    offsets_of,
     offsets_text,
+    position_of,
     settle_local,
+    topics_text,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from kafkalog.spark.jobs.archive_table import ArchivedFile, Offsets
+    from kafkalog.spark.jobs.archive_table import ArchivedFile, Position
 
 OFFSETS = "kafkalog.offsets"
-RUN = "kafkalog.run"
+TOPICS = "kafkalog.topics"
 _TRIES = 5
 
 
@@ -100,7 +101,7 @@ class IcebergTable:
         with _told(self._name):
             self._catalog = _load(catalog, properties)
             table = self._made()
-        self._offsets = _offsets_in(table, self._name)
+        self._position = _last_position(table, self._name)
         self._store = IcebergStore(table.location(), dict(table.io.properties))
 
     @property
@@ -109,25 +110,24 @@ class IcebergTable:
         return self._store
 
     @property
-    def next_offsets(self) -> Offsets:
+    def position(self) -> Position:
         """See ArchiveTable."""
-        return self._offsets
+        return self._position
 
-    def commit(self, files: Sequence[ArchivedFile], next_offsets: Offsets) -> None:
+    def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
         """See ArchiveTable."""
         from pyiceberg.exceptions import CommitFailedException
 
-        run = SystemRandom().uuid_bytes().hex()
         for _ in range(_TRIES):
             with _told(self._name):
                 table = self._catalog.load_table(self._identifier)
-                if _offsets_in(table, self._name) != self._offsets:
+                if _last_position(table, self._name) != self._position:
                     raise TableChanged(f"Another job archived into {self._name} meanwhile")
                 try:
-                    _append(table, [each.path for each in files], next_offsets, run)
+                    _append(table, [each.path for each in files], position)
                 except CommitFailedException:
                     continue  # on top of which snapshot, decides the next look
-            self._offsets = dict(next_offsets)
+            self._position = position
             return
         raise UnusableTable(f"{self._name} changes faster than a commit takes: try again")
 
@@ -189,48 +189,54 @@ def _told(name: str) -> Iterator[None]:
         raise UnusableTable(f"{name}: {type(error).__name__}: {error}") from error
 
 
-def _offsets_in(table: Any, name: str) -> Offsets:  # noqa: ANN401 - pyiceberg's Table
-    """Of the nearest snapshot that has them, else of the table."""
+def _last_position(table: Any, name: str) -> Position:  # noqa: ANN401 - pyiceberg's Table
+    """Of the nearest snapshot that has one, else of the table. UnusableTable."""
     snapshot = table.current_snapshot()
     while snapshot is not None:
-        text = snapshot.summary and snapshot.summary.additional_properties.get(OFFSETS)
-        if text:
-            return _parsed(text, name)
+        marks = snapshot.summary.additional_properties if snapshot.summary else {}
+        if marks.get(OFFSETS):
+            return _position_in(marks, name)
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else table.snapshot_by_id(parent)
-    text = table.properties.get(OFFSETS)
-    if text is None and table.current_snapshot() is not None:
+    if OFFSETS not in table.properties and table.current_snapshot() is not None:
         raise UnusableTable(
             f"{name} holds data and no snapshot or property says up to which offsets: name another "
             "table"
         )
-    return {} if text is None else _parsed(text, name)
+    return _position_in(table.properties, name)
 
 
-def _parsed(text: str, name: str) -> Offsets:
+def _position_in(marks: Mapping[str, str], name: str) -> Position:
+    """Of a table's properties or a snapshot's; without any it is empty."""
+    return position_of(_document_in(marks, OFFSETS, name), _document_in(marks, TOPICS, name), name)
+
+
+def _document_in(marks: Mapping[str, str], mark: str, name: str) -> object:
+    text = marks.get(mark, "{}")
     try:
-        document = json.loads(text)
+        document: object = json.loads(text)
     except ValueError as error:
-        raise UnusableTable(f"{OFFSETS} of {name} is no JSON: {text}") from error
-    return offsets_of(document, name)
+        raise UnusableTable(f"{mark} of {name} is no JSON: {text}") from error
+    return document
 
 
 def _append(
     table: Any,  # noqa: ANN401 - pyiceberg's Table
     paths: list[str],
-    offsets: Offsets,
-    run: str,
+    position: Position,
 ) -> None:
     """One commit on top of the snapshot that ``table`` was loaded with; CommitFailedException."""
-    text = json.dumps(offsets_text(offsets))
     once = {**table.metadata.properties, "commit.retry.num-retries": "0"}
     # Of this copy alone: the table's own property is for its other writers.
     table.metadata = table.metadata.model_copy(update={"properties": once})
-    marks = {OFFSETS: text, RUN: run}
+    marks = {
+        OFFSETS: json.dumps(offsets_text(position)),
+        TOPICS: json.dumps(topics_text(position)),
+    }
     with table.transaction() as transaction:
-        transaction.set_properties({OFFSETS: text})
+        transaction.set_properties(marks)
         if paths:
             transaction.add_files(paths, snapshot_properties=marks, check_duplicate_files=False)
-        else:  # control batches alone: the offsets move, and a snapshot says so
+        else:  # control batches alone: the position moves, and a snapshot says so
             with transaction.update_snapshot(snapshot_properties=marks).fast_append():
                 pass

@@ -2,7 +2,7 @@
 
     ROOT/topic-NAME/PARTITION-FROM-TO-ID.parquet    files of commits
     ROOT/topic-NAME/.….parquet.pending              files of none, or of the last one (see below)
-    ROOT/_kafkalog/COMMIT.json                      commits from 1 on, 20 digits: files and offsets
+    ROOT/_kafkalog/COMMIT.json                      commits from 1 on, 20 digits: files and position
     ROOT/_kafkalog/lock                             held while a job writes
 
 A commit is one file that appears whole under its name. Its data files then lose the leading dot and
@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.spark.jobs.archive_table import (
     ArchivedFile,
+    Position,
     UnusableTable,
-    offsets_of,
     offsets_text,
+    position_of,
     settle_local,
+    topics_text,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from kafkalog.env.filesystem import DirLock, Filesystem
-    from kafkalog.spark.jobs.archive_table import Offsets
 
 FORMAT = 1
 COMMITS_DIR = "_kafkalog"
@@ -89,7 +90,7 @@ class ParquetTable:
         self._commits = f"{self._root}/{COMMITS_DIR}"
         self._lock = self._open()
         try:
-            self._generation, self._offsets = self._finish_last()
+            self._generation, self._position = self._finish_last()
             self.abandon()
         except BaseException:
             self.close()
@@ -101,21 +102,22 @@ class ParquetTable:
         return LocalStore(self._root)
 
     @property
-    def next_offsets(self) -> Offsets:
+    def position(self) -> Position:
         """See ArchiveTable."""
-        return self._offsets
+        return self._position
 
-    def commit(self, files: Sequence[ArchivedFile], next_offsets: Offsets) -> None:
+    def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
         """See ArchiveTable; nobody else commits while this one is open."""
         generation = self._generation + 1
         document = {
             "format": FORMAT,
-            "offsets": offsets_text(next_offsets),
+            "offsets": offsets_text(position),
+            "topics": topics_text(position),
             "files": [each._replace(path=self._final_name(each.path))._asdict() for each in files],
         }
         data = json.dumps(document, indent=1).encode() + b"\n"
         self._filesystem.write_file_atomically(self._commit_path(generation), data)
-        self._generation, self._offsets = generation, dict(next_offsets)
+        self._generation, self._position = generation, position
         self._publish(files_of(document))
 
     def abandon(self) -> None:
@@ -150,14 +152,15 @@ class ParquetTable:
         if self._filesystem.exists(self._root) and self._filesystem.list_dir(self._root):
             raise UnusableTable(f"{self._root} is no archive and not empty: name another directory")
 
-    def _finish_last(self) -> tuple[int, Offsets]:
-        """Number and offsets of the last commit; all its files have their names on return."""
+    def _finish_last(self) -> tuple[int, Position]:
+        """Number and position of the last commit; all its files have their names on return."""
         generations = committed_generations(self._root, self._filesystem)
         if not generations:
-            return 0, {}
+            return 0, Position()
         document = read_commit(self._root, generations[-1], self._filesystem)
         self._publish(files_of(document))
-        return generations[-1], offsets_of(document["offsets"], self._commits)
+        topics = document.get("topics", {})
+        return generations[-1], position_of(document["offsets"], topics, self._commits)
 
     def _publish(self, files: Sequence[ArchivedFile]) -> None:
         """Give the files of a commit their names, durably."""
@@ -199,7 +202,7 @@ def committed_generations(root: str, filesystem: Filesystem) -> list[int]:
 
 
 def read_commit(root: str, generation: int, filesystem: Filesystem) -> Mapping[str, Any]:
-    """One commit: ``offsets`` and ``files``. UnusableTable when it is damaged or too new."""
+    """One commit: ``offsets``, ``topics``, ``files``. UnusableTable: it is damaged or too new."""
     path = f"{root}/{COMMITS_DIR}/{generation:0{_DIGITS}}.json"
     try:
         document = json.loads(filesystem.read_file(path))

@@ -9,7 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.format.file_names import LOG_SUFFIX, PARTITION_METADATA, segment_file_name
+from kafkalog.format.file_names import (
+    CLEAN_SHUTDOWN,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    segment_file_name,
+)
 from kafkalog.format.partition_metadata import encode_partition_metadata
 from kafkalog.format.record import Record
 from kafkalog.spark.jobs.archive import ArchiveOptions, archive
@@ -18,7 +23,7 @@ from kafkalog.spark.jobs.archive_sources import DirectorySource
 from kafkalog.spark.jobs.parquet_table import ParquetTable, archived_files
 from kafkalog.spark.jobs.tasks import InProcess
 from kafkalog.spark.logs import Access
-from tests.naive.stored_batches import stored_batch
+from tests.naive.stored_batches import NOBODY, Producer, stored_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +39,7 @@ SMALL = ArchiveOptions(target_bytes=2000)
 
 @dataclass
 class GrowingLogs:
-    """Partitions of a topic to which batches are appended; no daemon serves them.
+    """Partitions of a topic to which batches are appended; a daemon has left them cleanly.
 
     topic_id   of ``partition.metadata``; None: there is no such file
     """
@@ -44,20 +49,33 @@ class GrowingLogs:
     topic_id: UUID | None = None
     ends: dict[int, int] = field(default_factory=dict)
 
-    def append(self, partition: int, records: int, value: bytes = b"v%d") -> None:
+    def append(
+        self,
+        partition: int,
+        records: int,
+        value: bytes = b"v%d",
+        *,
+        attributes: int = 0,
+        producer: Producer = NOBODY,
+    ) -> None:
         """One segment of one batch more; values have their record's offset in them."""
+        first = self.ends.get(partition, 0)
+        written = [
+            Record(first + each, 1_000 * (first + each), b"k%d" % each, value % (first + each))
+            for each in range(records)
+        ]
+        batch = stored_batch(written, attributes=attributes, producer=producer)
+        self.append_batch(partition, records, batch)
+
+    def append_batch(self, partition: int, records: int, batch: bytes) -> None:
+        """One segment more, of a batch that begins at the end of the log."""
         first = self.ends.get(partition, 0)
         directory = self.log_dir / f"{self.topic}-{partition}"
         directory.mkdir(parents=True, exist_ok=True)
+        (self.log_dir / CLEAN_SHUTDOWN).touch()
         if self.topic_id is not None:
             metadata = encode_partition_metadata(self.topic_id)
             (directory / PARTITION_METADATA).write_bytes(metadata)
-        batch = stored_batch(
-            [
-                Record(first + each, 1_000 * (first + each), b"k%d" % each, value % (first + each))
-                for each in range(records)
-            ]
-        )
         (directory / segment_file_name(first, LOG_SUFFIX)).write_bytes(batch)
         self.ends[partition] = first + records
 
@@ -78,10 +96,13 @@ class GrowingLogs:
         table: ArchiveTable,
         options: ArchiveOptions = SMALL,
         runner: Runner | None = None,
+        *,
+        read_committed: bool = True,
     ) -> list[ArchivedPartition]:
         """One run into the table, which is closed after it."""
         try:
-            with DirectorySource(Access(paths=(str(self.log_dir),), read_committed=True)) as source:
+            access = Access(paths=(str(self.log_dir),), read_committed=read_committed)
+            with DirectorySource(access) as source:
                 return archive(source, table, options, runner or InProcess())
         finally:
             table.close()

@@ -5,6 +5,7 @@ ends at every step and at every call of the disk; rows beside the log.
 
 from __future__ import annotations
 
+import json
 import random
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -12,10 +13,13 @@ from uuid import UUID
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+import structlog
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import CorruptData
+from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.file_names import (
+    CLEAN_SHUTDOWN,
     HIGH_WATERMARK_CHECKPOINT,
     LOCK,
     LOG_START_OFFSET_CHECKPOINT,
@@ -25,6 +29,7 @@ from kafkalog.format.partition_metadata import encode_partition_metadata
 from kafkalog.format.topic_id import encode_id
 from kafkalog.spark.jobs.archive import ArchiveOptions
 from kafkalog.spark.jobs.archive_files import ArchiveTask, archive_piece
+from kafkalog.spark.jobs.archive_sources import DirectorySource
 from kafkalog.spark.jobs.archive_table import Position, UnusableTable
 from kafkalog.spark.jobs.archived_logs import ArchiveAhead
 from kafkalog.spark.jobs.parquet_table import LocalStore, ParquetTable, archived_files
@@ -38,6 +43,7 @@ from tests.archive_world import (
     rows_in,
     some_logs,
 )
+from tests.naive.stored_batches import TRANSACTIONAL, Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -431,6 +437,81 @@ def test_a_directory_that_is_served(tmp_path: Path, logs: GrowingLogs) -> None:
     lock.release()
     logs.run(place.open())
     assert offsets_in(place) == logs.offsets
+
+
+def test_a_directory_that_was_not_left_cleanly(tmp_path: Path, logs: GrowingLogs) -> None:
+    """Goal: nothing is archived that a power cut can still take from the log.
+    Method: a killed daemon: no lock, no clean marker, and a recovery point behind the log's end.
+    """
+    place, log_dir = PlainPlace(tmp_path), tmp_path / "logs"
+    (log_dir / CLEAN_SHUTDOWN).unlink()
+    with structlog.testing.capture_logs() as told:
+        assert logs.run(place.open()) == []
+    assert [each["event"] for each in told] == ["archive_ends_at_recovery_point"]
+    (log_dir / RECOVERY_POINT_CHECKPOINT).write_text("0\n1\norders 0 30\n")
+    (row,) = logs.run(place.open())
+    assert (row.partition, row.next_offset) == (0, 30)
+    (log_dir / CLEAN_SHUTDOWN).touch()
+    logs.run(place.open())
+    assert offsets_in(place) == logs.offsets
+
+
+def test_a_partition_between_two_directories(tmp_path: Path, logs: GrowingLogs) -> None:
+    """A move has taken the old name and not yet given the new one: nothing is known as durable."""
+    with DirectorySource(Access(paths=(str(tmp_path / "logs"),))) as source:
+        assert source.durable_end("orders", 0, 430) == 430
+        (tmp_path / "logs" / "orders-0").rename(tmp_path / "logs" / "orders-0.a-delete")
+        assert source.durable_end("orders", 0, 430) == 0
+
+
+def test_a_table_that_was_filled_uncommitted(tmp_path: Path, logs: GrowingLogs) -> None:
+    """Goal: a run without --uncommitted says what stands in its way, and goes on when it is gone.
+    Method: a transaction that is open below the table's end, then committed.
+    """
+    place = PlainPlace(tmp_path)
+    producer = Producer(7, 0, 0)
+    logs.append(0, 3, attributes=TRANSACTIONAL, producer=producer)
+    logs.run(place.open(), read_committed=False)
+    with pytest.raises(
+        ArchiveAhead, match="orders-0 from offset 433 on, but a transaction is open"
+    ):
+        logs.run(place.open())
+    marker = build_end_transaction_marker(
+        7, 0, 0, ControlRecordType.COMMIT, timestamp_ms=0, base_offset=433
+    )
+    logs.append_batch(0, 1, marker)
+    logs.append(0, 2)
+    (row,) = logs.run(place.open())
+    assert (row.from_offset, row.next_offset, row.rows) == (433, 436, 2)
+
+
+def test_a_commit_that_raised_and_stood(tmp_path: Path, logs: GrowingLogs) -> None:
+    """Goal: another commit through the same table is a later one, never in its place.
+    Method: the disk fails behind the rename of the first commit; the job abandons; one more.
+    """
+    filesystem = FailingFilesystem()
+    table = ParquetTable(str(tmp_path / "table"), filesystem)
+    filesystem.is_failing = True
+    with pytest.raises(OSError, match="behind"):
+        table.commit([], Position({("orders", 0): 1}))
+    filesystem.is_failing = False
+    table.abandon()
+    assert table.position == Position({("orders", 0): 1})
+    table.commit([], Position({("orders", 0): 2}))
+    table.close()
+    commits = sorted((tmp_path / "table" / "_kafkalog").glob("*.json"))
+    assert [json.loads(each.read_text())["offsets"]["orders"]["0"] for each in commits] == [1, 2]
+
+
+class FailingFilesystem(SystemFilesystem):
+    """Writes a file, and then fails."""
+
+    is_failing = False
+
+    def write_file_atomically(self, path: str, data: bytes) -> None:
+        super().write_file_atomically(path, data)
+        if self.is_failing:
+            raise OSError(5, "The disk failed behind the rename")
 
 
 def test_a_store_that_loses_bytes_is_noticed(tmp_path: Path, logs: GrowingLogs) -> None:

@@ -148,10 +148,7 @@ def _range_of(
             raise DataLost(missing, reason)
         _log.warning("records_not_archived", range=str(missing), reason=reason)
         begin = bounds.log_start_offset
-    end = bounds.end_offset
-    durable_end = source.durable_end(topic, partition)
-    if durable_end is not None:
-        end = min(end, durable_end)
+    end = source.durable_end(topic, partition, bounds.end_offset)
     if options.before_ms is not None:
         too_new = source.logs.offset_at(topic, partition, options.before_ms)
         end = end if too_new is None else min(end, too_new)

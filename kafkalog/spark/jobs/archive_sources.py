@@ -1,8 +1,8 @@
 """Where an archive comes from, and who hears how far it is: daemons, or log directories.
 
 Readers see records of ``acks=1`` before they are durable. An archive must not: a power cut would
-take them from the log and give their offsets to others. So it ends at the recovery point, where a
-daemon is there to write more.
+take them from the log and give their offsets to others. So it ends at the recovery point, unless
+its daemon has left the directory cleanly. What a killed one wrote may be in memory alone.
 """
 
 from __future__ import annotations
@@ -10,10 +10,17 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Protocol
 
+import structlog
+
 from kafkalog import client as daemons
 from kafkalog.errors import CorruptData, UnknownTopic
 from kafkalog.format.checkpoint_text import salvage_offsets
-from kafkalog.format.file_names import LOCK, PARTITION_METADATA, RECOVERY_POINT_CHECKPOINT
+from kafkalog.format.file_names import (
+    CLEAN_SHUTDOWN,
+    LOCK,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.partition_metadata import decode_partition_metadata
 from kafkalog.format.topic_id import encode_id
@@ -28,6 +35,8 @@ if TYPE_CHECKING:
 
     from kafkalog.spark.jobs.archive_table import Position
     from kafkalog.spark.logs import Access, Logs
+
+_log = structlog.get_logger(__name__)
 
 
 class ArchiveSource(Protocol):
@@ -47,8 +56,8 @@ class ArchiveSource(Protocol):
         """Of these topics as they are at this moment, where they are there and have one."""
         ...
 
-    def durable_end(self, topic: str, partition: int) -> int | None:
-        """What lies at or above may vanish in a power cut; None: nothing may, nobody writes."""
+    def durable_end(self, topic: str, partition: int, end: int) -> int:
+        """Of what lies below ``end``: what lies at or above may vanish in a power cut."""
         ...
 
     def tell(self, archived: Position, topics: Collection[str]) -> None:
@@ -63,6 +72,7 @@ class DirectorySource:
         self.access = access
         self.logs = open_logs(access)
         self._filesystem = filesystem_for(access.paths)
+        self._warned = set[str]()
 
     def __enter__(self) -> DirectorySource:
         return self
@@ -85,17 +95,36 @@ class DirectorySource:
                     )
         return found
 
-    def durable_end(self, topic: str, partition: int) -> int | None:
-        """The recovery point as its daemon last noted it; OSError."""
+    def durable_end(self, topic: str, partition: int, end: int) -> int:
+        """The recovery point as its daemon last noted it, unless it has stopped cleanly; OSError.
+
+        Nothing is of a partition that is nowhere: a move to another directory gives it two names.
+        """
         name, filesystem = TopicPartition(topic, partition), self._filesystem
         for log_dir in self.access.paths:
-            is_served = filesystem.is_locked(f"{log_dir}/{LOCK}")
-            if is_served and filesystem.exists(f"{log_dir}/{name}"):
-                return self._recovery_points(log_dir).get(name, 0)
-        return None
+            if filesystem.exists(f"{log_dir}/{name}"):
+                is_served = filesystem.is_locked(f"{log_dir}/{LOCK}")
+                if not is_served and filesystem.exists(f"{log_dir}/{CLEAN_SHUTDOWN}"):
+                    return end
+                recovery_point = self._recovery_points(log_dir).get(name, 0)
+                if recovery_point < end and not is_served:
+                    self._warn(log_dir)
+                return min(end, recovery_point)
+        return 0
 
     def tell(self, archived: Position, topics: Collection[str]) -> None:
         """A daemon hears it from a run over its URL alone."""
+
+    def _warn(self, log_dir: str) -> None:
+        """Once: a run that leaves out what everybody can read has to say why."""
+        if log_dir not in self._warned:
+            self._warned.add(log_dir)
+            _log.warning(
+                "archive_ends_at_recovery_point",
+                directory=log_dir,
+                reason="no daemon has left it cleanly: what lies above may not be durable",
+                what_to_do="start the daemon and stop it, or archive while it runs",
+            )
 
     def _topic_id(self, path: str) -> str | None:
         try:
@@ -130,10 +159,10 @@ class DaemonSource:
         """Every topic has one. Raises ClientError."""
         return self.logs.topic_ids(topics)
 
-    def durable_end(self, topic: str, partition: int) -> int | None:
+    def durable_end(self, topic: str, partition: int, end: int) -> int:
         """The recovery point. UnknownTopic, AmbiguousPartition, ClientError."""
         described = self.logs.client_at(topic).describe_log(topic, partition)
-        return int(described["recovery_point"])
+        return min(end, int(described["recovery_point"]))
 
     def tell(self, archived: Position, topics: Collection[str]) -> None:
         """Raise the archived offsets, a topic in a call. ClientError, AmbiguousPartition.

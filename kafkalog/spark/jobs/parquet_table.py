@@ -89,8 +89,9 @@ class ParquetTable:
         self._filesystem = filesystem
         self._commits = f"{self._root}/{COMMITS_DIR}"
         self._lock = self._open()
+        # as of the last commit
+        self._generation, self._position = 0, Position()
         try:
-            self._generation, self._position = self._finish_last()
             self.abandon()
         except BaseException:
             self.close()
@@ -122,9 +123,9 @@ class ParquetTable:
 
     def abandon(self) -> None:
         """See ArchiveTable: everything that still has a hidden name, once the last commit's are
-        named.
+        named; that may be one that raised an error and is there all the same.
         """
-        self._finish_last()
+        self._generation, self._position = self._finish_last()
         for directory in self._topic_dirs():
             for name in self._filesystem.list_dir(directory):
                 if name.startswith(".") and name.endswith(_PENDING):

@@ -27,6 +27,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "offsets": "kafkalog.cli.offsets:offsets",
         "groups": "kafkalog.cli.groups:groups",
         "tasks": "kafkalog.cli.tasks:tasks",
+        "transactions": "kafkalog.cli.transactions:transactions",
         "backup": "kafkalog.cli.backup:backup",
         "restore": "kafkalog.cli.restore:restore",
         "health": "kafkalog.cli.health:health",

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from kafkalog.client import administration, appends, archiving, fetches, sinks
+from kafkalog.client import administration, appends, archiving, fetches, sinks, transactions
 from kafkalog.client.conversation import Manner, Retries
 from kafkalog.client.messages import DEFAULT_URL, Address, context_for
 from kafkalog.client.methods import Method
@@ -68,6 +68,10 @@ class Operations(ABC):
     offset_at = Method(fetches.offset_at)
     list_offsets = Method(fetches.list_offsets)
     delete_records = Method(administration.delete_records)
+
+    # transactions
+    describe_producers = Method(transactions.describe_producers)
+    abort_transaction = Method(transactions.abort_transaction)
 
     # exactly-once sinks
     begin_sink = Method(sinks.begin_sink)

@@ -64,12 +64,18 @@ class SinkTransactions:
         named = ((winner, at) for winner in winners for at in winner.partitions)
         self._run_all(named, lambda each: self._commit_marker(*each))
 
-    def end(self, transactions: Iterable[LogTransaction], kind: ControlRecordType) -> None:
+    def end(
+        self,
+        transactions: Iterable[LogTransaction],
+        kind: ControlRecordType,
+        coordinator_epoch: int = COORDINATOR_EPOCH,
+    ) -> None:
         """Markers, durable on return; those that are ended already get none.
 
-        All are tried; then the first fault is raised.
+        A log refuses markers of an older coordinator than the producer's last one. All are tried;
+        then the first fault is raised.
         """
-        self._run_all(transactions, lambda each: self._marker(each, kind))
+        self._run_all(transactions, lambda each: self._marker(each, kind, coordinator_epoch))
 
     def flush(self, logs: Iterable[UnifiedLog]) -> None:
         """All that these logs hold is durable on return; the first fault is raised."""
@@ -86,12 +92,15 @@ class SinkTransactions:
         return self._marker(transaction, ControlRecordType.COMMIT)
 
     def _marker(
-        self, transaction: LogTransaction, kind: ControlRecordType
+        self,
+        transaction: LogTransaction,
+        kind: ControlRecordType,
+        coordinator_epoch: int = COORDINATOR_EPOCH,
     ) -> tuple[UnifiedLog, Command]:
         log, producer_id, producer_epoch = transaction
         now_ms = self._manager.seams.clock.wall_ms()
         marker = build_end_transaction_marker(
-            producer_id, producer_epoch, COORDINATOR_EPOCH, kind, timestamp_ms=now_ms
+            producer_id, producer_epoch, coordinator_epoch, kind, timestamp_ms=now_ms
         )
         # No max.message.bytes of a topic keeps a transaction open.
         config = replace(log.config, max_message_bytes=INT32_MAX)

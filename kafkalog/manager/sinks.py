@@ -123,6 +123,11 @@ class Sinks:
         return self._table.owner_of(producer_id) is not None
 
     @internal
+    def check_loaded(self) -> None:
+        """See SinkTable: ``owns`` answers for all sinks from here on."""
+        self._table.check_loaded()
+
+    @internal
     def producer_ids(self) -> list[int]:
         """Of all sinks; any thread."""
         return self._table.producer_ids()

@@ -23,6 +23,17 @@ class ProducerState(Body):
     current_transaction_start_offset: int | None
 
 
+class AbortedTransactionAnswer(Body):
+    """A transaction that has ended; committed records are readable below the last stable offset."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    last_stable_offset: int
+
+
 class ProducersAnswer(Body):
     """All that the log of a partition remembers."""
 

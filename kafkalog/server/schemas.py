@@ -198,6 +198,12 @@ class ArchivedOffsetsRequest(Schema):
     topic_id: str | None = None
 
 
+class AbortTransaction(Schema):
+    """``POST .../transactions:abort``; the offset is ``describeProducers``'s."""
+
+    start_offset: Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
+
+
 class CleanRequest(Schema):
     """``POST .../log:clean``."""
 

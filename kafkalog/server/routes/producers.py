@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from kafkalog.server.answers_producers import ProducerAnswer, ProducersAnswer
+from kafkalog.server.answers_producers import (
+    AbortedTransactionAnswer,
+    ProducerAnswer,
+    ProducersAnswer,
+)
 from kafkalog.server.api import api_of
 from kafkalog.server.endpoint import Access, Action, Answer, Link, Resource, endpoint
+from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON
 from kafkalog.server.parameters import partition_of, producer_id_of, topic_of
 from kafkalog.server.replies import json_reply
+from kafkalog.server.schemas import AbortTransaction, parse_body
 
 if TYPE_CHECKING:
     from kafkalog.log.producer_state import ProducerStateEntry
@@ -64,6 +70,29 @@ async def describe(request: web.Request) -> web.Response:
     return json_reply(
         {"topic": topic, "partition": partition, "producers": list(map(_describe, entries))}
     )
+
+
+@ROUTES.post("/v1/topics/{topic}/partitions/{partition}/transactions:abort")
+@endpoint(
+    "abortTransaction",
+    "logs",
+    Access(Action.ALTER, Resource.CLUSTER),
+    {200: Answer("Durably aborted.", {JSON: AbortedTransactionAnswer})},
+    body={JSON: AbortTransaction},
+    errors=(40908, 50003, 50010, 50302, 50303, 50304, 50701),
+)
+async def abort_transaction(request: web.Request) -> web.Response:
+    """End a transaction that an adopted directory brought along, as kafka-transactions.sh abort.
+
+    It is named by the offset at which it begins. Nothing takes that back.
+    """
+    api, topic, partition = api_of(request), topic_of(request), partition_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(AbortTransaction, data)
+    aborted = await api.blocking(
+        api.operations.producers.abort_transaction, topic, partition, wanted.start_offset
+    )
+    return json_reply({"topic": topic, "partition": partition, **aborted._asdict()})
 
 
 def _describe(entry: ProducerStateEntry) -> dict[str, int | None]:

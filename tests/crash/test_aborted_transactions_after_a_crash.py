@@ -1,0 +1,108 @@
+"""Goal: after a crash an adopted transaction is open or aborted, and what was answered holds.
+Method: cut the power at every disk call of an operator's abort, in all modes; look in two lives,
+and abort again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.errors import InvalidTxnState
+from kafkalog.log.invariants import check_invariants
+from tests.open_transactions import left_open, replicate
+from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
+from tests.sim.sim_crash import CrashMode
+from tests.sim.sim_manager import SimManager, batch_of
+from tests.sink_world import committed, is_settled, markers, started, with_topic
+
+if TYPE_CHECKING:
+    from tests.sim.sim_filesystem import SimFilesystem
+
+START_OFFSET = 1
+
+
+@dataclass
+class Told:
+    """What the operator was told."""
+
+    is_aborted: bool = False
+
+
+def disk_with_a_transaction() -> SimFilesystem:
+    """A record, one of a transaction that is open, and another one."""
+    sim = with_topic(1)
+    assert sim.produce("t", batch_of("a")).error is None
+    replicate(sim, left_open(7, "open"))
+    assert sim.produce("t", batch_of("b")).error is None
+    disk = sim.stop()
+    disk.sync_all()
+    return disk
+
+
+def abort(sim: SimManager, told: Told) -> None:
+    sim.operations.producers.abort_transaction("t", 0, START_OFFSET)
+    told.is_aborted = True
+
+
+def work(disk: SimFilesystem, told: Told) -> None:
+    sim = started(disk, seed=1)
+    try:
+        abort(sim, told)
+    finally:
+        sim.threads.kill_all()
+
+
+def check(disk: SimFilesystem, told: Told, point: CrashPoint) -> None:
+    """What a reader has seen of it once stays; the call may be repeated."""
+    first = started(disk, seed=2)
+    is_aborted = is_settled(first)
+    assert is_aborted or not told.is_aborted
+    assert committed(first) == (["a", "b"] if is_aborted else ["a"])
+    first.threads.kill_all()
+    again = started(first.disk.crash(CrashMode.DROP_ALL, 0), seed=3)
+    assert is_settled(again) is is_aborted
+    if is_aborted:
+        with pytest.raises(InvalidTxnState):
+            abort(again, Told())
+    else:
+        abort(again, Told())
+    assert committed(again) == ["a", "b"]
+    assert markers(again) == ["ABORT"]
+    check_invariants(again.manager.log_of("t", 0))
+    again.threads.kill_all()
+
+
+def crash_everywhere(stride: int) -> int:
+    """Every stride-th call behind the start, in every mode; how many states were checked."""
+    disk = disk_with_a_transaction()
+    before = len(disk.operations)
+    started(disk, seed=1).threads.kill_all()
+    return enumerate_crashes(
+        Told,
+        work,
+        check,
+        new_disk=disk_with_a_transaction,
+        seeds=1,
+        stride=stride,
+        first=len(disk.operations) - before,
+    )
+
+
+def test_an_abort_holds_after_a_crash() -> None:
+    """Goal: as above, at some calls.
+
+    Method: every mode of a power cut, and a kill.
+    """
+    assert crash_everywhere(3) > 8
+
+
+@pytest.mark.slow
+def test_an_abort_holds_after_a_crash_anywhere() -> None:
+    """Goal: as above, at every call, also within each write.
+
+    Method: every mode of a power cut, and a kill.
+    """
+    assert crash_everywhere(1) > 20

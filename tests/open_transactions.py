@@ -1,0 +1,44 @@
+"""Transactions of another system's in our logs: batches and markers of a coordinator not here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.record_batch import patch_prefix
+from kafkalog.log.log_validator import validate
+from kafkalog.log.values import AppendOrigin
+from kafkalog.manager.commands import AppendCommand
+from kafkalog.manager.values import Acks
+
+if TYPE_CHECKING:
+    from tests.sim.sim_manager import SimManager
+
+NOW_MS = 1_700_000_000_000
+
+
+def replicate(sim: SimManager, batch: bytes, topic: str = "t", partition: int = 0) -> None:
+    """Append a batch at the end of a log as it is, as a directory that was adopted has it."""
+    log = sim.manager.log_of(topic, partition)
+    placed = patch_prefix(batch, log.log_end_offset, 0) + batch[16:]
+    records = validate(
+        placed, log.config, 0, AppendOrigin.REPLICATION, max_decompressed_bytes=len(placed)
+    )
+    sim.manager.unit_of(log).writer.run(AppendCommand(log, records, Acks.ALL, None, None))
+
+
+def left_open(producer_id: int, *values: str, epoch: int = 0, sequence: int = 0) -> bytes:
+    """A batch of a transaction that no marker has ended."""
+    return build_batch(
+        RecordColumns.of([None] * len(values), list(values), NOW_MS),
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        is_transactional=True,
+    )
+
+
+def marker_of(producer_id: int, kind: ControlRecordType, *, epoch: int, coordinator: int) -> bytes:
+    """A marker of a coordinator in that epoch of its own."""
+    return build_end_transaction_marker(producer_id, epoch, coordinator, kind, timestamp_ms=NOW_MS)

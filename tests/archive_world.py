@@ -176,6 +176,14 @@ class IcebergPlace:
             catalog.close()
 
 
+Place = PlainPlace | IcebergPlace
+
+
+def offsets_in(place: Place) -> list[tuple[int, int]]:
+    """Partition and offset of every row, sorted."""
+    return [(each["partition"], each["offset"]) for each in rows_in(place.read())]
+
+
 class Stopped(BaseException):
     """The process ends here: no ``except Exception`` may survive it."""
 

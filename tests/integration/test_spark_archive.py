@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -16,7 +15,6 @@ import pytest
 import structlog
 
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.errors import CorruptData
 from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.file_names import (
     CLEAN_SHUTDOWN,
@@ -25,8 +23,6 @@ from kafkalog.format.file_names import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kafkalog.format.partition_metadata import encode_partition_metadata
-from kafkalog.format.topic_id import encode_id
 from kafkalog.spark.jobs.archive import ArchiveOptions
 from kafkalog.spark.jobs.archive_files import ArchiveTask, archive_piece
 from kafkalog.spark.jobs.archive_sources import DirectorySource
@@ -34,12 +30,13 @@ from kafkalog.spark.jobs.archive_table import Position, UnusableTable
 from kafkalog.spark.jobs.archived_logs import ArchiveAhead
 from kafkalog.spark.jobs.parquet_table import LocalStore, ParquetTable, archived_files
 from kafkalog.spark.jobs.tasks import InProcess, ProcessPool, TaskFailed
-from kafkalog.spark.logs import Access, AmbiguousPartition, DataLost
+from kafkalog.spark.logs import Access, DataLost
 from tests.archive_world import (
     GrowingLogs,
     PlainPlace,
     Stopped,
     StoppingTable,
+    offsets_in,
     rows_in,
     some_logs,
 )
@@ -49,18 +46,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.archive_world import IcebergPlace
+    from tests.archive_world import Place
 
-    Place = PlainPlace | IcebergPlace
-
-ONE, ANOTHER = UUID(int=1 << 100), UUID(int=2 << 100)
 PLACES = [PlainPlace]
 """``tests/spark/test_archive_into_iceberg.py`` has the same tests with the other one."""
-
-
-def offsets_in(place: Place) -> list[tuple[int, int]]:
-    """Partition and offset of every row, sorted."""
-    return [(each["partition"], each["offset"]) for each in rows_in(place.read())]
 
 
 @pytest.fixture
@@ -236,105 +225,6 @@ def test_how_a_file_is_written(tmp_path: Path, logs: GrowingLogs) -> None:
         assert "RLE_DICTIONARY" in columns[name].encodings
     assert {each.compression for each in columns.values()} == {"ZSTD"}
     assert (columns["offset"].statistics.min, columns["offset"].statistics.max) == (0, 4)
-
-
-def test_a_log_that_ends_before_the_table(tmp_path: Path, logs: GrowingLogs) -> None:
-    """A topic made anew, or a log that was cut: refused, and nothing is written."""
-    place = PlainPlace(tmp_path)
-    logs.run(place.open())
-    other = GrowingLogs(tmp_path / "other")
-    other.append(0, 3)
-    with pytest.raises(ArchiveAhead, match="from offset 430 on, but the log ends at 3"):
-        other.run(place.open())
-
-
-@pytest.mark.parametrize("kind", PLACES)
-def test_a_topic_that_was_made_anew(tmp_path: Path, logs: GrowingLogs, kind: type[Place]) -> None:
-    """Goal: records of another topic are never taken for the rest of the archived one's.
-    Method: a directory with another topic id and more records than the table wants; and one whose
-    topic is made anew between the reading and the commit.
-    """
-    place, anew = kind(tmp_path), GrowingLogs(tmp_path / "anew", topic_id=ANOTHER)
-    logs.topic_id = ONE
-    logs.append(0, 1)
-    logs.run(place.open())
-    anew.append(0, 900)
-    with pytest.raises(ArchiveAhead, match=r"orders with the id .* was deleted and made anew"):
-        anew.run(place.open())
-    assert offsets_in(place) == logs.offsets
-
-    class Recreating(InProcess):
-        def run(self, tasks: Any, work: Callable[[Any], Any], on_done: Any) -> Any:
-            """Work, and then it is another topic."""
-            done = super().run(tasks, work, on_done)
-            for path in (tmp_path / "logs").glob("orders-*/partition.metadata"):
-                path.write_bytes(encode_partition_metadata(ANOTHER))
-            return done
-
-    before = list(logs.offsets)
-    logs.append(0, 5)
-    with pytest.raises(ArchiveAhead, match="made anew"):
-        logs.run(place.open(), runner=Recreating())
-    assert offsets_in(place) == before
-
-
-@pytest.mark.parametrize("kind", PLACES)
-def test_a_log_that_lost_its_end_and_grew(
-    tmp_path: Path, logs: GrowingLogs, kind: type[Place]
-) -> None:
-    """Goal: what came at offsets that the table has is noticed, however long the log is by now.
-    Method: the last segment goes, other records take its offsets and more.
-    """
-    place = kind(tmp_path)
-    logs.run(place.open())
-    before = list(logs.offsets)
-    logs.lose(0, 230)
-    logs.append(0, 700, b"other %d")
-    with pytest.raises(ArchiveAhead, match="another record of orders-0 at offset 429"):
-        logs.run(place.open())
-    assert offsets_in(place) == before
-    logs.lose(0, 230)
-    logs.append(0, 200)
-    logs.append(0, 9)
-    logs.run(place.open())
-    assert offsets_in(place) == logs.offsets
-
-
-@pytest.mark.parametrize("kind", PLACES)
-def test_a_table_of_an_older_version(tmp_path: Path, logs: GrowingLogs, kind: type[Place]) -> None:
-    """Goal: it goes on, and knows its topics from the next run on, also one with nothing new.
-    Method: a commit of offsets alone, as older versions made them.
-    """
-    place = kind(tmp_path)
-    logs.topic_id = ONE
-    logs.append(0, 1)
-    table = place.open()
-    table.commit([], Position({("orders", 0): 431, ("orders", 1): 5}))
-    table.close()
-    for _ in range(2):
-        assert logs.run(place.open()) == []
-    table = place.open()
-    assert table.position.topic_ids == {"orders": encode_id(ONE)}
-    table.close()
-    logs.append(1, 3)
-    logs.run(place.open())
-    assert offsets_in(place) == [(1, 5), (1, 6), (1, 7)]
-    table = place.open()
-    assert [each.offset for each in table.position.last_records.values()] == [7]
-    table.close()
-
-
-def test_a_directory_of_two_topics(tmp_path: Path, logs: GrowingLogs) -> None:
-    """Partitions with different ids under one name, and a file of ids that is damaged: told."""
-    other = GrowingLogs(tmp_path / "logs", topic_id=ANOTHER, ends={3: 0})
-    other.append(3, 2)
-    logs.topic_id = ONE
-    logs.append(0, 2)
-    with pytest.raises(AmbiguousPartition, match="two topics have the name orders"):
-        logs.run(PlainPlace(tmp_path).open())
-    (tmp_path / "logs" / "orders-3" / "partition.metadata").write_text("version: 0\n")
-    with pytest.raises(CorruptData, match="Malformed"):
-        logs.run(PlainPlace(tmp_path).open())
 
 
 def test_records_that_were_deleted_unarchived(tmp_path: Path, logs: GrowingLogs) -> None:

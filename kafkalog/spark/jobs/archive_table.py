@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
-from kafkalog.format.format_error import FormatError
 from kafkalog.format.topic_id import decode_id, encode_id
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class TableChanged(KafkalogError):
 
 
 class LastRecord(NamedTuple):
-    """The newest record of a partition that a table has; ``checksum``: `record_checksum`."""
+    """The newest record of a partition that a table has; ``checksum``: `last_record`."""
 
     offset: int
     checksum: int
@@ -175,7 +174,7 @@ def position_of(offsets: object, topics: object, place: str) -> Position:
             for partition, (offset, checksum) in _object(told.get("last", {})).items():
                 last = LastRecord(_integer(offset), _integer(checksum))
                 last_records[topic, int(partition)] = last
-    except (TypeError, ValueError, FormatError) as error:
+    except (TypeError, ValueError) as error:
         raise UnusableTable(
             f"The offsets in {place} are damaged: {offsets!r}, {topics!r}"
         ) from error

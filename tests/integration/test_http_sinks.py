@@ -169,7 +169,7 @@ def test_a_last_batch(client: Client, request: pytest.FixtureRequest) -> None:
     """Goal: a query that is over leaves no producer behind, and is known as committed.
     Method: its one batch, the calls again.
     """
-    topic = query = f"last-{request.node.callspec.id}"
+    topic = query = f"ended-{request.node.callspec.id}"
     client.create_topic(topic)
     producer = begun(client, query, 0)
     client.append_batches(topic, 0, transactional(producer, 0, b"a"))

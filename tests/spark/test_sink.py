@@ -236,3 +236,31 @@ def test_a_batch_whose_commit_was_not_noted_is_written_once(
     files.add(100)
     files.run(options)
     assert numbers(committed(daemon, "again")) == list(range(300))
+
+
+def test_a_batch_of_for_each_batch_that_is_called_again_is_written_once(
+    spark: SparkSession, daemon: Daemon
+) -> None:
+    """As Spark does when the function failed behind its save; the next batch goes on."""
+    daemon.create_topic("each", partitions=2)
+    for batch_id, first in ((0, 0), (0, 0), (1, 100), (1, 100)):
+        frame = spark.range(first, first + 100, numPartitions=2).selectExpr(
+            "cast(id AS string) AS value"
+        )
+        write(frame, to(daemon, "each", exactlyOnce="true", query="each", batchId=batch_id))
+    assert numbers(committed(daemon, "each")) == list(range(200))
+
+
+def test_a_save_leaves_no_producer_behind(spark: SparkSession, daemon: Daemon) -> None:
+    """Its commit says that no batch follows."""
+    daemon.create_topic("saves")
+    frame = spark.createDataFrame([("1",)], "value string")
+    with Client(f"http://127.0.0.1:{daemon.port}") as client:
+        before = {each["query"] for each in client.list_sinks()}
+        for _ in range(3):
+            write(frame, to(daemon, "saves", exactlyOnce="true"))
+        saves = [each["query"] for each in client.list_sinks() if each["query"] not in before]
+        assert len(saves) == 3
+        for query in saves:
+            described = client.describe_sink(query)
+            assert (described["state"], described["producers"]) == ("committed", [])

@@ -66,7 +66,7 @@ def _entry(topic: str, partition: int, producer: dict[str, Any]) -> dict[str, An
 
 @transactions.command()
 @click.argument("topic")
-@click.option("--partition", type=click.IntRange(min=0), required=True)
+@click.option("--partition", type=click.IntRange(min=0), required=True, help="Of the topic.")
 @click.option(
     "--start-offset", type=click.IntRange(min=0), required=True, help="Of transactions list."
 )

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.connection import output_option, with_client
+from kafkalog.cli.connection import RequestFailed, output_option, with_client
+from kafkalog.cli.moment import Moment
 from kafkalog.cli.partial_failure import PARTIAL_FAILURE, is_failed
+from kafkalog.client.administration import HIGH_WATERMARK
+from kafkalog.client.records import NO_OFFSET
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
@@ -22,12 +25,20 @@ TOOL_HEAD = "Executing records delete operation\nRecords delete operation comple
     type=click.File("rb"),
     help='{"partitions":[{"topic":"t","partition":0,"offset":40000}],"version":1}; -1: all.',
 )
-@click.option("--topic", help="Instead of a file, with --partition and --before-offset.")
+@click.option("--topic", help="Instead of a file, with --before-offset or --before-time.")
 @click.option("--partition", type=click.IntRange(min=0), help="Default: 0.")
 @click.option(
     "--before-offset",
     type=click.IntRange(min=-1),
     help="Records below it go; -1 is the high watermark.",
+)
+@click.option(
+    "--before-time",
+    type=Moment(),
+    help="What lies in front of the first record at or after it goes.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="With --topic: show the new log start, delete nothing."
 )
 @with_client
 @output_option
@@ -38,23 +49,37 @@ def delete(
     topic: str | None,
     partition: int | None,
     before_offset: int | None,
+    before_time: int | None,
+    dry_run: bool,
     client: Client,
     output: str,
 ) -> None:
     """Delete records below an offset. Exit 3 when a partition failed.
 
+    For all partitions of a topic: kafkalog topics trim.
+
     Example: kafkalog records delete --topic orders --before-offset 40000
     """
-    one = (topic, partition, before_offset)
-    if offset_json_file is not None and one == (None, None, None):
+    places = (before_offset, before_time)
+    if offset_json_file is not None and (topic, partition, *places) == (None,) * 4 and not dry_run:
         body: bytes = offset_json_file.read()
-    elif offset_json_file is None and topic is not None and before_offset is not None:
-        entry = {"topic": topic, "partition": partition or 0, "offset": before_offset}
+    elif offset_json_file is None and topic is not None and places.count(None) == 1:
+        number = partition or 0
+        offset = before_offset
+        if before_time is not None:
+            offset = _offset_at(client, topic, number, before_time)
+        entry = {"topic": topic, "partition": number, "offset": offset}
         body = json.dumps({"partitions": [entry], "version": 1}).encode()
     else:
-        raise click.UsageError("Give either --offset-json-file, or --topic and --before-offset.")
-    # The file goes as it is: what is wrong in it is the daemon's to say.
-    answer = client.call("POST", "/v1/records:delete", body).json
+        raise click.UsageError(
+            "Give either --offset-json-file, or --topic and one of --before-offset and"
+            " --before-time."
+        )
+    if dry_run:
+        answer = _would_be(client, entry)
+    else:
+        # The file goes as it is: what is wrong in it is the daemon's to say.
+        answer = client.call("POST", "/v1/records:delete", body).json
     entries = answer["partitions"]
     if output == "json":
         click.echo(json.dumps(answer))
@@ -62,6 +87,24 @@ def delete(
         _print_tool_lines(entries)
     if any(map(is_failed, entries)):
         ctx.exit(PARTIAL_FAILURE)
+
+
+def _offset_at(client: Client, topic: str, partition: int, moment_ms: int) -> int:
+    """Of the first record at or after it; without one, behind all that can be read now."""
+    found = client.offset_at(topic, partition, moment_ms).offset
+    return client.offset_range(topic, partition)[1] if found == NO_OFFSET else found
+
+
+def _would_be(client: Client, entry: dict[str, Any]) -> dict[str, Any]:
+    """What the daemon would answer. RequestFailed for an offset that it would refuse."""
+    topic, partition, offset = entry["topic"], entry["partition"], entry["offset"]
+    start, end = client.offset_range(topic, partition)
+    if offset > end:
+        raise RequestFailed(f"{topic}-{partition} can be read up to {end}, not up to {offset}.")
+    click.echo("Nothing was deleted: this is a dry run.", err=True)
+    low_watermark = end if offset == HIGH_WATERMARK else max(offset, start)
+    name = {"topic": topic, "partition": partition}
+    return {"partitions": [{**name, "low_watermark": low_watermark}], "dry_run": True}
 
 
 def _print_tool_lines(entries: list[dict[str, Any]]) -> None:

@@ -126,15 +126,46 @@ def test_a_trim_that_fails_partly(daemon: Daemon) -> None:
     assert refused.stderr.startswith("Error: kept-0: ")
 
 
+def test_records_are_deleted_by_time(daemon: Daemon) -> None:
+    """Goal: M10: --before-time finds the offset; a dry run says what would be and deletes nothing.
+
+    Method: a moment between records, one behind them all, offsets inside and outside the log.
+    """
+    daemon.create_topic("timed")
+    fill(daemon, "timed", 1, 2, 8, 9)
+    words = ("records", "delete", "--topic", "timed")
+    between = ("--before-time", str(5 * MINUTE_MS))
+    line = "partition: timed-0\tlow_watermark: 2"
+    dry = run(daemon, *words, *between, "--dry-run")
+    assert (dry.exit_code, dry.stdout.splitlines()[-1]) == (0, line)
+    assert dry.stderr == "Nothing was deleted: this is a dry run.\n"
+    assert len(daemon.fetch_all("timed", 0, 0)) == 4
+    done = run(daemon, *words, *between)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, dry.stdout, "")
+    for offset, low_watermark in (("1", 2), ("-1", 4)):
+        shown = run(daemon, *words, "--before-offset", offset, "--dry-run", "--output", "json")
+        (entry,) = json.loads(shown.stdout)["partitions"]
+        assert entry == {"topic": "timed", "partition": 0, "low_watermark": low_watermark}
+    beyond = run(daemon, *words, "--before-offset", "5", "--dry-run")
+    assert (beyond.exit_code, beyond.stderr) == (
+        1,
+        "Error: timed-0 can be read up to 4, not up to 5.\n",
+    )
+    everything = run(daemon, *words, "--before-time", str(60 * MINUTE_MS))
+    assert everything.stdout.splitlines()[-1] == "partition: timed-0\tlow_watermark: 4"
+
+
 @pytest.mark.parametrize(
     "words",
     [
+        ("records", "delete", "--topic", "t", "--before-offset", "1", "--before-time", "1"),
+        ("records", "delete", "--dry-run"),
         ("topics", "trim", "t"),
         ("topics", "trim", "t", "--before-offset", "1", "--before-time", "1"),
         ("topics", "trim", "t", "--before-offset", "-1"),
         ("topics", "trim", "t", "--before-time", "soon"),
     ],
 )
-def test_trims_that_say_no_place(daemon: Daemon, words: tuple[str, ...]) -> None:
+def test_deletions_that_say_no_place(daemon: Daemon, words: tuple[str, ...]) -> None:
     """Goal: wrong usage is status 2 before anything is asked. Method: each kind of it."""
     assert run(daemon, *words).exit_code == 2

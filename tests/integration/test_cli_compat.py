@@ -46,7 +46,7 @@ def create(daemon: Daemon, name: str, *options: str) -> None:
 
 
 def test_topics_live_from_create_to_delete(daemon: Daemon) -> None:
-    """M14: each action with its lines, the collision warning, the order of configs."""
+    """Each action with its lines, the collision warning, the order of configs."""
     topics = "kafka-topics"
     settings = ("--config", "retention.ms=86400000", "--config", "segment.bytes=1048576")
     made = tool(
@@ -80,7 +80,7 @@ def test_topics_live_from_create_to_delete(daemon: Daemon) -> None:
 
 
 def test_reports_of_partitions(daemon: Daemon) -> None:
-    """M14: with one broker all have just enough replicas, or too few where two are wanted."""
+    """With one broker all have just enough replicas, or too few where two are wanted."""
     create(daemon, "enough", "--partitions", "2")
     create(daemon, "toofew", "--config", "min.insync.replicas=2")
     report = ("--describe", "--topic", "enough,toofew")
@@ -131,7 +131,7 @@ def test_reports_of_partitions(daemon: Daemon) -> None:
 def test_failures_of_topics_are_told_aloud(
     daemon: Daemon, options: tuple[str, ...], message: str
 ) -> None:
-    """M14: on standard output behind the tool's words, status 1, nothing made."""
+    """On standard output behind the tool's words, status 1, nothing made."""
     create(daemon, "taken", "--if-not-exists")
     result = tool(daemon, "kafka-topics", *options)
     assert (result.exit_code, result.stdout) == (1, f"{FAILED}{message}\n")
@@ -163,7 +163,7 @@ def test_failures_of_topics_are_told_aloud(
 def test_options_of_topics_that_do_not_fit(
     daemon: Daemon, options: tuple[str, ...], message: str
 ) -> None:
-    """M14: the tool's words on standard error, status 1, nothing printed."""
+    """The tool's words on standard error, status 1, nothing printed."""
     result = tool(daemon, "kafka-topics", *options)
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"{message}\n")
 
@@ -286,7 +286,7 @@ def test_a_refused_config_repeats_the_arguments(daemon: Daemon) -> None:
 
 
 def test_offsets_by_rule_and_by_time(daemon: Daemon) -> None:
-    """M11: the filters of topics and partitions, the names of places, and what has no offset."""
+    """The filters of topics and partitions, the names of places, and what has no offset."""
     create(daemon, "placed", "--partitions", "12")
     daemon.produce_text("placed", "a", "b")
     offsets = "kafka-get-offsets"
@@ -330,14 +330,14 @@ def test_offsets_by_rule_and_by_time(daemon: Daemon) -> None:
     ],
 )
 def test_failures_of_offsets(daemon: Daemon, options: tuple[str, ...], message: str) -> None:
-    """M11: one line, status 1."""
+    """One line, status 1."""
     result = tool(daemon, "kafka-get-offsets", *options)
     expected = (1, "", f"Error occurred: {message}\n")
     assert (result.exit_code, result.stdout, result.stderr) == expected
 
 
 def test_log_dirs_end_with_json(daemon: Daemon) -> None:
-    """M14: two lines and a document; a broker that does not exist; no action."""
+    """Two lines and a document; a broker that does not exist; no action."""
     create(daemon, "sized", "--partitions", "3")
     dirs = "kafka-log-dirs"
     lines = printed(tool(daemon, dirs, "--describe", "--topic-list", "sized,nope")).splitlines()
@@ -362,7 +362,7 @@ def test_log_dirs_end_with_json(daemon: Daemon) -> None:
 
 
 def test_the_console_producer_feeds_the_console_consumer(daemon: Daemon) -> None:
-    """M1 M11: headers, keys, nulls and Java's ends of lines in; every field of a record out."""
+    """M01: headers, keys, nulls and Java's ends of lines in; every field of a record out."""
     create(daemon, "console")
     reader = [
         word
@@ -388,7 +388,7 @@ def test_the_console_producer_feeds_the_console_consumer(daemon: Daemon) -> None
 
 
 def test_the_console_consumer_stops_and_goes_on(daemon: Daemon) -> None:
-    """M11: a partition from an offset; silence ends it; a group goes on where it was."""
+    """A partition from an offset; silence ends it; a group goes on where it was."""
     create(daemon, "resumed", "--partitions", "2")
     printed(tool(daemon, "kafka-console-producer", "--topic", "resumed", stdin="a\nb\nc\n"))
     consumer = "kafka-console-consumer"
@@ -410,7 +410,7 @@ def test_the_console_consumer_stops_and_goes_on(daemon: Daemon) -> None:
 
 
 def test_records_that_the_console_cannot_show(daemon: Daemon) -> None:
-    """M11: a value of another size ends the tool, or is passed over when it is told to."""
+    """A value of another size ends the tool, or is passed over when it is told to."""
     create(daemon, "numbers")
     printed(tool(daemon, "kafka-console-producer", "--topic", "numbers", stdin="12345678\nx\n"))
     read = ("--topic", "numbers", "--from-beginning", "--max-messages", "2")
@@ -423,7 +423,7 @@ def test_records_that_the_console_cannot_show(daemon: Daemon) -> None:
 
 
 def test_what_the_console_producer_cannot_append(daemon: Daemon) -> None:
-    """M1: as Kafka's: told, and status 0; 1 with --sync; lines before a bad one are appended."""
+    """M01: as Kafka's: told, and status 0; 1 with --sync; lines before a bad one are appended."""
     producer = "kafka-console-producer"
     told = tool(daemon, producer, "--topic", "nope", stdin="x\ny\n")
     assert printed(told) == ""
@@ -445,7 +445,7 @@ def test_what_the_console_producer_cannot_append(daemon: Daemon) -> None:
 
 
 def test_properties_of_a_client(daemon: Daemon, tmp_path: Path) -> None:
-    """M15: what a file says of the way to the daemon counts, is refused, or is named."""
+    """What a file says of the way to the daemon counts, is refused, or is named."""
     file = tmp_path / "client.properties"
     lists = ("--list", "--command-config", str(file))
     file.write_text("client.id=me\nsecurity.protocol=PLAINTEXT\n")
@@ -468,7 +468,7 @@ def test_properties_of_a_client(daemon: Daemon, tmp_path: Path) -> None:
 
 
 def test_installed_scripts_are_the_tools(daemon: Daemon, tmp_path: Path) -> None:
-    """M14: one script a tool, by Kafka's names; files of others stay until --force."""
+    """One script a tool, by Kafka's names; files of others stay until --force."""
     listed = done(run_install(str(tmp_path / "bin"))).decode().splitlines()
     script = tmp_path / "bin" / "kafka-topics.sh"
     assert str(script) in listed

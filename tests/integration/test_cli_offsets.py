@@ -37,7 +37,7 @@ def fill(daemon: Daemon, topic: str, *minutes: int, partition: int = 0) -> None:
 
 
 def test_offsets_by_place_and_by_moment(daemon: Daemon) -> None:
-    """Goal: M11: each place, moments in both forms, "none" behind the last record.
+    """Goal: each place, moments in both forms, "none" behind the last record.
 
     Method: two partitions, one of them empty.
     """

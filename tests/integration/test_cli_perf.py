@@ -39,7 +39,7 @@ def url(daemon: Daemon) -> tuple[str, str]:
 
 
 def test_native_runs(daemon: Daemon) -> None:
-    """Goal: M1 M11: what was sent is there and is read; both outputs; too few are exit 1.
+    """Goal: M01: what was sent is there and is read; both outputs; too few are exit 1.
 
     Method: two partitions, 500 records.
     """
@@ -65,7 +65,7 @@ def test_native_runs(daemon: Daemon) -> None:
 
 
 def test_kafkas_tools(daemon: Daemon, tmp_path: Path) -> None:
-    """Goal: M1 M11: several properties behind one option, payloads of a file, each form of line.
+    """Goal: M01: several properties behind one option, payloads of a file, each form of line.
 
     Method: the tools' options against a topic of one partition.
     """

@@ -117,7 +117,7 @@ def compare_log_dirs(broker: Broker, daemon: Daemon, *options: str) -> None:
 
 
 def test_topics_and_their_directories(new_broker: Callable[..., Broker], daemon: Daemon) -> None:
-    """M14: every action, in the order of Java's hash tables; refusals."""
+    """Every action, in the order of Java's hash tables; refusals."""
     topics, broker = "kafka-topics", new_broker()
 
     def same(*options: str) -> list[str]:
@@ -198,7 +198,7 @@ def test_configs(broker: Broker, daemon: Daemon) -> None:
 
 
 def test_records_and_offsets(broker: Broker, daemon: Daemon) -> None:
-    """M1 M11: lines in and out with all that can be shown of them, offsets, what cannot be read."""
+    """M01: lines in and out with all that can be shown of them, offsets, what cannot be read."""
     for name, count in (("tools.console", "1"), ("tools.spread", "12")):
         create = ("--create", "--topic", name, "--partitions", count)
         compare(broker, daemon, "kafka-topics", *create, "--config", "retention.ms=-1")
@@ -255,7 +255,7 @@ def test_records_and_offsets(broker: Broker, daemon: Daemon) -> None:
 
 
 def test_the_form_of_the_perf_tools(broker: Broker, daemon: Daemon) -> None:
-    """M1 M11: the same lines but for the numbers."""
+    """M01: the same lines but for the numbers."""
     for one in (broker, daemon):
         one.create_topic("measured")
     base = ("--topic", "measured", "--num-records", "60", "--record-size", "10")

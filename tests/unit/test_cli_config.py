@@ -25,7 +25,7 @@ def run(*words: str, **environment: str) -> Result:
 
 
 def test_keys_are_listed() -> None:
-    """Goal: M13: every key that is no secret of Kafka's tests, with its default and meaning.
+    """Goal: every key that is no secret of Kafka's tests, with its default and meaning.
 
     Method: both tables, both outputs.
     """

@@ -57,7 +57,7 @@ def test_native_runs(daemon: Daemon) -> None:
     assert header.startswith("start.time, end.time, data.consumed.in.MB, ")
     numbers = READ.fullmatch(line)
     assert (read.exit_code, numbers and numbers[1]) == (0, "1000")
-    many = ("--messages", "2000", "--timeout", "0", "--output", "json")
+    many = ("--messages", "2000", "--timeout", "300", "--output", "json")
     few = run("perf", "consume", "native", *many, *url(daemon))
     assert (few.exit_code, few.stderr) == (1, "Error: only 1000 of 2000 records came.\n")
     assert json.loads(few.stdout)["is_complete"] is False

@@ -205,11 +205,11 @@ class _Consumer:
         last = time.monotonic()
         is_idle = False
         while self.plan.max_messages < 0 or self.count < self.plan.max_messages:
-            before = self.count
-            for partition in self.positions:
+            before = dict(self.positions)
+            for partition in before:
                 self._print_page(partition, is_idle)
             sys.stdout.buffer.flush()
-            is_idle = self.count == before
+            is_idle = self.positions == before  # a position that was set back is no silence
             now = time.monotonic()
             if not is_idle:
                 last = now

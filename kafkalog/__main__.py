@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import faulthandler
 import os
 import platform
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -24,19 +27,23 @@ if TYPE_CHECKING:
     from kafkalog.server.daemon import Graph
     from kafkalog.settings import Settings
 
+_STDERR = 2  # what a dump of all stacks goes to; it needs no interpreter that still turns
+
 
 @click.command()
 @with_settings_source
-def server(properties: str | None, overrides: tuple[str, ...]) -> None:
+def server(properties: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     """Run the daemon in the foreground until SIGTERM or SIGINT.
 
-    PROPERTIES is a file in Kafka's server.properties syntax. The environment
+    PROPERTIES is a file in Kafka's server.properties syntax; of several the first that is there.
+    Without it KAFKALOG_SERVER_PROPERTIES names them, separated by colons. The environment
     (KAFKALOG_LOG_RETENTION_MS=...) goes over the file, --override over both.
 
     Example: kafkalog server config/server.properties --override http.port=9000
     """
     early_stop = EarlyStop()
     early_stop.install()
+    faulthandler.register(signal.SIGUSR1, file=_STDERR, all_threads=True)
     try:
         settings = settings_from(properties, overrides)
     except InvalidConfig as error:
@@ -68,6 +75,8 @@ def _serve(settings: Settings) -> int:
     log = structlog.get_logger("kafkalog")
     for notice in settings.notices:
         getattr(log, notice.level)(notice.message)
+    log.info("Configuration; what is not named has its default", given=settings.effective)
+    _check_write_access(settings)
     if not keep_freed_memory():
         log.info("This C library cannot keep freed memory; large requests cost more")
     warm = kernels.warm_up(modules=kernels.modules_of_use())
@@ -87,6 +96,20 @@ def _serve(settings: Settings) -> int:
     except OSError as error:
         log.error("Cannot start", reason=str(error))
         return 1
+
+
+def _check_write_access(settings: Settings) -> None:
+    """Say how to get it where it is missing; what is left of the directories decides the start."""
+    import structlog
+
+    from kafkalog.env.write_access import write_access_fault
+
+    for log_dir in settings.broker.log_dirs:
+        fault = write_access_fault(log_dir)
+        if fault is not None:
+            structlog.get_logger("kafkalog").error(
+                "No write access to log directory", log_dir=log_dir, **dataclasses.asdict(fault)
+            )
 
 
 def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]) -> Graph:

@@ -70,7 +70,7 @@ def _document(setting: Setting) -> dict[str, Any]:
 @click.option("--all", "is_all", is_flag=True, help="Also what nobody set.")
 @output_option
 def show(
-    properties: str | None,
+    properties: tuple[str, ...],
     overrides: tuple[str, ...],
     with_source: bool,
     is_all: bool,
@@ -98,18 +98,18 @@ def show(
     if output == "json":
         click.echo(json.dumps([_value(one) for one in values]))
     elif with_source:
-        rows = [(one.setting.key, _text(one.text), _place(one)) for one in values]
+        rows = [(one.setting.key, _text(one.shown_text), _place(one)) for one in values]
         print_table([("KEY", "VALUE", "SOURCE"), *rows])
     else:
         for one in values:
-            click.echo(f"{one.setting.key}={'' if one.text is None else one.text}")
+            click.echo(f"{one.setting.key}={'' if one.text is None else one.shown_text}")
 
 
 def _value(one: ResolvedValue) -> dict[str, Any]:
-    """``origin``: the variable of the environment, if it was one."""
+    """``origin``: the variable or file that gave it."""
     return {
         "name": one.setting.key,
-        "value": one.text,
+        "value": one.shown_text,
         "source": one.source.value,
         "origin": one.origin or None,
     }

@@ -17,14 +17,19 @@ Command = Callable[..., None]
 
 def with_settings_source(command: Command) -> Command:
     """Add PROPERTIES and --override; the command gets ``properties`` and ``overrides``."""
-    argument = click.argument("properties", type=click.Path(dir_okay=False), required=False)
+    argument = click.argument(
+        "properties",
+        type=click.Path(dir_okay=False),
+        nargs=-1,
+        envvar="KAFKALOG_SERVER_PROPERTIES",
+    )
     option = click.option(
         "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Repeatable."
     )
     return argument(option(command))
 
 
-def settings_from(properties: str | None, overrides: tuple[str, ...]) -> Settings:
+def settings_from(properties: tuple[str, ...], overrides: tuple[str, ...]) -> Settings:
     """The settings of a daemon that is started with the same arguments, in this environment.
 
     InvalidConfig; click's errors for what is no key=value and for a file that cannot be read.
@@ -37,10 +42,19 @@ def settings_from(properties: str | None, overrides: tuple[str, ...]) -> Setting
         if not separator:
             raise click.UsageError(f"--override takes key=value, not '{pair}'")
         pairs[key.strip()] = value.strip()
-    data = None
-    if properties is not None:
-        try:
-            data = Path(properties).read_bytes()
-        except OSError as error:
-            raise click.ClickException(f"Cannot read {properties}: {error.strerror}") from error
-    return load_settings(data, os.environ, pairs)
+    if not properties:
+        return load_settings(None, os.environ, pairs, _read_text)
+    there = (path for path in properties if os.path.lexists(path))
+    path = next(there, properties[0])  # of none that is there, the first is missed
+    return load_settings(_read(path), os.environ, pairs, _read_text, file_name=path)
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise click.ClickException(f"Cannot read {path}: {error.strerror}") from error
+
+
+def _read_text(path: str) -> str:
+    return _read(path).decode("latin-1")  # as the file of properties

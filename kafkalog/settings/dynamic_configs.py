@@ -16,6 +16,7 @@ from kafkalog.format.near_names import did_you_mean
 from kafkalog.settings.setting import format_value
 from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
 from kafkalog.settings.topic_configs import (
+    BROKER_SOURCE,
     DEFAULT_SOURCE,
     ConfigEntry,
     checked,
@@ -25,7 +26,7 @@ from kafkalog.settings.topic_configs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
     from kafkalog.log.log_config import LogConfig
@@ -133,6 +134,16 @@ def describe_broker_config(
         for key in sorted(BROKER_LEVEL)
         if not BROKER_LEVEL[key].internal
     ]
+
+
+def without_values(entry: ConfigEntry, hidden: Collection[str]) -> ConfigEntry:
+    """The entry without the texts of keys whose value nobody may see."""
+    synonyms = tuple(
+        replace(one, value=None) if one.name in hidden and one.source == BROKER_SOURCE else one
+        for one in entry.synonyms
+    )
+    is_hidden = bool(synonyms) and synonyms[0] != entry.synonyms[0]
+    return replace(entry, synonyms=synonyms, value=None if is_hidden else entry.value)
 
 
 def _entry(

@@ -1,19 +1,23 @@
 """Environment variables as configuration keys, by the rule of Apache Kafka's container image.
 
 The prefix is removed and the rest lower-cased; then ``___`` is ``-``, ``__`` is ``_`` and ``_`` is
-``.``. ``KAFKALOG_`` beats ``KAFKA_`` beats ``KAFKA_CFG_``. Never reads the environment itself: the
-mapping is passed in. What start scripts and Kubernetes service links inject is ignored.
+``.``. ``KAFKALOG_`` beats ``KAFKA_`` beats ``KAFKA_CFG_``. A variable of a known key with ``_FILE``
+behind it names a file that holds the value, as secrets are mounted. Reads neither the environment
+nor a file itself: both are passed in. Ignored is what start scripts and Kubernetes service links
+inject.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkalog.errors import InvalidConfig
 from kafkalog.settings.setting_tables import BROKER_LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 CFG_PREFIX = "KAFKA_CFG_"
 _PREFIXES = (CFG_PREFIX, "KAFKA_", "KAFKALOG_")  # weakest first
@@ -21,7 +25,7 @@ _PREFIXES = (CFG_PREFIX, "KAFKA_", "KAFKALOG_")  # weakest first
 # Variables of Kafka's start scripts and of this project's own tools and commands.
 _NOT_SETTINGS = re.compile(
     r"KAFKA_(?:.*_OPTS|OPTS|JMX_.*|LOG4J_.*|VERSION|HOME|CLUSTER_ID|GC_LOG.*|MODE)"
-    r"|KAFKALOG_(?:KERNEL_CACHE|ORACLE|ORACLE_.*|VERSION|HOME)"
+    r"|KAFKALOG_(?:KERNEL_CACHE|ORACLE|ORACLE_.*|VERSION|HOME|SERVER_PROPERTIES)"
     r"|KAFKALOG_(?:URL|USER|PASSWORD_FILE|TOKEN_FILE|CA_FILE|CLIENT_CERT|CLIENT_KEY)"
 )
 # KAFKALOG_SERVICE_HOST, KAFKALOG_PORT=tcp://..., KAFKALOG_PORT_8082_TCP_ADDR
@@ -29,6 +33,16 @@ _SERVICE_LINK = re.compile(r"(?:.*_)?(?:SERVICE_.*|PORT|PORT_.*)")
 _LINK_VALUE = re.compile(r"(?:tcp|udp|sctp)://")
 _UNDERSCORES = re.compile(r"_{1,3}")
 _MEANING = {"_": ".", "__": "_", "___": "-"}
+_FILE_SUFFIX = "_FILE"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenText:
+    """A key's text, the variable that gave it, and whether that named a file that holds it."""
+
+    text: str
+    variable: str
+    is_from_file: bool = False
 
 
 def key_of_variable(suffix: str) -> str:
@@ -36,9 +50,16 @@ def key_of_variable(suffix: str) -> str:
     return _UNDERSCORES.sub(lambda found: _MEANING[found.group()], suffix.lower())
 
 
-def settings_of_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Key -> (value, variable) of every variable that is meant as a setting."""
-    found: dict[str, tuple[str, str]] = {}
+def settings_of_environment(
+    environment: Mapping[str, str], read_file: Callable[[str], str]
+) -> dict[str, GivenText]:
+    """Key -> text of every variable that is meant as a setting.
+
+    read_file gives the content of the file of that path; a line end at its end is no part of the
+    value. InvalidConfig when a variable stands there both with ``_FILE`` and without; what
+    read_file raises.
+    """
+    found: dict[str, GivenText] = {}
     for prefix in _PREFIXES:
         for variable in sorted(environment):
             if not variable.startswith(prefix) or _NOT_SETTINGS.fullmatch(variable):
@@ -47,9 +68,25 @@ def settings_of_environment(environment: Mapping[str, str]) -> dict[str, tuple[s
                 continue
             suffix, value = variable.removeprefix(prefix), environment[variable]
             key = key_of_variable(suffix)
+            plain = _without_file(suffix)
+            if plain is not None:
+                if prefix + plain in environment:
+                    message = f"{prefix}{plain} and {variable} are both set: one of them"
+                    raise InvalidConfig(message, key=key_of_variable(plain))
+                text = read_file(value).removesuffix("\n").removesuffix("\r")
+                found[key_of_variable(plain)] = GivenText(text, variable, is_from_file=True)
+                continue
             is_link = _LINK_VALUE.match(value) or (
                 key not in BROKER_LEVEL and _SERVICE_LINK.fullmatch(suffix)
             )
             if suffix and not is_link:
-                found[key] = (value, variable)
+                found[key] = GivenText(value, variable)
     return found
+
+
+def _without_file(suffix: str) -> str | None:
+    """``HTTP_PORT`` of ``HTTP_PORT_FILE``; None of a key's own name (``HTTP_AUTH_FILE``)."""
+    plain = suffix.removesuffix(_FILE_SUFFIX)
+    if plain == suffix or key_of_variable(suffix) in BROKER_LEVEL:
+        return None
+    return plain if key_of_variable(plain) in BROKER_LEVEL else None

@@ -2,8 +2,9 @@
 
 Precedence: ``--override`` > environment > file > default. Texts are parsed by the declaration
 tables; what goes inward is frozen: ``BrokerConfig``, ``ServerConfig``, ``LogConfig``. Never reads a
-file, the environment or the clock, never logs: warnings come back as ``notices`` because logging
-is configured from the result. Source of the cross checks: Kafka's ``KafkaConfig.validateValues``.
+file (but through ``read_file``), the environment or the clock, never logs: warnings come back as
+``notices`` because logging is configured from the result. Source of the cross checks: Kafka's
+``KafkaConfig.validateValues``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from kafkalog.settings.dynamic_configs import (
     log_dirs_with_dynamic,
     parse_dynamic,
     with_dynamic,
+    without_values,
 )
 from kafkalog.settings.environment import CFG_PREFIX, settings_of_environment
 from kafkalog.settings.server_config import ServerConfig
@@ -45,13 +47,17 @@ from kafkalog.settings.topic_configs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
     from kafkalog.log.log_config import LogConfig
     from kafkalog.manager.broker_config import LogDirConfig
+    from kafkalog.settings.environment import GivenText
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+
+HIDDEN = "***"
+"""What is shown of a value that nobody may see."""
 
 
 class Source(enum.Enum):
@@ -65,17 +71,40 @@ class Source(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedValue:
-    """One broker-level value. origin names the variable when the environment gave it."""
+    """One broker-level value. origin names the file or variable that gave it.
+
+    is_hidden: it came in a file of its own, as secrets do, and is shown to nobody.
+    """
 
     setting: Setting
     value: Value
     source: Source
     origin: str = ""
+    is_hidden: bool = False
 
     @property
     def text(self) -> str | None:
         """As Kafka prints it."""
         return format_value(self.value)
+
+    @property
+    def shown_text(self) -> str | None:
+        """For people."""
+        return HIDDEN if self.is_hidden else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What a source gave for a key, before it is parsed."""
+
+    text: str
+    source: Source
+    origin: str = ""
+    is_hidden: bool = False
+
+    @property
+    def shown_text(self) -> str:
+        return HIDDEN if self.is_hidden else self.text.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,25 +156,49 @@ class Settings:
     def describe_broker_config(self, dynamic: Mapping[str, str] = _NOTHING) -> list[ConfigEntry]:
         """Every broker key with value, source and synonyms, by name."""
         values = {key: one.value for key, one in self.values.items()}
-        return describe_broker_config(values, self._given(), parse_dynamic(dynamic))
+        described = describe_broker_config(values, self._given(), parse_dynamic(dynamic))
+        hidden = {key for key, one in self.values.items() if one.is_hidden}
+        return [without_values(entry, hidden) for entry in described] if hidden else described
+
+    @property
+    def effective(self) -> list[str]:
+        """What was given, by key: ``key=value (source)``; what is not in it has its default."""
+        return [
+            f"{key}={one.shown_text} ({' '.join(filter(None, (one.source.value, one.origin)))})"
+            for key, one in sorted(self.values.items())
+            if one.source is not Source.DEFAULT
+        ]
 
     def _given(self) -> dict[str, Value]:
         return _given(self.values)
 
 
+def no_file(path: str) -> str:
+    """For those who load settings without variables that name files; InvalidConfig."""
+    raise InvalidConfig(f"Cannot read {path}: no files are read here")
+
+
 def load_settings(
-    file_data: bytes | None, environment: Mapping[str, str], overrides: Mapping[str, str]
+    file_data: bytes | None,
+    environment: Mapping[str, str],
+    overrides: Mapping[str, str],
+    read_file: Callable[[str], str] = no_file,
+    *,
+    file_name: str = "",
 ) -> Settings:
     """Resolve, parse and check everything; InvalidConfig names key, value and valid range.
 
-    file_data is the content of the properties file, Latin-1 with escapes as Java reads it.
+    file_data is the content of the properties file, Latin-1 with escapes as Java reads it, and
+    file_name where it was found. read_file reads what a variable ``..._FILE`` names.
     """
-    texts, notices = _merge(file_data, environment, overrides)
+    variables = settings_of_environment(environment, read_file)
+    texts, notices = _merge(_pairs_of(file_data), file_name, variables, overrides)
     values: dict[str, ResolvedValue] = {}
     for key, setting in BROKER_LEVEL.items():
         if key in texts:
-            text, source, origin = texts[key]
-            values[key] = ResolvedValue(setting, _parse(setting, text), source, origin)
+            one = texts[key]
+            value = _parse(setting, one)
+            values[key] = ResolvedValue(setting, value, one.source, one.origin, one.is_hidden)
             if not setting.effective:
                 notices.append(Notice("info", f"{key} is set: {NO_EFFECT}"))
         else:
@@ -225,21 +278,27 @@ def _check_tls(server: ServerConfig) -> None:
         raise InvalidConfig("http.mtls.principal names no place", key="http.mtls.principal")
 
 
-def _merge(
-    file_data: bytes | None, environment: Mapping[str, str], overrides: Mapping[str, str]
-) -> tuple[dict[str, tuple[str, Source, str]], list[Notice]]:
-    """Known keys with text, source and origin; notices about the others."""
-    texts: dict[str, tuple[str, Source, str]] = {}
+def _pairs_of(file_data: bytes | None) -> dict[str, str]:
     try:
-        pairs = decode_properties(file_data) if file_data else {}
+        return decode_properties(file_data) if file_data else {}
     except FormatError as error:
         raise InvalidConfig(f"the configuration file is malformed: {error}") from error
-    for key, text in pairs.items():
-        texts[key] = (text, Source.FILE, "")
-    for key, (text, variable) in settings_of_environment(environment).items():
-        texts[key] = (text, Source.ENVIRONMENT, variable)
+
+
+def _merge(
+    file_pairs: Mapping[str, str],
+    file_name: str,
+    environment: Mapping[str, GivenText],
+    overrides: Mapping[str, str],
+) -> tuple[dict[str, _Given], list[Notice]]:
+    """What the strongest source gave for each key; notices about those that are unknown."""
+    texts: dict[str, _Given] = {}
+    for key, text in file_pairs.items():
+        texts[key] = _Given(text, Source.FILE, file_name)
+    for key, given in environment.items():
+        texts[key] = _Given(given.text, Source.ENVIRONMENT, given.variable, given.is_from_file)
     for key, text in overrides.items():
-        texts[key] = (text, Source.OVERRIDE, "")
+        texts[key] = _Given(text, Source.OVERRIDE)
     notices: list[Notice] = []
     strangers: list[str] = []
     for key in sorted(texts.keys() - BROKER_LEVEL.keys()):
@@ -250,23 +309,23 @@ def _merge(
         if key in TOPIC_LEVEL:
             synonyms = [synonym.key for synonym in TOPIC_LEVEL[key].synonyms]
             hint = f"; it is a topic key, its default is set with {synonyms[0]}" if synonyms else ""
-        named = f" (from {texts[key][2]})" if texts[key][2] else ""
+        named = f" (from {texts[key].origin})" if texts[key].origin else ""
         notices.append(Notice("warning", f"unknown configuration key {key}{named}{hint}"))
     if strangers:
         message = "Kafka keys that do not apply to kafkalog are ignored: " + ", ".join(strangers)
         notices.append(Notice("info", message))
-    taken = [origin for _, _, origin in texts.values() if origin.startswith(CFG_PREFIX)]
+    taken = [one.origin for one in texts.values() if one.origin.startswith(CFG_PREFIX)]
     if taken:
         message = f"{CFG_PREFIX} variables are accepted; KAFKALOG_ is their name here: "
         notices.append(Notice("info", message + ", ".join(sorted(taken))))
     return texts, notices
 
 
-def _parse(setting: Setting, text: str) -> Value:
+def _parse(setting: Setting, given: _Given) -> Value:
     try:
-        return setting.parse(text)
+        return setting.parse(given.text)
     except ValueError as error:
-        raise _refused(setting, text.strip(), str(error)) from error
+        raise _refused(setting, given.shown_text, str(error)) from error
 
 
 def _refused(setting: Setting, text: str | None, reason: str) -> InvalidConfig:
@@ -286,17 +345,17 @@ def _check_together(values: Mapping[str, ResolvedValue]) -> None:
         try:
             ipaddress.ip_network(proxy, strict=False)
         except ValueError as error:
-            raise _refused(proxies.setting, proxies.text, str(error)) from error
+            raise _refused(proxies.setting, proxies.shown_text, str(error)) from error
     directories = _log_dirs(values)
     chosen = values["log.dirs"] if values["log.dirs"].value is not None else values["log.dir"]
     if not directories or not all(directories) or len(set(directories)) != len(directories):
         reason = "must name at least one directory, none empty and none twice"
-        raise _refused(chosen.setting, chosen.text, reason)
+        raise _refused(chosen.setting, chosen.shown_text, reason)
     cordoned = values["cordoned.log.dirs"]
     assert isinstance(cordoned.value, tuple)
     fault = cordoned_fault(directories, cordoned.value)
     if fault is not None:
-        raise _refused(cordoned.setting, cordoned.text, fault)
+        raise _refused(cordoned.setting, cordoned.shown_text, fault)
 
 
 def _log_dirs(values: Mapping[str, ResolvedValue]) -> tuple[str, ...]:
@@ -330,7 +389,7 @@ def _broker_config(values: Mapping[str, ResolvedValue]) -> BrokerConfig:
     fault = cleaner_fault(broker.cleaner)
     if fault is not None:
         resolved = values[fault[0]]
-        raise _refused(resolved.setting, resolved.text, fault[1])
+        raise _refused(resolved.setting, resolved.shown_text, fault[1])
     return broker
 
 

@@ -63,6 +63,10 @@ def test_values_say_where_they_come_from(tmp_path: Path) -> None:
     }  # fmt: skip
     assert by_name["log.roll.ms"]["origin"] == "KAFKALOG_LOG_ROLL_MS"
     assert by_name["num.partitions"]["source"] == "file"
+    (tmp_path / "issuer").write_text("secret-5\n")
+    mounted = {"KAFKALOG_HTTP_JWT_ISSUER_FILE": str(tmp_path / "issuer")}
+    hidden = run("show", "--source", **mounted).stdout
+    assert hidden.splitlines()[1].split()[:3] == ["http.jwt.issuer", "***", "environment"]
     table = run(*words, "--source", "--all", **environment).stdout.splitlines()
     assert table[0].split() == ["KEY", "VALUE", "SOURCE"]
     assert len(table) == 1 + len(BROKER_LEVEL)

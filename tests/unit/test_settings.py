@@ -274,6 +274,79 @@ def test_prefixes_have_an_order_and_traps_are_ignored() -> None:
     assert "unknown" not in messages(settings)
 
 
+FILES = {"/run/secrets/hours": "7\n", "/run/secrets/issuer": "s3cret-canary\r\n"}
+
+
+def load_with_files(**env: str) -> Settings:
+    """The environment alone, and the files that it may name."""
+    return load_settings(None, env, {}, FILES.__getitem__)
+
+
+def test_a_variable_may_name_a_file_that_holds_its_value() -> None:
+    """Goal: mounted secrets need no text in the environment, and nobody sees them.
+    Method: a number and a string; the line of the start, the description, an error.
+    """
+    settings = load_with_files(
+        KAFKA_LOG_RETENTION_HOURS_FILE="/run/secrets/hours",
+        KAFKALOG_HTTP_JWT_ISSUER_FILE="/run/secrets/issuer",
+    )
+    assert settings.broker.topic_defaults.retention_ms == 7 * 3_600_000
+    assert settings.server.http_jwt_issuer == "s3cret-canary"
+    assert settings.effective == [
+        "http.jwt.issuer=*** (environment KAFKALOG_HTTP_JWT_ISSUER_FILE)",
+        "log.retention.hours=*** (environment KAFKA_LOG_RETENTION_HOURS_FILE)",
+    ]
+    described = {entry.name: entry for entry in settings.describe_broker_config()}
+    assert described["http.jwt.issuer"].value is None
+    assert "canary" not in repr(described)
+    with pytest.raises(InvalidConfig) as refused:
+        load_with_files(KAFKALOG_NUM_PARTITIONS_FILE="/run/secrets/issuer")
+    assert "num.partitions" in refused.value.message
+    assert "canary" not in f"{refused.value.message}{refused.value.details}"
+
+
+def test_a_key_that_names_a_file_is_not_read() -> None:
+    """Goal: http.auth.file stays a path.
+    Method: the variable whose name could be read both ways, and one that is set twice.
+    """
+    settings = load_settings(None, {"KAFKALOG_HTTP_ACL_FILE": "/etc/rules"}, {})
+    assert settings.server.http_acl_file == "/etc/rules"
+    assert settings.effective == ["http.acl.file=/etc/rules (environment KAFKALOG_HTTP_ACL_FILE)"]
+    auth = {"KAFKALOG_HTTP_AUTH": "bearer", "KAFKALOG_HTTP_AUTH_FILE": "/run/secrets/hours"}
+    assert load_with_files(**auth).server.http_auth_file == "/run/secrets/hours"
+    with pytest.raises(InvalidConfig, match="both set"):
+        load_with_files(
+            KAFKALOG_LOG_RETENTION_HOURS="1", KAFKALOG_LOG_RETENTION_HOURS_FILE="/run/secrets/hours"
+        )
+    assert "unknown" in messages(load("", {"KAFKALOG_NO_SUCH_KEY_FILE": "/x"}))
+
+
+def test_the_line_of_the_start_names_what_was_given_and_by_whom() -> None:
+    """Goal: who restarts instead of recreates sees which value is in force.
+    Method: one key of each source; a key of Kafka's that does not apply, with its secret.
+    """
+    settings = load_settings(
+        b"http.port=1\nnum.partitions=2\nssl.keystore.password=canary\n",
+        {"KAFKA_HTTP_PORT": "2"},
+        {"background.threads": "3"},
+        file_name="/mnt/shared/config/server.properties",
+    )
+    assert settings.effective == [
+        "background.threads=3 (override)",
+        "http.port=2 (environment KAFKA_HTTP_PORT)",
+        "num.partitions=2 (file /mnt/shared/config/server.properties)",
+    ]
+    assert "canary" not in messages(settings)
+
+
+def test_no_key_takes_a_secret() -> None:
+    """Goal: credentials lie in files that keys name, so that no display of keys can show one.
+    Method: the names of all keys.
+    """
+    words = ("password", "secret", "token", "credential", "private")
+    assert [key for key in BROKER_LEVEL if any(word in key for word in words)] == []
+
+
 @pytest.mark.parametrize(
     ("key", "value", "accepted"),
     [

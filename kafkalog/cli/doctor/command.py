@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @output_option
 @click.pass_context
 def doctor(
-    ctx: click.Context, properties: str | None, overrides: tuple[str, ...], output: str
+    ctx: click.Context, properties: tuple[str, ...], overrides: tuple[str, ...], output: str
 ) -> None:
     """Look for trouble in a configuration, its log directories and this machine.
 
@@ -43,7 +43,7 @@ def doctor(
         ctx.exit(1)
 
 
-def _examined(properties: str | None, overrides: tuple[str, ...]) -> list[Finding]:
+def _examined(properties: tuple[str, ...], overrides: tuple[str, ...]) -> list[Finding]:
     """A configuration that a daemon would refuse is the one finding."""
     from kafkalog.cli.doctor.facts import machine_facts
     from kafkalog.cli.doctor.findings import Finding, findings

@@ -14,9 +14,9 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -q
 SLOW := "slow and not oracle and not spark"
-QUICK := "not oracle and not slow and not campaign and not spark"
+QUICK := "not oracle and not slow and not campaign and not spark and not operate"
 
-.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle spark spark-setup pipeline crash kill slow slow-crashes slow-of-the-rest lane-alone lane-beside bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle spark spark-setup pipeline crash kill slow slow-crashes slow-of-the-rest lane-alone lane-beside operate bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -102,6 +102,9 @@ slow-crashes: $(KERNELS_READY) $(DEV_READY) | build
 
 slow-of-the-rest: $(KERNELS_READY) $(DEV_READY) | build
 	@$(PYTEST) -m $(SLOW) --ignore tests/crash
+
+operate: $(KERNELS_READY) $(DEV_READY) | build ## deploy/ judged by the tools of operators (tests say what to install)
+	@$(PYTEST) -m operate tests/operate
 
 campaign: $(KERNELS_READY) $(DEV_READY) | build ## long forms of the fuzz tests (no part of ci)
 	@$(PYTEST) -m campaign

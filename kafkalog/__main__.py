@@ -43,6 +43,7 @@ def server(properties: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     """
     early_stop = EarlyStop()
     early_stop.install()
+    faulthandler.enable(file=_STDERR)  # also at the watchdog's SIGABRT
     faulthandler.register(signal.SIGUSR1, file=_STDERR, all_threads=True)
     try:
         settings = settings_from(properties, overrides)
@@ -61,6 +62,7 @@ def _serve(settings: Settings) -> int:
 
     from kafkalog import kernels
     from kafkalog.env.memory import keep_freed_memory
+    from kafkalog.env.service_manager import ServiceManager
     from kafkalog.observe.logging import configure_logging
     from kafkalog.observe.terminal_line import TerminalLine
     from kafkalog.server.daemon import Daemon
@@ -86,6 +88,7 @@ def _serve(settings: Settings) -> int:
         build=lambda sink, give_up: _build(settings, sink, give_up),
         request_id_prefix=os.urandom(4).hex(),
         reader_threads_per_dir=settings.broker.num_io_threads_per_data_dir,
+        service_manager=ServiceManager.of(os.environ),
         terminal_line=line,
     )
     try:

@@ -1,4 +1,4 @@
-"""Session-wide rules of the suite: required oracle tests may not skip; mechanisms are recorded."""
+"""Session-wide rules of the suite: required tools may not be missing; mechanisms are recorded."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 MECHANISM = re.compile(r"\bM\d\d\b")
+# Marker -> variable that says "required" where nothing may be skipped.
+REQUIREMENTS = {"oracle": "KAFKALOG_ORACLE", "operate": "KAFKALOG_OPERATE"}
 RESULTS = Path(__file__).resolve().parents[1] / "build" / "mission.jsonl"
 
 # Runs must be repeatable on noisy machines: no per-example deadline, a fixed seed unless asked.
@@ -43,12 +45,13 @@ def _mechanisms(item: pytest.Item) -> list[str]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Turn a skipped oracle test into a failure when Kafka is required; note the mechanisms."""
+    """Turn a skip into a failure where what it misses is required; note the mechanisms."""
     report = yield
-    required = os.environ.get("KAFKALOG_ORACLE") == "required"
-    if report.skipped and required and item.get_closest_marker("oracle"):
-        report.outcome = "failed"
-        report.longrepr = f"KAFKALOG_ORACLE=required, but the test was skipped: {report.longrepr}"
+    for marker, variable in REQUIREMENTS.items():
+        required = os.environ.get(variable) == "required"
+        if report.skipped and required and item.get_closest_marker(marker):
+            report.outcome = "failed"
+            report.longrepr = f"{variable}=required, but the test was skipped: {report.longrepr}"
     if report.when == "call" or report.outcome != "passed":
         mechanisms = _mechanisms(item)
         if mechanisms:

@@ -27,10 +27,12 @@ from kafkalog.server.listeners import Listener, close_listeners, open_listeners
 from kafkalog.server.load_display import show_loading
 from kafkalog.server.replies import RequestIds
 from kafkalog.server.security.gate import AccessFiles
+from kafkalog.server.supervision import Supervision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog.env.service_manager import ServiceManager
     from kafkalog.manager.log_dir_writer import CompletionSink
     from kafkalog.manager.operations import Operations
     from kafkalog.observe.metrics import Metrics
@@ -69,6 +71,7 @@ class Daemon:
     build: Callable[[CompletionSink, Callable[[], None]], Graph]
     request_id_prefix: str
     reader_threads_per_dir: int
+    service_manager: ServiceManager
     terminal_line: TerminalLine | None = None  # None: the log alone tells how far the start is
     exit_code: int = 0
     _is_told_to_stop: bool = False  # by a signal
@@ -91,6 +94,7 @@ class Daemon:
             loop.call_soon_threadsafe(self._stop_with_error, api, stop)
 
         graph = self.build(delayed, give_up)
+        supervision = Supervision(self.service_manager, graph.operations.loading)
         api = Api(
             operations=graph.operations,
             config=self.config,
@@ -104,21 +108,21 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number, api, graph, stop)
         listeners = await open_listeners(api, files, RequestIds(self.request_id_prefix))
-        watch = asyncio.create_task(self._watch_files(api, files))
-        try:
-            await self._load(api, graph)
-        except BaseException:
-            await close_listeners(listeners, _FINISH_SECONDS)
-            raise
-        try:
-            await self._serve(api, listeners, stop)
-            await close_listeners(listeners, _FINISH_SECONDS)
-        finally:
-            watch.cancel()
-            await loop.run_in_executor(None, graph.close)
-            await loop.run_in_executor(None, readers.shutdown)
-            await loop.run_in_executor(None, sinks.shutdown)
-            await loop.run_in_executor(None, control.shutdown)
+        watch = asyncio.create_task(self._watch_files(api, files, supervision))
+        async with supervision:
+            try:
+                await self._load(api, graph)
+            except BaseException:
+                await close_listeners(listeners, _FINISH_SECONDS)
+                raise
+            try:
+                await self._serve(api, listeners, stop, supervision)
+                await close_listeners(listeners, _FINISH_SECONDS)
+            finally:
+                watch.cancel()
+                supervision.stopping()
+                for close in (graph.close, readers.shutdown, sinks.shutdown, control.shutdown):
+                    await loop.run_in_executor(None, close)
         return self.exit_code
 
     def _on_signal(
@@ -169,7 +173,9 @@ class Daemon:
             shown.cancel()
             await asyncio.wait([shown])
 
-    async def _serve(self, api: Api, listeners: list[Listener], stop: asyncio.Event) -> None:
+    async def _serve(
+        self, api: Api, listeners: list[Listener], stop: asyncio.Event, supervision: Supervision
+    ) -> None:
         """Until it is stopped and those who watch /readyz have had time to see it."""
         if api.stopping:
             return  # it never was ready: nobody sends anything
@@ -178,13 +184,15 @@ class Daemon:
             _log.info("Further port", routes=each.door.value, port=each.port)
         url = f"{scheme}://{self.config.http_host}:{listeners[0].port}"
         _log.info("kafkalog is ready", url=url)
+        supervision.ready(url)
         lag = asyncio.create_task(self._watch_lag(api))
         await stop.wait()
+        supervision.stopping()
         api.delayed_fetches.wake_all()
         await asyncio.sleep(self.config.shutdown_grace_ms / 1000)
         lag.cancel()
 
-    async def _watch_files(self, api: Api, files: AccessFiles) -> None:
+    async def _watch_files(self, api: Api, files: AccessFiles, supervision: Supervision) -> None:
         """Read the files of access again when they change, or at once at SIGHUP."""
         loop = asyncio.get_running_loop()
         hang_up = asyncio.Event()
@@ -193,8 +201,13 @@ class Daemon:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_WATCH_PERIOD_SECONDS if files.is_any else None):
                     await hang_up.wait()
+            is_asked_for = hang_up.is_set()
             hang_up.clear()
+            if is_asked_for:
+                supervision.reloading()
             await loop.run_in_executor(api.control_pool, files.refresh, api.metrics.observe_reload)
+            if is_asked_for:
+                supervision.reloaded()
 
     async def _watch_lag(self, api: Api) -> None:
         """How late the loop runs a timer: proof that no disk work is on it."""

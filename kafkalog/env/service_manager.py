@@ -1,0 +1,83 @@
+"""ServiceManager: what systemd, or whoever speaks its protocol, is told about this process.
+
+One datagram of ``NAME=value`` lines to the socket that the environment names (sd_notify(3));
+without one nothing happens. Never blocks: what does not fit the receiver's queue is lost, and said
+again at the next period. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_USEC_PER_SECOND = 1_000_000
+_NS_PER_USEC = 1_000
+
+
+class ServiceManager:
+    """See the module."""
+
+    def __init__(self, address: str | None, watchdog_seconds: float | None) -> None:
+        """address: of the socket; None: nobody listens. watchdog_seconds: None: nobody watches."""
+        # constant after construction
+        self._address = None if address is None else _socket_address(address)
+        self._socket: socket.socket | None = None
+        self.watchdog_seconds = watchdog_seconds
+        if address is not None:
+            kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+            self._socket = socket.socket(socket.AF_UNIX, kind)
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> ServiceManager:
+        """The one that started this process, by NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.
+
+        An address of another family than AF_UNIX is nobody's: systemd gives those to whole
+        machines. A watchdog of another process is none of this one's.
+        """
+        address = environment.get("NOTIFY_SOCKET", "")
+        if not address.startswith(("/", "@")):
+            return cls(None, None)
+        watchdog = environment.get("WATCHDOG_USEC", "")
+        is_ours = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        seconds = int(watchdog) / _USEC_PER_SECOND if watchdog.isdecimal() and is_ours else None
+        return cls(address, seconds or None)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether anybody listens."""
+        return self._socket is not None
+
+    def tell(self, **states: str) -> None:
+        """Send ``NAME=value`` for each; OSError when the receiver is gone or has no room."""
+        if self._socket is None:
+            return
+        assert not any("\n" in value for value in states.values())
+        text = "\n".join(f"{name}={value}" for name, value in states.items())
+        assert self._address is not None
+        self._socket.sendto(text.encode(), self._address)
+
+    def close(self) -> None:
+        """Tell nothing more."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def usec(seconds: float) -> str:
+    """As the protocol counts time."""
+    return str(round(seconds * _USEC_PER_SECOND))
+
+
+def monotonic_usec() -> str:
+    """Now, as a reload is stamped."""
+    return str(time.monotonic_ns() // _NS_PER_USEC)
+
+
+def _socket_address(address: str) -> str | bytes:
+    """``@name`` lies in the abstract name space, whose names begin with a zero byte."""
+    return b"\0" + address[1:].encode() if address.startswith("@") else address

@@ -1,0 +1,112 @@
+"""Supervision: the daemon's life as the service manager sees it (``Type=notify``).
+
+While it loads and while it stops, it says how far it is and asks for more time at every period, so
+that no recovery is cut off by a time-out; the loop's own turning feeds the watchdog. Whether a load
+still moves is not judged here: the manager's status line and ``/startupz`` show it. Owned by the
+event loop; without a service manager nothing runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.env.service_manager import monotonic_usec, usec
+from kafkalog.server.load_display import loading_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.env.service_manager import ServiceManager
+    from kafkalog.manager.values import Loading
+
+_log = structlog.get_logger("kafkalog.server")
+_PERIOD_SECONDS = 1.0
+# Many periods: a machine that stands still for a while is no reason to end a recovery.
+_EXTENSION_SECONDS = 60.0
+# Of the watchdog's time: two signs of life may be late or lost.
+_WATCHDOG_SHARE = 1 / 3
+
+
+class _Stage(enum.Enum):
+    LOADING = "loading"
+    SERVING = "serving"
+    STOPPING = "stopping"
+
+
+class Supervision:
+    """See the module. ``async with`` around everything that takes time."""
+
+    def __init__(self, manager: ServiceManager, loading: Callable[[], Loading]) -> None:
+        # constant after construction
+        self._manager = manager
+        self._loading = loading
+        watchdog = manager.watchdog_seconds
+        self._period_seconds = (
+            _PERIOD_SECONDS
+            if watchdog is None
+            else min(_PERIOD_SECONDS, watchdog * _WATCHDOG_SHARE)
+        )
+        # owned by the event loop
+        self._stage = _Stage.LOADING
+        self._is_failure_told = False
+        self._told: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Supervision:
+        if self._manager.is_there:
+            self._told = asyncio.create_task(self._keep_telling())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._told is not None:
+            self._told.cancel()
+            await asyncio.wait([self._told])
+        self._manager.close()
+
+    def ready(self, url: str) -> None:
+        """Clients are served."""
+        self._stage = _Stage.SERVING
+        self._tell(READY="1", STATUS=f"Serving at {url}")
+
+    def reloading(self) -> None:
+        """The files of access are about to be read again. Nothing before it serves."""
+        if self._stage is _Stage.SERVING:
+            self._tell(RELOADING="1", MONOTONIC_USEC=monotonic_usec())
+
+    def reloaded(self) -> None:
+        """They were."""
+        if self._stage is _Stage.SERVING:
+            self._tell(READY="1")
+
+    def stopping(self) -> None:
+        """No more is begun; also for a stop of its own accord. Any number of times."""
+        self._stage = _Stage.STOPPING
+        self._tell(
+            STOPPING="1", STATUS="Shutting down", EXTEND_TIMEOUT_USEC=usec(_EXTENSION_SECONDS)
+        )
+
+    async def _keep_telling(self) -> None:
+        while True:
+            self._tell_again()
+            await asyncio.sleep(self._period_seconds)
+
+    def _tell_again(self) -> None:
+        """What is said at every period; lost ones do not matter."""
+        states = {} if self._manager.watchdog_seconds is None else {"WATCHDOG": "1"}
+        if self._stage is not _Stage.SERVING:
+            states["EXTEND_TIMEOUT_USEC"] = usec(_EXTENSION_SECONDS)
+        if self._stage is _Stage.LOADING:
+            states["STATUS"] = loading_text(self._loading())
+        if states:
+            self._tell(**states)
+
+    def _tell(self, **states: str) -> None:
+        try:
+            self._manager.tell(**states)
+        except OSError as error:
+            if not self._is_failure_told:
+                self._is_failure_told = True
+                _log.warning("The service manager cannot be told", reason=str(error), states=states)

@@ -1,0 +1,1 @@
+"""What operators run, judged by the tools that they judge it with."""

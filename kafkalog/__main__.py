@@ -84,10 +84,9 @@ def _serve(settings: Settings) -> int:
     warm = kernels.warm_up(modules=kernels.modules_of_use())
     log.info("Kernels are ready", compiled=warm.compiled, cached=warm.cached)
     daemon = Daemon(
-        config=settings.server,
+        settings=settings,
         build=lambda sink, give_up: _build(settings, sink, give_up),
         request_id_prefix=os.urandom(4).hex(),
-        reader_threads_per_dir=settings.broker.num_io_threads_per_data_dir,
         service_manager=ServiceManager.of(os.environ),
         terminal_line=line,
     )

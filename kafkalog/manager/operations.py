@@ -269,6 +269,10 @@ class Operations:
             for log in self._manager.table.logs()
         ]
 
+    @requires(Action.CLUSTER, Resource.CLUSTER)
+    def look_inside(self) -> None:
+        """The right to stacks, configuration and log levels of the process itself."""
+
     @requires(Action.DESCRIBE, Resource.CLUSTER)
     def tasks(self) -> list[TaskStatus]:
         """What the background tasks do and did, by name; no disk."""

@@ -90,6 +90,29 @@ def configure_logging(
     )
 
 
+def log_levels() -> dict[str, str]:
+    """Logger -> level, of those that have one of their own; the empty name is what others have."""
+    root = logging.getLogger()
+    levels = {"": logging.getLevelName(root.level).lower()}
+    for name, logger in sorted(root.manager.loggerDict.items()):
+        if isinstance(logger, logging.Logger) and logger.level != logging.NOTSET and name != AUDIT:
+            levels[name] = logging.getLevelName(logger.level).lower()
+    return levels
+
+
+def set_log_level(name: str, level: str | None) -> bool:
+    """Print lines of the logger and those below it from level on; False: there is none of the name.
+
+    The empty name is all of them. level None: as the logger above it; not for the empty name. The
+    audit's level is nobody's to change. Until the process ends; any thread.
+    """
+    assert name or level is not None
+    if name == AUDIT or (name and name not in logging.getLogger().manager.loggerDict):
+        return False
+    logging.getLogger(name).setLevel(logging.NOTSET if level is None else level.upper())
+    return True
+
+
 def escape_control_characters(
     _logger: object, _method: str, event: MutableMapping[str, object]
 ) -> MutableMapping[str, object]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.observe.metrics import Metrics
     from kafkalog.server.delayed_fetch import DelayedFetches
     from kafkalog.server.in_flight import InFlightBytes
-    from kafkalog.settings import ServerConfig
+    from kafkalog.settings import ServerConfig, Settings
 
     _Append = tuple[
         Operations,
@@ -74,6 +74,7 @@ class Api:
     # constant after construction
     operations: Operations
     config: ServerConfig
+    settings: Settings
     metrics: Metrics
     delayed_fetches: DelayedFetches
     in_flight: InFlightBytes

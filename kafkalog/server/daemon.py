@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.operations import Operations
     from kafkalog.observe.metrics import Metrics
     from kafkalog.observe.terminal_line import TerminalLine
-    from kafkalog.settings import ServerConfig
+    from kafkalog.settings import ServerConfig, Settings
 
 _log = structlog.get_logger("kafkalog.server")
 _CONTROL_THREADS = 4
@@ -66,15 +66,19 @@ class Graph:
 class Daemon:
     """One run of the server."""
 
-    config: ServerConfig
+    settings: Settings
     # The second argument is called, on any thread, when no log directory is left.
     build: Callable[[CompletionSink, Callable[[], None]], Graph]
     request_id_prefix: str
-    reader_threads_per_dir: int
     service_manager: ServiceManager
     terminal_line: TerminalLine | None = None  # None: the log alone tells how far the start is
     exit_code: int = 0
     _is_told_to_stop: bool = False  # by a signal
+
+    @property
+    def config(self) -> ServerConfig:
+        """Of the HTTP edge."""
+        return self.settings.server
 
     async def run(self) -> int:
         """Serve until SIGTERM or SIGINT; return the exit code.
@@ -87,7 +91,7 @@ class Daemon:
         delayed = DelayedFetches(loop, self.config.http_max_streams)
         control = thread_pool("control", _CONTROL_THREADS)
         sinks = thread_pool("sink", _SINK_THREADS)
-        readers = PoolPerLogDir("reader", self.reader_threads_per_dir)
+        readers = PoolPerLogDir("reader", self.settings.broker.num_io_threads_per_data_dir)
         stop = asyncio.Event()
 
         def give_up() -> None:
@@ -98,6 +102,7 @@ class Daemon:
         api = Api(
             operations=graph.operations,
             config=self.config,
+            settings=self.settings,
             metrics=graph.metrics,
             delayed_fetches=delayed,
             in_flight=InFlightBytes(self.config.queued_max_request_bytes),

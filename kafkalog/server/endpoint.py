@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADMINISTRATIVE",
+    "DEBUG_PREFIX",
     "METRICS_PATH",
     "NATIVE_PREFIX",
     "OPEN",
@@ -55,6 +56,9 @@ METRICS_PATH = "/metrics"
 
 NATIVE_PREFIX = "/v1/"
 """Of the routes that are our own; the others answer as the proxies whose clients ask them."""
+
+DEBUG_PREFIX = "/debug/"
+"""Of the routes that look into the process; asked in every phase of its life."""
 
 OPEN: None = None
 """In the place of an access: probes, which everybody may ask."""

@@ -14,7 +14,7 @@ from aiohttp import HttpVersion11, hdrs, web
 
 from kafkalog.errors import KafkalogError, NotReady
 from kafkalog.server.api import Phase
-from kafkalog.server.endpoint import NATIVE_PREFIX, endpoint_of
+from kafkalog.server.endpoint import DEBUG_PREFIX, NATIVE_PREFIX, endpoint_of
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import EVENT_STREAM
 from kafkalog.server.parameters import check_query
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from kafkalog.server.security.guards import Guards
 
 _log = structlog.get_logger("kafkalog.server")
-_NATIVE_PREFIXES = (NATIVE_PREFIX, "/v3/", "/kafka/v3/")
+_NATIVE_PREFIXES = (NATIVE_PREFIX, "/v3/", "/kafka/v3/", DEBUG_PREFIX)
+_STRICT_PREFIXES = (NATIVE_PREFIX, DEBUG_PREFIX)  # no query parameter passes unseen
 # Routes that answer while the daemon starts, stops or has too much to do.
 _ALWAYS = frozenset(
     (
@@ -118,6 +119,8 @@ def _admit(api: Api, request: web.Request) -> None:
     allowed = api.config.http_allowed_hosts
     if allowed and _PORT.sub("", host or "").lower() not in allowed:
         raise ApiError(40000, "Host is none of http.allowed.hosts.")
+    if request.path.startswith(DEBUG_PREFIX):
+        return
     if api.phase is not Phase.SERVING:
         raise NotReady(api.refusal())
     if (
@@ -138,7 +141,7 @@ async def _let_in(guards: Guards, request: web.Request) -> None:
 
 def _check_query(request: web.Request) -> None:
     """Of a native route; the proxies pass by what they do not know, and so do v2 and v3 here."""
-    if request.query_string and request.path.startswith(NATIVE_PREFIX):
+    if request.query_string and request.path.startswith(_STRICT_PREFIXES):
         promise = endpoint_of(request.match_info.handler)
         if promise is not None:
             check_query(request, promise.parameters)

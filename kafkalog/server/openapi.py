@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from pydantic.json_schema import models_json_schema
 
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
-from kafkalog.server.endpoint import NATIVE_PREFIX, endpoint_of
+from kafkalog.server.endpoint import DEBUG_PREFIX, NATIVE_PREFIX, endpoint_of
 from kafkalog.server.error_map import REGISTER
 from kafkalog.server.media_types import JSON, V2_JSON
 from kafkalog.server.schemas import TOPIC_NAME_SCHEMA
@@ -145,7 +145,7 @@ def error_numbers(path: str, promise: Endpoint) -> tuple[int, ...]:
         numbers.update(_WITH_ACCESS)
     for name in _IN_PATH.findall(path):
         numbers.update(by_parameter.get(name, ()))
-    if promise.parameters or path.startswith(NATIVE_PREFIX):  # which take no others
+    if promise.parameters or path.startswith((NATIVE_PREFIX, DEBUG_PREFIX)):  # which take no others
         numbers.update(_WITH_QUERY)
     if promise.body:
         numbers.update(_WITH_BODY)

@@ -227,6 +227,13 @@ class RetentionSimulateRequest(Schema):
     at: Time | Whole | None = None
 
 
+class LogLevelRequest(Schema):
+    """``PUT /debug/log-level``; without a logger all of them."""
+
+    level: Literal["debug", "info", "warning", "error"] | None
+    logger: str = ""
+
+
 class BackupRequest(Schema):
     """``POST /v1/backups``; without topics all."""
 

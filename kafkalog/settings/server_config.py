@@ -126,11 +126,11 @@ class ServerConfig:
             places.append(("admin.host", self.admin_host))
         if self.metrics_port is not None:
             places.append(("metrics.host", self.metrics_host))
-        return next((place for place in places if not _is_loopback(place[1])), None)
+        return next((place for place in places if not is_loopback(place[1])), None)
 
 
-def _is_loopback(host: str) -> bool:
-    """Whether only this machine can connect."""
+def is_loopback(host: str) -> bool:
+    """Whether it is this machine's name or address for itself, which only it can connect to."""
     if host == "localhost":
         return True
     try:

@@ -18,7 +18,7 @@ from kafkalog.server.api import Api
 from kafkalog.server.consumer_poll import ConsumerPoll
 from kafkalog.server.delayed_fetch import DelayedFetches
 from kafkalog.server.in_flight import InFlightBytes
-from kafkalog.settings import ServerConfig
+from kafkalog.settings import load_settings
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 T = [TopicPartition("t", number) for number in range(2)]
 LONG_MS = 60_000
+
+SETTINGS = load_settings(None, {}, {})
 
 
 class PollWorld:
@@ -56,7 +58,8 @@ class PollWorld:
         delayed = DelayedFetches(loop, 10)
         api = Api(
             operations=self.sim.operations,
-            config=ServerConfig(),
+            config=SETTINGS.server,
+            settings=SETTINGS,
             metrics=self.sim.metrics,
             delayed_fetches=delayed,
             in_flight=InFlightBytes(1 << 20),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -11,6 +12,9 @@ from kafkalog.server.api import Phase, api_of
 from kafkalog.server.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
 from kafkalog.server.media_types import JSON
 from kafkalog.server.replies import bytes_reply, json_reply
+
+if TYPE_CHECKING:
+    from kafkalog.server.api import Api
 
 ROUTES = web.RouteTableDef()
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -44,7 +48,14 @@ async def ready(request: web.Request) -> web.Response:
 
     A full disk takes no readiness: reads and deletions go on (reliability.md 2.2).
     """
-    api = api_of(request)
+    is_ready, body = readiness(api_of(request))
+    if is_ready:
+        return json_reply(body)
+    return json_reply(body, status=503, headers={"Retry-After": "1"})
+
+
+def readiness(api: Api) -> tuple[bool, dict[str, object]]:
+    """Whether it is ready, and what a probe is told."""
     status = api.operations.readiness()
     checks = {
         "logs_loaded": api.phase is not Phase.STARTING and status.is_loaded,
@@ -64,9 +75,7 @@ async def ready(request: web.Request) -> web.Response:
     }
     if not status.is_loaded:
         body["loading"] = dataclasses.asdict(api.operations.loading())
-    if is_ready:
-        return json_reply(body)
-    return json_reply(body, status=503, headers={"Retry-After": "1"})
+    return is_ready, body
 
 
 @ROUTES.get("/metrics")

@@ -14,6 +14,7 @@ from kafkalog.server.replies import json_reply
 
 if TYPE_CHECKING:
     from kafkalog.env.scheduler import TaskStatus
+    from kafkalog.manager.operations import Operations
 
 ROUTES = web.RouteTableDef()
 
@@ -51,6 +52,10 @@ def _task_json(task: TaskStatus) -> dict[str, object]:
 )
 async def tasks(request: web.Request) -> web.Response:
     """What the background tasks do and did; one-shots of a name are counted together."""
-    operations = api_of(request).operations
+    return json_reply(tasks_document(api_of(request).operations))
+
+
+def tasks_document(operations: Operations) -> dict[str, object]:
+    """The answer, for the bundle too."""
     entries = [_task_json(task) for task in operations.tasks()]
-    return json_reply({"now_ms": operations.now_ms(), "tasks": entries})
+    return {"now_ms": operations.now_ms(), "tasks": entries}

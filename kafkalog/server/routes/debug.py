@@ -1,0 +1,188 @@
+"""``/debug/``: a look into the process, for whoever operates it (operations.md 6.2).
+
+Behind ``admin.port``; without one for this machine alone, whatever the access rules say: what is
+shown here is no client's. Answered also while the daemon starts and stops.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from aiohttp import hdrs, web
+
+from kafkalog.errors import ClusterAccessDenied
+from kafkalog.observe.logging import log_levels, set_log_level
+from kafkalog.observe.stacks import thread_stacks
+from kafkalog.server.answers_debug import InsideConfig, InsideTasks, LogLevels, MetricsCardinality
+from kafkalog.server.api import Api, api_of
+from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.error_map import ApiError
+from kafkalog.server.in_flight import Body
+from kafkalog.server.inside import (
+    bundle,
+    inside_config,
+    inside_tasks,
+    metrics_cardinality,
+    process_facts,
+)
+from kafkalog.server.media_types import JSON
+from kafkalog.server.replies import bytes_reply, json_reply
+from kafkalog.server.routes.probes import readiness
+from kafkalog.server.routes.tasks import tasks_document
+from kafkalog.server.schemas import LogLevelRequest, parse_body
+from kafkalog.settings.server_config import is_loopback
+
+ROUTES = web.RouteTableDef()
+_OPERATE = Access(Action.CLUSTER, Resource.CLUSTER)
+_TEXT_TYPE = "text/plain; charset=utf-8"
+_BUNDLE_TYPE = "application/gzip"
+# Who sets one of these speaks for somebody else, whose address is not that of the connection.
+_FORWARDED = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
+
+
+def _inside(request: web.Request) -> Api:
+    """The graph, for those who may look inside; ClusterAccessDenied."""
+    api = api_of(request)
+    if api.config.admin_port is None and not _is_from_here(request):
+        raise ClusterAccessDenied(
+            "Without admin.port, /debug/ answers this machine alone: connect to it from there, "
+            "without a proxy."
+        )
+    api.operations.look_inside()
+    return api
+
+
+def _is_from_here(request: web.Request) -> bool:
+    """Whether the connection's other end, and the name it was asked for by, are this machine's.
+
+    The name, because a page in a browser on this machine may have any other one lead here.
+    """
+    peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+    if not isinstance(peer, tuple) or not is_loopback(str(peer[0])):
+        return False
+    host = request.url.host or ""
+    return is_loopback(host) and not any(name in request.headers for name in _FORWARDED)
+
+
+@ROUTES.get("/debug/stacks")
+@endpoint(
+    "debugStacks", "debug", _OPERATE, {200: Answer("Stacks.", {_TEXT_TYPE: {"type": "string"}})}
+)
+async def stacks(request: web.Request) -> web.Response:
+    """The stack of every thread, as text; SIGUSR1 writes them to stderr when this hangs."""
+    _inside(request)
+    return bytes_reply(thread_stacks().encode(), content_type=_TEXT_TYPE)
+
+
+@ROUTES.get("/debug/tasks")
+@endpoint("debugTasks", "debug", _OPERATE, {200: Answer("By name.", {JSON: InsideTasks})})
+async def tasks(request: web.Request) -> web.Response:
+    """Coroutines of the event loop with the lines they wait at, and threads."""
+    _inside(request)
+    return json_reply(inside_tasks())
+
+
+@ROUTES.get("/debug/config")
+@endpoint("debugConfig", "debug", _OPERATE, {200: Answer("By name.", {JSON: InsideConfig})})
+async def config(request: web.Request) -> web.Response:
+    """What the start resolved: every key with its value, source, and the variable or file.
+
+    Values that came by a ``..._FILE`` variable are ``***``. ``/v1/configs`` has what changed since.
+    """
+    return json_reply(inside_config(_inside(request).settings))
+
+
+@ROUTES.get("/debug/log-level")
+@endpoint("debugLogLevels", "debug", _OPERATE, {200: Answer("Levels.", {JSON: LogLevels})})
+async def levels(request: web.Request) -> web.Response:
+    """The level of log lines, and of the loggers that have one of their own."""
+    _inside(request)
+    return _levels_reply()
+
+
+@ROUTES.put("/debug/log-level")
+@endpoint(
+    "setDebugLogLevel",
+    "debug",
+    _OPERATE,
+    {200: Answer("Levels.", {JSON: LogLevels})},
+    body={JSON: LogLevelRequest},
+    errors=(404,),
+)
+async def set_level(request: web.Request) -> web.Response:
+    """Change the level of all lines, or of one logger, until the daemon ends.
+
+    Level null: that of ``log.level``, or of a logger that of the one above it. Lines of the audit
+    are printed at every level.
+    """
+    api = _inside(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(LogLevelRequest, data)
+    level = wanted.level if wanted.level or wanted.logger else api.config.log_level
+    if not set_log_level(wanted.logger, level):
+        raise ApiError(404, "No logger of that name has written or been asked for yet.")
+    return _levels_reply()
+
+
+def _levels_reply() -> web.Response:
+    found = log_levels()
+    return json_reply({"level": found.pop(""), "loggers": found})
+
+
+@ROUTES.get("/debug/metrics-cardinality")
+@endpoint(
+    "debugMetricsCardinality",
+    "debug",
+    _OPERATE,
+    {200: Answer("Largest first.", {JSON: MetricsCardinality})},
+)
+async def cardinality(request: web.Request) -> web.Response:
+    """How many samples a scrape has, by family and label."""
+    api = _inside(request)
+    page = await api.metrics.render(api.operations.partition_samples())
+    return json_reply(await api.blocking(metrics_cardinality, page))
+
+
+@ROUTES.get("/debug/bundle")
+@endpoint(
+    "debugBundle",
+    "debug",
+    _OPERATE,
+    {
+        200: Answer(
+            "tar.gz",
+            {_BUNDLE_TYPE: {"type": "string", "format": "binary"}},
+            headers=("Content-Disposition",),
+        )
+    },
+)
+async def debug_bundle(request: web.Request) -> web.Response:
+    """All of it as one file for a report: stacks, tasks, configuration, readiness, metrics.
+
+    Names of topics, groups and directories are in it; records, credentials and values of secrets
+    are not.
+    """
+    api = _inside(request)
+    moment_s = api.operations.now_ms() // 1000
+    page = await api.metrics.render(api.operations.partition_samples())
+    documents = {
+        "tasks.json": inside_tasks(),
+        "scheduler.json": tasks_document(api.operations),
+        "config.json": inside_config(api.settings),
+        "log-levels.json": log_levels(),
+        "readiness.json": readiness(api)[1],
+    }
+    parts = {name: msgspec.json.encode(document) for name, document in documents.items()}
+    parts |= {"stacks.txt": thread_stacks().encode(), "metrics.txt": page}
+    name = f"kafkalog-{api.operations.node_id}-{moment_s}"
+    packed = await api.blocking(_packed, name, parts, page, moment_s)
+    disposition = f'attachment; filename="{name}.tar.gz"'
+    return bytes_reply(
+        packed, content_type=_BUNDLE_TYPE, headers={hdrs.CONTENT_DISPOSITION: disposition}
+    )
+
+
+def _packed(name: str, parts: dict[str, bytes], page: bytes, moment_s: int) -> bytes:
+    """The bundle, with what takes the disk's or the processor's time."""
+    facts = {each: text.encode() for each, text in process_facts().items()}
+    sizes = {"cardinality.json": msgspec.json.encode(metrics_cardinality(page))}
+    return bundle(name, parts | facts | sizes, moment_s)

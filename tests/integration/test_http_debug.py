@@ -1,0 +1,232 @@
+"""Goal: who operates a daemon sees into it, nobody else does, and no secret is among what he sees.
+Method: a real daemon of which each route of /debug/ is asked, from this machine and as from others.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import socket
+import tarfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.access_world import access_settings, ask, token_of, write
+from tests.integration.daemon import Answer, Daemon, ReservedPort
+from tests.integration.http_world import check_sealed, refused
+from tests.integration.test_daemon_start import GatedDaemon, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOG_LEVEL = "/debug/log-level"
+PATHS = (
+    "/debug/stacks",
+    "/debug/tasks",
+    "/debug/config",
+    LOG_LEVEL,
+    "/debug/metrics-cardinality",
+    "/debug/bundle",
+)
+
+
+def files_of(bundle: bytes) -> dict[str, bytes]:
+    """The bundle's files by name, without its directory."""
+    with tarfile.open(fileobj=io.BytesIO(bundle)) as archive:
+        found = {}
+        for member in archive.getmembers():
+            directory, _, name = member.name.partition("/")
+            assert directory.startswith("kafkalog-1-")
+            file = archive.extractfile(member)
+            assert file is not None
+            found[name] = file.read()
+        return found
+
+
+def test_stacks_and_tasks(daemon: Daemon) -> None:
+    """Goal: every thread and every coroutine, with the line where it stands.
+    Method: a fetch that waits, seen in both.
+    """
+    daemon.create_topic("awaited")
+    waiting = daemon.connect(60)
+    waiting.request("GET", "/topics/awaited/partitions/0/records?offset=0&timeout=30000")
+    answer = daemon.request("GET", "/debug/stacks")
+    check_sealed(answer)
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+    text = answer.body.decode()
+    assert "Thread MainThread (" in text
+    assert "log_dir_writer.py" in text
+    tasks = daemon.request("GET", "/debug/tasks").json
+    assert {"MainThread"} < {thread["name"] for thread in tasks["threads"]}
+    places = [place for task in tasks["loop"] for place in task["waits_at"]]
+    assert any(place.startswith("daemon.py:") for place in places), places
+    daemon.produce_text("awaited", "now")
+    assert waiting.getresponse().status == 200
+    waiting.close()
+
+
+def test_config_names_who_gave_each_value(daemon: Daemon) -> None:
+    """Goal: all keys, those of the command line marked.
+    Method: the port, and a key that nobody set.
+    """
+    found = {one["name"]: one for one in daemon.request("GET", "/debug/config").json["configs"]}
+    assert found["http.port"] == {
+        "name": "http.port",
+        "value": str(daemon.port),
+        "source": "override",
+        "origin": "",
+    }
+    assert found["num.partitions"]["source"] == "default"
+
+
+def test_log_levels_change_without_a_restart(daemon: Daemon) -> None:
+    """Goal: one logger or all, back again; the audit speaks at every level.
+    Method: set, look, reset; names that there are not.
+    """
+    assert daemon.request("GET", LOG_LEVEL).json == {"level": "info", "loggers": {}}
+    body = {"level": "error"}
+    assert daemon.request("PUT", LOG_LEVEL, body).json == {"level": "error", "loggers": {}}
+    before = daemon.log_path.read_text()
+    daemon.create_topic("silent")
+    daemon.request("DELETE", "/admin/topics/silent")
+    fresh = daemon.log_path.read_text().removeprefix(before)
+    assert {json.loads(line)["logger"] for line in fresh.splitlines()} == {"audit"}
+    one = {"level": "debug", "logger": "kafkalog.server"}
+    found = daemon.request("PUT", LOG_LEVEL, one).json
+    assert found == {"level": "error", "loggers": {"kafkalog.server": "debug"}}
+    daemon.request("PUT", LOG_LEVEL, {"level": None, "logger": "kafkalog.server"})
+    daemon.request("PUT", LOG_LEVEL, {"level": None})
+    assert daemon.request("GET", LOG_LEVEL).json == {"level": "info", "loggers": {}}
+    for name in ("no.such.logger", "audit"):
+        answer = daemon.request("PUT", LOG_LEVEL, {"level": "error", "logger": name})
+        refused(answer, 404, 404)
+    refused(daemon.request("PUT", LOG_LEVEL, {"level": "loud"}), 422, 422)
+    refused(daemon.request("GET", f"{LOG_LEVEL}?level=debug"), 400, 40005)
+
+
+def test_cardinality_is_that_of_a_scrape(daemon: Daemon) -> None:
+    """Goal: who has too many series sees which.
+    Method: a topic of 20 partitions; the page itself counted.
+    """
+    daemon.create_topic("wide", 20)
+    found = daemon.request("GET", "/debug/metrics-cardinality").json
+    page = daemon.request("GET", "/metrics").body.decode().splitlines()
+    lines = [line for line in page if line and not line.startswith("#")]
+    assert abs(found["samples"] - len(lines)) <= 40, "the request itself is a series or some"
+    assert sum(family["samples"] for family in found["families"]) == found["samples"]
+    partitions = [one for one in found["families"] if one["labels"].get("partition", 0) >= 20]
+    assert partitions
+    assert all(one["labels"]["topic"] >= 1 for one in partitions)
+    counts = [family["samples"] for family in found["families"]]
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_bundle_without_secrets(tmp_path: Path) -> None:
+    """Goal: one file for a report that can be sent on.
+    Method: canaries in every place that holds a secret: credentials, a value by a file, a key of
+    Kafka's; every file of the bundle, and every other answer.
+    """
+    canary = write(tmp_path / "issuer", "canary-in-a-file\n")
+    settings = access_settings(tmp_path)
+    environment = {
+        "KAFKALOG_HTTP_JWT_ISSUER_FILE": str(canary),
+        "KAFKA_SSL_KEYSTORE_PASSWORD": "canary-of-kafka",
+    }
+    with Daemon(tmp_path, environment=environment, **settings) as daemon:
+        ask(daemon, "admin", "POST", "/admin/topics", {"topic_name": "t-kept"})
+        answer = ask(daemon, "admin", "GET", "/debug/bundle")
+        assert answer.status == 200
+        assert answer.headers["Content-Type"] == "application/gzip"
+        assert answer.headers["Content-Disposition"].startswith('attachment; filename="kafkalog-1-')
+        files = files_of(answer.body)
+        assert files.keys() == {
+            "cardinality.json",
+            "config.json",
+            "log-levels.json",
+            "metrics.txt",
+            "proc-limits.txt",
+            "proc-mountinfo.txt",
+            "proc-status.txt",
+            "readiness.json",
+            "scheduler.json",
+            "stacks.txt",
+            "tasks.json",
+            "version.txt",
+        }
+        issuer = {one["name"]: one for one in json.loads(files["config.json"])["configs"]}
+        assert issuer["http.jwt.issuer"]["value"] == "***"
+        assert b"t-kept" in files["metrics.txt"]
+        seen = {path: ask(daemon, "admin", "GET", path).body for path in (*PATHS, "/v1/configs")}
+        del seen["/debug/bundle"]
+        secrets = [b"canary-in", b"canary-of", token_of("admin").encode(), b"scrypt:", b"sha256:"]
+        for name, data in {**files, **seen, "log": daemon.log_path.read_bytes()}.items():
+            assert [one for one in secrets if one in data] == [], name
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Forwarded": "for=10.0.0.1"},
+        {"X-Forwarded-For": "10.0.0.1"},
+        {"Via": "1.1 proxy"},
+        {"Host": "rebound.example"},
+    ],
+)
+def test_for_this_machine_alone(daemon: Daemon, headers: dict[str, str]) -> None:
+    """Goal: a proxy beside the daemon, or a page in a browser here, opens it to nobody.
+    Method: what their requests carry.
+    """
+    for path in PATHS:
+        refused(daemon.request("GET", path, None, headers), 403, 40301)
+    answer = daemon.request("PUT", LOG_LEVEL, {"level": "debug"}, headers)
+    refused(answer, 403, 40301)
+
+
+def test_not_over_the_network(tmp_path: Path) -> None:
+    """Goal: without admin.port another machine is refused, whatever http.auth says.
+    Method: this machine's own address on the network is another end than loopback.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            pytest.skip("this machine has no address but loopback")
+        address = probe.getsockname()[0]
+    with Daemon(tmp_path, http_host="0.0.0.0", http_auth="none") as daemon:
+        connection = http.client.HTTPConnection(address, daemon.port, timeout=30)
+        connection.request("GET", "/debug/config")
+        got = connection.getresponse()
+        refused(Answer(got.status, dict(got.headers), got.read()), 403, 40301)
+        connection.close()
+        assert daemon.request("GET", "/debug/config").status == 200
+
+
+def test_behind_the_admin_port(tmp_path: Path) -> None:
+    """Goal: with a port of its own it is there, for any address, and not on the data port.
+    Method: as through a proxy, at both.
+    """
+    admin = ReservedPort()
+    through = {"X-Forwarded-For": "10.0.0.1"}
+    with Daemon(tmp_path, admin_port=str(admin.number)) as daemon:
+        refused(daemon.request("GET", "/debug/config"), 404, 404)
+        daemon.port, data_port = admin.number, daemon.port
+        assert daemon.request("GET", "/debug/config", None, through).status == 200
+        daemon.port = data_port
+
+
+def test_while_it_recovers(tmp_path: Path) -> None:
+    """Goal: a start that hangs can be looked into.
+    Method: the load of a partition waits for a gate; its thread is seen, and the bundle comes.
+    """
+    daemon = GatedDaemon(tmp_path / "gated").prepare()
+    daemon.start(wait=False)
+    try:
+        wait_for(daemon, "since no clean shutdown file was found")
+        assert "log-recovery" in daemon.request("GET", "/debug/stacks").body.decode()
+        answer = daemon.request("GET", "/debug/bundle")
+        assert answer.status == 200
+        assert json.loads(files_of(answer.body)["readiness.json"])["status"] == "not ready"
+    finally:
+        daemon.kill()

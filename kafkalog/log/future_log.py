@@ -67,7 +67,7 @@ def inherit(future: UnifiedLog, current: UnifiedLog) -> None:
     producer snapshot; the next flush makes all of it durable.
     """
     assert future.log_end_offset == current.log_end_offset, "the copy has not caught up"
-    future.increment_log_start_offset(current.log_start_offset, "leader offset incremented")
+    future.increment_log_start_offset(current.log_start_offset, "leader offset increment")
     take_epochs(future, current)
     is_told_by_batches = current.producers.entries.keys() <= future.producers.entries.keys()
     future.take_over_producers(current.producers)

@@ -21,7 +21,7 @@ from kafkalog.format.file_names import (
     segment_file_name,
 )
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.log import segment_roll
+from kafkalog.log import segment_roll, sentences
 from kafkalog.log.log_segment import LogSegment
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class LocalLog:
         active segment ``is_broken`` when undoing failed too.
         """
         base_offset = max(expected_next_offset, self.log_end_offset)
-        active = self.active_segment
+        active, started_ns = self.active_segment, self._environment.clock.monotonic_ns()
         if active.base_offset == base_offset:
             assert active.size_bytes == 0, f"a segment of base {base_offset} holds data"
             _log.warning("empty_segment_replaced", path=active.log_file.path)
@@ -166,6 +166,8 @@ class LocalLog:
                 raise
             self.segments.add(segment)
         self.log_end_offset = base_offset
+        duration_ms = (self._environment.clock.monotonic_ns() - started_ns) // 1_000_000
+        _log.info(sentences.rolled(base_offset, duration_ms), directory=self.directory.path)
         return segment
 
     def note_name_change(self) -> None:
@@ -445,6 +447,7 @@ class LocalLog:
 
 def _delete_files(segments: Sequence[LogSegment]) -> None:
     """Delete the files of segments that nobody can find any more."""
+    _log.info(sentences.files_deleted(segments))
     for segment in segments:
         for name in segment.delete_files():
             _log.info("segment_file_already_gone", name=name)

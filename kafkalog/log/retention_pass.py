@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import structlog
 
+from kafkalog.log import sentences
 from kafkalog.log.retention_plan import (
     Deletion,
     LogFacts,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 # Renames of one segment at most: log, three indexes, producer snapshot.
 DIRECTORY_OPERATIONS_PER_SEGMENT = 5
+# Segments in one line of the log.
+_NAMED_AT_ONCE = 100
 _log = structlog.get_logger(__name__)
 
 
@@ -173,30 +176,25 @@ def _plan_below(
 
 
 def _tell(log: UnifiedLog, deletions: Sequence[Deletion]) -> None:
-    """Kafka's sentence for each segment, so that what searches for it finds it."""
-    size_bytes = log.size_bytes
+    """Kafka's sentences, so that what searches for them finds them."""
+    size_bytes, below_start = log.size_bytes, []
     for deletion in deletions:
         segment = log.segments.get(deletion.base_offset)
         assert segment is not None, "the plan is of another moment"
-        stamp_ms = segment.max_timestamp_so_far().timestamp_ms
         size_bytes -= segment.size_bytes
         if deletion.rule is Rule.START_OFFSET:
-            why = f"log start offset {log.log_start_offset} breach"
-        elif deletion.rule is Rule.SIZE:
-            why = (
-                f"log retention size {log.config.retention_bytes} breach. "
-                f"Log size after deletion will be {size_bytes}."
-            )
+            below_start.append(segment)
+            continue
+        if deletion.rule is Rule.SIZE:
+            text = sentences.over_size(segment, log.config.retention_bytes, size_bytes)
         else:
-            based = (
-                "largest record timestamp in the segment"
-                if stamp_ms >= 0
-                else "last modified time of the segment"
-            )
-            why = f"log retention time {log.config.retention_ms}ms breach based on the {based}"
-        _log.info(
-            f"Deleting segment LogSegment(baseOffset={segment.base_offset}, "
-            f"size={segment.size_bytes}, largestRecordTimestamp={stamp_ms}) due to {why}",
-            partition=str(log.topic_partition),
-            rule=deletion.rule.value,
-        )
+            text = sentences.over_time(segment, log.config.retention_ms)
+        _say(text, log, deletion.rule)
+    for first in range(0, len(below_start), _NAMED_AT_ONCE):
+        several = below_start[first : first + _NAMED_AT_ONCE]
+        text = sentences.below_start(several, log.log_start_offset)
+        _say(text, log, Rule.START_OFFSET)
+
+
+def _say(text: str, log: UnifiedLog, rule: Rule) -> None:
+    _log.info(text, partition=str(log.topic_partition), rule=rule.value)

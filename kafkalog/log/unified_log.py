@@ -30,7 +30,7 @@ from kafkalog.errors import (
     PolicyViolation,
     RecordSetTooLarge,
 )
-from kafkalog.log import append_plan, log_reads, producer_rebuild
+from kafkalog.log import append_plan, log_reads, producer_rebuild, sentences
 from kafkalog.log.flush_plan import FlushPlan
 
 if TYPE_CHECKING:
@@ -345,9 +345,7 @@ class UnifiedLog:
         self.epochs.truncate_from_start(new_offset)
         self.producers.on_log_start(new_offset)
         self._first_unstable_offset = self.producers.first_unstable_offset
-        _log.info(
-            "log_start_moved", partition=str(self.topic_partition), offset=new_offset, reason=reason
-        )
+        _log.info(sentences.start_moved(new_offset, reason), partition=str(self.topic_partition))
         return True
 
     def delete_records(self, offset: int) -> int:
@@ -368,7 +366,7 @@ class UnifiedLog:
                 f"{self.high_watermark}",
                 high_watermark=self.high_watermark,
             )
-        self.increment_log_start_offset(target, "delete records")
+        self.increment_log_start_offset(target, "client delete records request")
         return self.log_start_offset
 
     # ---- truncate, delete, close

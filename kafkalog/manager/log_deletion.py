@@ -103,7 +103,8 @@ class LogDeletion:
         if self._filesystem.exists(doomed.path):
             self._filesystem.remove_tree(doomed.path)
         self._filesystem.sync_dir(doomed.log_dir.path)
-        _log.info("log_deleted", path=doomed.path)
+        partition = "" if doomed.log is None else f" for partition {doomed.log.topic_partition}"
+        _log.info(f"Deleted log{partition} in {doomed.path}.")
 
     def _run(self) -> None:
         """The task: as Kafka's, due again when the head of the queue is."""

@@ -62,11 +62,13 @@ class ManagerTasks:
             0,
             config.replica_high_watermark_checkpoint_interval_ms,
         )
+        period_ms = config.log_retention_check_interval_ms
+        _log.info(f"Starting log cleanup with a period of {period_ms} ms.")
         self._every(
             RETENTION_TASK,
             self.retain_once,
             delay_ms,
-            config.log_retention_check_interval_ms,
+            period_ms,
         )
         self._every(
             RECOVERY_POINT_TASK,
@@ -80,15 +82,7 @@ class ManagerTasks:
             delay_ms,
             config.log_flush_start_offset_checkpoint_interval_ms,
         )
-        # Kafka's scheduler interval is "never" by default, which makes flush.ms of a topic void;
-        # here flush.ms holds by itself (fewer than T + 1 s of records are at risk).
-        period_ms = config.log_flush_scheduler_interval_ms
-        if period_ms == INT64_MAX:
-            self._every(
-                FLUSHER_TASK, self.flush_due_once, FLUSH_MS_PERIOD_MAX_MS, FLUSH_MS_PERIOD_MAX_MS
-            )
-        else:
-            self._every(FLUSHER_TASK, self.flush_due_once, delay_ms, period_ms)
+        self._start_flusher()
         self._every(
             PRODUCER_EXPIRATION_TASK,
             self.expire_producers_once,
@@ -106,6 +100,19 @@ class ManagerTasks:
         self._every(LOG_DIR_METRICS_TASK, self.measure_once, 0, _METRICS_PERIOD_MS)
         self._every(RELOAD_TASK, self.reload_once, _RELOAD_PERIOD_MS, _RELOAD_PERIOD_MS)
         manager.deletion.schedule(delay_ms)
+
+    def _start_flusher(self) -> None:
+        """Kafka's scheduler interval is "never" by default, which makes flush.ms of a topic void.
+
+        Here flush.ms holds by itself (fewer than T + 1 s of records are at risk).
+        """
+        config = self._manager.config
+        period_ms = config.log_flush_scheduler_interval_ms
+        _log.info(f"Starting log flusher with a default period of {period_ms} ms.")
+        delay_ms = config.log_initial_task_delay_ms
+        if period_ms == INT64_MAX:
+            delay_ms = period_ms = FLUSH_MS_PERIOD_MAX_MS
+        self._every(FLUSHER_TASK, self.flush_due_once, delay_ms, period_ms)
 
     def _start_sinks(self) -> None:
         """What the coordinator of exactly-once sinks has to do."""

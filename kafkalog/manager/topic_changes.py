@@ -316,6 +316,10 @@ class TopicChanges:
         if read_topic_id(self._seams.filesystem, path) in self._registry.state.deleted:
             self._doom_directory(unit, topic_partition)  # a full disk refused its renaming
         take(self._loading.create(unit, topic_partition, topic))
+        configs = ", ".join(f"{key}={value}" for key, value in sorted(topic.overrides.items()))
+        _log.info(
+            f"Created log for partition {topic_partition} in {path} with properties {{{configs}}}"
+        )
 
     def _doom(self, unit: LogDirUnit, log: UnifiedLog) -> None:
         """On the writer: ``-delete`` now, gone later; durable with the ``_sync`` behind the last.
@@ -323,6 +327,10 @@ class TopicChanges:
         A sync for each would hold up the appends of the others for 25 ms a slice.
         """
         log.rename_dir(self._doomed_name(log.topic_partition))
+        _log.info(
+            f"Log for partition {log.topic_partition} is renamed to {log.directory} and is "
+            "scheduled for deletion"
+        )
         self._manager.deletion.add(unit.log_dir, log.directory, log)
 
     def _sync(self, unit: LogDirUnit) -> None:

@@ -85,7 +85,9 @@ def test_a_long_recovery_is_told() -> None:
         again.start()
     again.disk.on_call = None
     events = [line["event"] for line in captured]
-    first, *between, last, cleaner = events
+    first, *between, last, cleanup, flusher, cleaner = events
+    assert cleanup == "Starting log cleanup with a period of 300000 ms."
+    assert flusher.startswith("Starting log flusher with a default period of ")
     assert cleaner == "Starting the log cleaner"
     assert first == "Recovering 10 logs from /data/a since no clean shutdown file was found"
     took = re.fullmatch(r"Loaded 10 logs in (\d+)ms", last)

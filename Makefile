@@ -5,6 +5,7 @@ BIN := .venv/bin
 RUN_READY := .venv/.run-ready
 DEV_READY := .venv/.dev-ready
 SPARK_READY := .venv/.spark-ready
+OPERATE_READY := .venv/.operate-ready
 KERNELS_READY := .venv/.kernels-ready
 SOURCES := kafkalog pyspark_kafkalog tests
 KERNEL_SOURCES := $(wildcard kafkalog/kernels/*.py)
@@ -14,9 +15,9 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -q
 SLOW := "slow and not oracle and not spark"
-QUICK := "not oracle and not slow and not campaign and not spark and not operate"
+QUICK := "not oracle and not slow and not campaign and not spark and not operate and not image"
 
-.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle spark spark-setup pipeline crash kill slow slow-crashes slow-of-the-rest lane-alone lane-beside operate bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle spark spark-setup pipeline crash kill slow slow-crashes slow-of-the-rest lane-alone lane-beside operate image-check bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -34,6 +35,11 @@ $(RUN_READY): requirements/build.txt requirements/run.txt pyproject.toml
 $(DEV_READY): $(RUN_READY) requirements/dev.txt
 	@echo "setup: installing the locked development requirements"
 	@$(UV) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(OPERATE_READY): $(DEV_READY) requirements/operate.txt
+	@echo "setup: installing the locked requirements of the tests of deploy/"
+	@$(UV) --require-hashes -r requirements/operate.txt
 	@touch $@
 
 $(SPARK_READY): $(DEV_READY) requirements/spark.txt
@@ -103,8 +109,11 @@ slow-crashes: $(KERNELS_READY) $(DEV_READY) | build
 slow-of-the-rest: $(KERNELS_READY) $(DEV_READY) | build
 	@$(PYTEST) -m $(SLOW) --ignore tests/crash
 
-operate: $(KERNELS_READY) $(DEV_READY) | build ## deploy/ judged by the tools of operators (tests say what to install)
-	@$(PYTEST) -m operate tests/operate
+operate: $(KERNELS_READY) $(OPERATE_READY) | build ## deploy/ judged by the tools of operators (tests say what to install)
+	@KAFKALOG_OPERATE=required $(PYTEST) -m operate tests/operate
+
+image-check: $(KERNELS_READY) $(DEV_READY) | build ## build the image without an engine and run it (root; apt-get install buildah mmdebstrap uidmap)
+	@KAFKALOG_IMAGE=required $(PYTEST) -m image tests/operate
 
 campaign: $(KERNELS_READY) $(DEV_READY) | build ## long forms of the fuzz tests (no part of ci)
 	@$(PYTEST) -m campaign
@@ -139,6 +148,7 @@ mission: $(DEV_READY) ## the mechanisms of docs/mission.md with the tests that p
 lock: $(RUN_READY) ## renew the hash-pinned requirement files
 	@for f in build run arrow dev; do $(LOCK) requirements/$$f.in -o requirements/$$f.txt; done
 	@$(LOCK) -c requirements/run.txt -c requirements/arrow.txt -c requirements/dev.txt requirements/spark.in -o requirements/spark.txt
+	@$(LOCK) requirements/operate.in -o requirements/operate.txt
 
 docs: $(DEV_READY) ## regenerate the generated pages under docs/
 	@$(BIN)/python -m kafkalog.settings.reference > docs/configuration.md

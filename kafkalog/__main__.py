@@ -35,9 +35,10 @@ _STDERR = 2  # what a dump of all stacks goes to; it needs no interpreter that s
 def server(properties: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     """Run the daemon in the foreground until SIGTERM or SIGINT.
 
-    PROPERTIES is a file in Kafka's server.properties syntax; of several the first that is there.
-    Without it KAFKALOG_SERVER_PROPERTIES names them, separated by colons. The environment
-    (KAFKALOG_LOG_RETENTION_MS=...) goes over the file, --override over both.
+    PROPERTIES is a file in Kafka's server.properties syntax; of several each goes over those before
+    it, and one with a dash in front may be missing (-/mnt/shared/config/server.properties, behind
+    --). Without any, KAFKALOG_SERVER_PROPERTIES names them, separated by colons. The environment
+    (KAFKALOG_LOG_RETENTION_MS=...) goes over the files, --override over both.
 
     Example: kafkalog server config/server.properties --override http.port=9000
     """

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 MECHANISM = re.compile(r"\bM\d\d\b")
 # Marker -> variable that says "required" where nothing may be skipped.
-REQUIREMENTS = {"oracle": "KAFKALOG_ORACLE", "operate": "KAFKALOG_OPERATE"}
+REQUIREMENTS = {
+    "oracle": "KAFKALOG_ORACLE",
+    "operate": "KAFKALOG_OPERATE",
+    "image": "KAFKALOG_IMAGE",
+}
 RESULTS = Path(__file__).resolve().parents[1] / "build" / "mission.jsonl"
 
 # Runs must be repeatable on noisy machines: no per-example deadline, a fixed seed unless asked.

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 
+_MAY_BE_MISSING = "-"  # in front of a path
+
 
 def with_settings_source(command: Command) -> Command:
     """Add PROPERTIES and --override; the command gets ``properties`` and ``overrides``."""
@@ -42,11 +44,12 @@ def settings_from(properties: tuple[str, ...], overrides: tuple[str, ...]) -> Se
         if not separator:
             raise click.UsageError(f"--override takes key=value, not '{pair}'")
         pairs[key.strip()] = value.strip()
-    if not properties:
-        return load_settings(None, os.environ, pairs, _read_text)
-    there = (path for path in properties if os.path.lexists(path))
-    path = next(there, properties[0])  # of none that is there, the first is missed
-    return load_settings(_read(path), os.environ, pairs, _read_text, file_name=path)
+    files = {}
+    for name in properties:
+        path = name.removeprefix(_MAY_BE_MISSING)
+        if path == name or os.path.lexists(path):
+            files[path] = _read(path)
+    return load_settings(None, os.environ, pairs, _read_text, files=files)
 
 
 def _read(path: str) -> bytes:

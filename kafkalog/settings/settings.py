@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from kafkalog.settings.environment import GivenText
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+_NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
 HIDDEN = "***"
 """What is shown of a value that nobody may see."""
@@ -184,15 +185,17 @@ def load_settings(
     overrides: Mapping[str, str],
     read_file: Callable[[str], str] = no_file,
     *,
-    file_name: str = "",
+    files: Mapping[str, bytes] = _NO_FILES,
 ) -> Settings:
     """Resolve, parse and check everything; InvalidConfig names key, value and valid range.
 
-    file_data is the content of the properties file, Latin-1 with escapes as Java reads it, and
-    file_name where it was found. read_file reads what a variable ``..._FILE`` names.
+    files are properties files by their names, weakest first, Latin-1 with escapes as Java reads
+    them; file_data is one without a name, which goes over them. read_file reads what a variable
+    ``..._FILE`` names.
     """
     variables = settings_of_environment(environment, read_file)
-    texts, notices = _merge(_pairs_of(file_data), file_name, variables, overrides)
+    named = {**files, "": file_data} if file_data else files
+    texts, notices = _merge(named, variables, overrides)
     values: dict[str, ResolvedValue] = {}
     for key, setting in BROKER_LEVEL.items():
         if key in texts:
@@ -278,23 +281,24 @@ def _check_tls(server: ServerConfig) -> None:
         raise InvalidConfig("http.mtls.principal names no place", key="http.mtls.principal")
 
 
-def _pairs_of(file_data: bytes | None) -> dict[str, str]:
+def _pairs_of(name: str, data: bytes) -> dict[str, str]:
     try:
-        return decode_properties(file_data) if file_data else {}
+        return decode_properties(data)
     except FormatError as error:
-        raise InvalidConfig(f"the configuration file is malformed: {error}") from error
+        message = f"the configuration file {name}".rstrip()
+        raise InvalidConfig(f"{message} is malformed: {error}") from error
 
 
 def _merge(
-    file_pairs: Mapping[str, str],
-    file_name: str,
+    files: Mapping[str, bytes],
     environment: Mapping[str, GivenText],
     overrides: Mapping[str, str],
 ) -> tuple[dict[str, _Given], list[Notice]]:
     """What the strongest source gave for each key; notices about those that are unknown."""
     texts: dict[str, _Given] = {}
-    for key, text in file_pairs.items():
-        texts[key] = _Given(text, Source.FILE, file_name)
+    for name, data in files.items():
+        for key, text in _pairs_of(name, data).items():
+            texts[key] = _Given(text, Source.FILE, name)
     for key, given in environment.items():
         texts[key] = _Given(given.text, Source.ENVIRONMENT, given.variable, given.is_from_file)
     for key, text in overrides.items():

@@ -36,11 +36,12 @@ def told(daemon: Daemon) -> dict[str, object]:
 
 
 def test_as_a_pod_starts_it(tmp_path: Path) -> None:
-    """Goal: the mounted file is the base, variables go over it, service links are no settings.
-    Method: two places for the file, the first of which is not mounted; what a Service injects;
+    """Goal: the mounted file goes over the image's, variables over both, service links are no keys.
+    Method: the image's file, one that is not mounted, one that is; what a Service injects;
     /v1/configs and the line of the start; a secret of Kafka's in the file.
     """
-    mounted = tmp_path / "server.properties"
+    mounted, image = tmp_path / "server.properties", tmp_path / "image.properties"
+    image.write_text("http.port=1\nhttp.auth=none\n")
     hours = tmp_path / "hours"
     hours.write_text("5\n")
     daemon = ImageDaemon(tmp_path)
@@ -49,7 +50,7 @@ def test_as_a_pod_starts_it(tmp_path: Path) -> None:
         "ssl.keystore.password=canary\n"
     )
     daemon.environment = {
-        "KAFKALOG_SERVER_PROPERTIES": f"{tmp_path}/absent.properties:{mounted}",
+        "KAFKALOG_SERVER_PROPERTIES": f"{image}:-{tmp_path}/absent.properties:-{mounted}",
         "KAFKA_NUM_PARTITIONS": "3",
         "KAFKALOG_LOG_FORMAT": "json",
         "KAFKALOG_LOG_RETENTION_HOURS_FILE": str(hours),
@@ -66,6 +67,7 @@ def test_as_a_pod_starts_it(tmp_path: Path) -> None:
         config = daemon.request("GET", f"/v3/clusters/{topic}/topics/kept/configs/retention.ms")
         assert config.json["value"] == str(5 * 3_600_000)
         assert told(daemon)["given"] == [
+            f"http.auth=none (file {image})",
             f"http.port={daemon.port} (file {mounted})",
             f"log.dirs={daemon.log_dirs[0]} (file {mounted})",
             "log.format=json (environment KAFKALOG_LOG_FORMAT)",
@@ -80,11 +82,11 @@ def test_as_a_pod_starts_it(tmp_path: Path) -> None:
 
 def test_no_file_where_one_was_named(tmp_path: Path) -> None:
     """Goal: a mount that failed is no start with the defaults.
-    Method: two places, neither there.
+    Method: a file that must be there and is not.
     """
     daemon = ImageDaemon(tmp_path)
     absent = tmp_path / "absent.properties"
-    environment = os.environ | {"KAFKALOG_SERVER_PROPERTIES": f"{absent}:{tmp_path}/none"}
+    environment = os.environ | {"KAFKALOG_SERVER_PROPERTIES": f"{absent}:-{tmp_path}/none"}
     done = subprocess.run(
         daemon.command(), capture_output=True, text=True, env=environment, check=False, timeout=60
     )

@@ -1,1 +1,0 @@
-"""What operators run, judged by the tools that they judge it with."""

@@ -326,16 +326,22 @@ def test_the_line_of_the_start_names_what_was_given_and_by_whom() -> None:
     Method: one key of each source; a key of Kafka's that does not apply, with its secret.
     """
     settings = load_settings(
-        b"http.port=1\nnum.partitions=2\nssl.keystore.password=canary\n",
+        None,
         {"KAFKA_HTTP_PORT": "2"},
         {"background.threads": "3"},
-        file_name="/mnt/shared/config/server.properties",
+        files={
+            "/etc/image.properties": b"http.auth=none\nnum.partitions=1\n",
+            "/mnt/server.properties": b"http.port=1\nnum.partitions=2\nssl.key.password=canary\n",
+        },
     )
     assert settings.effective == [
         "background.threads=3 (override)",
+        "http.auth=none (file /etc/image.properties)",
         "http.port=2 (environment KAFKA_HTTP_PORT)",
-        "num.partitions=2 (file /mnt/shared/config/server.properties)",
+        "num.partitions=2 (file /mnt/server.properties)",
     ]
+    with pytest.raises(InvalidConfig, match=r"/etc/x\.properties is malformed"):
+        load_settings(None, {}, {}, files={"/etc/x.properties": b"a=\\u00zz"})
     assert "canary" not in messages(settings)
 
 

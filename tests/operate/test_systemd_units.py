@@ -4,10 +4,13 @@ Method: systemd-analyze on copies whose program is there; what the units say abo
 
 from __future__ import annotations
 
+import re
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.daemon import Daemon
 from tests.operate.tools import ROOT, run, tool
 
 if TYPE_CHECKING:
@@ -80,3 +83,71 @@ def test_the_instance_differs_in_its_places_alone() -> None:
         "StateDirectory",
         "WorkingDirectory",
     ]
+
+
+class TracedDaemon(Daemon):
+    """A daemon whose system calls are written down."""
+
+    def __init__(self, root: Path, strace: str) -> None:
+        super().__init__(root, log_dirs=2)
+        self.strace = strace
+        self.trace = root / "trace"
+
+    def command(self) -> list[str]:
+        """See Daemon. strace puts itself behind the process, which stays ours to signal."""
+        options = ("--daemonize", "--follow-forks", "--output", str(self.trace))
+        return [self.strace, *options, *super().command()]
+
+    def calls(self) -> set[str]:
+        """Names, once strace has written the end."""
+        assert self.process is None
+        deadline = time.monotonic() + 30
+        while "exited with 0 +++" not in (text := self.trace.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)  # the test's own pace between two looks
+        return set(re.findall(r"^\d+ +([a-z0-9_]+)\(", text, re.MULTILINE))
+
+
+def allowed_calls(analyze: str, unit: str) -> set[str]:
+    """Names of system calls that the unit's filters leave."""
+    allowed: set[str] = set()
+    for line in unit.splitlines():
+        if line.startswith("SystemCallFilter="):
+            wanted = line.removeprefix("SystemCallFilter=")
+            names = expanded(analyze, wanted.removeprefix("~"))
+            allowed = allowed - names if wanted.startswith("~") else allowed | names
+    return allowed
+
+
+def expanded(analyze: str, name: str) -> set[str]:
+    """The calls of a set of systemd's, whose sets may name others."""
+    done = run(analyze, "syscall-filter", name)
+    assert done.returncode == 0, done.stderr
+    found: set[str] = set()
+    for line in done.stdout.splitlines()[1:]:
+        word = line.strip()
+        if word.startswith("@"):
+            found |= expanded(analyze, word)
+        elif word and not word.startswith("#"):
+            found.add(word)
+    return found
+
+
+def test_no_call_of_the_daemon_is_filtered(analyze: str, tmp_path: Path) -> None:
+    """Goal: the filter of system calls takes nothing away that the daemon needs.
+    Method: strace of a life with a topic, records, a roll, a deletion and a clean stop.
+    """
+    strace = tool("strace", "apt-get install strace")
+    daemon = TracedDaemon(tmp_path, strace)
+    with daemon:
+        daemon.create_topic("t", 2)
+        daemon.produce_text("t", *map(str, range(100)))
+        assert daemon.request("POST", "/v1/topics/t/partitions/0/log:roll", {}).status == 200
+        assert daemon.request("GET", "/debug/bundle").status == 200
+        cluster = daemon.request("GET", "/v3/clusters").json["data"][0]["cluster_id"]
+        assert daemon.request("DELETE", f"/v3/clusters/{cluster}/topics/t").status == 204
+    called = daemon.calls()
+    assert {"fdatasync", "rename", "pwrite64"} <= called, "the trace shows the daemon's work"
+    # Background threads make themselves nicer, where the daemon is not nice already.
+    filtered = (called | {"setpriority"}) - allowed_calls(analyze, (UNITS / NAMES[0]).read_text())
+    assert filtered == set()

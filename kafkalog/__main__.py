@@ -120,6 +120,7 @@ def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]
     import structlog
 
     from kafkalog.env.clock import SystemClock
+    from kafkalog.env.process_io import process_io
     from kafkalog.env.random import SystemRandom
     from kafkalog.env.system_filesystem import SystemFilesystem
     from kafkalog.env.system_scheduler import SystemScheduler
@@ -151,6 +152,8 @@ def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]
     scheduler = SystemScheduler(clock, threads, settings.broker.background_threads, task_failed)
     metrics = Metrics(with_process=True)
     metrics.build_info.labels(__version__, platform.python_version(), "1").set(1)
+    metrics.config_info.labels(settings.digest).set(1)
+    metrics.process_io = process_io
     seams = Seams(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, metrics)
     manager = LogManager(_within_descriptors(settings.broker), settings, seams, sink, give_up)
     operations = Operations(manager)

@@ -24,7 +24,6 @@ from kafkalog.errors import KafkalogError, OffsetAboveHighWatermark, StorageFaul
 from kafkalog.format.topic_id import encode_id
 from kafkalog.log.retention_plan import Hold
 from kafkalog.manager.commands import FlushCommand
-from kafkalog.observe.archive_metrics import ArchiveFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -62,7 +61,6 @@ class ArchivedOffsets:
         self._manager = manager
         # replaced as a whole under the topics lock: log ends that the registry could not be told of
         self._lowered: Mapping[TopicPartition, int] = {}
-        manager.seams.metrics.archive.facts = self._facts
 
     # ---- look-ups, any thread
 
@@ -97,14 +95,6 @@ class ArchivedOffsets:
                 held=self._manager.retention.held_of(log.topic_partition),
             )
             for log in logs
-        ]
-
-    def _facts(self) -> list[ArchiveFacts]:
-        """For a scrape: the partitions with a hold."""
-        logs = [log for log in self._manager.table.logs() if log.config.archive_hold]
-        return [
-            ArchiveFacts(log.topic_partition.topic, each.partition, each.lag, *each.held)
-            for log, each in zip(logs, self.describe(logs), strict=True)
         ]
 
     # ---- changes, blocking

@@ -7,7 +7,7 @@ dictionary operations.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.cleaner.cleaner_thread import thread_name
 from kafkalog.errors import LogDirOffline
@@ -16,7 +16,6 @@ from kafkalog.observe.cleaner_metrics import (
     CleanerFacts,
     CleanerThreadFacts,
     CompactedLogFacts,
-    Horizons,
 )
 
 if TYPE_CHECKING:
@@ -25,6 +24,13 @@ if TYPE_CHECKING:
     from kafkalog.cleaner.log_cleaner_manager import Standing
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.manager.log_manager import LogManager
+
+
+class Horizons(NamedTuple):
+    """Batches that the last clean of a log kept until later, and the first moment that one goes."""
+
+    batches: int
+    next_ms: int | None  # wall clock; None: none waits
 
 
 class CleaningObserver:
@@ -82,6 +88,10 @@ class CleaningObserver:
         """When the log was last cleaned well, since the start."""
         return self._last_success_ms.get(topic_partition)
 
+    def horizons_of(self, topic_partition: TopicPartition) -> Horizons | None:
+        """What the last clean of the log left for later; None: there was none since the start."""
+        return self._horizons.get(topic_partition)
+
     def facts(self) -> CleanerFacts:
         """As of the last look of a thread; no log is looked at."""
         manager = self._manager
@@ -93,14 +103,6 @@ class CleaningObserver:
             logs=[self._log_facts(standing) for standing in served],
             log_dirs=[unit.log_dir.path for unit in manager.online_units],
             since_look_ms=0 if look_ms is None else max(now_ms - look_ms, 0),
-            last_success_ms={
-                (key.topic, key.partition): moment_ms
-                for key, moment_ms in self._last_success_ms.copy().items()
-            },
-            horizons={
-                (key.topic, key.partition): waiting
-                for key, waiting in self._horizons.copy().items()
-            },
         )
 
     def _log_facts(self, standing: Standing) -> CompactedLogFacts:

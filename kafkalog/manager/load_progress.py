@@ -66,6 +66,11 @@ class LoadProgress:
             elapsed_ms=elapsed_ns // 1_000_000,
         )
 
+    def remaining_in(self, path: str) -> tuple[int, int]:
+        """(logs, segments) of a directory that its start has left to load and to recover."""
+        one = self._dirs.get(path)
+        return (0, 0) if one is None else (max(one.logs - one.done, 0), one.segments_left)
+
     def begin(self, logs: dict[LogDir, int]) -> None:
         """Partitions to load per directory are known; a directory that was not clean is named."""
         self._started_ns = now_ns = self._clock.monotonic_ns()
@@ -115,6 +120,7 @@ class LoadProgress:
             done, count, left = one.done, one.logs, one.segments_left
             has_line = not self._is_over and self._takes_line(one, now_ns)
         self._metrics.recovery_remaining_segments.labels(path).inc(segments)
+        self._metrics.recovered_bytes.labels(path).inc(max(0, -size_bytes))
         if has_line:
             _log.info(
                 f"Recovering unflushed segments. {left} left "

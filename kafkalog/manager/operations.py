@@ -18,6 +18,7 @@ from kafkalog.manager.cleaning_operations import CleaningOperations
 from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand
 from kafkalog.manager.group_operations import GroupOperations
 from kafkalog.manager.log_maintenance import LogMaintenance
+from kafkalog.manager.metrics_snapshot import take_snapshot
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.producer_operations import ProducerOperations
 from kafkalog.manager.retention_report import RetentionReport
@@ -31,7 +32,6 @@ from kafkalog.manager.values import (
     PartitionSize,
     Readiness,
 )
-from kafkalog.observe.metrics import PartitionSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         SegmentReport,
     )
     from kafkalog.manager.values import ConfigEntry, MoveStatus
+    from kafkalog.observe.snapshot import Snapshot
 
 __all__ = ["Acks", "ConfigChange", "Operations"]
 
@@ -71,6 +72,7 @@ class Operations:
         self._retention = RetentionReport(manager)
         self._maintenance = LogMaintenance(manager)
         fetch_seconds = manager.seams.metrics.fetch_seconds
+        self._traffic = manager.seams.metrics.traffic
         self._fetch_seconds = fetch_seconds.labels("ok")
         self._fetch_error_seconds = fetch_seconds.labels("error")
         self._backup_mutex = manager.seams.threads.mutex()
@@ -140,10 +142,12 @@ class Operations:
                 found = log.read(
                     offset, max_bytes, isolation, min_one_batch=min_one_batch, may_block=may_block
                 )
-        except KafkalogError:
+        except KafkalogError as error:
             self._fetch_error_seconds.observe((monotonic_ns() - started_ns) / 1e9)
+            self._traffic.observe_read(topic, error)
             raise
         self._fetch_seconds.observe((monotonic_ns() - started_ns) / 1e9)
+        self._traffic.observe_read(topic)
         return found
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
@@ -254,20 +258,9 @@ class Operations:
         )
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)
-    def partition_samples(self) -> list[PartitionSample]:
-        """Published facts of every served partition, for the metrics page; no disk."""
-        return [
-            PartitionSample(
-                topic=log.topic_partition.topic,
-                partition=log.topic_partition.partition,
-                size_bytes=log.size_bytes,
-                segments=len(log.segments),
-                start_offset=log.log_start_offset,
-                end_offset=log.log_end_offset,
-                high_watermark=log.high_watermark,
-            )
-            for log in self._manager.table.logs()
-        ]
+    def metrics_snapshot(self) -> Snapshot:
+        """What a scrape sees of the logs; no disk."""
+        return take_snapshot(self._manager, self.readiness())
 
     @requires(Action.CLUSTER, Resource.CLUSTER)
     def look_inside(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.manager.commands import AppendCommand
-from kafkalog.observe.metrics import observe_many
+from kafkalog.observe.children import observe_many
 
 if TYPE_CHECKING:
     from kafkalog.env.clock import Clock
@@ -56,7 +56,12 @@ class ThreadMeter:
         for command in finished:
             if type(command) is AppendCommand:
                 seconds = (now_ns - command.submitted_ns) / 1e9
-                (done if command.error is None else failed).append(seconds)
+                if command.error is None:
+                    done.append(seconds)
+                else:
+                    failed.append(seconds)
+                    topic = command.log.topic_partition.topic
+                    self._metrics.traffic.observe_failed_append(topic, command.error)
         if done:
             observe_many(self._ok_seconds, done)
         if failed:

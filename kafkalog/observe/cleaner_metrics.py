@@ -3,12 +3,13 @@
 Owns names, units and help of all of them, also of those under the names that the JMX exporter gives
 Kafka's (``kafka_log_logcleaner_*``): both sets are made of the same facts at each scrape, so they
 cannot disagree. Facts are what the cleaner saw at its last look; a scrape never looks at a log.
+What is told of each compacted log is in ``partition_rows``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.metrics_core import GaugeMetricFamily
@@ -46,13 +47,6 @@ class CompactedLogFacts:
     failure: str | None
 
 
-class Horizons(NamedTuple):
-    """Batches that the last clean of a log kept until later, and the first moment that one goes."""
-
-    batches: int
-    next_ms: int | None  # wall clock; None: none waits
-
-
 @dataclass(frozen=True, slots=True)
 class CleanerFacts:
     """The cleaner at its last look; ``since_look_ms`` 0 before the first."""
@@ -61,16 +55,14 @@ class CleanerFacts:
     logs: Sequence[CompactedLogFacts] = ()
     log_dirs: Sequence[str] = ()
     since_look_ms: int = 0
-    last_success_ms: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    horizons: Mapping[tuple[str, int], Horizons] = field(default_factory=dict)
 
 
 class CleanerMetrics(Collector):
     """See the module. The methods are for cleaner threads, ``collect`` for the scrape."""
 
     def __init__(self, registry: CollectorRegistry, beat: Callable[[str, int], None]) -> None:
-        """``beat`` tells that a thread turned."""
-        self.beat = beat
+        """``beat`` is told as well that a thread turned."""
+        self._beat = beat
         self.facts: Callable[[], CleanerFacts] = CleanerFacts
         self.read_bytes = Counter(
             "kafkalog_cleaner_read_bytes",
@@ -116,9 +108,15 @@ class CleanerMetrics(Collector):
             ["thread"],
             registry=registry,
         )
+        self._beats_ms: dict[str, int] = {}  # single operations by the threads
         registry.register(self)
 
     # ---- from the threads
+
+    def beat(self, thread: str, wall_ms: int) -> None:
+        """The thread turned at wall_ms."""
+        self._beats_ms[thread] = wall_ms
+        self._beat(thread, wall_ms)
 
     def observe_clean(
         self, topic: str, bytes_read: int, bytes_written: int, removed: Mapping[str, int]
@@ -147,8 +145,19 @@ class CleanerMetrics(Collector):
         """See Collector. Without facts: the families, with what no thread and no log make."""
         facts = self.facts()
         yield from _of_threads(facts.threads)
+        yield self._heartbeats(facts.threads)
         yield from _of_logs(facts)
         yield from _as_kafka_names_them(facts)
+
+    def _heartbeats(self, threads: Sequence[CleanerThreadFacts]) -> Metric:
+        """Of the threads there are: one that was given up is no stalled one."""
+        beats = self._beats_ms.copy()
+        return _gauge(
+            "kafkalog_cleaner_thread_heartbeat_timestamp_seconds",
+            "When the thread last turned, inside a long clean too.",
+            ["thread"],
+            [([each.name], beats[each.name] / 1000) for each in threads if each.name in beats],
+        )
 
 
 def _gauge(
@@ -174,16 +183,6 @@ def _of_threads(threads: Sequence[CleanerThreadFacts]) -> Iterator[Metric]:
 
 
 def _of_logs(facts: CleanerFacts) -> Iterator[Metric]:
-    where = ["topic", "partition"]
-    for name, text, attribute in (
-        ("dirty_ratio", "Share of cleanable bytes, at the last look.", "dirty_ratio"),
-        ("dirty_bytes", "Cleanable bytes, at the last look.", "dirty_bytes"),
-    ):
-        samples = [
-            ([each.topic, str(each.partition)], float(getattr(each, attribute)))
-            for each in facts.logs
-        ]
-        yield _gauge(f"kafkalog_cleaner_{name}", text, where, samples)
     thresholds = {each.topic: each.min_cleanable_ratio for each in facts.logs}
     yield _gauge(
         "kafkalog_cleaner_min_cleanable_ratio",
@@ -191,16 +190,6 @@ def _of_logs(facts: CleanerFacts) -> Iterator[Metric]:
         ["topic"],
         [([topic], ratio) for topic, ratio in thresholds.items()],
     )
-    yield _gauge(
-        "kafkalog_cleaner_last_success_timestamp_seconds",
-        "When a clean of the log last ended well, since the start.",
-        where,
-        [
-            ([topic, str(number)], ms / 1000)
-            for (topic, number), ms in facts.last_success_ms.items()
-        ],
-    )
-    yield from _of_horizons(facts, where)
     failed: dict[tuple[str, str], int] = {}
     for each in facts.logs:
         if each.failure is not None:
@@ -211,29 +200,6 @@ def _of_logs(facts: CleanerFacts) -> Iterator[Metric]:
         "Partitions that are not cleaned because of an error.",
         ["topic", "error"],
         list(failed.items()),
-    )
-
-
-def _of_horizons(facts: CleanerFacts, where: Sequence[str]) -> Iterator[Metric]:
-    """Tombstones are not counted one by one: a clean does not look into batches that stay whole."""
-    yield _gauge(
-        "kafkalog_cleaner_tombstone_batches",
-        "Batches with tombstones or markers that the last clean kept until their horizon.",
-        where,
-        [
-            ([topic, str(number)], float(waiting.batches))
-            for (topic, number), waiting in facts.horizons.items()
-        ],
-    )
-    yield _gauge(
-        "kafkalog_cleaner_next_horizon_timestamp_seconds",
-        "From when on the first of them may go; absent when none waits.",
-        where,
-        [
-            ([topic, str(number)], waiting.next_ms / 1000)
-            for (topic, number), waiting in facts.horizons.items()
-            if waiting.next_ms is not None
-        ],
     )
 
 

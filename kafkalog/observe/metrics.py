@@ -1,23 +1,14 @@
-"""Metrics: every metric of the process, its name, unit and help; and the renderer of partitions.
+"""Metrics: every counter, gauge and histogram of the process, its name, unit and help.
 
 Owns one ``CollectorRegistry`` per instance (one per process, one per test); never the default one,
 never the disk, never a lock held over I/O. Any thread may call the ``observe_*`` and ``set_*``
-methods; ``render`` runs on the event loop. Labels never come from a client except topic names that
-exist. Names: prefix ``kafkalog_``, base units, counters ``_total``.
-
-Theory of the partition families: stock rendering of 50,000 samples held the loop for 210 ms. Here
-the text before the value is made once per partition and kept; a scrape formats numbers only, in
-slices of ``SLICE`` partitions between which the loop runs. The text equals the library's (a test).
-Measured on a shared two-core machine, 10,000 partitions: 100 ms in 100 slices of about 1 ms, and a
-last join of 10 ms.
+methods. Labels never come from a client except topic names that exist. Names: prefix
+``kafkalog_``, base units, counters ``_total``. What a scrape makes of them is ``metrics_page``'s.
 """
 
 from __future__ import annotations
 
-import asyncio
-from bisect import bisect_left
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -25,44 +16,26 @@ from prometheus_client import (
     Gauge,
     Histogram,
     disable_created_metrics,
-    generate_latest,
 )
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from kafkalog.observe.archive_metrics import ArchiveMetrics
+from kafkalog.observe.children import SECONDS_BUCKETS, child_of, observe
 from kafkalog.observe.cleaner_metrics import CleanerMetrics
+from kafkalog.observe.topic_traffic import TopicTraffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from prometheus_client.metrics_core import Metric
 
-T = TypeVar("T", Counter, Histogram)
-
-SLICE = 100  # partitions formatted between two turns of the loop: about a millisecond
-
-SECONDS_BUCKETS = tuple(0.0005 * 2**power for power in range(15))  # 0.5 ms to 8 s
 LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 _KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionSample:
-    """The published facts of one partition at one moment."""
-
-    topic: str
-    partition: int
-    size_bytes: int
-    segments: int
-    start_offset: int
-    end_offset: int
-    high_watermark: int
 
 
 class TaskFacts(Protocol):
@@ -87,88 +60,6 @@ class TaskFacts(Protocol):
     def last_success_ms(self) -> int:
         """Wall clock; -1: never."""
         ...
-
-
-PARTITION_FAMILIES: tuple[tuple[str, str, str], ...] = (
-    ("kafkalog_log_size_bytes", "size_bytes", "Bytes in the partition's segments."),
-    ("kafkalog_log_segments", "segments", "Segments of the partition."),
-    ("kafkalog_log_start_offset", "start_offset", "First offset that can be read."),
-    ("kafkalog_log_end_offset", "end_offset", "Offset of the next record appended."),
-    ("kafkalog_log_high_watermark", "high_watermark", "Offset up to which readers see."),
-)
-
-
-class PartitionRenderer:
-    """Prometheus text of the partition families. Owned by the event loop.
-
-    Cost: one dictionary look-up and one number per sample; prefixes of vanished partitions are
-    dropped by the scrape that no longer sees them, so a deleted topic loses its series at once.
-    """
-
-    def __init__(self) -> None:
-        self._prefixes: dict[tuple[str, int], tuple[str, ...]] = {}
-
-    def render_slices(self, samples: Sequence[PartitionSample]) -> Iterator[list[list[str]]]:
-        """Lines per family, slice by slice, in the order of samples."""
-        kept: dict[tuple[str, int], tuple[str, ...]] = {}
-        number: Callable[[float], str] = floatToGoString
-        for start in range(0, len(samples), SLICE):
-            lines: list[list[str]] = [[] for _ in PARTITION_FAMILIES]
-            for sample in samples[start : start + SLICE]:
-                key = (sample.topic, sample.partition)
-                prefixes = self._prefixes.get(key) or _prefixes_of(sample.topic, sample.partition)
-                kept[key] = prefixes
-                for family, (_, name, _) in enumerate(PARTITION_FAMILIES):
-                    value = number(getattr(sample, name))
-                    lines[family].append(f"{prefixes[family]}{value}\n")
-            yield lines
-        self._prefixes = kept
-
-    @staticmethod
-    def join(slices: Iterable[list[list[str]]]) -> str:
-        """Whole text: each family's header, then its lines of all slices."""
-        families: list[list[str]] = [
-            [f"# HELP {name} {text}\n# TYPE {name} gauge\n"] for name, _, text in PARTITION_FAMILIES
-        ]
-        for lines in slices:
-            for family, part in zip(families, lines, strict=True):
-                family.extend(part)
-        return "".join("".join(family) for family in families)
-
-
-def _prefixes_of(topic: str, partition: int) -> tuple[str, ...]:
-    escaped = topic.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
-    labels = f'{{partition="{partition}",topic="{escaped}"}} '
-    return tuple(name + labels for name, _, _ in PARTITION_FAMILIES)
-
-
-def _child(family: T, *labels: str) -> T:
-    """``family.labels(*labels)``, whose checks cost more than the observation.
-
-    Looked up where the library keeps them, so that no second table can hold a forgotten one.
-    """
-    found = cast("T | None", family._metrics.get(labels))
-    return family.labels(*labels) if found is None else found
-
-
-def _observe(histogram: Histogram, seconds: float) -> None:
-    """``histogram.observe`` for a child with SECONDS_BUCKETS."""
-    histogram._sum.inc(seconds)
-    histogram._buckets[bisect_left(SECONDS_BUCKETS, seconds)].inc(1)
-
-
-def observe_many(histogram: Histogram, seconds: Sequence[float]) -> None:
-    """Observe all at once: one lock a bucket, where the library takes two and walks the bounds.
-
-    ``histogram`` is a child with SECONDS_BUCKETS. Measured: 4.4 us an observation by the library.
-    """
-    counts: dict[int, int] = {}
-    for each in seconds:
-        bucket = bisect_left(SECONDS_BUCKETS, each)
-        counts[bucket] = counts.get(bucket, 0) + 1
-    histogram._sum.inc(sum(seconds))
-    for bucket, count in counts.items():
-        histogram._buckets[bucket].inc(count)
 
 
 class TaskCollector(Collector):
@@ -204,7 +95,7 @@ class Metrics:
         # else a series more per counter and histogram; the library has this switch untyped
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
-        self._partitions = PartitionRenderer()
+        self.process_io: Callable[[], tuple[int, int] | None] = lambda: None
         self._tasks = TaskCollector()
         self.registry.register(self._tasks)
         if with_process:  # the stock collectors read /proc: not for simulations
@@ -218,14 +109,13 @@ class Metrics:
         self._declare_sink_metrics()
         self.cleaner = CleanerMetrics(self.registry, self.beat)
         self.archive = ArchiveMetrics(self.registry)
+        self.traffic = TopicTraffic(self.registry)
+
+    def collectors(self) -> list[Collector]:
+        """All that is registered, in the order of the page."""
+        return list(self.registry._collector_to_names)
 
     def _declare_data_metrics(self) -> None:
-        self.append_records = self._counter(
-            "append_records", "Records appended and acknowledged.", "topic"
-        )
-        self.append_bytes = self._counter("append_bytes", "Batch bytes appended.", "topic")
-        self.fetch_records = self._counter("fetch_records", "Records fetched as JSON.", "topic")
-        self.fetch_bytes = self._counter("fetch_bytes", "Batch bytes read for fetches.", "topic")
         self.quota_refusals = self._counter(
             "quota_refusals", "Appends refused because of the topic's quota.bytes.", "topic"
         )
@@ -267,40 +157,15 @@ class Metrics:
 
     def _declare_storage_metrics(self) -> None:
         self.build_info = self._gauge("build_info", "Always 1.", "version", "python", "format")
+        self.config_info = self._gauge(
+            "config_info",
+            "Always 1: the SHA-256 of the configuration that the process started with.",
+            "config_sha256",
+        )
         self.thread_heartbeat = self._gauge(
             "thread_heartbeat_timestamp_seconds", "When the thread last turned.", "thread"
         )
-        self.log_dir_online = self._gauge("log_dir_online", "1 online, 0 offline.", "log_dir")
-        self.log_dir_offline_reason = self._gauge(
-            "log_dir_offline_reason", "Always 1: why an offline directory is.", "log_dir", "reason"
-        )
-        self.log_dir_full = self._gauge(
-            "log_dir_full", "1 while appends are refused for want of free space.", "log_dir"
-        )
-        self.log_dir_capacity = self._gauge(
-            "log_dir_capacity_bytes", "Size of the directory's file system.", "log_dir"
-        )
-        self.log_dir_free = self._gauge(
-            "log_dir_free_bytes", "Bytes the daemon may still write there.", "log_dir"
-        )
-        self.log_dir_partitions = self._gauge(
-            "log_dir_partitions", "Partitions in the directory.", "log_dir"
-        )
-        self.log_dir_segments = self._gauge(
-            "log_dir_segments", "Segments in the directory.", "log_dir"
-        )
-        self.recovery_remaining_logs = self._gauge(
-            "recovery_remaining_logs", "Logs not loaded yet.", "log_dir"
-        )
-        self.recovery_remaining_segments = self._gauge(
-            "recovery_remaining_segments", "Segments not recovered yet.", "log_dir"
-        )
-        self.unclean_starts = self._counter(
-            "unclean_starts", "Directories found without their clean-shutdown mark.", "log_dir"
-        )
-        self.log_dir_cordoned = self._gauge(
-            "log_dir_cordoned", "1 while the directory takes no new partitions.", "log_dir"
-        )
+        self._declare_log_dir_metrics()
         target = "Log_dir is the one that they move into."
         self.partition_moves_running = self._gauge(
             "partition_moves_running", f"Partitions that move. {target}", "log_dir"
@@ -316,6 +181,57 @@ class Metrics:
         self.group_offsets_clamped = self._counter(
             "group_offsets_clamped",
             "Offsets of groups that were ahead of their log after an unclean start.",
+        )
+
+    def _declare_log_dir_metrics(self) -> None:
+        self.log_dir_online = self._gauge("log_dir_online", "1 online, 0 offline.", "log_dir")
+        self.log_dir_offline_reason = self._gauge(
+            "log_dir_offline_reason", "Always 1: why an offline directory is.", "log_dir", "reason"
+        )
+        self.log_dir_full = self._gauge(
+            "log_dir_full", "1 while appends are refused for want of free space.", "log_dir"
+        )
+        self.log_dir_capacity = self._gauge(
+            "log_dir_capacity_bytes", "Size of the directory's file system.", "log_dir"
+        )
+        self.log_dir_free = self._gauge(
+            "log_dir_free_bytes", "Bytes the daemon may still write there.", "log_dir"
+        )
+        self.log_dir_used = self._gauge(
+            "log_dir_used_bytes",
+            "Bytes of the file system that are not free to the daemon.",
+            "log_dir",
+        )
+        self.awaiting_delete = self._gauge(
+            "log_awaiting_delete_bytes",
+            "Bytes of .log files given up whose file.delete.delay.ms is not over.",
+            "log_dir",
+        )
+        self.reserved_index = self._gauge(
+            "log_reserved_index_bytes",
+            "Bytes by which indexes of active segments are longer than their entries.",
+            "log_dir",
+        )
+        self.log_dir_partitions = self._gauge(
+            "log_dir_partitions", "Partitions in the directory.", "log_dir"
+        )
+        self.log_dir_segments = self._gauge(
+            "log_dir_segments", "Segments in the directory.", "log_dir"
+        )
+        self.recovery_remaining_logs = self._gauge(
+            "recovery_remaining_logs", "Logs not loaded yet.", "log_dir"
+        )
+        self.recovery_remaining_segments = self._gauge(
+            "recovery_remaining_segments", "Segments not recovered yet.", "log_dir"
+        )
+        self.recovered_bytes = self._counter(
+            "recovery_recovered_bytes", "Bytes of segments that recovery went through.", "log_dir"
+        )
+        self.unclean_starts = self._counter(
+            "unclean_starts", "Directories found without their clean-shutdown mark.", "log_dir"
+        )
+        self.log_dir_cordoned = self._gauge(
+            "log_dir_cordoned", "1 while the directory takes no new partitions.", "log_dir"
         )
 
     def _declare_sink_metrics(self) -> None:
@@ -376,23 +292,11 @@ class Metrics:
         self.retention_last_run.set(wall_ms / 1000)
         self.retention_duration_seconds.observe(seconds)
 
-    def observe_append(self, topic: str, records: int, size_bytes: int) -> None:
-        """One acknowledged produce to one partition."""
-        _child(self.append_records, topic)._value.inc(records)
-        _child(self.append_bytes, topic)._value.inc(size_bytes)
-
-    def observe_fetch(self, topic: str, size_bytes: int, records: int = 0) -> None:
-        """One read of one partition; records when they were decoded."""
-        if size_bytes:
-            _child(self.fetch_bytes, topic).inc(size_bytes)
-        if records:
-            _child(self.fetch_records, topic).inc(records)
-
     def observe_http(self, route: str, method: str, code: int, seconds: float) -> None:
         """One finished request. route is the template, never the path; odd methods are OTHER."""
         known = method if method in _KNOWN_METHODS else "OTHER"
-        _child(self.http_requests, route, known, str(code))._value.inc(1)
-        _observe(_child(self.http_request_seconds, route, known), seconds)
+        child_of(self.http_requests, route, known, str(code))._value.inc(1)
+        observe(child_of(self.http_request_seconds, route, known), seconds)
 
     def observe_reload(self, setting: str, is_taken: bool) -> None:
         """A watched file changed; what is wrong is not taken."""
@@ -410,6 +314,7 @@ class Metrics:
         """As the file system says; taken by a periodic task, never by the scrape."""
         self.log_dir_capacity.labels(log_dir).set(capacity_bytes)
         self.log_dir_free.labels(log_dir).set(free_bytes)
+        self.log_dir_used.labels(log_dir).set(capacity_bytes - free_bytes)
 
     def watch_tasks(self, tasks: Callable[[], Iterable[TaskFacts]]) -> None:
         """Where a scrape finds the background tasks; quick, and no disk."""
@@ -418,20 +323,14 @@ class Metrics:
     def forget_topic(self, topic: str) -> None:
         """A deleted topic loses its counters; unknown topics are ignored."""
         for counter in (
-            self.append_records, self.append_bytes, self.fetch_records, self.fetch_bytes,
-            self.retention_deleted_segments, self.retention_deleted_bytes, self.quota_refusals,
-        ):  # fmt: skip
+            self.retention_deleted_segments,
+            self.retention_deleted_bytes,
+            self.quota_refusals,
+        ):
             counter.remove_by_labels({"topic": topic})
+        self.traffic.forget_topic(topic)
         self.cleaner.forget_topic(topic)
         self.archive.forget_topic(topic)
-
-    async def render(self, samples: Sequence[PartitionSample]) -> bytes:
-        """The whole page, text format 0.0.4; yields to the loop between slices."""
-        slices: list[list[list[str]]] = []
-        for lines in self._partitions.render_slices(samples):
-            slices.append(lines)
-            await asyncio.sleep(0)
-        return generate_latest(self.registry) + self._partitions.join(slices).encode()
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"kafkalog_{name}", text, labels, registry=self.registry)

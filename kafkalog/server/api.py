@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.commands import Command
     from kafkalog.manager.operations import Acks, Operations
     from kafkalog.observe.metrics import Metrics
+    from kafkalog.observe.metrics_page import MetricsPage
     from kafkalog.server.delayed_fetch import DelayedFetches
     from kafkalog.server.in_flight import InFlightBytes
     from kafkalog.settings import ServerConfig, Settings
@@ -76,6 +77,7 @@ class Api:
     config: ServerConfig
     settings: Settings
     metrics: Metrics
+    metrics_page: MetricsPage
     delayed_fetches: DelayedFetches
     in_flight: InFlightBytes
     control_pool: Executor
@@ -190,6 +192,8 @@ class Api:
                     log, records, acks, expected_offset=expected_offset, on_done=finish
                 )
             except KafkalogError as error:
+                topic = log.topic_partition.topic
+                self.metrics.traffic.observe_failed_append(topic, error)
                 if not future.done():
                     future.set_exception(error)
 

@@ -226,12 +226,16 @@ async def submit(
     if terms.expected_offset is not None and batch.partition != terms.partition:
         raise ApiError(422, "With expected_offset every record goes to the partition in the path.")
     log = api.operations.partition_log(topic, batch.partition)
-    records = await _validated(api, log.config, batch)
+    try:
+        records = await _validated(api, log.config, batch)
+    except (KafkalogError, ApiError) as refusal:
+        api.metrics.traffic.observe_refusal(topic, refusal, len(batch.built.data))
+        raise
     future = api.append(log, records, terms.acks, terms.expected_offset)
     future.add_done_callback(_note_seen)
     if terms.expected_offset is not None:
         terms.expected_offset += records.record_count
-    api.metrics.observe_append(topic, records.record_count, records.size_bytes)
+    api.metrics.traffic.observe_append(topic, records.record_count, records.size_bytes)
     return future
 
 

@@ -122,7 +122,7 @@ class ConsumerPoll:
             if not len(info.data):
                 return None
             page = await self._write(log, info, position, max_bytes)
-            api.metrics.observe_fetch(at.topic, len(info.data), page.count)
+            api.metrics.traffic.observe_fetch(at.topic, len(info.data), page.count)
             if page.count:
                 return PartitionPage(at, position, page.next_offset, page.body)
             consumer.step_over(at, position, page.next_offset)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.env.pools import PoolPerLogDir, thread_pool
+from kafkalog.observe.metrics_page import MetricsPage
 from kafkalog.server.api import Api, Phase
 from kafkalog.server.delayed_fetch import DelayedFetches
 from kafkalog.server.in_flight import InFlightBytes
@@ -104,6 +105,7 @@ class Daemon:
             config=self.config,
             settings=self.settings,
             metrics=graph.metrics,
+            metrics_page=MetricsPage(graph.metrics, self.config.metrics_options),
             delayed_fetches=delayed,
             in_flight=InFlightBytes(self.config.queued_max_request_bytes),
             control_pool=control,

@@ -47,7 +47,7 @@ async def fetch(
         )
         if bound == _bound_seen(info, isolation):
             await api.delayed_fetches.wait(tp, left)
-    api.metrics.observe_fetch(tp.topic, len(info.data))
+    api.metrics.traffic.observe_fetch(tp.topic, len(info.data))
     return info
 
 

@@ -1,10 +1,11 @@
-"""Content-Type and Accept of the v2 surface: embedded formats, aliases, q-values."""
+"""Content-Type and Accept: embedded formats of v2, aliases, q-values, the formats of metrics."""
 
 from __future__ import annotations
 
 import enum
 import functools
 
+from kafkalog.observe.exposition import Exposition
 from kafkalog.server.error_map import ApiError
 
 V2_JSON = "application/vnd.kafka.v2+json"
@@ -194,3 +195,20 @@ def wants_plain_text(accept: str) -> bool:
         if media_type in (*_NEUTRAL, *_EMBEDDED):
             return False
     return False
+
+
+@functools.lru_cache(maxsize=256)
+def exposition_of(accept: str) -> Exposition:
+    """The format of ``/metrics``: OpenMetrics 1.x where it is named and wanted more, else text.
+
+    Never 406: a scraper that names a format of the future is served the oldest one.
+    """
+    openmetrics, text = 0.0, 0.0
+    for part in accept.split(","):
+        media_type, parameters = _bare(part)
+        version = parameters.get("version", "1.0.0")
+        if media_type == "application/openmetrics-text" and version.startswith("1."):
+            openmetrics = max(openmetrics, _quality(parameters))
+        elif media_type == TEXT:
+            text = max(text, _quality(parameters))
+    return Exposition.OPENMETRICS if openmetrics > 0 and openmetrics >= text else Exposition.TEXT

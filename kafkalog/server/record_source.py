@@ -136,7 +136,7 @@ class RecordSource:
                 at.topic, at.partition, position, max_bytes, self.isolation, may_block=may_block
             ),
         )
-        self._api.metrics.observe_fetch(at.topic, len(info.data))
+        self._api.metrics.traffic.observe_fetch(at.topic, len(info.data))
         cursor.high_watermark = info.high_watermark
         cursor.log_start_offset = info.log_start_offset
         return info
@@ -193,7 +193,7 @@ class ReadChunks:
         cursor = self.cursor
         cursor.position = max(cursor.position, chunk.next_offset)
         cursor.is_ended = chunk.is_end
-        self._api.metrics.observe_fetch(cursor.at.topic, 0, chunk.record_count)
+        self._api.metrics.traffic.observe_fetch(cursor.at.topic, 0, chunk.record_count)
         return chunk
 
     def _undecodable(self, error: UndecodableRecord) -> ApiError:

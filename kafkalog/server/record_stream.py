@@ -176,7 +176,7 @@ class RecordStream:
             return None
         cursor.position = piece.next_offset
         self._fed_at = now
-        self._api.metrics.observe_fetch(cursor.at.topic, 0, piece.record_count)
+        self._api.metrics.traffic.observe_fetch(cursor.at.topic, 0, piece.record_count)
         return piece.data
 
     def _note_positions(self) -> None:

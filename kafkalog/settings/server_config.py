@@ -7,7 +7,10 @@ they exist, kafkalog's own ``http.*`` keys elsewhere.
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
+
+from kafkalog.observe.metrics_options import MetricsOptions, PartitionLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,12 @@ class ServerConfig:
     http_allowed_hosts: tuple[str, ...] = ()
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
+    metrics_kafka_aliases: bool = True
+    metrics_kafka_exporter_names: bool = False
+    metrics_partition_level: str = "partition"
+    metrics_partition_limit: int = 2_000
+    metrics_topic_include: str | None = None
+    metrics_topic_exclude: str | None = None
     admin_port: int | None = None
     admin_host: str = "127.0.0.1"
     socket_request_max_bytes: int = 104_857_600
@@ -83,6 +92,19 @@ class ServerConfig:
     shutdown_grace_ms: int = 0
     log_format: str | None = None
     log_level: str = "info"
+
+    @property
+    def metrics_options(self) -> MetricsOptions:
+        """``metrics.*`` but for the port; re.error for what is no regular expression."""
+        include, exclude = self.metrics_topic_include, self.metrics_topic_exclude
+        return MetricsOptions(
+            partition_level=PartitionLevel(self.metrics_partition_level),
+            partition_limit=self.metrics_partition_limit,
+            topic_include=None if include is None else re.compile(include),
+            topic_exclude=None if exclude is None else re.compile(exclude),
+            has_kafka_aliases=self.metrics_kafka_aliases,
+            has_kafka_exporter_names=self.metrics_kafka_exporter_names,
+        )
 
     @property
     def max_request_bytes(self) -> int:

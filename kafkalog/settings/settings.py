@@ -10,7 +10,9 @@ file (but through ``read_file``), the environment or the clock, never logs: warn
 from __future__ import annotations
 
 import enum
+import hashlib
 import ipaddress
+import re
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -124,6 +126,12 @@ class Settings:
     broker: BrokerConfig
     server: ServerConfig
     notices: tuple[Notice, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of every key with its value: two starts of one configuration have the same."""
+        lines = (f"{key}={format_value(one.value)}\n" for key, one in sorted(self.values.items()))
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     def topic_config(
         self, overrides: Mapping[str, str], dynamic: Mapping[str, str] = _NOTHING
@@ -343,6 +351,14 @@ def _check_together(values: Mapping[str, ResolvedValue]) -> None:
         resolved = values[synonym.key]
         if resolved.value == 0:
             raise _refused(resolved.setting, "0", "must be unlimited (-1) or at least 1")
+    for key in ("metrics.topic.include", "metrics.topic.exclude"):
+        resolved = values[key]
+        try:
+            re.compile(str(resolved.value or ""))
+        except re.error as error:
+            raise _refused(
+                resolved.setting, resolved.text, f"is no regular expression: {error}"
+            ) from error
     proxies = values["http.trusted.proxies"]
     assert isinstance(proxies.value, tuple)
     for proxy in proxies.value:

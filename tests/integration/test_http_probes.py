@@ -6,9 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.integration.http_world import check_sealed, read_batches
+from tests.integration.http_world import append, batch_of, check_sealed, read_batches
 
 if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
@@ -70,6 +74,101 @@ def test_metrics_count_what_happened(daemon: Daemon) -> None:
         after = metrics(
             daemon
         )  # ten a second: the first may not be due yet; the test's time bounds it
+
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_openmetrics"),
+    [
+        # what a Prometheus of 2.42 sends, and one of 3.x
+        (
+            "application/openmetrics-text;version=1.0.0,application/openmetrics-text;"
+            "version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+            True,
+        ),
+        (
+            "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+            "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3",
+            True,
+        ),
+        ("text/plain;version=0.0.4", False),
+        ("text/plain, application/openmetrics-text;q=0.5", False),
+        ("application/openmetrics-text;version=2.0.0", False),
+        ("application/openmetrics-text;q=0", False),
+        ("*/*", False),
+        ("image/png", False),
+    ],
+)
+def test_the_format_is_negotiated(daemon: Daemon, accept: str, *, is_openmetrics: bool) -> None:
+    """M26: each parses as what it says it is; nobody is refused."""
+    answer = daemon.request("GET", "/metrics", headers={"Accept": accept})
+    assert answer.status == 200
+    assert answer.headers["Vary"] == "Accept"
+    page = answer.body.decode()
+    parse = openmetrics_families if is_openmetrics else text_string_to_metric_families
+    found = {family.name for family in parse(page)}
+    assert {"kafkalog_broker_state", "kafka_server_replicamanager_leadercount"} <= found
+    assert (answer.headers["Content-Type"] == OPENMETRICS) is is_openmetrics
+    assert page.endswith("# EOF\n") is is_openmetrics
+
+
+def test_a_part_of_the_page(daemon: Daemon) -> None:
+    """M26: by beginnings of names and by topics."""
+    for topic in ("part", "other-part"):
+        daemon.create_topic(topic)
+        daemon.produce_text(topic, "a")
+    path = "/metrics?topic=part&family=kafkalog_log_end,kafka_log_log_logend&family=kafkalog_append"
+    lines = daemon.request("GET", path).body.decode().splitlines()
+    samples = [line for line in lines if not line.startswith("#")]
+    assert {line.split("{")[0] for line in samples} == {
+        "kafkalog_log_end_offset",
+        "kafka_log_log_logendoffset",
+        "kafkalog_append_records_total",
+        "kafkalog_append_bytes_total",
+        "kafkalog_append_requests_total",
+    }
+    assert all('topic="part"' in line for line in samples)
+
+
+def test_what_is_refused_is_counted_by_topic_and_kind(daemon: Daemon) -> None:
+    """M26: also under Kafka's names; a topic that is not there makes no series."""
+    daemon.create_topic("refusing", max_message_bytes="100")
+    before = metrics(daemon)
+    assert append(daemon, "refusing", batch_of(b"x" * 1_000)).status == 413
+    batch = bytearray(batch_of(b"value"))
+    batch[-1] ^= 1
+    assert append(daemon, "refusing", bytes(batch)).status == 422
+    assert read_batches(daemon, "refusing", 7).status == 416
+    assert read_batches(daemon, "none-here", 0).status == 404
+    after = metrics(daemon)
+
+    def grown(name: str, **labels: str) -> float:
+        return total(after, name, **labels) - total(before, name, **labels)
+
+    kafka = "kafka_server_brokertopicmetrics_"
+    topic = {"topic": "refusing"}
+    assert grown("kafkalog_append_requests_total", **topic) == 2
+    assert grown("kafkalog_append_refusals_total", error="RecordBatchTooLarge", **topic) == 1
+    assert grown("kafkalog_append_refusals_total", error="BadBatchCrc", **topic) == 1
+    assert grown("kafkalog_append_rejected_bytes_total", **topic) > 1_000
+    assert grown("kafkalog_fetch_refusals_total", error="OffsetAboveLogEnd", **topic) == 1
+    assert grown(f"{kafka}failedproducerequests_total", **topic) == 2
+    assert grown(f"{kafka}failedfetchrequests_total", **topic) == 1
+    assert not any("none-here" in value for _, labels in after for _, value in labels)
+
+
+def test_a_deleted_topic_is_off_the_page_at_once(daemon: Daemon) -> None:
+    """M26: every series of it."""
+    daemon.create_topic("shortlived")
+    daemon.produce_text("shortlived", "a")
+    read_batches(daemon, "shortlived", 0)
+    assert b'"shortlived"' in daemon.request("GET", "/metrics").body
+    cluster = daemon.request("GET", "/v3/clusters").json["data"][0]["cluster_id"]
+    path = f"/v3/clusters/{cluster}/topics/shortlived"
+    assert daemon.request("DELETE", path).status == 204
+    assert b'"shortlived"' not in daemon.request("GET", "/metrics").body
 
 
 def test_hostile_paths_and_methods_make_no_series(daemon: Daemon) -> None:

@@ -14,6 +14,7 @@ from kafkalog.errors import DiskFull
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.consumer import ConsumerConfig, Reset
+from kafkalog.observe.metrics_page import MetricsPage
 from kafkalog.server.api import Api
 from kafkalog.server.consumer_poll import ConsumerPoll
 from kafkalog.server.delayed_fetch import DelayedFetches
@@ -61,6 +62,7 @@ class PollWorld:
             config=SETTINGS.server,
             settings=SETTINGS,
             metrics=self.sim.metrics,
+            metrics_page=MetricsPage(self.sim.metrics),
             delayed_fetches=delayed,
             in_flight=InFlightBytes(1 << 20),
             control_pool=pool,

@@ -11,7 +11,8 @@ from kafkalog.errors import OffsetAboveLogEnd
 from kafkalog.log.values import Isolation
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.values import Acks, ConfigChange, MoveState
-from kafkalog.observe.metrics import Metrics, observe_many
+from kafkalog.observe.children import observe_many
+from kafkalog.observe.metrics import Metrics
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 HEARTBEAT = "kafkalog_thread_heartbeat_timestamp_seconds"

@@ -1,102 +1,405 @@
-"""Goal: every metric has its name, unit and help, and our partition text equals the library's.
-Method: own registry per test; the same facts through prometheus_client and through the renderer.
+"""Goal: every metric has its name, unit and help, and our text is the library's, in both formats.
+Method: own registry per test; the same facts through prometheus_client and through the page.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
 from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
 
-from kafkalog.observe.metrics import (
+from kafkalog.errors import BadBatchCrc, NullKey, OffsetAboveLogEnd, RecordBatchTooLarge
+from kafkalog.observe.exposition import Exposition
+from kafkalog.observe.kafka_aliases import quantile_ms
+from kafkalog.observe.metrics import Metrics
+from kafkalog.observe.metrics_options import MetricsOptions, PartitionLevel, Question
+from kafkalog.observe.metrics_page import MetricsPage
+from kafkalog.observe.partition_rows import (
     PARTITION_FAMILIES,
-    SLICE,
-    Metrics,
-    PartitionRenderer,
     PartitionSample,
+    joined,
+    partition_labels,
 )
 from kafkalog.observe.reference import metrics_page
+from kafkalog.observe.row_renderer import SLICE, RowRenderer
+from kafkalog.observe.snapshot import (
+    EMPTY_SNAPSHOT,
+    BrokerState,
+    DeletableSample,
+    LogDirSample,
+    Snapshot,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
+EXPOSITIONS = pytest.mark.parametrize("exposition", Exposition, ids=lambda each: each.name)
 
 OFFSETS = st.integers(0, 2**63 - 1)
+MAYBE = st.none() | st.floats(allow_nan=False) | OFFSETS
 SAMPLES = st.lists(
     st.builds(
         PartitionSample, st.text(max_size=8), st.integers(0, 99), OFFSETS, OFFSETS, OFFSETS,
-        OFFSETS, OFFSETS,
+        OFFSETS, OFFSETS, MAYBE, MAYBE, MAYBE, MAYBE,
     ),
     unique_by=lambda sample: (sample.topic, sample.partition),
     max_size=12,
 )  # fmt: skip
 
 
-def stock_text(samples: list[PartitionSample]) -> str:
+def stock_text(samples: Sequence[PartitionSample], exposition: Exposition) -> str:
     registry = CollectorRegistry()
-    for name, field, text in PARTITION_FAMILIES:
-        gauge = Gauge(name, text, ["topic", "partition"], registry=registry)
+    for family in PARTITION_FAMILIES:
+        gauge = Gauge(family.name, family.text, ["topic", "partition"], registry=registry)
         for sample in samples:
-            gauge.labels(sample.topic, str(sample.partition)).set(getattr(sample, field))
-    return generate_latest(registry).decode()
+            value = getattr(sample, family.field)
+            if value is not None:
+                gauge.labels(sample.topic, str(sample.partition)).set(value)
+    if exposition is Exposition.TEXT:
+        return generate_latest(registry).decode()
+    page: bytes = generate_openmetrics(registry)  # type: ignore[no-untyped-call] # untyped there
+    return page.decode().removesuffix("# EOF\n")
 
 
-@given(SAMPLES)
-def test_our_text_equals_the_librarys(samples: list[PartitionSample]) -> None:
-    """M26: metrics for logs; also with warm prefixes."""
-    renderer = PartitionRenderer()
-    for _ in range(2):
-        assert renderer.join(renderer.render_slices(samples)) == stock_text(samples)
+def partition_renderer() -> RowRenderer[PartitionSample]:
+    return RowRenderer(PARTITION_FAMILIES, lambda row: (row.topic, row.partition), partition_labels)
 
 
-def test_many_partitions_come_in_slices_and_vanished_ones_go() -> None:
-    samples = [PartitionSample("t", number, 1, 2, 3, 4, 5) for number in range(SLICE + 1)]
-    renderer = PartitionRenderer()
-    slices = list(renderer.render_slices(samples))
-    assert len(slices) == 2
-    assert renderer.join(slices) == stock_text(samples)
-    assert renderer.join(renderer.render_slices(samples[:1])) == stock_text(samples[:1])
+def snapshot_of(*samples: PartitionSample) -> Snapshot:
+    topics = {each.topic: 0 for each in samples}
+    for each in samples:
+        topics[each.topic] += 1
+    return EMPTY_SNAPSHOT._replace(
+        topics=topics, partitions=len(samples), samples=lambda: iter(samples)
+    )
 
 
-def test_the_page_parses_and_holds_what_was_observed() -> None:
-    """M26: appends, fetches, HTTP, directories and threads."""
-    metrics = Metrics()
-    metrics.observe_append("t", 3, 100)
-    metrics.observe_fetch("t", 50, records=2)
+def page_of(
+    metrics: Metrics,
+    snapshot: Snapshot = EMPTY_SNAPSHOT,
+    options: MetricsOptions | None = None,
+    **question: object,
+) -> str:
+    asked = Question(**question)  # type: ignore[arg-type] # its own fields
+    page = MetricsPage(metrics, options)
+    return asyncio.run(page.render(snapshot, BrokerState.RUNNING, asked)).decode()
+
+
+def busy_metrics() -> Metrics:
+    """Something of everything."""
+    metrics = Metrics(with_process=True)
+    metrics.traffic.observe_append("t", 3, 100)
+    metrics.traffic.observe_refusal("t", RecordBatchTooLarge("large"), 77)
+    metrics.traffic.observe_refusal("t", BadBatchCrc("crc"), 5)
+    metrics.traffic.observe_refusal('q"\\\n', NullKey("null key"), 5)
+    metrics.traffic.observe_fetch("t", 50, records=2)
+    metrics.traffic.observe_read("t")
+    metrics.traffic.observe_read("t", OffsetAboveLogEnd("no"))
     metrics.observe_http("/topics/{topic}", "BREW", 418, 0.01)
     metrics.observe_loop_lag(-1.0)
     metrics.beat("writer-0", 1_500)
+    metrics.cleaner.observe_clean("t", 10, 5, {"superseded": 3})
+    metrics.observe_retention("t", [("time", 1_234_567)])
     metrics.set_log_dir_space("/d", 10, 4)
-    page = asyncio.run(metrics.render([PartitionSample("t", 0, 1, 2, 3, 4, 5)])).decode()
-    assert 'kafkalog_append_records_total{topic="t"} 3.0' in page
-    assert 'kafkalog_fetch_bytes_total{topic="t"} 50.0' in page
-    assert 'code="418",method="OTHER",route="/topics/{topic}"} 1.0' in page
-    assert 'kafkalog_thread_heartbeat_timestamp_seconds{thread="writer-0"} 1.5' in page
-    assert 'kafkalog_log_high_watermark{partition="0",topic="t"} 5.0' in page
-    families = list(text_string_to_metric_families(page))
+    metrics.flush_seconds.labels("ok").observe(0.003)
+    metrics.process_io = lambda: (4096, 8192)
+    return metrics
+
+
+BUSY = snapshot_of(
+    PartitionSample("t", 0, 1, 2, 3, 4, 5, records=2, oldest_s=1.5, newest_s=2.5),
+    PartitionSample("t", 1, 10, 20, 30, 40, 50, dirty_ratio=0.5, dirty_bytes=7),
+    PartitionSample("u", 0, 2**40, 1, 0, 2**62, 0),
+)._replace(
+    log_dirs=(LogDirSample("/d", True), LogDirSample("/e", False, 3, 4)),
+    deletable=(DeletableSample("t", "time", 9),),
+    offline_partitions=1,
+)
+
+
+@EXPOSITIONS
+@given(SAMPLES, SAMPLES)
+def test_our_text_equals_the_librarys(
+    exposition: Exposition, samples: list[PartitionSample], later: list[PartitionSample]
+) -> None:
+    """M26: metrics for logs; also where some partitions have changed, gone or come."""
+    renderer = partition_renderer()
+    for each in (samples, samples, later):
+        text = asyncio.run(renderer.render(each, exposition))
+        assert text == stock_text(each, exposition)
+
+
+@EXPOSITIONS
+def test_many_partitions_come_in_slices_and_vanished_ones_go(exposition: Exposition) -> None:
+    """M26: the loop has turns in between, and nothing is lost at the seams."""
+    samples = [PartitionSample("t", number, 1, 2, 3, 4, 5) for number in range(3 * SLICE + 1)]
+    renderer = partition_renderer()
+    turns = 0
+
+    async def scrape(rows: Sequence[PartitionSample]) -> str:
+        nonlocal turns
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count_turns())
+        try:
+            return await renderer.render(rows, exposition)
+        finally:
+            counting.cancel()
+
+    assert asyncio.run(scrape(samples)) == stock_text(samples, exposition)
+    assert turns >= 3
+    assert asyncio.run(scrape(samples[:1])) == stock_text(samples[:1], exposition)
+
+
+@EXPOSITIONS
+def test_the_page_says_what_the_library_would(exposition: Exposition) -> None:
+    """M26: what is registered, family by family, whoever wrote its text."""
+    metrics = busy_metrics()
+    page = page_of(metrics, BUSY, exposition=exposition)
+    registry = metrics.registry
+    if exposition is Exposition.TEXT:
+        stock = generate_latest(registry).decode()
+    else:
+        stock = generate_openmetrics(registry).decode()  # type: ignore[no-untyped-call] # untyped
+    volatile = ("process_", "python_gc")
+    lines = set(page.splitlines())
+    missing = [
+        line for line in stock.splitlines() if line not in lines and not line.startswith(volatile)
+    ]
+    assert missing == []
+
+
+@EXPOSITIONS
+def test_the_page_parses(exposition: Exposition) -> None:
+    """M26: both formats by the library's parsers; each family once, with help, without _created."""
+    options = MetricsOptions(has_kafka_exporter_names=True)
+    page = page_of(busy_metrics(), BUSY, options, exposition=exposition)
+    is_text = exposition is Exposition.TEXT
+    parse = text_string_to_metric_families if is_text else openmetrics_families
+    families = list(parse(page))
     assert all(family.documentation for family in families)
+    assert all(family.type != "unknown" or "logflush" in family.name for family in families)
     assert len({family.name for family in families}) == len(families)
     assert "_created" not in page
+    assert page.endswith("# EOF\n") is not is_text
+    for line in (
+        'kafkalog_append_records_total{topic="t"} 3.0',
+        'kafkalog_fetch_bytes_total{topic="t"} 50.0',
+        'kafkalog_http_requests_total{code="418",method="OTHER",route="/topics/{topic}"} 1.0',
+        'kafkalog_thread_heartbeat_timestamp_seconds{thread="writer-0"} 1.5',
+        'kafkalog_log_high_watermark{partition="0",topic="t"} 5.0',
+        'kafkalog_broker_state{state="running"} 1.0',
+        'kafkalog_log_deletable_bytes{reason="time",topic="t"} 9.0',
+    ):
+        assert line in page.splitlines()
 
 
-def test_a_deleted_topic_loses_its_series() -> None:
-    metrics = Metrics()
-    metrics.observe_append("gone", 1, 1)
-    metrics.forget_topic("gone")
+def test_both_sets_of_names_say_the_same() -> None:
+    """M26: aliases for the dashboards that exist, per partition, topic, directory and broker."""
+    lines = page_of(busy_metrics(), BUSY).splitlines()
+    traffic = "kafka_server_brokertopicmetrics_"
+    for line in (
+        'kafka_log_log_size{partition="1",topic="t"} 10.0',
+        'kafka_log_log_numlogsegments{partition="1",topic="t"} 20.0',
+        'kafka_log_log_logstartoffset{partition="1",topic="t"} 30.0',
+        'kafka_log_log_logendoffset{partition="1",topic="t"} 40.0',
+        "kafka_log_logmanager_offlinelogdirectorycount 1.0",
+        'kafka_log_logmanager_logdirectoryoffline{logDirectory="/e"} 1.0',
+        'kafka_log_logmanager_logdirectoryoffline{logDirectory="/d"} 0.0',
+        'kafka_log_logmanager_remaininglogstorecover{dir="/e"} 3.0',
+        'kafka_log_logmanager_remainingsegmentstorecover{dir="/e",threadNum="0"} 4.0',
+        "kafka_server_replicamanager_leadercount 3.0",
+        "kafka_server_replicamanager_partitioncount 4.0",
+        "kafka_server_replicamanager_offlinereplicacount 1.0",
+        "kafka_server_kafkaserver_brokerstate 3.0",
+        "kafka_server_kafkaserver_linux_disk_read_bytes 4096.0",
+        "kafka_server_kafkaserver_linux_disk_write_bytes 8192.0",
+        "kafka_log_logflushstats_logflushrateandtimems_count_total 1.0",
+        f"{traffic}bytesin_total 100.0",
+        f'{traffic}bytesin_total{{topic="t"}} 100.0',
+        f'{traffic}bytesout_total{{topic="t"}} 50.0',
+        f'{traffic}messagesin_total{{topic="t"}} 3.0',
+        f'{traffic}totalproducerequests_total{{topic="t"}} 3.0',
+        f"{traffic}totalproducerequests_total 4.0",
+        f'{traffic}failedproducerequests_total{{topic="t"}} 2.0',
+        f'{traffic}totalfetchrequests_total{{topic="t"}} 2.0',
+        f'{traffic}failedfetchrequests_total{{topic="t"}} 1.0',
+        f'{traffic}bytesrejected_total{{topic="t"}} 77.0',
+        f"{traffic}invalidmessagecrcrecords_total 1.0",
+        f"{traffic}nokeycompactedtopicrecords_total 1.0",
+    ):
+        assert line in lines, line
+    assert not any(line.startswith("kafka_topic_") for line in lines)
+    assert not any(f'{traffic}invalidmessagecrcrecords_total{{topic="' in line for line in lines)
+
+
+def test_the_other_names_are_as_set() -> None:
+    """M26: kafka_exporter's with their setting; none of Kafka's without theirs."""
+    options = MetricsOptions(has_kafka_exporter_names=True)
+    page = page_of(busy_metrics(), BUSY, options)
+    assert 'kafka_topic_partition_current_offset{partition="1",topic="t"} 50.0' in page
+    assert 'kafka_topic_partition_oldest_offset{partition="1",topic="t"} 30.0' in page
+    assert 'kafka_topic_partitions{topic="t"} 2.0' in page
+    bare = page_of(busy_metrics(), BUSY, MetricsOptions(has_kafka_aliases=False))
+    assert not re.search("^(# HELP )?kafka_", bare, re.MULTILINE)
+    assert 'kafkalog_log_size_bytes{partition="1",topic="t"} 10.0' in bare
+
+
+def test_quantiles_come_from_buckets() -> None:
+    """M26: even inside a bucket, its bound above all."""
+    counts = [0] * 16
+    assert quantile_ms(counts, 0.5) == 0
+    counts[0] = 10  # up to 0.5 ms
+    assert quantile_ms(counts, 0.5) == 0.25
+    counts[2] = 10  # 1 ms to 2 ms
+    assert quantile_ms(counts, 0.75) == 1.5
+    counts[15] = 1_000
+    assert quantile_ms(counts, 0.999) == 8192
+
+
+def test_a_level_of_topics_sums_what_can_be_summed() -> None:
+    """M26: one series a topic under the same names; offsets have no sum."""
+    lines = page_of(
+        busy_metrics(), BUSY, MetricsOptions(partition_level=PartitionLevel.TOPIC)
+    ).splitlines()
+    assert 'kafkalog_log_size_bytes{topic="t"} 11.0' in lines
+    assert 'kafkalog_log_segments{topic="t"} 22.0' in lines
+    assert 'kafkalog_cleaner_dirty_ratio{topic="t"} 0.5' in lines
+    assert 'kafkalog_log_oldest_record_timestamp_seconds{topic="t"} 1.5' in lines
+    assert 'kafkalog_append_records_total{topic="t"} 3.0' in lines
+    assert not any("partition=" in line or "end_offset" in line for line in lines)
+    # one partition of t is not counted: the topic's records are not known
+    assert not any(line.startswith("kafkalog_log_records{") for line in lines)
+    counted = PartitionSample("t", 0, 1, 1, 0, 0, 0, records=5)
+    assert joined(counted, counted).records == 10
+
+
+def test_a_level_of_none_has_no_topic_at_all() -> None:
+    """M26: the sums over all topics stay."""
+    page = page_of(busy_metrics(), BUSY, MetricsOptions(partition_level=PartitionLevel.NONE))
+    assert "topic=" not in page.replace('route="/topics/{topic}"', "")
+    assert "kafka_server_brokertopicmetrics_bytesin_total 100.0" in page
+
+
+def test_too_many_partitions_degrade_to_topics_and_say_so_once() -> None:
+    """M26: one warning each time that it begins; topics that are left out do not count."""
+    metrics = busy_metrics()
+    page = MetricsPage(metrics, MetricsOptions(partition_limit=2))
+
+    def scrape(snapshot: Snapshot) -> str:
+        return asyncio.run(page.render(snapshot)).decode()
+
+    with capture_logs() as logs:
+        for _ in range(2):
+            degraded = scrape(BUSY)
+            assert 'kafkalog_log_size_bytes{topic="t"} 11.0' in degraded
+            assert "kafkalog_metrics_degraded 1.0" in degraded
+        small = snapshot_of(PartitionSample("t", 0, 1, 2, 3, 4, 5))
+        whole = scrape(small)
+        assert 'kafkalog_log_size_bytes{partition="0",topic="t"} 1.0' in whole
+        assert "kafkalog_metrics_degraded 0.0" in whole
+        assert [each["log_level"] for each in logs] == ["warning"]
+        scrape(BUSY)
+        assert len(logs) == 2
+    excluded = MetricsOptions(partition_limit=2, topic_exclude=re.compile("u"))
+    assert 'kafkalog_log_size_bytes{partition="1",topic="t"} 10.0' in page_of(
+        metrics, BUSY, excluded
+    )
+    assert "partition=" in page_of(metrics, BUSY, MetricsOptions(partition_limit=0))
+
+
+def test_topics_are_left_out_by_their_whole_names() -> None:
+    """M26: include and exclude hold for every series with a topic."""
+    metrics = busy_metrics()
+    only_u = page_of(metrics, BUSY, MetricsOptions(topic_include=re.compile("u|x")))
+    assert 'topic="u"' in only_u
+    assert 'topic="t"' not in only_u
+    without_t = page_of(metrics, BUSY, MetricsOptions(topic_exclude=re.compile("t|u")))
+    assert 'topic="t"' not in without_t
+    assert 'topic="u"' not in without_t
+    part = page_of(metrics, BUSY, MetricsOptions(topic_exclude=re.compile("")))
+    assert 'topic="t"' in part
+
+
+def test_a_scrape_can_ask_for_families_and_topics() -> None:
+    """M26: for a look at what is many; what one scrape leaves out is not lost for the next."""
+    page = MetricsPage(busy_metrics())
+
+    def ask(*families: str, topics: Sequence[str] = ()) -> list[str]:
+        question = Question(families=families, topics=topics)
+        text = asyncio.run(page.render(BUSY, BrokerState.RUNNING, question)).decode()
+        return [line for line in text.splitlines() if not line.startswith("#")]
+
+    whole = ask()
+    assert ask("kafkalog_log_seg", "kafka_server_kafkaserver_broker") == [
+        *(line for line in whole if line.startswith("kafkalog_log_segments{")),
+        *(line for line in whole if line.startswith("kafka_server_kafkaserver_brokerstate")),
+    ]
+    of_u = ask(topics=["u"])
+    assert of_u
+    assert all('topic="u"' in line for line in of_u)
+    assert ask("none_such") == []
+    volatile = ("process_", "python_gc")
+    assert [each for each in ask() if not each.startswith(volatile)] == [
+        each for each in whole if not each.startswith(volatile)
+    ]
+
+
+def test_a_deleted_topic_loses_its_series_but_not_its_share_of_the_sum() -> None:
+    """M26: at once; a sum over all topics never goes back."""
+    metrics = busy_metrics()
+    metrics.forget_topic("t")
     metrics.forget_topic("never seen")
-    assert b"gone" not in asyncio.run(metrics.render([]))
+    page = page_of(metrics)
+    assert 'topic="t"' not in page
+    traffic = "kafka_server_brokertopicmetrics_"
+    for line in (
+        f"{traffic}bytesin_total 100.0",
+        f"{traffic}failedproducerequests_total 3.0",
+        f"{traffic}invalidmessagecrcrecords_total 1.0",
+    ):
+        assert line in page.splitlines()
+    metrics.traffic.observe_append("t", 1, 1)
+    assert f"{traffic}bytesin_total 101.0" in page_of(metrics)
+    assert f'{traffic}bytesin_total{{topic="t"}} 1.0' in page_of(metrics)
 
 
 def test_two_instances_share_nothing() -> None:
+    """M26: one registry a process, one a test."""
     one, other = Metrics(), Metrics(with_process=True)
-    one.observe_append("t", 1, 1)
-    page = asyncio.run(other.render([]))
-    assert b'topic="t"' not in page
-    assert b"process_cpu_seconds_total" in page
+    one.traffic.observe_append("t", 1, 1)
+    page = page_of(other)
+    assert 'topic="t"' not in page
+    assert "process_cpu_seconds_total" in page
 
 
-def test_the_reference_page_is_current() -> None:
-    page = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
-    assert page == metrics_page(), "run python -m kafkalog.observe.reference"
+def test_the_reference_page_is_current_and_whole() -> None:
+    """M26: every family that a scrape has stands there, with the name that it has there."""
+    text = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    assert text == metrics_page(), "run python -m kafkalog.observe.reference"
+    page = page_of(busy_metrics(), BUSY, MetricsOptions(has_kafka_exporter_names=True))
+    named = set(re.findall("^# TYPE ([a-z0-9_]+) ", page, re.MULTILINE))
+    stock = ("process_", "python_")
+    assert {each for each in named if f"| `{each}` |" not in text} == {
+        each for each in named if each.startswith(stock)
+    }
+    listed = set(re.findall("^. `([a-z0-9_]+)` ", text, re.MULTILINE))
+    assert listed <= named

@@ -13,6 +13,7 @@ from kafkalog.errors import InvalidConfig, InvalidRequest, InvalidTopicConfig
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.log_config import LogConfig
 from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.observe.metrics_options import PartitionLevel
 from kafkalog.settings import ConfigEntry, ServerConfig, Settings, Source, load_settings
 from kafkalog.settings.dynamic_configs import DYNAMIC_KEYS
 from kafkalog.settings.environment import key_of_variable
@@ -492,3 +493,23 @@ def test_the_shipped_file_is_the_defaults_with_data_beside_it() -> None:
 def test_the_reference_page_is_current() -> None:
     page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
     assert page == configuration_page(), "run python -m kafkalog.settings.reference"
+
+
+def test_what_metrics_leave_out_is_a_regular_expression() -> None:
+    """M26: one that is none is found at the start, not at the first scrape."""
+    options = load(
+        "metrics.topic.exclude=__.*\nmetrics.partition.level=topic"
+    ).server.metrics_options
+    assert not options.shows_topic("__consumer_offsets")
+    assert options.shows_topic("orders__")
+    assert options.partition_level is PartitionLevel.TOPIC
+    for key in ("metrics.topic.include", "metrics.topic.exclude"):
+        with pytest.raises(InvalidConfig, match="no regular expression") as raised:
+            load(f"{key}=a(")
+        assert raised.value.details["key"] == key
+
+
+def test_a_digest_is_of_every_value() -> None:
+    """M26: kafkalog_config_info tells starts with another configuration apart."""
+    assert load().digest == load("http.port=8082").digest
+    assert load().digest != load("http.port=8083").digest

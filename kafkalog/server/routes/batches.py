@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from kafkalog.errors import KafkalogError
 from kafkalog.format.committed_batches import committed_batches
 from kafkalog.format.record_batch import (
     ATTRIBUTES_AT,
@@ -135,10 +136,14 @@ async def append(request: web.Request) -> web.Response:
     expected_offset, asked = expected_offset_of(request), acks_of(request)
     async with Body(request, api) as data:
         log = api.operations.partition_log(topic, partition)
-        records = await _validated(api, log, data)
+        try:
+            records = await _validated(api, log, data)
+        except (KafkalogError, ApiError) as refusal:
+            api.metrics.traffic.observe_refusal(topic, refusal, len(data))
+            raise
         acks = _acks_for(api, log, records, asked)
         future = api.append(log, records, acks, expected_offset)
-        api.metrics.observe_append(topic, records.record_count, records.size_bytes)
+        api.metrics.traffic.observe_append(topic, records.record_count, records.size_bytes)
         if acks is Acks.NONE:
             future.add_done_callback(asyncio.Future.exception)  # acks=0: seen, told to nobody
             return web.Response(status=202, headers=durability_header(acks))

@@ -11,6 +11,7 @@ from aiohttp import hdrs, web
 
 from kafkalog.errors import ClusterAccessDenied
 from kafkalog.observe.logging import log_levels, set_log_level
+from kafkalog.observe.metrics_options import Question
 from kafkalog.observe.stacks import thread_stacks
 from kafkalog.server.answers_debug import InsideConfig, InsideTasks, LogLevels, MetricsCardinality
 from kafkalog.server.api import Api, api_of
@@ -26,7 +27,7 @@ from kafkalog.server.inside import (
 )
 from kafkalog.server.media_types import JSON
 from kafkalog.server.replies import bytes_reply, json_reply
-from kafkalog.server.routes.probes import readiness
+from kafkalog.server.routes.probes import metrics_text, readiness
 from kafkalog.server.routes.tasks import tasks_document
 from kafkalog.server.schemas import LogLevelRequest, parse_body
 from kafkalog.settings.server_config import is_loopback
@@ -138,7 +139,7 @@ def _levels_reply() -> web.Response:
 async def cardinality(request: web.Request) -> web.Response:
     """How many samples a scrape has, by family and label."""
     api = _inside(request)
-    page = await api.metrics.render(api.operations.partition_samples())
+    page = await metrics_text(api, Question())
     return json_reply(await api.blocking(metrics_cardinality, page))
 
 
@@ -163,7 +164,7 @@ async def debug_bundle(request: web.Request) -> web.Response:
     """
     api = _inside(request)
     moment_s = api.operations.now_ms() // 1000
-    page = await api.metrics.render(api.operations.partition_samples())
+    page = await metrics_text(api, Question())
     documents = {
         "tasks.json": inside_tasks(),
         "scheduler.json": tasks_document(api.operations),

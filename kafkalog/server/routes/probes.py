@@ -7,17 +7,24 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from kafkalog.observe.exposition import Exposition
+from kafkalog.observe.metrics_options import Question
+from kafkalog.observe.snapshot import BrokerState
 from kafkalog.server.answers import Readiness, Status
-from kafkalog.server.api import Phase, api_of
+from kafkalog.server.api import Api, Phase, api_of
 from kafkalog.server.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
-from kafkalog.server.media_types import JSON
+from kafkalog.server.media_types import JSON, exposition_of
+from kafkalog.server.parameters import ListParameter
 from kafkalog.server.replies import bytes_reply, json_reply
 
 if TYPE_CHECKING:
     from kafkalog.server.api import Api
 
 ROUTES = web.RouteTableDef()
-_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_FAMILY = ListParameter(
+    "family", "Only families whose names begin so, with commas between them, or one each."
+)
+_TOPIC = ListParameter("topic", "Only series of these topics; those without a topic stay out.")
 
 
 @ROUTES.get("/livez")
@@ -83,10 +90,33 @@ def readiness(api: Api) -> tuple[bool, dict[str, object]]:
     "metrics",
     "probes",
     Access(Action.DESCRIBE, Resource.CLUSTER),
-    {200: Answer("Prometheus text.", {_METRICS_TYPE: {"type": "string"}})},
+    {
+        200: Answer(
+            "The metrics.", {each.value: {"type": "string"} for each in Exposition}, ("Vary",)
+        )
+    },
+    parameters=(_FAMILY, _TOPIC),
 )
 async def metrics(request: web.Request) -> web.Response:
-    """Prometheus text; reads counters only, never the disk."""
+    """Prometheus text, or OpenMetrics for whom wants that more; never touches the disk."""
     api = api_of(request)
-    body = await api.metrics.render(api.operations.partition_samples())
-    return bytes_reply(body, content_type=_METRICS_TYPE)
+    exposition = exposition_of(request.headers.get("Accept", ""))
+    question = Question(exposition, _FAMILY.read(request), _TOPIC.read(request))
+    body = await metrics_text(api, question)
+    return bytes_reply(body, content_type=exposition.value, headers={"Vary": "Accept"})
+
+
+async def metrics_text(api: Api, question: Question) -> bytes:
+    """A page of metrics; the event loop turns meanwhile."""
+    snapshot, state = api.operations.metrics_snapshot(), _state_of(api)
+    return await api.metrics_page.render(snapshot, state, question)
+
+
+def _state_of(api: Api) -> BrokerState:
+    """The phase in Kafka's words; a start that has nothing to recover is none of recovery."""
+    if api.phase is Phase.STOPPING:
+        return BrokerState.SHUTTING_DOWN
+    if api.phase is Phase.SERVING:
+        return BrokerState.RUNNING
+    is_recovering = api.operations.loading().bytes_to_recover > 0
+    return BrokerState.RECOVERY if is_recovering else BrokerState.STARTING

@@ -1,0 +1,109 @@
+"""RowRenderer: families that all have one sample for each row, as text; a row is a partition or so.
+
+Theory. Stock rendering of 50,000 samples held the loop for 210 ms. Here a row's lines are kept with
+the values they were made of: a scrape compares the values of a row at once and formats only what
+has changed, in slices of ``SLICE`` rows between which the loop runs. Rows that a whole scrape no
+longer sees are dropped, so a deleted topic loses its series at once. Memory: the lines, about 110
+bytes each. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from operator import attrgetter
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
+
+from kafkalog.observe.exposition import Exposition, header_text, number_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Sequence
+
+R = TypeVar("R")
+
+SLICE = 100  # rows between two turns of the loop: about a millisecond when all have changed
+
+
+class RowFamily(NamedTuple):
+    """One family: its name as its samples are called, and the field of a row that is its value.
+
+    A value of None makes no sample.
+    """
+
+    name: str
+    field: str
+    text: str
+    kind: str = "gauge"
+
+
+class _Known(NamedTuple):
+    """What the last scrape made of a row."""
+
+    values: tuple[float | None, ...]
+    labels: str
+    lines: tuple[str, ...]  # one a family, empty without a value
+
+
+class RowRenderer(Generic[R]):
+    """See the module. ``key`` tells rows apart, ``labels`` is the text of a row's labels."""
+
+    def __init__(
+        self,
+        families: Sequence[RowFamily],
+        key: Callable[[R], Hashable],
+        labels: Callable[[R], str],
+    ) -> None:
+        assert len(families) > 1, "attrgetter gives a tuple for two and more"
+        self.families = tuple(families)
+        self._key = key
+        self._labels = labels
+        self._values: Callable[[R], object] = attrgetter(*(each.field for each in families))
+        self._known: dict[Hashable, _Known] = {}
+
+    async def render(
+        self,
+        rows: Iterable[R],
+        exposition: Exposition,
+        shows_family: Callable[[str], bool] = lambda _: True,
+        *,
+        is_whole: bool = True,
+    ) -> str:
+        """Each family's header and the lines of all rows; without families "".
+
+        ``is_whole``: these are all rows there are, what is not among them is gone.
+        """
+        chosen = [at for at, each in enumerate(self.families) if shows_family(each.name)]
+        columns = [[self._header(at, exposition)] for at in chosen]
+        kept: dict[Hashable, _Known] = {}
+        for count, row in enumerate(rows, 1):
+            key = self._key(row)
+            known = self._look(key, row)
+            kept[key] = known
+            for column, at in zip(columns, chosen, strict=True):
+                column.append(known.lines[at])
+            if count % SLICE == 0:
+                for column in columns:  # so that the last join is of few pieces
+                    column[-SLICE:] = ["".join(column[-SLICE:])]
+                await asyncio.sleep(0)
+        if is_whole:
+            self._known = kept
+        return "".join("".join(column) for column in columns)
+
+    def _header(self, at: int, exposition: Exposition) -> str:
+        family = self.families[at]
+        return header_text(family.name, family.kind, family.text, exposition)
+
+    def _look(self, key: Hashable, row: R) -> _Known:
+        """The row's lines: those of the last scrape where nothing has changed."""
+        values = cast("tuple[float | None, ...]", self._values(row))
+        known = self._known.get(key)
+        if known is not None and known.values == values:
+            return known
+        labels = self._labels(row) if known is None else known.labels
+        old = (None,) * len(values) if known is None else known.values
+        lines = list(("",) * len(values) if known is None else known.lines)
+        for at, (value, before) in enumerate(zip(values, old, strict=True)):
+            if value is None:
+                lines[at] = ""
+            elif value != before:
+                lines[at] = f"{self.families[at].name}{labels} {number_text(value)}\n"
+        return _Known(values, labels, tuple(lines))

@@ -95,6 +95,12 @@ class AbstractIndex(ABC, Generic[S, E]):
         return [self._entry(store, slot) for slot in range(store.count)]
 
     @property
+    def reserved_bytes(self) -> int:
+        """Of the file of an active index, behind its entries; 0 of a closed one."""
+        active = self._active
+        return 0 if active is None else (self.max_entries - active.count) * self.entry_bytes
+
+    @property
     def is_full(self) -> bool:
         """Whether the segment must roll before the next append."""
         return self.free_slots <= 0

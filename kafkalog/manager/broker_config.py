@@ -106,6 +106,7 @@ class BrokerConfig:
     log_initial_task_delay_ms: int = 30_000
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     log_retention_check_interval_ms: int = 300_000
+    metrics_records_max_bytes_per_second: int = 33_554_432
     replica_alter_log_dirs_io_max_bytes_per_second: int = INT64_MAX
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000

@@ -62,6 +62,11 @@ class LogDeletion:
     def __len__(self) -> int:
         return len(self._queue)
 
+    def bytes_in(self, log_dir: LogDir) -> int:
+        """Of the ``.log`` files that wait in a directory; what the start found counts nothing."""
+        waiting = self._queue.copy()
+        return sum(each.log.size_bytes for each in waiting if each.log and each.log_dir is log_dir)
+
     def add(self, log_dir: LogDir, path: str, log: UnifiedLog | None = None) -> None:
         """Queue a directory that has its ``-delete`` name; a power cut may still take the name."""
         due_ns = self._clock.monotonic_ns() + self._delay_ms() * 1_000_000

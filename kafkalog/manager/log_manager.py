@@ -48,6 +48,7 @@ from kafkalog.manager.log_deletion import LogDeletion
 from kafkalog.manager.log_dir import LogDir
 from kafkalog.manager.log_dir_changes import LogDirChanges
 from kafkalog.manager.log_dir_unit import LogDirUnit, make_unit
+from kafkalog.manager.log_meter import LogMeter
 from kafkalog.manager.manager_tasks import ManagerTasks
 from kafkalog.manager.missing_partitions import MissingPartitions, log_partitions_offline
 from kafkalog.manager.partition_moves import PartitionMoves
@@ -128,10 +129,8 @@ class LogManager:
         )
         self.quotas = TopicQuotas(self.table, seams.clock, seams.threads.mutex(), seams.metrics)
         budget = QueueBudget(seams.threads.mutex(), config.queued_max_request_bytes)
-        self._units = {
-            path: self._make_unit(path, budget, sink)
-            for path in dict.fromkeys(map(self.absolute, config.log_dirs))
-        }
+        paths = dict.fromkeys(map(self.absolute, config.log_dirs))
+        self._units = {path: self._make_unit(path, budget, sink) for path in paths}
         self._loading = DirectoryLoading(
             config,
             seams.filesystem,
@@ -147,6 +146,7 @@ class LogManager:
         self.reload = PartitionReload(self, self._loading)
         self.archived_offsets = ArchivedOffsets(self)
         self.retention = Retention(self)
+        self.meter = LogMeter(self)
         self.topics = TopicChanges(self, self._loading, seams.threads.mutex())
         self.moves = PartitionMoves(self, self._loading)
         self.log_dir_changes = LogDirChanges(self)

@@ -36,7 +36,7 @@ def take_snapshot(manager: LogManager, readiness: Readiness) -> Snapshot:
             )
             for unit in manager.units
         ],
-        deletable=(),
+        deletable=[each for each in manager.meter.deletable if each.topic in topics],
         samples=lambda: _samples(manager),
     )
 
@@ -53,6 +53,13 @@ def _samples(manager: LogManager) -> Iterator[PartitionSample]:
             end_offset=log.log_end_offset,
             high_watermark=log.high_watermark,
         )
+        metered = manager.meter.find(log)
+        if metered is not None:
+            sample = sample._replace(
+                records=metered.records,
+                oldest_s=_seconds(metered.oldest_ms),
+                newest_s=_seconds(metered.newest_ms),
+            )
         if log.config.is_compacted:
             standing = standings.get(log.topic_partition)
             if standing is not None and standing.log is log:
@@ -88,7 +95,7 @@ def _with_last_clean(
     return sample._replace(
         last_success_s=success_ms / 1000,
         tombstone_batches=waiting.batches,
-        next_horizon_s=None if waiting.next_ms is None else waiting.next_ms / 1000,
+        next_horizon_s=_seconds(waiting.next_ms),
     )
 
 
@@ -100,3 +107,7 @@ def _with_archive(manager: LogManager, sample: PartitionSample, log: UnifiedLog)
         archive_held_segments=archived.held.segments,
         archive_held_bytes=archived.held.size_bytes,
     )
+
+
+def _seconds(moment_ms: int | None) -> float | None:
+    return None if moment_ms is None else moment_ms / 1000

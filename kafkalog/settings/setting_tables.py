@@ -223,6 +223,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _broker("log.retention.clock.guard", _B, True, "", ANY, "After the wall clock jumped ahead by more than a log's retention.ms, the next check deletes nothing of it. It does not survive a restart: a clock that was set while the daemon was down looks like a downtime.", own=True),
     _broker("log.dir.failure.timeout.ms", _L, 30_000, "ms", _POSITIVE, "Kept for Kafka; there is no controller to tell.", effective=False),
     _broker("cordoned.log.dirs", _LIST, (), "", ANY, "Directories of log.dirs that get no new partitions, or * for all; when all are cordoned the first one gets them (Kafka 4.3).", dynamic=True),
+    _broker("metrics.records.max.bytes.per.second", _L, 33_554_432, "bytes/s", _NEVER_NEGATIVE, "How fast, at most, segments are read to count their records for kafkalog_log_records: each once after a start, then what is appended. 0: records are not counted.", own=True),
     _broker("log.cleaner.enable", _B, True, "", ANY, "Whether compaction runs, and with it the retention of compacted topics."),
     _broker("log.cleaner.threads", _I, 1, "threads", _NEVER_NEGATIVE, "Compaction threads; 0: none runs. At run time at least 1, and between half and double of what runs.", dynamic=True),
     _broker("log.cleaner.dedupe.buffer.size", _L, 134_217_728, "bytes", ANY, "Memory for the offset maps of all compaction threads; more than 1 MiB each, taken at the first clean.", dynamic=True),

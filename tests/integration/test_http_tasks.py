@@ -35,6 +35,7 @@ NAMES = [
     "kafka-log-start-offset-checkpoint",
     CHECKPOINT,
     "kafkalog-log-dir-metrics",
+    "kafkalog-log-metrics",
     "kafkalog-partition-reload",
     "transaction-abort",
     "transactionalId-expiration",

@@ -26,6 +26,7 @@ from tests.bench import (
     report,
     results,
     retention_rows,
+    scrape_rows,
     spark_job_rows,
     spark_rows,
     spark_write_rows,
@@ -63,6 +64,7 @@ BENCHMARKS: dict[str, Callable[[Bench], results.Result]] = {
         cleaner_rows.compaction_lz4,
         cleaner_rows.compaction_zstd,
         interference_rows.interference,
+        scrape_rows.scrape,
     )
 }
 ON_SPARK: dict[str, Callable[[Bench], results.Result]] = {

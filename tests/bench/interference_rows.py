@@ -61,7 +61,7 @@ _QUICK = _Sizes(40, 8, 2, 400_000, 0.5)
 def interference(bench: Bench) -> Result:
     """Produce latency and loop lag beside every kind of background work; the worst counts."""
     sizes = bench.size(_FULL, _QUICK)
-    daemon = bench.daemon(log_cleaner_threads="2", **SOON)
+    daemon = bench.daemon(log_cleaner_threads="2", metrics_partition_limit="0", **SOON)
     with daemon:
         source = bench.directory("source-0")
         write_keyed_log(source, sizes.records, sizes.records // 8, Codec.NONE)

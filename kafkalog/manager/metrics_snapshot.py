@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.manager.log_meter import MeteredLog
 from kafkalog.observe.partition_rows import PartitionSample
 from kafkalog.observe.snapshot import LogDirSample, Snapshot
 
@@ -44,22 +45,19 @@ def take_snapshot(manager: LogManager, readiness: Readiness) -> Snapshot:
 def _samples(manager: LogManager) -> Iterator[PartitionSample]:
     standings = {each.log.topic_partition: each for each in manager.cleaning.states.standings}
     for log in manager.table.logs():
-        sample = PartitionSample(
-            topic=log.topic_partition.topic,
-            partition=log.topic_partition.partition,
-            size_bytes=log.size_bytes,
-            segments=len(log.segments),
-            start_offset=log.log_start_offset,
-            end_offset=log.log_end_offset,
-            high_watermark=log.high_watermark,
+        metered = manager.meter.find(log) or MeteredLog(log)
+        sample = PartitionSample(  # at once: replacing fields costs as much again
+            log.topic_partition.topic,
+            log.topic_partition.partition,
+            log.size_bytes,
+            len(log.segments),
+            log.log_start_offset,
+            log.log_end_offset,
+            log.high_watermark,
+            metered.records,
+            _seconds(metered.oldest_ms),
+            _seconds(metered.newest_ms),
         )
-        metered = manager.meter.find(log)
-        if metered is not None:
-            sample = sample._replace(
-                records=metered.records,
-                oldest_s=_seconds(metered.oldest_ms),
-                newest_s=_seconds(metered.newest_ms),
-            )
         if log.config.is_compacted:
             standing = standings.get(log.topic_partition)
             if standing is not None and standing.log is log:

@@ -72,21 +72,21 @@ class RowRenderer(Generic[R]):
         ``is_whole``: these are all rows there are, what is not among them is gone.
         """
         chosen = [at for at, each in enumerate(self.families) if shows_family(each.name)]
-        columns = [[self._header(at, exposition)] for at in chosen]
+        columns = {at: [self._header(at, exposition)] for at in chosen}
         kept: dict[Hashable, _Known] = {}
-        for count, row in enumerate(rows, 1):
+        slice_lines: list[tuple[str, ...]] = []
+        for row in rows:
             key = self._key(row)
-            known = self._look(key, row)
-            kept[key] = known
-            for column, at in zip(columns, chosen, strict=True):
-                column.append(known.lines[at])
-            if count % SLICE == 0:
-                for column in columns:  # so that the last join is of few pieces
-                    column[-SLICE:] = ["".join(column[-SLICE:])]
+            known = kept[key] = self._look(key, row)
+            slice_lines.append(known.lines)
+            if len(slice_lines) == SLICE:
+                _add_slice(columns, slice_lines)
+                slice_lines.clear()
                 await asyncio.sleep(0)
+        _add_slice(columns, slice_lines)
         if is_whole:
             self._known = kept
-        return "".join("".join(column) for column in columns)
+        return "".join("".join(column) for column in columns.values())
 
     def _header(self, at: int, exposition: Exposition) -> str:
         family = self.families[at]
@@ -107,3 +107,11 @@ class RowRenderer(Generic[R]):
             elif value != before:
                 lines[at] = f"{self.families[at].name}{labels} {number_text(value)}\n"
         return _Known(values, labels, tuple(lines))
+
+
+def _add_slice(columns: dict[int, list[str]], slice_lines: Sequence[tuple[str, ...]]) -> None:
+    """The lines of some rows, turned round: one piece more for each family that is shown."""
+    by_family = list(zip(*slice_lines, strict=True))
+    if by_family:
+        for at, column in columns.items():
+            column.append("".join(by_family[at]))

@@ -14,10 +14,10 @@ UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 --universal
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -q
-SLOW := "slow and not oracle and not spark"
-QUICK := "not oracle and not slow and not campaign and not spark and not operate and not image"
+SLOW := "slow and not oracle and not spark and not prometheus"
+QUICK := "not oracle and not slow and not campaign and not spark and not operate and not prometheus and not image"
 
-.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle spark spark-setup pipeline crash kill slow slow-crashes slow-of-the-rest lane-alone lane-beside operate image-check bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle prometheus spark spark-setup pipeline crash kill slow slow-crashes slow-of-the-rest lane-alone lane-beside operate image-check bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -92,6 +92,9 @@ test: ## check and the suite that needs no Java
 oracle: $(KERNELS_READY) $(DEV_READY) | build ## compare with a real Apache Kafka (needs Java 17 and Maven)
 	@$(PYTEST) -m "oracle and not spark" tests/oracle
 
+prometheus: $(KERNELS_READY) $(DEV_READY) | build ## alerts and dashboards on a real Prometheus (Debian's, fetched when there is none)
+	@KAFKALOG_PROMETHEUS=required $(PYTEST) -m prometheus tests/operate
+
 spark-setup: $(KERNELS_READY) $(SPARK_READY) ## add pyspark, pyarrow and pyiceberg to .venv
 
 pipeline: spark-setup | build ## a generated day of telemetry through daemon, Spark, Parquet, Iceberg, compaction and audit
@@ -131,6 +134,7 @@ lane-alone:
 
 lane-beside:
 	@tests/tools/timed oracle $(MAKE) -s oracle
+	@tests/tools/timed prometheus $(MAKE) -s prometheus
 	@tests/tools/timed spark $(MAKE) -s spark
 
 bench: spark-setup | build ## all benchmarks, Kafka and Spark's Kafka source beside; writes tests/bench/results
@@ -150,11 +154,12 @@ lock: $(RUN_READY) ## renew the hash-pinned requirement files
 	@$(LOCK) -c requirements/run.txt -c requirements/arrow.txt -c requirements/dev.txt requirements/spark.in -o requirements/spark.txt
 	@$(LOCK) requirements/operate.in -o requirements/operate.txt
 
-docs: $(DEV_READY) ## regenerate the generated pages under docs/
+docs: $(DEV_READY) ## regenerate the generated pages under docs/ and the dashboards
 	@$(BIN)/python -m kafkalog.settings.reference > docs/configuration.md
 	@$(BIN)/python -m kafkalog.observe.reference > docs/metrics.md
 	@$(BIN)/kafkalog reference > docs/cli.md
 	@$(BIN)/python -m kafkalog.server.error_map > docs/errors.md
+	@$(BIN)/python -m kafkalog.observe.dashboards deploy/grafana
 
 image: ## build the container image
 	@docker build -t kafkalog .

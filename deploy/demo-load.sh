@@ -1,0 +1,27 @@
+#!/bin/sh
+# Load for a look at the dashboards: a topic that retention deletes from, and one that is compacted.
+# Goes on until it is ended. KAFKALOG_URL names the daemon, KAFKALOG the command.
+set -eu
+kafkalog=${KAFKALOG:-kafkalog}
+segment_ms=${DEMO_SEGMENT_MS:-60000}
+
+$kafkalog topics create demo.clicks --if-not-exists --partitions 3 \
+  --config "segment.ms=$segment_ms" --config "retention.ms=$((segment_ms * 5))" --config file.delete.delay.ms=10000
+$kafkalog topics create demo.accounts --if-not-exists --partitions 2 --config cleanup.policy=compact \
+  --config "segment.ms=$segment_ms" --config min.cleanable.dirty.ratio=0.2
+
+run=0
+while :; do
+  run=$((run + 1))
+  for partition in 0 1 2; do
+    awk -v run="$run" 'BEGIN { for (i = 0; i < 200; i++) printf "{\"page\":\"/%d\",\"run\":%d}\n", i * run % 97, run }' |
+      $kafkalog produce demo.clicks --partition "$partition"
+  done
+  # new balances of 50 accounts of a thousand, and the end of one: null deletes its key
+  awk -v run="$run" 'BEGIN { for (i = 0; i < 50; i++) printf "account-%d:%d\n", (run * 37 + i) % 1000, run * 100 + i }' |
+    $kafkalog produce demo.accounts --key-separator :
+  printf '{"key":"%s","value":null}\n' "$(printf 'account-%d' $((run % 1000)) | base64)" |
+    $kafkalog produce demo.accounts --format jsonl
+  $kafkalog consume demo.clicks --offset -100 --exit-at-end >/dev/null
+  sleep 1
+done

@@ -20,7 +20,7 @@ import yaml
 from tests.integration.daemon import ROOT, ReservedPort
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 KIT = Path(__file__).resolve().parent / "kit" / "prometheus.sh"
 DEPLOYED = ROOT / "deploy" / "prometheus"
@@ -126,6 +126,19 @@ class Prometheus:
         """Alerts that fire now."""
         alerts = self._ask("alerts", {})["alerts"]
         return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
+
+    def wait_until_none(self, left: Callable[[], Sequence[str]]) -> None:
+        """Until nothing of it is left; fails with what is, after WAIT_SECONDS."""
+        found: list[Sequence[str]] = []
+
+        def are_none() -> bool:
+            found[:] = [left()]
+            return not found[0]
+
+        try:
+            self.wait_for("all", are_none)
+        except AssertionError as error:
+            raise AssertionError(f"not there: {found}") from error
 
     def wait_for(self, what: str, is_there: Callable[[], object]) -> None:
         """Until it is there; fails with the end of the log after WAIT_SECONDS."""

@@ -13,49 +13,6 @@ GRAFANA = ROOT / "deploy" / "grafana"
 RUNBOOKS = ROOT / "docs" / "runbooks"
 DASHBOARDS = ("kafkalog.json", "kafkalog-strimzi-compat.json")
 
-# Names of rules and dashboards that the daemon does not have yet. Empty in the end: a name that has
-# come must be taken out.
-EXPECTED_MISSING: frozenset[str] = frozenset(
-    {
-        "kafka_log_log_logendoffset",
-        "kafka_log_log_logstartoffset",
-        "kafka_log_log_numlogsegments",
-        "kafka_log_log_size",
-        "kafka_log_logflushstats_logflushrateandtimems",
-        "kafka_log_logflushstats_logflushrateandtimems_count_total",
-        "kafka_log_logmanager_logdirectoryoffline",
-        "kafka_log_logmanager_offlinelogdirectorycount",
-        "kafka_log_logmanager_remaininglogstorecover",
-        "kafka_log_logmanager_remainingsegmentstorecover",
-        "kafka_server_brokertopicmetrics_bytesin_total",
-        "kafka_server_brokertopicmetrics_bytesout_total",
-        "kafka_server_brokertopicmetrics_bytesrejected_total",
-        "kafka_server_brokertopicmetrics_failedfetchrequests_total",
-        "kafka_server_brokertopicmetrics_failedproducerequests_total",
-        "kafka_server_brokertopicmetrics_invalidmessagecrcrecords_total",
-        "kafka_server_brokertopicmetrics_messagesin_total",
-        "kafka_server_brokertopicmetrics_nokeycompactedtopicrecords_total",
-        "kafka_server_brokertopicmetrics_totalfetchrequests_total",
-        "kafka_server_brokertopicmetrics_totalproducerequests_total",
-        "kafka_server_kafkaserver_brokerstate",
-        "kafka_server_kafkaserver_linux_disk_read_bytes",
-        "kafka_server_kafkaserver_linux_disk_write_bytes",
-        "kafka_server_replicamanager_leadercount",
-        "kafka_server_replicamanager_offlinereplicacount",
-        "kafka_server_replicamanager_partitioncount",
-        "kafkalog_broker_state",
-        "kafkalog_cleaner_thread_heartbeat_timestamp_seconds",
-        "kafkalog_config_info",
-        "kafkalog_log_awaiting_delete_bytes",
-        "kafkalog_log_deletable_bytes",
-        "kafkalog_log_dir_used_bytes",
-        "kafkalog_log_newest_record_timestamp_seconds",
-        "kafkalog_log_oldest_record_timestamp_seconds",
-        "kafkalog_log_records",
-        "kafkalog_log_reserved_index_bytes",
-    }
-)
-
 # What is in no list of ours: Prometheus' own, and the client library's.
 STOCK = re.compile(r"up|process_\w+|python_gc_\w+")
 

@@ -19,7 +19,6 @@ from tests.integration.daemon import Daemon
 from tests.integration.http_world import append, batch_of, now_ms, refused, until
 from tests.integration.test_disk_faults import limited, placed, tmpfs
 from tests.integration.test_http_cleaner import filled, order
-from tests.operate.deployed import EXPECTED_MISSING
 from tests.operate.prometheus import Prometheus, kit_directory
 
 if TYPE_CHECKING:
@@ -34,11 +33,6 @@ NEVER = str(10 * HOUR_MS)
 def watching(daemon: Daemon) -> Prometheus:
     """A Prometheus for the daemon, with its data beside the daemon's."""
     return Prometheus(kit_directory(), daemon.root / "prometheus", daemon.port)
-
-
-def needs(name: str) -> pytest.MarkDecorator:
-    """For alerts on series of EXPECTED_MISSING."""
-    return pytest.mark.skipif(name in EXPECTED_MISSING, reason=f"the daemon has no {name} yet")
 
 
 def test_down_and_an_unclean_start(tmp_path: Path) -> None:
@@ -143,7 +137,6 @@ def test_compaction(tmp_path: Path) -> None:
         prometheus.wait_for_alert("KafkalogCompactionLagBreached")
 
 
-@needs("kafkalog_log_newest_record_timestamp_seconds")
 def test_a_clock_that_is_ahead(tmp_path: Path) -> None:
     """Goal: a record that retention by time cannot delete for hours is told.
 
@@ -156,7 +149,6 @@ def test_a_clock_that_is_ahead(tmp_path: Path) -> None:
         prometheus.wait_for_alert("KafkalogFutureTimestamps")
 
 
-@needs("kafkalog_log_deletable_bytes")
 def test_retention_that_does_not_come(tmp_path: Path) -> None:
     """Goal: what should be gone and is not is told.
 

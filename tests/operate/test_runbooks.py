@@ -18,7 +18,6 @@ from kafkalog.server.app import ROUTE_TABLES
 from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
 from tests.integration.daemon import ROOT
 from tests.operate.deployed import (
-    EXPECTED_MISSING,
     RUNBOOKS,
     STOCK,
     documented_names,
@@ -137,7 +136,7 @@ def test_settings_and_metrics(page: Path) -> None:
 
     Method: the tables of settings; the generated list of metrics.
     """
-    known = documented_names() | EXPECTED_MISSING
+    known = documented_names()
     for span in spans(page):
         if re.fullmatch(r"[a-z]+(\.[a-z]+)+(=\S+)?", span) and not span.endswith(".md"):
             assert span.partition("=")[0] in BROKER_LEVEL | TOPIC_LEVEL, span

@@ -6,16 +6,14 @@ Files here import pyspark and are left alone where it is not installed (`make sp
 from __future__ import annotations
 
 import importlib.util
-import os
-import shutil
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.spark.session import running_spark
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -32,32 +30,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with two cores in this process's JVM. Fails, never skips, without Java 17."""
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.fail("Spark needs Java 17: put java on PATH or set JAVA_HOME")
-    from pyspark.sql import SparkSession
-
-    patch = pytest.MonkeyPatch()
-    patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    # Else the workers are the system's python3, which knows none of our packages.
-    patch.setenv("PYSPARK_PYTHON", sys.executable)
-    patch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
-    session = _session(SparkSession.builder, tmp_path_factory.mktemp("spark"))
-    yield session
-    session.stop()
-    patch.undo()
-
-
-def _session(builder: SparkSession.Builder, directory: Path) -> SparkSession:
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(directory / "warehouse"),
-        "spark.local.dir": str(directory / "local"),
-        "spark.driver.memory": "1g",
-        "spark.log.level": "ERROR",
-    }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    return builder.master("local[2]").appName("kafkalog-tests").getOrCreate()
+    with running_spark(tmp_path_factory.mktemp("spark")) as session:
+        yield session

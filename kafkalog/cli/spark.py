@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from kafkalog.spark.jobs.fleet import FleetPartition
     from kafkalog.spark.jobs.tasks import Progress, Runner
 
+_WITHOUT_SPARK = "; or --no-spark: the same job runs in processes of this machine"
+
 
 @dataclass(frozen=True, slots=True)
 class JobArguments:
@@ -85,7 +87,7 @@ class JobArguments:
             return ProcessPool(self.processes)
         from kafkalog.spark.jobs.on_spark import SparkRunner, open_session
 
-        return SparkRunner(open_session(f"kafkalog {job}"))
+        return SparkRunner(open_session(f"kafkalog {job}", _WITHOUT_SPARK))
 
     def show(
         self,

@@ -106,4 +106,4 @@ def test_without_pyspark_the_message_says_what_to_do(tmp_path: Path) -> None:
     _, err = job.communicate(timeout=TIMEOUT_SECONDS)
     assert job.returncode == 1
     assert "pip install 'kafkalog[spark]'" in err
-    assert "leave out --spark" in err
+    assert "--no-spark: the same job runs in processes" in err

@@ -42,24 +42,23 @@ class SparkMissing(KafkalogError):
     """pyspark or Java is not there; the message says what to install."""
 
 
-def open_session(name: str) -> SparkSession:
+def open_session(name: str, instead: str = "") -> SparkSession:
     """The running session, or a new one as spark-submit or the environment configures it.
 
-    Raises SparkMissing.
+    ``instead``: what there is to do without Spark, the end of the message. Raises SparkMissing.
     """
     try:
         sql = importlib.import_module("pyspark.sql")
     except ImportError as error:
         raise SparkMissing(
-            "pyspark is not installed: pip install 'kafkalog[spark]', or leave out --spark: the "
-            "same job runs in processes of this machine"
+            f"pyspark is not installed: pip install 'kafkalog[spark]'{instead}"
         ) from error
     try:
         session: SparkSession = sql.SparkSession.builder.appName(name).getOrCreate()
     except (RuntimeError, OSError) as error:  # what pyspark raises when its JVM does not answer
         raise SparkMissing(
-            f"Spark does not start ({_first_line(error)}): it needs Java 17, on PATH or by "
-            "JAVA_HOME; without it leave out --spark"
+            f"Spark does not start ({_first_line(error)}): it needs Java 17 "
+            f"(openjdk-17-jre-headless), on PATH or by JAVA_HOME{instead}"
         ) from error
     return session
 

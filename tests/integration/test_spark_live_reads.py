@@ -5,60 +5,29 @@ directory and its port again and again; every record is compared with what was s
 
 from __future__ import annotations
 
-import random
-import threading
-from collections import defaultdict
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.format.record_batch import Codec
 from kafkalog.spark.logs import Access, DataLost, Logs, OffsetRange, Piece, open_logs, read_piece
 from kafkalog.spark.record_batches import record_batches
 from tests.integration.daemon import Daemon
-from tests.integration.http_world import append, batch_of
-from tests.integration.torture import SETTINGS
+from tests.integration.live_topics import (
+    COMPACTED,
+    DAEMON_SETTINGS,
+    RETAINED,
+    TOPICS,
+    Producer,
+    create_topics,
+)
 from tests.spark_reads import SPARK_SCHEMA, Row, rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-COMPACTED, RETAINED = "compacted", "retained"
-RECORDS, BATCH_RECORDS, KEYS = 30_000, 60, 2_000
-SEGMENT_BYTES = "40000"
-
-
-class Producer(threading.Thread):
-    """Sends random versions of keys to both topics, and remembers them by offset."""
-
-    def __init__(self, daemon: Daemon) -> None:
-        super().__init__()
-        self._daemon = daemon
-        self._chance = random.Random(7)
-        self.sent: dict[str, list[tuple[bytes, bytes | None]]] = defaultdict(list)
-        self.failure: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            while len(self.sent[COMPACTED]) < RECORDS:
-                self._send()
-        except BaseException as failure:
-            self.failure = failure
-            raise
-
-    def _send(self) -> None:
-        keys = [b"key-%d" % self._chance.randrange(KEYS) for _ in range(BATCH_RECORDS)]
-        values = [
-            None if self._chance.random() < 0.1 else b"%s is %d" % (key, self._chance.randrange(99))
-            for key in keys
-        ]
-        data = batch_of(*values, keys=keys, codec=self._chance.choice(list(Codec)))
-        for topic in (COMPACTED, RETAINED):
-            # Before the request: a reader may see them before their answer is here.
-            self.sent[topic] += zip(keys, values, strict=True)
-            assert append(self._daemon, topic, data).status == 200
+RECORDS = 30_000
 
 
 class Scan:
@@ -100,48 +69,25 @@ class Scan:
             assert found == set(range(self.wanted.from_offset, self.wanted.to_offset))
             return
         assert not self.lost, "a cleaning takes no offset below the log start"
-        last = {key: offset for offset, (key, _) in enumerate(list(sent))}
-        for key, offset in last.items():
-            if offset < self.wanted.to_offset and sent[offset][1] is not None:
-                assert offset in found, f"the last version of {key!r} is missing"
+        assert producer.kept_by_cleaning(self.wanted.to_offset) <= found
 
 
 @pytest.mark.parametrize("by_path", [True, False], ids=["directory", "daemon"])
 def test_scans_beside_a_daemon_at_work(by_path: bool, tmp_path: Path) -> None:
     """M17 M20 M21: each scan has right records, in order; no key's last version is missing."""
-    settings = {**SETTINGS, "replica_high_watermark_checkpoint_interval_ms": "50"}
-    with Daemon(tmp_path, log_dirs=1, environment=None, **settings) as daemon:
-        daemon.create_topic(
-            COMPACTED,
-            1,
-            cleanup_policy="compact",
-            internal_segment_bytes=SEGMENT_BYTES,
-            min_cleanable_dirty_ratio="0.1",
-            delete_retention_ms="50",
-            file_delete_delay_ms="20",
-        )
-        daemon.create_topic(
-            RETAINED,
-            1,
-            internal_segment_bytes=SEGMENT_BYTES,
-            retention_bytes="150000",
-            file_delete_delay_ms="20",
-        )
+    with Daemon(tmp_path, environment=None, log_dirs=1, **DAEMON_SETTINGS) as daemon:
+        create_topics(daemon)
         url = f"http://127.0.0.1:{daemon.port}"
         access = Access(paths=(str(daemon.log_dirs[0]),)) if by_path else Access(urls=(url,))
-        producer = Producer(daemon)
-        producer.start()
-        seen = {COMPACTED: 0, RETAINED: 0}
+        seen = dict.fromkeys(TOPICS, 0)
         gaps = starts = 0
-        with closing(open_logs(access)) as logs:
+        with Producer(daemon, RECORDS) as producer, closing(open_logs(access)) as logs:
             while producer.is_alive() or not all(seen.values()):
-                for topic in (COMPACTED, RETAINED):
+                for topic in TOPICS:
                     scan = Scan(logs, access, topic)
                     scan.check(producer, logs.bounds(topic, 0).log_start_offset)
                     seen[topic] += len(scan.rows)
                     gaps += topic == COMPACTED and len(scan.rows) < scan.wanted.to_offset
                     starts += topic == RETAINED and scan.wanted.from_offset > 0
-        producer.join()
-        assert producer.failure is None
         assert gaps > 3, "it was cleaned meanwhile"
         assert starts > 3, "it was retained meanwhile"

@@ -14,17 +14,16 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import CorruptCheckpoint, UnknownPartition, UnknownTopic
-from kafkalog.format.checkpoint_text import decode_offsets
+from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.format.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOCK,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kafkalog.format.format_error import FormatError
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.spark.checkpoints import Checkpoints
 from kafkalog.spark.directory_reads import LogWalk
 from kafkalog.spark.directory_times import first_record_at
 from kafkalog.spark.logs import Bounds, CorruptLog, OffsetRange, Piece
@@ -45,7 +44,7 @@ class DirectoryLogs:
     def __init__(self, access: Access, filesystem: ReadFilesystem | None = None) -> None:
         self._access = access
         self._filesystem = filesystem or filesystem_for(access.paths)
-        self._checkpoints: dict[str, tuple[bytes, dict[TopicPartition, int]]] = {}
+        self._checkpoints = Checkpoints(self._filesystem)
 
     def close(self) -> None:
         """Nothing is kept open."""
@@ -70,8 +69,8 @@ class DirectoryLogs:
         log_dir = place.rsplit("/", 1)[0]
         is_live = self._filesystem.is_locked(f"{log_dir}/{LOCK}")
         # Before the listing: what it says to be readable is in the files then.
-        high_watermark = self._checkpoint(log_dir, HIGH_WATERMARK_CHECKPOINT).get(name, 0)
-        start = self._checkpoint(log_dir, LOG_START_OFFSET_CHECKPOINT).get(name, 0)
+        high_watermark = self._checkpoints.offsets(log_dir, HIGH_WATERMARK_CHECKPOINT).get(name, 0)
+        start = self._checkpoints.offsets(log_dir, LOG_START_OFFSET_CHECKPOINT).get(name, 0)
         files = PartitionFiles.listed(self._filesystem, place)
         if files.segments:
             start = max(start, files.segments[0].base_offset)
@@ -108,22 +107,6 @@ class DirectoryLogs:
             raise UnknownPartition(f"Topic {topic} has no partition {partition} in {paths}")
         raise UnknownTopic(f"There is no topic {topic} in {paths}")
 
-    def _checkpoint(self, log_dir: str, name: str) -> dict[TopicPartition, int]:
-        """All offsets of a checkpoint; decoded when it changed, as every partition asks for it."""
-        path = f"{log_dir}/{name}"
-        try:
-            data = self._filesystem.read_file(path)
-        except FileNotFoundError:
-            return {}
-        known = self._checkpoints.get(path)
-        if known is None or known[0] != data:
-            try:
-                known = data, decode_offsets(data)
-            except FormatError as error:
-                raise CorruptCheckpoint(error.reason, file=path, position=0) from error
-            self._checkpoints[path] = known
-        return known[1]
-
     def _valid_end(self, log_dir: str, files: PartitionFiles, wanted: OffsetRange) -> int:
         """Behind the last valid batch: below the recovery point all were made durable.
 
@@ -132,7 +115,7 @@ class DirectoryLogs:
         if not files.segments:
             return wanted.from_offset
         first, last = files.segments[0].base_offset, files.segments[-1].base_offset
-        recovery_points = self._checkpoint(log_dir, RECOVERY_POINT_CHECKPOINT)
+        recovery_points = self._checkpoints.offsets(log_dir, RECOVERY_POINT_CHECKPOINT)
         begin = recovery_points.get(TopicPartition(wanted.topic, wanted.partition), last)
         walk = LogWalk(
             self._filesystem,

@@ -5,7 +5,8 @@ asks where the next offset lies now. A segment is opened once, its size taken on
 there; nothing that a range may hold is appended later, as its end was readable when it was planned.
 Between two segments offsets may be missing, after a cleaning; before a gap is believed the
 directory is listed again, and the file that was read must still have its name. A record below the
-first segment is gone by retention: only then a range is lost.
+first segment is gone by retention, one below the log start by delete-records, though its segment
+may hold it still: only then a range is lost.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ import numpy as np
 
 from kafkalog.format.batch_scan import BatchColumn, ScanStop, scan
 from kafkalog.format.committed_batches import is_committed, spans_of
+from kafkalog.format.file_names import LOG_START_OFFSET_CHECKPOINT
 from kafkalog.format.record_batch import HEADER_BYTES, LENGTH_AT, LOG_OVERHEAD
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.spark.checkpoints import Checkpoints
 from kafkalog.spark.logs import Chunk, CorruptLog, DataLost
 from kafkalog.spark.object_store import filesystem_for
 from kafkalog.spark.partition_files import PartitionFiles, offset_entries
@@ -239,6 +243,7 @@ def read_directory_piece(
         chunk_bytes=chunk_bytes,
         check_crcs=check_crcs,
     )
+    _check_log_start(filesystem, walk.listed().path, wanted)
     aborted = np.empty((0, 3), np.int64)
     if access.read_committed:  # before the data: see `transactions`
         offsets = wanted.from_offset, wanted.to_offset
@@ -248,6 +253,16 @@ def read_directory_piece(
     if walk.next_offset < wanted.to_offset:
         missing = wanted._replace(from_offset=walk.next_offset)
         raise DataLost(missing, f"the log ends at {walk.next_offset}")
+
+
+def _check_log_start(filesystem: ReadFilesystem, place: str, wanted: OffsetRange) -> None:
+    """Raises DataLost for what is deleted as far as the log start was written down."""
+    log_dir = place.rsplit("/", 1)[0]
+    starts = Checkpoints(filesystem).offsets(log_dir, LOG_START_OFFSET_CHECKPOINT)
+    start = starts.get(TopicPartition(wanted.topic, wanted.partition), 0)
+    if wanted.from_offset < start:
+        missing = wanted._replace(to_offset=min(start, wanted.to_offset))
+        raise DataLost(missing, f"the log starts at {start}")
 
 
 def _runs(read: Walked, aborted: Table) -> Iterator[Chunk]:

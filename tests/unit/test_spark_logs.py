@@ -119,6 +119,19 @@ def test_under_a_daemon_a_log_ends_at_the_checkpointed_high_watermark() -> None:
     assert logs.bounds("t", 0) == (2, 2)
 
 
+def test_what_is_deleted_is_lost_though_its_segment_lies_there() -> None:
+    """M02: delete-records moves the log start into a segment; who asks for less is told."""
+    disk = disk_with(b0=batches(0, 1, 2, 3))
+    checkpoint(disk, "log-start-offset-checkpoint", 2)
+    with pytest.raises(DataLost, match="starts at 2") as lost:
+        values(disk, Piece(OffsetRange("t", 0, 1, 4), T0, None, 0))
+    assert lost.value.missing == OffsetRange("t", 0, 1, 2)
+    with pytest.raises(DataLost) as lost:
+        values(disk, Piece(OffsetRange("t", 0, 0, 1), T0, None, 0))
+    assert lost.value.missing == OffsetRange("t", 0, 0, 1)
+    assert values(disk, Piece(OffsetRange("t", 0, 2, 4), T0, None, 0)) == [2, 3]
+
+
 def test_read_committed_ends_at_the_first_open_transaction() -> None:
     """M02: found from the headers, or from a snapshot on; a marker behind the bound is no end."""
     data = b"".join(

@@ -154,7 +154,7 @@ def _subscribed(
 ) -> tuple[list[TopicPartition], list[KafkalogError]]:
     """(partitions that are there, an error for each topic or partition that is not)."""
     if subscription.pattern is not None:
-        topics = [name for name in there if re.fullmatch(subscription.pattern, name)]
+        topics = [name for name in there if re.search(subscription.pattern, name)]
         return _all_of(topics, there), []
     known = [name for name in subscription.topics if name in there]
     missing: list[KafkalogError] = [

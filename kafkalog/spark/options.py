@@ -71,7 +71,7 @@ _SIZE_MAX = 1 << 30  # a column of an Arrow batch holds less than 2 GiB
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which partitions: of topics by name, of topics whose whole name matches, or these."""
+    """Which partitions: of topics by name, of topics whose name has a match, or these."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None

@@ -57,13 +57,14 @@ def test_all_of_a_topic() -> None:
     [
         ({"subscribe": "a,b"}, ["a-0", "a-1", "b-0"]),
         ({"subscribepattern": "[ab]"}, ["a-0", "a-1", "b-0"]),
-        ({"subscribepattern": "(?!a).*"}, ["b-0"]),
+        ({"subscribepattern": "^(?!a).*"}, ["b-0"]),
+        ({"subscribepattern": "$"}, ["a-0", "a-1", "b-0"]),
         ({"subscribepattern": "none"}, []),
         ({"assign": '{"b":[0],"a":[1]}'}, ["a-1", "b-0"]),
     ],
 )
 def test_subscriptions(given: dict[str, str], names: list[str]) -> None:
-    """Goal: names, patterns over whole names, partitions. Method: each."""
+    """Goal: names, patterns found anywhere in a name, partitions. Method: each."""
     options = batch_options({"path": "/data"} | given)
     assert [str(at) for at in OffsetReader(logs(), options).partitions()] == names
 

@@ -15,9 +15,9 @@ LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -q
 SLOW := "slow and not oracle and not spark and not prometheus"
-QUICK := "not oracle and not slow and not campaign and not spark and not operate and not prometheus and not image"
+QUICK := "not oracle and not slow and not campaign and not spark and not spark_kafka and not operate and not prometheus and not image"
 
-.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle prometheus spark spark-setup pipeline crash kill slow slow-crashes slow-of-the-rest lane-alone lane-beside operate image-check bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle prometheus spark spark-setup spark-parity spark-freeze pipeline crash kill slow slow-crashes slow-of-the-rest lane-alone lane-beside operate image-check bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -103,6 +103,12 @@ pipeline: spark-setup | build ## a generated day of telemetry through daemon, Sp
 
 spark: spark-setup | build ## the tests on a real Spark (needs Java 17)
 	@$(PYTEST) -m spark tests/spark
+
+spark-parity: spark-setup | build ## the source beside Spark's own Kafka source, on a real Kafka (needs Java 17 and Maven; no part of ci)
+	@KAFKALOG_ORACLE=required $(PYTEST) -m spark_kafka tests/spark
+
+spark-freeze: spark-setup | build ## make tests/spark/frozen anew from a real Kafka and Spark's own source (as spark-parity)
+	@KAFKALOG_ORACLE=required $(BIN)/python -m tests.spark.freeze
 
 slow: slow-crashes slow-of-the-rest
 

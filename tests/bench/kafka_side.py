@@ -60,7 +60,7 @@ class Jars:
 
     def connector(self) -> str:
         """Spark's own Kafka source and sink, as its setting spark.jars names them."""
-        return self.kit.run("connector", timeout_seconds=900).stdout.strip()
+        return self.kit.connector()
 
     def command(self, heap: str, log_config: Path, *arguments: str) -> list[str]:
         """A java command line with Kafka's own flags."""

@@ -69,6 +69,10 @@ class Kafka:
             pytest.skip(reason)
         return kafka
 
+    def connector(self) -> str:
+        """Spark's own Kafka source and sink, as its setting spark.jars names them."""
+        return self.run("connector", timeout_seconds=SETUP_SECONDS).stdout.strip()
+
     def run(
         self,
         *arguments: str | Path,

@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest -q
 SLOW := "slow and not oracle and not spark and not prometheus"
 QUICK := "not oracle and not slow and not campaign and not spark and not spark_kafka and not operate and not prometheus and not image"
 
-.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle prometheus spark spark-setup spark-parity spark-freeze pipeline crash kill slow slow-crashes slow-of-the-rest lane-alone lane-beside operate image-check bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle prometheus spark spark-setup spark-parity spark-freeze spark-kills pipeline crash kill slow slow-crashes slow-of-the-rest lane-alone lane-beside operate image-check bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -109,6 +109,9 @@ spark-parity: spark-setup | build ## the source beside Spark's own Kafka source,
 
 spark-freeze: spark-setup | build ## make tests/spark/frozen anew from a real Kafka and Spark's own source (as spark-parity)
 	@KAFKALOG_ORACLE=required $(BIN)/python -m tests.spark.freeze
+
+spark-kills: spark-setup | build ## 200 kills of an exactly-once stream instead of the 50 of make spark (long; make spark-kills SEED=n; no part of ci)
+	@KAFKALOG_SINK_KILLS=200 SEED=$(SEED) $(PYTEST) -s -m spark tests/spark/test_sink_survives.py -k kills
 
 slow: slow-crashes slow-of-the-rest
 

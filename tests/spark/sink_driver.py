@@ -3,8 +3,9 @@
     python -m tests.spark.sink_driver '{"master": ..., "directory": ..., "options": {...}, ...}'
 
 Goes on from the checkpoint in the directory and ends with 0 when the file `stop` lies beside it
-and every input is written. ``fails``: the first attempt of the first task of a batch does, when it
-has handed over nine of ten of its rows (`rows` a file).
+and every input is written. ``first_attempt``: what the first one of the first task of a batch does
+when it has handed over nine of ten of its rows (`rows` a file): it "fails" or "stalls". Each
+attempt of that task leaves a file ``attempt-N`` in the directory.
 """
 
 from __future__ import annotations
@@ -22,23 +23,28 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _LINGER_SECONDS = 1.0  # until the writer of the same task has begun
+_STALL_SECONDS = 600.0  # longer than anybody waits
 _PAUSE_SECONDS = 0.05
 
 
-def failing(rows: int) -> Callable[[str], str]:
+def hindered(first_attempt: str, rows: int, directory: str) -> Callable[[str], str]:
     """What runs in the tasks. A closure: Spark's workers do not have this module."""
-    first, linger_seconds = rows * 9 // 10, _LINGER_SECONDS
+    late = rows * 9 // 10
+    seconds = _STALL_SECONDS if first_attempt == "stalls" else _LINGER_SECONDS
 
     def passed_on(value: str) -> str:
         import time
+        from pathlib import Path
 
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        is_first = context.attemptNumber() == 0 and context.partitionId() == 0
-        if is_first and int(value) % rows >= first:
-            time.sleep(linger_seconds)
-            raise RuntimeError("the first attempt fails")
+        if context.partitionId() == 0 and int(value) % rows >= late:
+            attempt = context.attemptNumber()
+            (Path(directory) / f"attempt-{attempt}").touch()
+            if attempt == 0:
+                time.sleep(seconds)
+                raise RuntimeError("the first attempt fails")
         return value
 
     return passed_on
@@ -67,8 +73,10 @@ def run(plan: dict[str, Any]) -> None:
         .text(str(directory / "input"))
         .repartition(2)
     )
-    if plan.get("fails"):
-        passed_on = functions.udf(failing(plan["rows"]), "string")
+    if "first_attempt" in plan:
+        passed_on = functions.udf(
+            hindered(plan["first_attempt"], plan["rows"], str(directory)), "string"
+        )
         rows = rows.select(passed_on("value").alias("value"))
     query = (
         rows.writeStream.format("kafkalog")

@@ -20,6 +20,7 @@ import pytest
 
 from kafkalog.client import Client
 from tests.integration.daemon import ROOT, Daemon
+from tests.spark.standalone_cluster import SETTINGS, StandaloneCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +31,14 @@ KILLS = int(os.environ.get("KAFKALOG_SINK_KILLS", "50"))
 SEED = int(os.environ.get("SEED", "1"))
 ROWS, WIDTH = 1000, 1000
 PATIENCE_SECONDS = 300.0
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.5",
+    "spark.speculation.minTaskRuntime": "1s",
+}
+"""Soon: when half of the tasks have ended and another takes half as long again."""
 
 
 class Stream:
@@ -89,6 +98,11 @@ class Stream:
             if status == 0:
                 return
         raise AssertionError(self.log_tail())
+
+    def attempts(self) -> list[int]:
+        """Of the task that the plan hinders: the numbers of those that came that far."""
+        found = self._directory.glob("attempt-*")
+        return sorted(int(file.name.removeprefix("attempt-")) for file in found)
 
     def log_tail(self) -> str:
         return self._log.read_text(errors="replace")[-5000:]
@@ -174,9 +188,27 @@ def wait_until(condition: Callable[[], bool], told: Callable[[], str]) -> None:
 def test_a_task_that_fails_is_tried_again(tmp_path: Path) -> None:
     """The first attempt fails when Spark has most of its rows; the second is shown."""
     with Daemon(tmp_path) as daemon:
-        stream = Stream(tmp_path, daemon, master="local[2,4]", fails=True)
+        stream = Stream(tmp_path, daemon, master="local[2,4]", first_attempt="fails")
         stream.add()
         stream.finish()
+        assert stream.attempts() == [0, 1]
+        stream.check_each_is_there_once()
+
+
+@pytest.mark.slow
+def test_a_task_that_stalls_is_overtaken(tmp_path: Path) -> None:
+    """Spark speculates: a second attempt runs beside the first, ends before it and is shown."""
+    with Daemon(tmp_path) as daemon, StandaloneCluster(tmp_path / "cluster") as cluster:
+        stream = Stream(
+            tmp_path,
+            daemon,
+            master=cluster.url,
+            settings=SETTINGS | SPECULATION,
+            first_attempt="stalls",
+        )
+        stream.add()
+        stream.finish()
+        assert stream.attempts() == [0, 1]
         stream.check_each_is_there_once()
 
 

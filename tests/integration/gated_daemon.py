@@ -1,6 +1,6 @@
 """The daemon, but while a gate file exists, a partition named in it is not loaded or backed up.
 
-Nor is what is appended to it synced.
+Text that begins with ``sync`` and a blank names files whose data is not synced, instead.
 
 ``python -m tests.integration.gated_daemon GATE server ...``. Names ``warm_up``: the start waits
 before its event loop runs, and makes the file GATE.reached.
@@ -18,12 +18,14 @@ from kafkalog.env.system_filesystem import SystemFile, SystemFilesystem
 
 
 def _gate(gate: Path) -> None:
-    """The first file that a load asks for, links, syncs of data: late, as on a slow disk."""
+    """The first file that a load asks for, links, or syncs of data: late, as on a slow disk."""
     real_exists, real_link = SystemFilesystem.exists, SystemFilesystem.link
     real_datasync, real_warm_up = SystemFile.datasync, kernels.warm_up
 
-    def wait(path: str) -> None:
-        while gate.exists() and gate.read_text() in path:
+    def wait(path: str, prefix: str = "") -> None:
+        while gate.exists() and (named := gate.read_text()).startswith(prefix):
+            if named.removeprefix(prefix) not in path:
+                break
             time.sleep(0.01)
 
     def exists(self: SystemFilesystem, path: str) -> bool:
@@ -36,7 +38,7 @@ def _gate(gate: Path) -> None:
         real_link(self, source, target)
 
     def datasync(self: SystemFile) -> None:
-        wait(self.path)
+        wait(self.path, "sync ")
         real_datasync(self)
 
     def warm_up(*, modules: tuple[str, ...]) -> kernels.WarmUp:

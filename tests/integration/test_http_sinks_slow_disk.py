@@ -34,7 +34,7 @@ class GatedDaemon(Daemon):
     def shut(self) -> None:
         """At once for the next sync."""
         made = self.gate.with_suffix(".new")
-        made.write_text(f"/{STATE}/")
+        made.write_text(f"sync /{STATE}/")
         made.rename(self.gate)
 
     def commit(self) -> Answer:

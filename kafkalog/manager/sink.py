@@ -153,6 +153,7 @@ class Sink:
                 self.query = value  # first: see ``wants``
                 self.open = {}
                 self.open_batch_id = None
+                self.runs.forget_calls()
 
     def _apply_producer(self, key: ProducerKey, value: ProducerValue | None) -> None:
         former = self.producers.pop(key, None)

@@ -55,11 +55,18 @@ class SinkRuns:
         """Whether this very call began the newest of this producer, as far as that is open."""
         return caller.call_id is not None and self._calls.get(key) == caller.call_id
 
-    def note(self, key: ProducerKey, caller: Caller, *, is_first: bool) -> None:
-        """A begin that is durable. ``is_first``: nothing was open, so no earlier call counts."""
+    @property
+    def call_count(self) -> int:
+        """Begins that are remembered: of the batch that is open."""
+        return len(self._calls)
+
+    def forget_calls(self) -> None:
+        """Nothing is open any more, so no begin can be repeated."""
+        self._calls.clear()
+
+    def note(self, key: ProducerKey, caller: Caller) -> None:
+        """A begin that is durable."""
         if self._run_id is not None and self.is_other(caller.run_id):
             self._former.append(self._run_id)
         self._run_id = caller.run_id or self._run_id
-        if is_first:
-            self._calls.clear()
         self._calls[key] = caller.call_id

@@ -176,7 +176,7 @@ class Sinks:
             if opened is not None and (opened < batch_id or sink.runs.is_other(caller.run_id)):
                 self._abort(sink, "superseded")
             key = ProducerKey(query, partition_id, attempt)
-            former, is_first = sink.producers.get(key), sink.open_batch_id is None
+            former = sink.producers.get(key)
             if former is None:
                 self._check_room(sink)
             was_open = former is not None and former.producer_id in sink.open
@@ -185,7 +185,7 @@ class Sinks:
             identity = self._next_identity(former)
             now_ms = self._seams.clock.wall_ms()
             self._table.write(sink, [(key, ProducerValue(*identity, batch_id, now_ms))])
-            sink.runs.note(key, caller, is_first=is_first)
+            sink.runs.note(key, caller)
             sink.used_ns = self._seams.clock.monotonic_ns()
             if was_open:
                 wait_behind_queues(self._manager.online_units)

@@ -60,6 +60,20 @@ def test_a_repetition_of_a_begin_fences_nobody() -> None:
     assert epochs == [1, 2, 3, 4, 5]
 
 
+def test_calls_are_forgotten_with_their_batch() -> None:
+    """Goal: a query that is over costs no memory for its begins.
+    Method: three begins, and the commit of the last batch.
+    """
+    sim = with_topic()
+    one, *_ = [begin(sim, 1, part, call_id=f"c{part}") for part in range(3)]
+    sink = sinks_of(sim)._table.find(QUERY)
+    assert sink is not None
+    assert sink.runs.call_count == 3
+    assert one.send("a").error is None
+    sinks_of(sim).commit(QUERY, 1, [one.winner()], is_last=True)
+    assert sink.runs.call_count == 0
+
+
 def test_a_call_is_one_of_its_batch() -> None:
     """Goal: nobody is given a producer that may not append.
     Method: a call again behind an abort, a commit, a restart; of another part.

@@ -29,6 +29,8 @@ _PERIOD_SECONDS = 1.0
 _EXTENSION_SECONDS = 60.0
 # Of the watchdog's time: two signs of life may be late or lost.
 _WATCHDOG_SHARE = 1 / 3
+# Said once, and waited for by whoever listens.
+_AWAITED = ("READY", "STOPPING")
 
 
 class _Stage(enum.Enum):
@@ -53,6 +55,7 @@ class Supervision:
         # owned by the event loop
         self._stage = _Stage.LOADING
         self._is_failure_told = False
+        self._unsaid: dict[str, str] = {}  # of what is awaited
         self._told: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Supervision:
@@ -94,19 +97,21 @@ class Supervision:
             await asyncio.sleep(self._period_seconds)
 
     def _tell_again(self) -> None:
-        """What is said at every period; lost ones do not matter."""
+        """What is said at every period, and what did not get through before."""
         states = {} if self._manager.watchdog_seconds is None else {"WATCHDOG": "1"}
         if self._stage is not _Stage.SERVING:
             states["EXTEND_TIMEOUT_USEC"] = usec(_EXTENSION_SECONDS)
         if self._stage is _Stage.LOADING:
             states["STATUS"] = loading_text(self._loading())
-        if states:
+        if states or self._unsaid:
             self._tell(**states)
 
     def _tell(self, **states: str) -> None:
         try:
-            self._manager.tell(**states)
+            self._manager.tell(**{**self._unsaid, **states})
+            self._unsaid = {}
         except OSError as error:
+            self._unsaid |= {name: states[name] for name in _AWAITED if name in states}
             if not self._is_failure_told:
                 self._is_failure_told = True
                 _log.warning("The service manager cannot be told", reason=str(error), states=states)

@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from kafkalog.settings.settings import load_settings
 from tests.integration.daemon import Daemon
 from tests.operate.tools import ROOT, run, tool
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.operate
 
@@ -83,6 +81,22 @@ def test_the_instance_differs_in_its_places_alone() -> None:
         "StateDirectory",
         "WorkingDirectory",
     ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logs_outlive_a_stop(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: no log directory lies where a stop empties it, whatever the user's file leaves out.
+    Method: the files of ExecStart with an empty one of the user, read in the working directory.
+    """
+    unit = (UNITS / name).read_text()
+    assert "PrivateTmp" not in unit.replace("# No PrivateTmp", "")
+    (start,) = re.findall(r"^ExecStart=\S+ server (\S+) (\S+)$", unit, re.MULTILINE)
+    brought, users = start
+    assert users.startswith("/etc/kafkalog/")
+    monkeypatch.chdir(tmp_path)
+    shipped = (ROOT / brought.removeprefix("/opt/kafkalog/")).read_bytes()
+    settings = load_settings(None, {}, {}, files={brought: shipped, users: b""})
+    assert [Path(each).resolve() for each in settings.broker.log_dirs] == [tmp_path / "data"]
 
 
 class TracedDaemon(Daemon):

@@ -60,4 +60,8 @@ def _read(path: str) -> bytes:
 
 
 def _read_text(path: str) -> str:
-    return _read(path).decode("latin-1")  # as the file of properties
+    """The value in a file that a variable names: as the variable's own would be."""
+    try:
+        return _read(path).decode()
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"{path} is no UTF-8 text: {error.reason}") from error

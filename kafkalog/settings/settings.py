@@ -357,7 +357,7 @@ def _check_together(values: Mapping[str, ResolvedValue]) -> None:
             re.compile(str(resolved.value or ""))
         except re.error as error:
             raise _refused(
-                resolved.setting, resolved.text, f"is no regular expression: {error}"
+                resolved.setting, resolved.shown_text, f"is no regular expression: {error}"
             ) from error
     proxies = values["http.trusted.proxies"]
     assert isinstance(proxies.value, tuple)

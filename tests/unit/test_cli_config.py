@@ -7,10 +7,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
+from kafkalog.cli.settings_source import settings_from
 from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
 
 if TYPE_CHECKING:
@@ -81,3 +83,18 @@ def test_what_no_daemon_would_take(words: tuple[str, ...], status: int) -> None:
     result = run("show", *words)
     assert (result.exit_code, result.stdout) == (status, "")
     assert "Error: " in result.stderr
+
+
+def test_the_file_of_a_variable_is_read_as_the_variable_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a directory named in a file is the one that the variable would name.
+    Method: a name beyond ASCII; a file that is no text.
+    """
+    named = tmp_path / "dirs"
+    named.write_text("/data/größe", encoding="utf-8")
+    monkeypatch.setenv("KAFKALOG_LOG_DIRS_FILE", str(named))
+    assert settings_from((), ()).broker.log_dirs == ("/data/größe",)
+    named.write_bytes(b"\xff\xfe")
+    with pytest.raises(click.ClickException, match="is no UTF-8 text"):
+        settings_from((), ())

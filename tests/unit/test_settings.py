@@ -275,7 +275,11 @@ def test_prefixes_have_an_order_and_traps_are_ignored() -> None:
     assert "unknown" not in messages(settings)
 
 
-FILES = {"/run/secrets/hours": "7\n", "/run/secrets/issuer": "s3cret-canary\r\n"}
+FILES = {
+    "/run/secrets/hours": "7\n",
+    "/run/secrets/issuer": "s3cret-canary\r\n",
+    "/run/secrets/pattern": "(canary",
+}
 
 
 def load_with_files(**env: str) -> Settings:
@@ -300,10 +304,14 @@ def test_a_variable_may_name_a_file_that_holds_its_value() -> None:
     described = {entry.name: entry for entry in settings.describe_broker_config()}
     assert described["http.jwt.issuer"].value is None
     assert "canary" not in repr(described)
-    with pytest.raises(InvalidConfig) as refused:
-        load_with_files(KAFKALOG_NUM_PARTITIONS_FILE="/run/secrets/issuer")
-    assert "num.partitions" in refused.value.message
-    assert "canary" not in f"{refused.value.message}{refused.value.details}"
+    for key, variable, file in (
+        ("num.partitions", "KAFKALOG_NUM_PARTITIONS_FILE", "issuer"),
+        ("metrics.topic.include", "KAFKALOG_METRICS_TOPIC_INCLUDE_FILE", "pattern"),
+    ):
+        with pytest.raises(InvalidConfig) as refused:
+            load_with_files(**{variable: f"/run/secrets/{file}"})
+        assert key in refused.value.message
+        assert "canary" not in f"{refused.value.message}{refused.value.details}"
 
 
 def test_a_key_that_names_a_file_is_not_read() -> None:

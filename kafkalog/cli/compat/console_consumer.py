@@ -209,6 +209,8 @@ class _Consumer:
             for partition in before:
                 self._print_page(partition, is_idle)
             sys.stdout.buffer.flush()
+            if not before:
+                time.sleep(_WAIT_MS / 1000)  # no topic matches: nothing else waits
             is_idle = self.positions == before  # a position that was set back is no silence
             now = time.monotonic()
             if not is_idle:

@@ -82,7 +82,7 @@ def test_every_record_once(tmp_path: Path, logs: GrowingLogs, kind: type[Place])
 def test_a_run_that_ends_at_a_step(
     tmp_path: Path, logs: GrowingLogs, kind: type[Place], stop_at: str
 ) -> None:
-    """Goal: no record lost or doubled.
+    """M27. Goal: no record lost or doubled.
     Method: the process ends there, in the first run and in a later one; the next run goes on.
     """
     place = kind(tmp_path)
@@ -166,7 +166,7 @@ class _Dying(StoppingTable):
 def test_a_task_that_fails_leaves_nothing(
     tmp_path: Path, logs: GrowingLogs, kind: type[Place]
 ) -> None:
-    """Goal: the table is as before, and the next run gets everything.
+    """M27. Goal: the table is as before, and the next run gets everything.
     Method: the second task of a run fails; a half-written file of a dead process lies there, too.
     """
     place = kind(tmp_path)
@@ -330,7 +330,7 @@ def test_a_directory_that_is_served(tmp_path: Path, logs: GrowingLogs) -> None:
 
 
 def test_a_directory_that_was_not_left_cleanly(tmp_path: Path, logs: GrowingLogs) -> None:
-    """Goal: nothing is archived that a power cut can still take from the log.
+    """M27. Goal: nothing is archived that a power cut can still take from the log.
     Method: a killed daemon: no lock, no clean marker, and a recovery point behind the log's end.
     """
     place, log_dir = PlainPlace(tmp_path), tmp_path / "logs"
@@ -405,7 +405,7 @@ class FailingFilesystem(SystemFilesystem):
 
 
 def test_a_store_that_loses_bytes_is_noticed(tmp_path: Path, logs: GrowingLogs) -> None:
-    """Goal: a file that is not what was written is of no commit.
+    """M27. Goal: a file that is not what was written is of no commit.
     Method: the footer of another file under its name.
     """
     from kafkalog.spark.directory_logs import DirectoryLogs

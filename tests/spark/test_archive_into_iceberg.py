@@ -74,7 +74,7 @@ def test_a_table_of_an_older_version(tmp_path: Path, logs: GrowingLogs) -> None:
 
 
 def test_a_commit_whose_answer_was_lost(tmp_path: Path, logs: GrowingLogs) -> None:
-    """Goal: nobody is told that nothing of it is there, and the next run goes on behind it.
+    """M27. Goal: nobody is told that nothing of it is there, and the next run goes on behind it.
     Method: the catalog commits, and its answer does not come.
     """
     place = IcebergPlace(tmp_path)
@@ -136,7 +136,7 @@ def test_an_iceberg_table_of_others(tmp_path: Path) -> None:
 def test_tasks_on_spark_and_a_reader(
     tmp_path: Path, logs: GrowingLogs, spark: SparkSession
 ) -> None:
-    """Goal: Spark writes what one process writes, and reads committed files alone.
+    """M27. Goal: Spark writes what one process writes, and reads committed files alone.
     Method: ``SparkRunner``; a run that ends before its commit; ``spark.read.parquet``.
     """
     place = PlainPlace(tmp_path)

@@ -71,7 +71,7 @@ def test_the_logs_hold_every_shape(logs: Path) -> None:
 
 
 def test_schemas(spark: SparkSession, source: Source, expected: Found) -> None:
-    """Goal: the same columns, with headers and without. Method: both, as text."""
+    """M27. Goal: the same columns, with headers and without. Method: both, as text."""
     assert schemas(spark, source) == expected["schemas"]
 
 
@@ -83,7 +83,7 @@ def test_batches(spark: SparkSession, source: Source, expected: Found, query: st
 
 @pytest.mark.parametrize("query", REFUSED)
 def test_refused(spark: SparkSession, source: Source, expected: Found, query: str) -> None:
-    """Goal: what Kafka's source refuses ours does not guess. Method: each such query."""
+    """M27. Goal: what Kafka's source refuses ours does not guess. Method: each such query."""
     assert is_refused(spark, source, query)
     assert expected["refused"][query]
 

@@ -47,7 +47,7 @@ def test_results_come_in_the_order_of_the_tasks(spark: SparkSession) -> None:
 
 
 def test_a_failure_names_its_task(spark: SparkSession) -> None:
-    """Goal: the same error as in a process, and the job is abandoned.
+    """M27. Goal: the same error as in a process, and the job is abandoned.
     Method: a corrupt batch, and a defect.
     """
     abandoned: list[bool] = []
@@ -71,7 +71,7 @@ def test_a_worker_that_dies_ends_the_job(spark: SparkSession) -> None:
 
 
 def test_compact_gives_the_same_files(spark: SparkSession, tmp_path: Path) -> None:
-    """Goal: byte for byte what the processes make.
+    """M27. Goal: byte for byte what the processes make.
     Method: four logs with every kind of batch.
     """
     plant_mixed(tmp_path / "a", "orders", 4)
@@ -85,7 +85,7 @@ def test_compact_gives_the_same_files(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_audit_whatif_and_stats_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """Goal: what a job tells does not depend on where it runs.
+    """M27. Goal: what a job tells does not depend on where it runs.
     Method: four logs with every kind of batch, one of them damaged for the audit, in small tasks.
     """
     plant_mixed(tmp_path / "a", "orders", 4)

@@ -104,7 +104,7 @@ def test_read_committed(spark: SparkSession, tmp_path: Path) -> None:
 def test_subscriptions(
     spark: SparkSession, directory: LogDirectory, options: dict[str, str], topics: str
 ) -> None:
-    """Goal: names, a pattern, partitions; a topic without records is an empty table.
+    """M27. Goal: names, a pattern, partitions; a topic without records is an empty table.
     Method: each form.
     """
     wanted = in_order(row for topic in topics for row in directory.of(topic))
@@ -193,7 +193,7 @@ def test_a_schema_of_ones_own(spark: SparkSession, directory: LogDirectory) -> N
 def test_a_schema_that_is_not_ours(
     spark: SparkSession, directory: LogDirectory, schema: str, message: str
 ) -> None:
-    """Goal: no cast and no guess. Method: another type, another name."""
+    """M27. Goal: no cast and no guess. Method: another type, another name."""
     reader = spark.read.format("kafkalog").option("subscribe", "b").schema(schema)
     assert message in failure_of(reader.load(str(directory.path)))
 
@@ -213,7 +213,7 @@ def test_a_schema_that_is_not_ours(
 def test_refused_queries(
     spark: SparkSession, directory: LogDirectory, options: dict[str, str], message: str
 ) -> None:
-    """Goal: an error that names the option and what would be right. Method: one query each."""
+    """M27. Goal: an error that names the option and what would be right. Method: one query each."""
     assert message in failure_of(read(spark, directory, **options))
 
 
@@ -255,7 +255,7 @@ def test_a_corrupt_batch_is_never_skipped(spark: SparkSession, directory: LogDir
 
 
 def test_options_of_kafka_do_no_harm(spark: SparkSession, directory: LogDirectory) -> None:
-    """Goal: a query brought from Kafka runs (what it is told: unit/test_spark_options.py).
+    """M27. Goal: a query brought from Kafka runs (what it is told: unit/test_spark_options.py).
     Method: the brokers' addresses.
     """
     frame = read(spark, directory, **{"kafka.bootstrap.servers": "b:9092"})
@@ -263,6 +263,6 @@ def test_options_of_kafka_do_no_harm(spark: SparkSession, directory: LogDirector
 
 
 def test_registered_by_hand(spark: SparkSession, directory: LogDirectory) -> None:
-    """Goal: a session that does not find the source by its name. Method: register, read."""
+    """M27. Goal: a session that does not find the source by its name. Method: register, read."""
     register(spark)
     assert read(spark, directory, subscribe="b").count() == 3

@@ -96,7 +96,7 @@ def test_limited_batches(query: Query, logs: LogDirectory) -> None:
 
 
 def test_a_checkpoint_goes_on(query: Query, logs: LogDirectory) -> None:
-    """Goal: each record once over several runs; new records, a new partition and a new topic.
+    """M27. Goal: each record once over several runs; new records, a new partition and a new topic.
     Method: four runs; nothing new in one of them.
     """
     query.run(subscribePattern="a.*", subscribe=None)
@@ -180,7 +180,7 @@ def test_a_partition_that_is_gone(query: Query, logs: LogDirectory, fails: bool)
 
 
 def test_refused_streams(query: Query) -> None:
-    """Goal: a stream has no end, a topic must be there. Method: one query each."""
+    """M27. Goal: a stream has no end, a topic must be there. Method: one query each."""
     with pytest.raises(
         StreamingQueryException, match="endingOffsets: a streaming query has no end"
     ):
@@ -215,7 +215,7 @@ def test_a_least_and_a_most(logs: LogDirectory) -> None:
 
 
 def test_a_least_alone(logs: LogDirectory) -> None:
-    """Goal: the limit's name, and no wait under Trigger.AvailableNow, which would never end.
+    """M27. Goal: the limit's name, and no wait under Trigger.AvailableNow, which would never end.
     Method: Spark's calls.
     """
     reader = reader_of(logs, SimClock(), minoffsetspertrigger="1000")

@@ -51,7 +51,7 @@ def test_the_highest_ratio_is_grabbed_first() -> None:
 
 
 def test_a_clean_ends_with_the_checkpoint_on_disk() -> None:
-    """Goal: the next round begins where this one ended, also after a restart.
+    """M18. Goal: the next round begins where this one ended, also after a restart.
     Method: the file after a clean, in a fresh life, and that life's first clean.
     """
     world = CleaningDaemon()
@@ -75,7 +75,7 @@ def test_the_cleaner_off_means_no_clean() -> None:
 
 
 def test_pauses_nest_and_resume_lets_the_cleaner_in() -> None:
-    """Goal: Paused(n) of Kafka. Method: two pauses, one resume, another one."""
+    """M18. Goal: Paused(n) of Kafka. Method: two pauses, one resume, another one."""
     world = CleaningDaemon()
     world.states.abort_and_pause_cleaning(T0)
     world.states.abort_and_pause_cleaning(T0)
@@ -301,7 +301,7 @@ def test_three_failures_make_a_log_uncleanable_until_somebody_asks() -> None:
 
 
 def test_a_full_disk_never_makes_a_log_uncleanable_for_good() -> None:
-    """Goal: the clean comes back when there is room. Method: ten times full, then not."""
+    """M18. Goal: the clean comes back when there is room. Method: ten times full, then not."""
     world = CleaningDaemon()
     world.topic()
     world.cleaners.errors.extend(DiskFull("No space is left") for _ in range(10))
@@ -328,7 +328,7 @@ def test_a_defect_in_a_clean_is_the_logs_failure() -> None:
 
 
 def test_the_plan_of_the_last_look_is_kept_for_the_metrics() -> None:
-    """Goal: gauges ask no log. Method: standings after a turn."""
+    """M18. Goal: gauges ask no log. Method: standings after a turn."""
     world = CleaningDaemon()
     world.topic()
     world.turn()
@@ -361,7 +361,7 @@ def test_a_move_ends_the_clean_and_takes_the_checkpoint_along() -> None:
 
 
 def test_an_order_for_a_log_in_work_is_refused_at_once() -> None:
-    """Goal: whoever asks for a clean that is under way is told so, not held until it ends.
+    """M18. Goal: whoever asks for a clean that is under way is told so, not held until it ends.
     Method: orders while the only thread is in the middle of the log; its own clean goes on.
     """
     world = CleaningDaemon()

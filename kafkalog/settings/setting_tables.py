@@ -141,7 +141,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
     _topic("local.retention.bytes", _L, -2, "bytes", Valid(low=-2), "Kept for Kafka; there is no tiered storage.", "log.local.retention.bytes", effective=False),
     _topic("leader.replication.throttled.replicas", _LIST, (), "", ANY, "Kept for Kafka; there is no replication.", effective=False, field=""),
     _topic("follower.replication.throttled.replicas", _LIST, (), "", ANY, "Kept for Kafka; there is no replication.", effective=False, field=""),
-    _topic("http.produce.acks", _S, None, "", _ACKS, "Durability class of every produce to the topic; unset leaves it to the request and the daemon's http.produce.acks.", own=True),
+    _topic("http.produce.acks", _S, None, "", _ACKS, "Durability class of a produce to the topic that names none; unset leaves it to the daemon's http.produce.acks.", own=True),
     _topic("quota.bytes", _L, -1, "bytes", Valid(low=-1), "Most bytes of the .log files of all partitions of the topic together: an append that would pass it is refused until retention or a deletion makes room; -1 is no quota.", own=True),
     _topic("archive.hold", _B, False, "", ANY, "Whether retention by time and size waits until an archive has the records: nothing at or above a partition's archived offset goes by them. Delete-records and compaction do not wait.", own=True),
     _topic("archive.hold.max.bytes", _L, -1, "bytes", Valid(low=-1), "Most bytes that archive.hold keeps in a partition of what time and size would delete; beyond it the oldest go without being archived, with a warning; -1 keeps all.", own=True),

@@ -14,7 +14,13 @@ import click
 
 from kafkalog.cleaner.cleaner_config import TombstoneHorizon
 from kafkalog.cleaner.offline_clean import CompactOptions, compact_copy
-from kafkalog.cli.partition_copy import OFFSET, checked_target, topic_config
+from kafkalog.cli.partition_copy import (
+    OFFSET,
+    checked_target,
+    high_watermark_option,
+    log_start_option,
+    topic_config,
+)
 from kafkalog.env.directory_copy import copy_files
 from kafkalog.errors import KafkalogError, LogCleaningAborted
 from kafkalog.observe.logging import configure_logging
@@ -30,15 +36,8 @@ _SIZE = click.IntRange(min=1, max=2**31 - 1)
 @click.argument("target", metavar="OUT", type=click.Path())
 @click.option("--now", type=int, metavar="MS", help="The time. Default: the clock's.")
 @click.option("--first-dirty", type=OFFSET, metavar="N", help="As in cleaner-offset-checkpoint.")
-@click.option(
-    "--log-start",
-    type=OFFSET,
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="The first offset that counts.",
-)
-@click.option("--hw", type=OFFSET, metavar="N", help="High watermark. Default: the log end.")
+@log_start_option
+@high_watermark_option
 @click.option("--unclean", is_flag=True, help="Load as after a crash; else as after a clean stop.")
 @click.option("--roll", is_flag=True, help="Close the active segment first.")
 @click.option(

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.partition_copy import OFFSET, checked_target, topic_config
+from kafkalog.cli.partition_copy import (
+    OFFSET,
+    checked_target,
+    high_watermark_option,
+    log_start_option,
+    topic_config,
+)
 from kafkalog.env.clock import FixedWallClock, SystemClock
 from kafkalog.env.directory_copy import copy_files
 from kafkalog.errors import KafkalogError
@@ -94,15 +100,8 @@ def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[s
     metavar="N",
     help="What lies below it was flushed.",
 )
-@click.option(
-    "--log-start",
-    type=OFFSET,
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="The first offset that counts.",
-)
-@click.option("--hw", type=OFFSET, metavar="N", help="High watermark. Default: the log end.")
+@log_start_option
+@high_watermark_option
 @click.option("--now", type=int, metavar="MS", help="The time. Default: the clock's.")
 @click.option("--delete-records", type=OFFSET, metavar="N", help="Then move the log start up.")
 @click.option("--roll", is_flag=True, help="Then start a new segment.")

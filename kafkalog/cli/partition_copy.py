@@ -18,6 +18,18 @@ from kafkalog.settings.topic_configs import parse_topic_config
 
 OFFSET = click.IntRange(min=0, max=INT64_MAX)
 
+log_start_option = click.option(
+    "--log-start",
+    type=OFFSET,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="The first offset that counts.",
+)
+high_watermark_option = click.option(
+    "--hw", type=OFFSET, metavar="N", help="High watermark. Default: the log end."
+)
+
 
 def topic_config(pairs: tuple[str, ...], **defaults: str) -> LogConfig:
     """Topic configs over ``defaults`` (underscores for dots) over Kafka's defaults."""

@@ -141,7 +141,11 @@ class SinkTable:
 
     def all(self) -> list[Sink]:
         """By name."""
-        return [sink for _, sink in sorted(self._sinks.copy().items())]
+        return sorted(self.unordered(), key=lambda sink: sink.name)
+
+    def unordered(self) -> list[Sink]:
+        """In no order, for who counts; any thread."""
+        return list(self._sinks.copy().values())
 
     def find(self, query: str) -> Sink | None:
         """The sink of a query that has begun something."""

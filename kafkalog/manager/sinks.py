@@ -399,12 +399,14 @@ class Sinks:
         return self._manager.log_of(at.topic, at.partition)
 
     def _count_open(self) -> int:
-        return sum(len(sink.open) for sink in self._table.all())
+        return sum(len(sink.open) for sink in self._table.unordered())
 
     def _decided_ms(self) -> list[int]:
         """Wall clock of the decisions that are not shown everywhere yet."""
         return [
-            sink.query.timestamp_ms for sink in self._table.all() if sink.query and sink.is_decided
+            sink.query.timestamp_ms
+            for sink in self._table.unordered()
+            if sink.query and sink.is_decided
         ]
 
     def _committing_seconds(self) -> float:

@@ -3,7 +3,7 @@
 Text that begins with ``sync`` and a blank names files whose data is not synced, instead.
 
 ``python -m tests.integration.gated_daemon GATE server ...``. Names ``warm_up``: the start waits
-before its event loop runs, and makes the file GATE.reached.
+before its event loop runs. Whoever waits makes the file GATE.reached first.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ def _gate(gate: Path) -> None:
         while gate.exists() and (named := gate.read_text()).startswith(prefix):
             if named.removeprefix(prefix) not in path:
                 break
+            gate.with_suffix(".reached").touch()
             time.sleep(0.01)
 
     def exists(self: SystemFilesystem, path: str) -> bool:
@@ -42,8 +43,6 @@ def _gate(gate: Path) -> None:
         real_datasync(self)
 
     def warm_up(*, modules: tuple[str, ...]) -> kernels.WarmUp:
-        if gate.exists() and gate.read_text() == "warm_up":
-            gate.with_suffix(".reached").touch()
         wait("warm_up")
         return real_warm_up(modules=modules)
 

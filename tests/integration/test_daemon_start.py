@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import signal
+import subprocess
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,18 @@ class GatedDaemon(Daemon):
         self.gate.write_text("kept-1")
         return self
 
+    def start_and_reach_the_gate(self, *, stderr: int = subprocess.STDOUT) -> None:
+        """A start whose load waits: from here on a signal finds it in the middle."""
+        reached = self.gate.with_suffix(".reached")
+        reached.unlink(missing_ok=True)
+        self.start(wait=False, stderr=stderr)
+        assert self.process is not None
+        deadline = time.monotonic() + 30
+        while not reached.exists():
+            assert self.process.poll() is None, self.log_tail()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)  # the test's own pace between two looks
+
     def counts(self) -> list[int]:
         """Records of each partition."""
         return [len(self.fetch_all("kept", partition)) for partition in range(3)]
@@ -90,8 +103,7 @@ def lines(daemon: Daemon) -> list[str]:
 def test_while_it_recovers_it_says_so(gated: GatedDaemon) -> None:
     """M01 M16: alive, not ready with its progress, everything else 503/50304; then it serves."""
     log_dir = gated.log_dirs[0]
-    gated.start(wait=False)
-    wait_for(gated, "since no clean shutdown file was found")
+    gated.start_and_reach_the_gate()
     assert gated.request("GET", "/livez").status == 200
     for path in ("/readyz", "/startupz", "/status/ready"):
         answer = gated.request("GET", path)
@@ -128,7 +140,7 @@ def test_while_it_recovers_it_says_so(gated: GatedDaemon) -> None:
 def test_on_a_terminal_it_shows_a_line(gated: GatedDaemon) -> None:
     """M16: redrawn while it loads, erased in front of log lines and at a SIGTERM's end."""
     screen, terminal = pty.openpty()
-    gated.start(wait=False, stderr=terminal)
+    gated.start_and_reach_the_gate(stderr=terminal)
     os.close(terminal)
     shown = b""
     while b"Loading logs: 1/3" not in shown:  # the test's time bounds it
@@ -159,8 +171,7 @@ def test_on_a_terminal_it_shows_a_line(gated: GatedDaemon) -> None:
 def test_a_signal_during_the_load_is_obeyed(gated: GatedDaemon) -> None:
     """M01: no "ready" after it; exit 0; what was not loaded stays unclean and is found later."""
     gated.overrides["shutdown.grace.ms"] = "60000"
-    gated.start(wait=False)
-    wait_for(gated, "since no clean shutdown file was found")
+    gated.start_and_reach_the_gate()
     os.kill(pid_of(gated), signal.SIGTERM)
     wait_for(gated, "Shutting down")
     answer = gated.request("GET", "/readyz")
@@ -183,8 +194,7 @@ def test_a_signal_during_the_load_is_obeyed(gated: GatedDaemon) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_during_the_load_leaves_at_once(gated: GatedDaemon, number: int) -> None:
     """M01: 128 + its number while the load hangs in the disk; a line says what comes next."""
-    gated.start(wait=False)
-    wait_for(gated, "since no clean shutdown file was found")
+    gated.start_and_reach_the_gate()
     os.kill(pid_of(gated), signal.SIGTERM)
     wait_for(gated, "Shutting down")
     os.kill(pid_of(gated), number)
@@ -211,13 +221,8 @@ def test_a_signal_before_the_loop_runs_is_obeyed(
     before = listing(root)
     gated.gate.write_text("warm_up")
     gated.overrides["log.format"] = log_format
-    gated.start(wait=False)
+    gated.start_and_reach_the_gate()
     assert gated.process is not None
-    deadline = time.monotonic() + 30
-    while not gated.gate.with_suffix(".reached").exists():
-        assert gated.process.poll() is None, gated.log_tail()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)  # the test's own pace between two looks
     gated.process.send_signal(number)
     assert gated.process.wait(10) == 0
     gated.process = None

@@ -16,7 +16,7 @@ import pytest
 from tests.integration.access_world import access_settings, ask, token_of, write
 from tests.integration.daemon import Answer, Daemon, ReservedPort
 from tests.integration.http_world import check_sealed, refused
-from tests.integration.test_daemon_start import GatedDaemon, wait_for
+from tests.integration.test_daemon_start import GatedDaemon
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -221,9 +221,8 @@ def test_while_it_recovers(tmp_path: Path) -> None:
     Method: the load of a partition waits for a gate; its thread is seen, and the bundle comes.
     """
     daemon = GatedDaemon(tmp_path / "gated").prepare()
-    daemon.start(wait=False)
     try:
-        wait_for(daemon, "since no clean shutdown file was found")
+        daemon.start_and_reach_the_gate()
         assert "log-recovery" in daemon.request("GET", "/debug/stacks").body.decode()
         answer = daemon.request("GET", "/debug/bundle")
         assert answer.status == 200

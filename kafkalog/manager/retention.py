@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import structlog
 
+from kafkalog.env.turns import Turns
 from kafkalog.errors import DiskFull, KafkalogError, PartitionMoving, UnknownTopic
 from kafkalog.log import retention_pass
 from kafkalog.log.retention_forecast import Schedule
@@ -277,9 +278,9 @@ class Retention:
         """
         started_ns = self._clock.monotonic_ns()
         jump_ms = self._clock_guard.look()
-        count, faults = 0, list[KafkalogError]()
+        count, faults, turns = 0, list[KafkalogError](), Turns(self._clock)
         for unit in self._manager.online_units:
-            count += self._run_unit(unit, jump_ms, faults)
+            count += self._run_unit(unit, jump_ms, faults, turns)
         seconds = (self._clock.monotonic_ns() - started_ns) / 1e9
         self._metrics.observe_retention_run(seconds, self._clock.wall_ms())
         for topic_partition in list(self._held):
@@ -290,9 +291,12 @@ class Retention:
             raise faults[0]
         return count
 
-    def _run_unit(self, unit: LogDirUnit, jump_ms: int, faults: list[KafkalogError]) -> int:
+    def _run_unit(
+        self, unit: LogDirUnit, jump_ms: int, faults: list[KafkalogError], turns: Turns
+    ) -> int:
         count = 0
         for log in self._manager.table.logs_in(unit.log_dir.path):
+            turns.rest()
             if log.config.is_compacted:
                 continue
             if self.is_guarded(log, jump_ms):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog.env.turns import Turns
 from kafkalog.errors import KafkalogError, UnknownTopic
 from kafkalog.log import retention_pass
 from kafkalog.log.retention_forecast import Schedule, departures, explain
@@ -128,7 +129,9 @@ class RetentionReport:
         self, *, dry_run: bool
     ) -> Iterator[tuple[TopicPartition, RetentionOutcome | KafkalogError]]:
         """The logs that the task looks at, one after the other; a failure is that log's alone."""
+        turns = Turns(self._clock)
         for log in self._manager.table.logs():
+            turns.rest()
             if log.config.is_compacted:
                 continue
             try:

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from tests.bench.results import ROOT
@@ -84,8 +85,9 @@ class SparkProcess:
         """Have it do one of `spark_work.WORKS`; its answer: seconds, and what there was to do."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"work": work, **arguments}) + "\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # it ended before: the log has why
+            self._process.stdin.write(json.dumps({"work": work, **arguments}) + "\n")
+            self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
             self._process.wait(_END_SECONDS)  # its traceback follows the end of its answers

@@ -164,6 +164,13 @@ class Filesystem(ReadFilesystem, Protocol):
         """Open an existing file for reading."""
         ...
 
+    def open_scan(self, path: str) -> File:
+        """Open an existing file for a walk over it that nobody waits for.
+
+        What its ``pread_into`` brings into the page cache leaves it again; what was there stays.
+        """
+        ...
+
     def open_write(self, path: str, *, create: bool = True, exclusive: bool = False) -> File:
         """Open for reading and writing, never truncating; exclusive fails when it exists."""
         ...

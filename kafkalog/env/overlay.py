@@ -63,6 +63,10 @@ class OverlayFilesystem(SystemFilesystem):
         """See Filesystem."""
         return super().open_read(self._below(path) or path)
 
+    def open_scan(self, path: str) -> SystemFile:
+        """See Filesystem."""
+        return super().open_scan(self._below(path) or path)
+
     def open_write(self, path: str, *, create: bool = True, exclusive: bool = False) -> SystemFile:
         """See Filesystem; a file of the source opens, and refuses every write (EBADF)."""
         below = self._below(path)

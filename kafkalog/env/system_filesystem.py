@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.env.filesystem import Buffer, FileStat, ReadableFile
 
 _IOV_MAX = 1024
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _FILE_MODE = 0o640
 _DIR_MODE = 0o750
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS}
@@ -170,6 +171,28 @@ class SystemFile:
             os.close(fd)
 
 
+class ScannedFile(SystemFile):
+    """See Filesystem.open_scan."""
+
+    __slots__ = ()
+
+    def __init__(self, fd: int, path: str) -> None:
+        super().__init__(fd, path, is_writable=False)
+        # No reading ahead: what it brought would look as if somebody else had read it.
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+
+    def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        """See Filesystem.open_scan. Where nobody can tell what was cached, all stays."""
+        cached = self.try_pread_into(buffer, position)
+        if cached is not None:
+            return cached
+        done = super().pread_into(buffer, position)
+        if self._device not in _no_nowait_devices:
+            start = position - position % _PAGE_BYTES  # parts of pages stay: the read before's too
+            os.posix_fadvise(self._fd, start, position + done - start, os.POSIX_FADV_DONTNEED)
+        return done
+
+
 @dataclass(frozen=True, slots=True)
 class SystemFileStat:
     """What a listing tells of an entry."""
@@ -228,6 +251,10 @@ class SystemFilesystem:
         return SystemFile(
             os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), path, is_writable=False
         )
+
+    def open_scan(self, path: str) -> SystemFile:
+        """See Filesystem."""
+        return ScannedFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), path)
 
     def open_write(self, path: str, *, create: bool = True, exclusive: bool = False) -> SystemFile:
         """See Filesystem."""

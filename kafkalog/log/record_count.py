@@ -7,7 +7,8 @@ that it divides is opened where compaction left holes in it. Transaction markers
 those of aborted transactions are, as who reads uncommitted sees them. A clean replaces segments and
 nothing rewrites one, so that a count by identity holds.
 
-One thread at a time; reads what is published. Memory: about 200 bytes a segment.
+One thread at a time; reads what is published, by handles of its own that leave the page cache as it
+was. Memory: about 200 bytes a segment.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ import numpy as np
 from kafkalog.format.batch_scan import BatchColumn
 from kafkalog.format.record import read_records
 from kafkalog.format.record_batch import TimestampType, is_control, timestamp_type_of
-from kafkalog.log.segment_read import scan_chunks
+from kafkalog.log.segment_read import SCAN_CHUNK_BYTES, scan_chunks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kafkalog.format.batch_scan import BatchRows
     from kafkalog.log.log_segment import LogSegment
     from kafkalog.log.segment_read import ScannedChunk
     from kafkalog.log.unified_log import UnifiedLog
 
 _CONTROL_BIT = 0x20
-_FIRST_CHUNK_BYTES = 64 << 10  # most first batches are smaller
+_SMALL_CHUNK_BYTES = 64 << 10  # most batches are smaller
 
 
 @dataclass(slots=True)
@@ -85,11 +88,23 @@ class RecordCount:
         return read_bytes
 
 
+def _scan(
+    segment: LogSegment, position: int, end: int, chunk_bytes: int = SCAN_CHUNK_BYTES
+) -> Iterator[ScannedChunk]:
+    """As scan_chunks, beside the page cache and the handles of readers."""
+    if position < end:
+        file = segment.log_file.open_scan()
+        yield from scan_chunks(
+            segment, position, end, check_crc=False, chunk_bytes=chunk_bytes, file=file
+        )
+
+
 def _walk(known: _Counted, end: int, most_bytes: int) -> int:
     """Go on to ``end``, unless that is too far; bytes that were read."""
     first = known.position
     if most_bytes > 0:
-        for chunk in scan_chunks(known.segment, first, end, check_crc=False):
+        chunk_bytes = min(max(most_bytes, _SMALL_CHUNK_BYTES), SCAN_CHUNK_BYTES)
+        for chunk in _scan(known.segment, first, end, chunk_bytes):
             known.records += _records_in(chunk.rows, chunk.rows.count)
             known.position = chunk.position + chunk.rows.consumed_bytes
             if known.position - first >= most_bytes:
@@ -105,7 +120,7 @@ def _walk_to_start(known: _Counted, end: int, start: int) -> int:
     if known.start_offset == start:
         return 0
     first, divided, is_done = known.start_position, 0, known.position == end
-    for chunk in scan_chunks(known.segment, first, known.position, check_crc=False):
+    for chunk in _scan(known.segment, first, known.position):
         row = int(np.searchsorted(chunk.rows.column(BatchColumn.LAST_OFFSET), start))
         known.records_passed += _records_in(chunk.rows, row)
         if row < chunk.rows.count:
@@ -152,9 +167,7 @@ def oldest_timestamp_ms(log: UnifiedLog) -> int | None:
     segment: LogSegment | None = log.segments.floor(start) or log.segments.first
     while segment is not None:
         position = segment.floor_position(start) if segment.base_offset < start else 0
-        for chunk in scan_chunks(
-            segment, position, segment.size_bytes, check_crc=False, chunk_bytes=_FIRST_CHUNK_BYTES
-        ):
+        for chunk in _scan(segment, position, segment.size_bytes, _SMALL_CHUNK_BYTES):
             for row in range(chunk.rows.count):
                 attributes = _cell(chunk.rows, row, BatchColumn.ATTRIBUTES)
                 reaches = _cell(chunk.rows, row, BatchColumn.LAST_OFFSET) >= start

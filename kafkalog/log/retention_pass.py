@@ -56,8 +56,9 @@ _log = structlog.get_logger(__name__)
 class _Segments(Sequence[SegmentFacts]):
     """Facts of segments, made when they are looked at: most passes look at one or two."""
 
-    def __init__(self, segments: tuple[LogSegment, ...]) -> None:
+    def __init__(self, segments: tuple[LogSegment, ...], *, may_block: bool = True) -> None:
         self._segments = segments
+        self._may_block = may_block
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -68,9 +69,10 @@ class _Segments(Sequence[SegmentFacts]):
     def __getitem__(self, index: slice) -> Sequence[SegmentFacts]: ...
     def __getitem__(self, index: int | slice) -> SegmentFacts | Sequence[SegmentFacts]:
         if isinstance(index, slice):
-            return _Segments(self._segments[index])
+            return _Segments(self._segments[index], may_block=self._may_block)
         segment = self._segments[index]
-        return SegmentFacts(segment.base_offset, segment.size_bytes, segment.largest_timestamp_ms())
+        largest_ms = segment.largest_timestamp_ms(may_block=self._may_block)
+        return SegmentFacts(segment.base_offset, segment.size_bytes, largest_ms)
 
 
 def facts_of(log: UnifiedLog, hold: Hold | None = None) -> LogFacts:
@@ -78,12 +80,17 @@ def facts_of(log: UnifiedLog, hold: Hold | None = None) -> LogFacts:
     return look(log, hold)[1]
 
 
-def look(log: UnifiedLog, hold: Hold | None = None) -> tuple[tuple[LogSegment, ...], LogFacts]:
-    """The published segments and the facts of these very segments."""
+def look(
+    log: UnifiedLog, hold: Hold | None = None, *, may_block: bool = True
+) -> tuple[tuple[LogSegment, ...], LogFacts]:
+    """The published segments and the facts of these very segments.
+
+    Where the facts of one need the disk, looking at them raises WouldBlock unless ``may_block``.
+    """
     high_watermark = log.high_watermark  # before the segments and the end: it is never above them
     segments = log.segments.values
     return segments, LogFacts(
-        segments=_Segments(segments),
+        segments=_Segments(segments, may_block=may_block),
         size_bytes=sum(map(attrgetter("size_bytes"), segments)),
         log_start_offset=log.log_start_offset,
         high_watermark=high_watermark,
@@ -104,9 +111,11 @@ def policy_of(config: LogConfig) -> RetentionPolicy:
     return RetentionPolicy(config.is_deleted, config.retention_ms, config.retention_bytes)
 
 
-def plan_of(log: UnifiedLog, now_ms: int, hold: Hold | None = None) -> RetentionPlan:
-    """What a pass over the log deletes now."""
-    return plan(facts_of(log, hold), policy_of(log.config), now_ms)
+def plan_of(
+    log: UnifiedLog, now_ms: int, hold: Hold | None = None, *, may_block: bool = True
+) -> RetentionPlan:
+    """What a pass over the log deletes now; WouldBlock only when ``may_block`` is False."""
+    return plan(look(log, hold, may_block=may_block)[1], policy_of(log.config), now_ms)
 
 
 class Deleted(NamedTuple):

@@ -96,6 +96,13 @@ class SegmentFile:
             raise WouldBlock(self.path)
         return self._environment.open_files.put(self, self._open())
 
+    def open_scan(self) -> File:
+        """A handle of one's own for a walk (``Filesystem.open_scan``), beside the cache of them.
+
+        FileNotFoundError when the file is gone, or changed its name at this moment.
+        """
+        return self._environment.filesystem.open_scan(self.path)
+
     def pin_for_write(self, *, create: bool = False, exclusive: bool = False) -> File:
         """Hold for writing until ``unpin``; a handle that is pinned or cached for it is used."""
         pinned = self._pinned

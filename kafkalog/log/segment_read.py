@@ -277,16 +277,18 @@ def scan_chunks(
     check_crc: bool,
     may_block: bool = True,
     chunk_bytes: int = SCAN_CHUNK_BYTES,
+    file: File | None = None,
 ) -> Iterator[ScannedChunk]:
     """Walk all batches of ``[position, end)``; every chunk but the last holds at least one.
 
     The last chunk says with ``rows.stop`` why the walk ended. A batch that is larger than a chunk
     is read whole, never more than what is left before ``end``. The bytes of a chunk are good until
-    the next one is asked for: it is read into the same memory.
+    the next one is asked for: it is read into the same memory. ``file``: the caller's own handle.
     """
     if position >= end:
         return
-    file = segment.log_file.acquire(may_block=may_block)
+    if file is None:
+        file = segment.log_file.acquire(may_block=may_block)
     wanted, memory = chunk_bytes, memoryview(b"")
     while position < end:
         size = min(wanted, end - position)

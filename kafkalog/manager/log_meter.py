@@ -1,9 +1,14 @@
-"""LogMeter: what of a log has to be looked up for the metrics page, looked up by a periodic task.
+"""LogMeter: what of a log has to be looked up for the metrics page, looked up in the background.
 
 Owns the task ``kafkalog-log-metrics`` and what it found, by partition: records that can be read,
 the oldest and the newest timestamp, what retention would delete now; and by directory what is about
-to be deleted and what indexes reserve. A scrape reads what is here. The first walk over all records
-reads every segment once, at most ``metrics.records.max.bytes.per.second`` of them; a read that
+to be deleted and what indexes reserve. A scrape reads what is here.
+
+Every ten seconds the task surveys what is published, without the disk, and notes which logs have
+changed. What has to be read of these it reads in turns, ``log.initial.task.delay.ms`` after the
+start and later: a turn takes what a tenth of a second allows, and the next one waits until that
+time is over, so that in no second more is read than ``metrics.records.max.bytes.per.second`` and a
+few small pieces elsewhere. The first walk over all records reads every segment once. A read that
 fails costs the number, never the directory: nobody has asked for these bytes.
 """
 
@@ -16,13 +21,15 @@ import structlog
 
 from kafkalog.errors import KafkalogError
 from kafkalog.format.format_error import FormatError
+from kafkalog.log import retention_pass
 from kafkalog.log.record_count import RecordCount, oldest_timestamp_ms
 from kafkalog.log.would_block import WouldBlock
 from kafkalog.observe.snapshot import DeletableSample
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from kafkalog.env.scheduler import ScheduledTask
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.log_segment import LogSegment
     from kafkalog.log.unified_log import UnifiedLog
@@ -30,9 +37,11 @@ if TYPE_CHECKING:
     from kafkalog.manager.log_manager import LogManager
 
 LOG_METRICS_TASK = "kafkalog-log-metrics"
-_BURST_NS = 10_000_000_000  # a run may read what this time allows, however late it is
-_SLICE_BYTES = 16 << 20  # walked between two looks at whether the daemon stops
-_TIME_INDEXES = 500  # read in a run, of segments whose largest timestamp nobody has asked for
+_SURVEY_PERIOD_NS = 10_000_000_000
+_TURN_NS = 100_000_000  # of a turn's reads; as long, at least, the next one waits
+_SEEK_NS = (
+    20_000_000  # what a small read elsewhere counts: 50 a second are no burden to a slow disk
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -48,8 +57,8 @@ class MeteredLog:
     # owned by the task
     count: RecordCount = field(default_factory=RecordCount)
     oldest_of: tuple[LogSegment, int] | None = None  # first segment and log start then
-    seen: tuple[tuple[LogSegment, ...], int, int] | None = None  # when all was known
-    is_failed: bool = False
+    seen: tuple[tuple[LogSegment, ...], int, int] | None = None  # when it was looked at to the end
+    is_failed: bool = False  # told, and not looked at to the end since
 
 
 class LogMeter:
@@ -61,11 +70,13 @@ class LogMeter:
         self._bytes_per_second = manager.config.metrics_records_max_bytes_per_second
         self._clock = manager.seams.clock
         # published
-        self.is_stopped = False  # a run ends soon
-        # owned by the task
-        self._last_run_ns: int | None = None
-        self._bytes_left = 0
-        self._indexes_left = 0
+        self._is_stopped = False  # a run ends soon
+        # owned by who starts and stops, then by the task
+        self._task: ScheduledTask | None = None
+        self._survey_ns = 0  # when the next one is due
+        self._read_ns = 0  # when the next turn may read
+        self._turn_ns = 0  # what the reads of this turn count so far
+        self._waiting: list[MeteredLog] = []  # to be looked at; the last one comes first
         # published, replaced as a whole
         self._logs: dict[TopicPartition, MeteredLog] = {}
         self.deletable: Sequence[DeletableSample] = ()
@@ -75,86 +86,79 @@ class LogMeter:
         found = self._logs.get(log.topic_partition)
         return found if found is not None and found.log is log else None
 
+    def start(self, read_delay_ms: int) -> None:
+        """Survey from now on, read from ``read_delay_ms`` on."""
+        self._survey_ns = self._clock.monotonic_ns()
+        self._read_ns = self._survey_ns + read_delay_ms * 1_000_000
+        self._schedule(0)
+
+    def stop(self) -> None:
+        """No further runs; one that is under way ends soon."""
+        self._is_stopped = True
+        if self._task is not None:
+            self._task.cancel()
+
     # ---- the task
 
     def run_once(self) -> None:
-        """Look at every log; those that have the least left to be walked come first. Loop body."""
-        self._bytes_left, self._indexes_left = self._take_budget(), _TIME_INDEXES
+        """The survey if it is due, and a turn of reads. Loop body."""
+        now_ns = self._clock.monotonic_ns()
+        if now_ns >= self._survey_ns:
+            self._survey_ns = now_ns + _SURVEY_PERIOD_NS
+            self._survey()
+        if now_ns >= self._read_ns and self._waiting:
+            self._turn_ns = 0
+            while self._waiting and self._turn_ns < _TURN_NS and not self._is_stopped:
+                known = self._waiting.pop()
+                if not self._is_ended(known):
+                    self._waiting.append(known)
+            self._read_ns = self._clock.monotonic_ns() + self._turn_ns
+
+    def _run(self) -> None:
+        try:
+            self.run_once()
+        finally:
+            due_ns = min(self._survey_ns, self._read_ns) if self._waiting else self._survey_ns
+            self._schedule(max(-((self._clock.monotonic_ns() - due_ns) // 1_000_000), 0))
+
+    def _schedule(self, delay_ms: int) -> None:
+        if not self._is_stopped:
+            scheduler = self._manager.seams.scheduler
+            self._task = scheduler.schedule_once(LOG_METRICS_TASK, self._run, delay_ms)
+
+    # ---- what is published
+
+    def _survey(self) -> None:
+        """All logs, their sums, and which of them have changed; no disk."""
         manager = self._manager
-        deletable: dict[tuple[str, str], int] = {}
         metered = [self.find(log) or MeteredLog(log) for log in manager.table.logs()]
-        for known in sorted(metered, key=_left_bytes):
-            try:
-                if manager.unit_of(known.log).log_dir.is_online and not self.is_stopped:
-                    self._look(known)
-                    self._add_deletable(known.log, deletable)
-            except (KafkalogError, FormatError, OSError) as error:
-                self._tell_failed(known, error)
+        self._logs = {each.log.topic_partition: each for each in metered}
+        self._waiting = [each for each in metered if each.seen != _state_of(each.log)]
+        # What has the least left comes first: a log that is walked for hours holds up no small one.
+        self._waiting.sort(key=_left_bytes, reverse=True)
+        self.deletable = self._deletable(manager.table.logs())
         for unit in manager.online_units:
             self._measure(unit.log_dir)
-        self._logs = {each.log.topic_partition: each for each in metered}
-        self.deletable = [
+
+    def _deletable(self, logs: Iterable[UnifiedLog]) -> list[DeletableSample]:
+        """What a retention pass would take, by topic and rule; 0 for each rule that the log has.
+
+        None of a topic with a segment whose largest timestamp nobody has read yet.
+        """
+        sums: dict[tuple[str, str], int] = {}
+        unknown: set[str] = set()
+        for log in logs:
+            try:
+                self._add_deletable(log, sums)
+            except (WouldBlock, KafkalogError, FormatError, OSError):
+                unknown.add(log.topic_partition.topic)
+        return [
             DeletableSample(topic, reason, size_bytes)
-            for (topic, reason), size_bytes in deletable.items()
+            for (topic, reason), size_bytes in sums.items()
+            if topic not in unknown
         ]
 
-    def _take_budget(self) -> int:
-        """Bytes that this run may read."""
-        now_ns, last_ns = self._clock.monotonic_ns(), self._last_run_ns
-        self._last_run_ns = now_ns
-        spent_ns = _BURST_NS if last_ns is None else min(now_ns - last_ns, _BURST_NS)
-        return self._bytes_per_second * spent_ns // 1_000_000_000
-
-    def _tell_failed(self, known: MeteredLog, error: Exception) -> None:
-        """Once a log; a directory that went offline is told of elsewhere."""
-        known.records = known.oldest_ms = known.newest_ms = known.seen = None
-        if not known.is_failed and self._manager.unit_of(known.log).log_dir.is_online:
-            known.is_failed = True
-            _log.warning(
-                "log_not_measured", partition=str(known.log.topic_partition), reason=str(error)
-            )
-
-    def _look(self, known: MeteredLog) -> None:
-        """Timestamps, then records as far as the budget goes."""
-        log = known.log
-        seen = (log.segments.values, log.log_start_offset, log.log_end_offset)
-        if known.seen == seen:
-            return
-        known.newest_ms = self._newest_ms(log)
-        place = (log.segments.first, log.log_start_offset)
-        if known.oldest_ms is None or known.oldest_of != place:
-            known.oldest_ms = oldest_timestamp_ms(log)
-            known.oldest_of = place
-        if self._bytes_per_second > 0:
-            self._walk(known)
-        is_whole = known.newest_ms is not None and known.records is not None
-        known.seen = seen if is_whole else None
-
-    def _walk(self, known: MeteredLog) -> None:
-        """As far as the budget goes."""
-        while not self.is_stopped:
-            read_bytes = known.count.look(known.log, max(0, min(self._bytes_left, _SLICE_BYTES)))
-            self._bytes_left -= read_bytes
-            known.records = known.count.records
-            if known.records is not None or not read_bytes or self._bytes_left <= 0:
-                return
-
-    def _newest_ms(self, log: UnifiedLog) -> int | None:
-        """None as well while segments are left whose index nobody has read."""
-        newest = -1
-        for segment in log.segments:
-            try:
-                largest = segment.max_timestamp_so_far(may_block=False)
-            except WouldBlock:
-                if self._indexes_left <= 0:
-                    return None
-                self._indexes_left -= 1
-                largest = segment.max_timestamp_so_far()
-            newest = max(newest, largest.timestamp_ms)
-        return newest if newest >= 0 else None
-
     def _add_deletable(self, log: UnifiedLog, sums: dict[tuple[str, str], int]) -> None:
-        """What a retention pass would take; 0 for each rule that the log has."""
         topic, config = log.topic_partition.topic, log.config
         reasons = ["start_offset"]
         if config.is_deleted:
@@ -162,7 +166,10 @@ class LogMeter:
             reasons += ["time"] * (config.retention_ms >= 0)
         for reason in reasons:
             sums.setdefault((topic, reason), 0)
-        for deletion in self._manager.retention.plan_of(log).deletions:
+        # Without the guard of the directory, as every read here.
+        hold, now_ms = self._manager.archived_offsets.hold_of(log), self._clock.wall_ms()
+        planned = retention_pass.plan_of(log, now_ms, hold, may_block=False)
+        for deletion in planned.deletions:
             segment = log.segments.get(deletion.base_offset)
             if segment is not None:  # else it went meanwhile
                 key = (topic, deletion.rule.value)
@@ -178,9 +185,79 @@ class LogMeter:
         reserved = sum(_reserved_bytes(log.local.active_segment) for log in logs)
         metrics.reserved_index.labels(log_dir.path).set(reserved)
 
+    # ---- what is read
+
+    def _is_ended(self, known: MeteredLog) -> bool:
+        """Look at a log for the rest of the turn; whether it need not be looked at in the next."""
+        manager, log = self._manager, known.log
+        if not (manager.table.serves(log) and manager.unit_of(log).log_dir.is_online):
+            return True
+        state = _state_of(log)
+        try:
+            if not self._look(known):
+                return False
+        except (KafkalogError, FormatError, OSError) as error:
+            known.records = known.oldest_ms = known.newest_ms = known.seen = None
+            self._turn_ns += _SEEK_NS
+            # Else a segment went away under the read: the next survey finds the log as it is then.
+            if manager.table.serves(log) and log.segments.values is state[0]:
+                self._tell_failed(known, error)
+            return True
+        known.seen, known.is_failed = state, False
+        return True
+
+    def _tell_failed(self, known: MeteredLog, error: Exception) -> None:
+        """Once until it passes; a directory that went offline is told of elsewhere."""
+        if not known.is_failed and self._manager.unit_of(known.log).log_dir.is_online:
+            known.is_failed = True
+            _log.warning(
+                "log_not_measured", partition=str(known.log.topic_partition), reason=str(error)
+            )
+
+    def _look(self, known: MeteredLog) -> bool:
+        """Timestamps, then records; False: the turn is over before all was looked at."""
+        log = known.log
+        newest_ms = -1
+        for segment in log.segments:
+            try:
+                largest = segment.max_timestamp_so_far(may_block=False)
+            except WouldBlock:
+                if not self._may_seek():
+                    return False
+                largest = segment.max_timestamp_so_far()
+            newest_ms = max(newest_ms, largest.timestamp_ms)
+        known.newest_ms = newest_ms if newest_ms >= 0 else None
+        place = (log.segments.first, log.log_start_offset)
+        if known.oldest_ms is None or known.oldest_of != place:
+            if log.size_bytes and not self._may_seek():
+                return False
+            known.oldest_ms = oldest_timestamp_ms(log)
+            known.oldest_of = place
+        return self._bytes_per_second == 0 or self._is_walked(known)
+
+    def _may_seek(self) -> bool:
+        """Take a small read out of the turn; False: nothing is left of it."""
+        is_left = self._turn_ns < _TURN_NS
+        self._turn_ns += _SEEK_NS if is_left else 0
+        return is_left
+
+    def _is_walked(self, known: MeteredLog) -> bool:
+        """As far as the turn goes; True as well where damage lets it go no further."""
+        left_ns = max(_TURN_NS - self._turn_ns, 0)
+        most_bytes = -(-left_ns * self._bytes_per_second // 1_000_000_000)
+        read_bytes = known.count.look(known.log, most_bytes)
+        self._turn_ns += read_bytes * 1_000_000_000 // self._bytes_per_second
+        known.records = known.count.records
+        return known.records is not None or (most_bytes > 0 and read_bytes == 0)
+
+
+def _state_of(log: UnifiedLog) -> tuple[tuple[LogSegment, ...], int, int]:
+    """As long as this is the same, all that is known of the log holds."""
+    return log.segments.values, log.log_start_offset, log.log_end_offset
+
 
 def _left_bytes(known: MeteredLog) -> int:
-    """What the walk has left: a large log that is walked for hours holds up no small one."""
+    """What the walk has left."""
     return known.log.size_bytes - known.count.walked_bytes
 
 

@@ -17,7 +17,6 @@ from kafkalog.format.integers import INT64_MAX
 from kafkalog.manager import sinks
 from kafkalog.manager.commands import EachCommand, FlushCommand
 from kafkalog.manager.group_offsets import EXPIRY_TASK
-from kafkalog.manager.log_meter import LOG_METRICS_TASK
 from kafkalog.manager.retention import RETENTION_TASK
 from kafkalog.manager.storage_fault import remedy_of
 
@@ -99,7 +98,7 @@ class ManagerTasks:
         )
         self._start_sinks()
         self._every(LOG_DIR_METRICS_TASK, self.measure_once, 0, _METRICS_PERIOD_MS)
-        self._every(LOG_METRICS_TASK, manager.meter.run_once, 0, _METRICS_PERIOD_MS)
+        manager.meter.start(delay_ms)
         self._every(RELOAD_TASK, self.reload_once, _RELOAD_PERIOD_MS, _RELOAD_PERIOD_MS)
         manager.deletion.schedule(delay_ms)
 
@@ -129,7 +128,7 @@ class ManagerTasks:
         """No further runs."""
         for task in self._tasks:
             task.cancel()
-        self._manager.meter.is_stopped = True
+        self._manager.meter.stop()
         self._manager.deletion.stop()
         self._manager.group_offsets.stop()
         self._manager.sinks.stop()

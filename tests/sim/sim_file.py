@@ -17,13 +17,22 @@ if TYPE_CHECKING:
 class SimFile:
     """See File. Handles of a killed process answer EBADF."""
 
-    __slots__ = ("_disk", "_generation", "_inode", "_is_open", "_path", "is_writable")
+    __slots__ = ("_disk", "_generation", "_inode", "_is_open", "_is_scan", "_path", "is_writable")
 
-    def __init__(self, disk: SimFilesystem, inode: Inode, path: str, *, is_writable: bool) -> None:
+    def __init__(
+        self,
+        disk: SimFilesystem,
+        inode: Inode,
+        path: str,
+        *,
+        is_writable: bool = False,
+        is_scan: bool = False,
+    ) -> None:
         self._disk = disk
         self._inode = inode
         self._path = path
         self.is_writable = is_writable
+        self._is_scan = is_scan
         self._generation = disk.generation
         self._is_open = True
         disk.open_handles += 1
@@ -46,7 +55,7 @@ class SimFile:
         self._check()
         fault = self._disk.enter("read", self._path)
         inode = self._inode
-        inode.is_cached = True
+        inode.is_cached = inode.is_cached or not self._is_scan
         data = bytes(memoryview(inode.content)[position : position + size])
         if fault is None or not data:
             return data

@@ -190,7 +190,12 @@ class SimFilesystem:
     def open_read(self, path: str) -> SimFile:
         """See Filesystem."""
         self.enter("open", path)
-        return SimFile(self, self._inode(path), path, is_writable=False)
+        return SimFile(self, self._inode(path), path)
+
+    def open_scan(self, path: str) -> SimFile:
+        """See Filesystem."""
+        self.enter("open", path)
+        return SimFile(self, self._inode(path), path, is_scan=True)
 
     def open_write(self, path: str, *, create: bool = True, exclusive: bool = False) -> SimFile:
         """See Filesystem."""

@@ -5,6 +5,7 @@ Method: one suite over both; every rule of kafkalog/env/filesystem.py that a cal
 from __future__ import annotations
 
 import errno
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -63,6 +64,42 @@ def test_reads_into_a_buffer_stop_at_the_end(place: tuple[Filesystem, str]) -> N
     assert bytes(buffer[:2]) == b"01"
     assert file.try_pread_into(bytearray(4), 10) in (0, None)
     assert file.try_pread_into(buffer, 0) in (8, None)
+
+
+def _evict(fs: Filesystem, path: str) -> None:
+    """Out of the page cache."""
+    if isinstance(fs, SimFilesystem):
+        fs.evict(path)
+        return
+    fd = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_a_scan_leaves_the_page_cache_as_it_was(
+    place: tuple[Filesystem, str], *, is_cached: bool
+) -> None:
+    """Goal: a walk over a cold file evicts nobody's pages, one over a hot file does not cool it.
+
+    Method: two files in the cache, or both out of it; one is read in pieces that are no whole
+    pages, then the cache is asked for the end of both. (To ask may read ahead: once a file.)
+    """
+    fs, root = place
+    data = bytes(range(256)) * 4096
+    files = [fs.open_write(f"{root}/{name}") for name in ("scanned", "other")]
+    for file in files:
+        file.pwrite(data, 0)
+        file.sync()
+        if not is_cached:
+            _evict(fs, file.path)
+    scan = fs.open_scan(files[0].path)
+    piece, read = bytearray(100_001), b""
+    while count := scan.pread_into(piece, len(read)):
+        read += bytes(piece[:count])
+    assert read == data
+    asked = [file.try_pread_into(bytearray(4096), len(data) - 4096) for file in files]
+    assert asked[0] == asked[1]
 
 
 def test_truncate_cuts_and_extends_with_zeros(place: tuple[Filesystem, str]) -> None:

@@ -4,25 +4,16 @@ Method: a whole manager on the twins; the samples of its registry before and aft
 
 from __future__ import annotations
 
-import errno
-from typing import TYPE_CHECKING
-
 import pytest
 from prometheus_client import generate_latest
 
 from kafkalog.errors import OffsetAboveLogEnd
 from kafkalog.log.values import Isolation
-from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.values import Acks, ConfigChange, MoveState
 from kafkalog.observe.children import observe_many
 from kafkalog.observe.metrics import Metrics
-from tests.sim.sim_faults import Fault
-from tests.sim.sim_filesystem import SimFilesystem
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
-
-if TYPE_CHECKING:
-    from kafkalog.observe.partition_rows import PartitionSample
 
 HEARTBEAT = "kafkalog_thread_heartbeat_timestamp_seconds"
 
@@ -126,118 +117,3 @@ def test_moves_are_counted_where_they_go() -> None:
     assert sample("partition_moves_total", state="done") == 1
     assert sample("partition_moves_total", state="cancelled") == 1
     assert sample("partition_moves_running") == 0
-
-
-def sample_of(sim: SimManager, topic: str, partition: int = 0) -> PartitionSample:
-    """What a scrape would show of a partition."""
-    return next(
-        each
-        for each in sim.operations.metrics_snapshot().samples()
-        if (each.topic, each.partition) == (topic, partition)
-    )
-
-
-def test_logs_are_measured() -> None:
-    """M26: records, timestamps, reserved and waiting bytes, at the next look.
-
-    Goal: the numbers that cost a look at the disk are there without one at the scrape.
-    Method: appends, a delete-records, a deleted topic; the samples after each look.
-    """
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1, {"segment.index.bytes": "1000"})
-    assert sim.produce("t", batch_of("a", "b", "c")).error is None
-    assert sample_of(sim, "t").records is None
-    sim.clock.advance_ms(10_000)
-    sample = sample_of(sim, "t")
-    assert sample.records == 3
-    assert sample.oldest_s == sample.newest_s == 1_700_000_000
-    sim.delete_records("t", 2)
-    assert sim.produce("t", batch_of("d")).error is None
-    sim.clock.advance_ms(10_000)
-    assert sample_of(sim, "t").records == 2
-    home = log_dir_of(sim.operations.partition_log("t", 0))
-    # 125 entries of 8 bytes and 83 of 12; nothing is indexed yet
-    assert value(sim, "kafkalog_log_reserved_index_bytes", log_dir=home) == 1000 + 996
-    size = sim.operations.partition_log("t", 0).size_bytes
-    sim.operations.topics.delete("t")
-    assert list(sim.operations.metrics_snapshot().samples()) == []
-    sim.clock.advance_ms(10_000)
-    assert value(sim, "kafkalog_log_awaiting_delete_bytes", log_dir=home) == size
-    sim.clock.advance_ms(60_000)
-    assert value(sim, "kafkalog_log_awaiting_delete_bytes", log_dir=home) == 0
-
-
-def test_what_retention_would_delete_is_told() -> None:
-    """M26: 0 while policy and disk agree, by rule what it is late with.
-
-    Goal: a partition whose retention is stuck shows.
-    Method: segments over their size limit while somebody holds the log paused; then a pass.
-    """
-    sim = SimManager().start()
-    sim.operations.topics.create(
-        "t", 1, {"internal.segment.bytes": "100", "retention.bytes": "150", "retention.ms": "-1"}
-    )
-    for _ in range(5):
-        assert sim.produce("t", batch_of("v" * 20)).error is None
-    log = sim.operations.partition_log("t", 0)
-    sim.manager.cleaning.states.abort_and_pause_cleaning(log.topic_partition)
-    sim.clock.advance_ms(10_000)
-
-    def deletable() -> dict[str, int]:
-        return {
-            each.reason: each.size_bytes
-            for each in sim.operations.metrics_snapshot().deletable
-            if each.topic == "t"
-        }
-
-    late = deletable()
-    assert late.keys() == {"start_offset", "size"}
-    assert late["start_offset"] == 0
-    assert log.size_bytes - 150 - 100 < late["size"] <= log.size_bytes - 150
-    sim.manager.cleaning.states.resume_cleaning([log.topic_partition])
-    sim.manager.retention.run_once()
-    sim.clock.advance_ms(10_000)
-    assert deletable() == {"start_offset": 0, "size": 0}
-    sim.operations.topics.delete("t")
-    assert deletable() == {}
-
-
-def test_a_read_for_a_number_costs_no_directory() -> None:
-    """M26: nobody has asked for these bytes; the number is absent, the rest of the log is served.
-
-    Goal: a bad sector in a cold segment takes nothing out of service because of a metric.
-    Method: a disk that cannot read; the directory afterwards.
-    """
-    disk = SimFilesystem()
-    sim = SimManager(disk).start()
-    sim.operations.topics.create("t", 1)
-    assert sim.produce("t", batch_of("a")).error is None
-    disk.faults.add(Fault(error=errno.EIO, kinds=frozenset({"read"}), times=1_000))
-    sim.clock.advance_ms(10_000)
-    assert sample_of(sim, "t").records is None
-    assert all(unit.log_dir.is_online for unit in sim.manager.units)
-    disk.faults.disarm()
-    sim.clock.advance_ms(10_000)
-    assert sample_of(sim, "t").records == 1
-
-
-def test_a_large_log_holds_up_no_small_one() -> None:
-    """M26: a walk of hours goes on behind what is quickly done, and keeps to its rate.
-
-    Goal: with a terabyte to count, the other partitions have their numbers at once.
-    Method: a large log that was there first, a small one; one look a time at a small rate.
-    """
-    config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=200_000)
-    sim = SimManager(config=config).start()
-    sim.operations.topics.create("large", 1, {"segment.bytes": "1048576"})
-    for _ in range(9):
-        assert sim.produce("large", batch_of("v" * 900_000)).error is None
-    sim.operations.topics.create("small", 1)
-    assert sim.produce("small", batch_of("a")).error is None
-    seen = []
-    for _ in range(6):
-        sim.clock.advance_ms(10_000)
-        assert sample_of(sim, "small").records == 1
-        seen.append(sample_of(sim, "large").records)
-    assert seen[0] is None
-    assert seen[-1] == 9

@@ -41,7 +41,7 @@ TABLE = {
 }
 OWN = {
     "kafkalog-log-dir-metrics": (0, 10_000),
-    "kafkalog-log-metrics": (0, 10_000),
+    "kafkalog-log-metrics": (0, None),
     "kafkalog-partition-reload": (10_000, 10_000),
 }
 

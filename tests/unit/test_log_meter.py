@@ -1,0 +1,266 @@
+"""Goal: what has to be looked up for the metrics page is there, and the look costs nobody anything.
+Method: a whole manager on the twins; samples after each look; faults, cold files and slow rates.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from structlog.testing import capture_logs
+
+from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.partition_table import log_dir_of
+from tests.sim.sim_faults import Fault
+from tests.sim.sim_filesystem import SimFilesystem
+from tests.sim.sim_manager import DIRS, SimManager, batch_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog.observe.partition_rows import PartitionSample
+
+READS_MS = 30_000  # log.initial.task.delay.ms: nothing is read before
+READ = frozenset({"read"})
+
+
+def value(sim: SimManager, name: str, **labels: str) -> float:
+    found = sim.metrics.registry.get_sample_value(name, labels)
+    return 0.0 if found is None else found
+
+
+def sample_of(sim: SimManager, topic: str, partition: int = 0) -> PartitionSample:
+    """What a scrape would show of a partition."""
+    return next(
+        each
+        for each in sim.operations.metrics_snapshot().samples()
+        if (each.topic, each.partition) == (topic, partition)
+    )
+
+
+def deletable(sim: SimManager, topic: str) -> Mapping[str, int]:
+    """What retention would delete of a topic now, by rule."""
+    return {
+        each.reason: each.size_bytes
+        for each in sim.operations.metrics_snapshot().deletable
+        if each.topic == topic
+    }
+
+
+def make_segments(sim: SimManager, topic: str, count: int, value_bytes: int = 20) -> None:
+    """A topic with one partition and that many segments; nothing of it is ever too old."""
+    small = {"internal.segment.bytes": f"{value_bytes + 80}", "retention.ms": "-1"}
+    sim.operations.topics.create(topic, 1, small)
+    for _ in range(count):
+        assert sim.produce(topic, batch_of("v" * value_bytes)).error is None
+
+
+def test_logs_are_measured() -> None:
+    """M26: records, timestamps, reserved and waiting bytes, at the next look.
+
+    Goal: the numbers that cost a look at the disk are there without one at the scrape.
+    Method: appends, a delete-records, a deleted topic; the samples after each look.
+    """
+    sim = SimManager().start()
+    sim.operations.topics.create("t", 1, {"segment.index.bytes": "1000"})
+    assert sim.produce("t", batch_of("a", "b", "c")).error is None
+    assert sample_of(sim, "t").records is None
+    sim.clock.advance_ms(READS_MS)
+    sample = sample_of(sim, "t")
+    assert sample.records == 3
+    assert sample.oldest_s == sample.newest_s == 1_700_000_000
+    sim.delete_records("t", 2)
+    assert sim.produce("t", batch_of("d")).error is None
+    sim.clock.advance_ms(10_000)
+    assert sample_of(sim, "t").records == 2
+    home = log_dir_of(sim.operations.partition_log("t", 0))
+    # 125 entries of 8 bytes and 83 of 12; nothing is indexed yet
+    assert value(sim, "kafkalog_log_reserved_index_bytes", log_dir=home) == 1000 + 996
+    size = sim.operations.partition_log("t", 0).size_bytes
+    sim.operations.topics.delete("t")
+    assert list(sim.operations.metrics_snapshot().samples()) == []
+    sim.clock.advance_ms(10_000)
+    assert value(sim, "kafkalog_log_awaiting_delete_bytes", log_dir=home) == size
+    sim.clock.advance_ms(60_000)
+    assert value(sim, "kafkalog_log_awaiting_delete_bytes", log_dir=home) == 0
+
+
+def test_what_retention_would_delete_is_told() -> None:
+    """M26: 0 while policy and disk agree, by rule what it is late with.
+
+    Goal: a partition whose retention is stuck shows.
+    Method: segments over their size limit while somebody holds the log paused; then a pass.
+    """
+    sim = SimManager().start()
+    sim.operations.topics.create(
+        "t", 1, {"internal.segment.bytes": "100", "retention.bytes": "150", "retention.ms": "-1"}
+    )
+    for _ in range(5):
+        assert sim.produce("t", batch_of("v" * 20)).error is None
+    log = sim.operations.partition_log("t", 0)
+    sim.manager.cleaning.states.abort_and_pause_cleaning(log.topic_partition)
+    sim.clock.advance_ms(10_000)
+
+    late = deletable(sim, "t")
+    assert late.keys() == {"start_offset", "size"}
+    assert late["start_offset"] == 0
+    assert log.size_bytes - 150 - 100 < late["size"] <= log.size_bytes - 150
+    sim.manager.cleaning.states.resume_cleaning([log.topic_partition])
+    sim.manager.retention.run_once()
+    sim.clock.advance_ms(10_000)
+    assert deletable(sim, "t") == {"start_offset": 0, "size": 0}
+    sim.operations.topics.delete("t")
+    assert deletable(sim, "t") == {}
+
+
+def test_a_read_for_a_number_costs_no_directory() -> None:
+    """M26: nobody has asked for these bytes; the number is absent, the rest of the log is served.
+
+    Goal: a bad sector in a cold segment takes nothing out of service because of a metric.
+    Method: a disk that cannot read; the directory afterwards.
+    """
+    disk = SimFilesystem()
+    sim = SimManager(disk).start()
+    sim.operations.topics.create("t", 1)
+    assert sim.produce("t", batch_of("a")).error is None
+    disk.faults.add(Fault(error=errno.EIO, kinds=READ, times=1_000))
+    sim.clock.advance_ms(READS_MS)
+    assert sample_of(sim, "t").records is None
+    assert all(unit.log_dir.is_online for unit in sim.manager.units)
+    disk.faults.disarm()
+    sim.clock.advance_ms(10_000)
+    assert sample_of(sim, "t").records == 1
+
+
+def test_a_large_log_holds_up_no_small_one() -> None:
+    """M26: a walk of hours goes on behind what is quickly done, and keeps to its rate.
+
+    Goal: with a terabyte to count, the other partitions have their numbers at once.
+    Method: a large log that was there first, a small one; one look a time at a small rate.
+    """
+    config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=200_000)
+    sim = SimManager(config=config).start()
+    sim.operations.topics.create("large", 1, {"segment.bytes": "1048576"})
+    for _ in range(9):
+        assert sim.produce("large", batch_of("v" * 900_000)).error is None
+    sim.operations.topics.create("small", 1)
+    assert sim.produce("small", batch_of("a")).error is None
+    seen = []
+    sim.clock.advance_ms(READS_MS - 10_000)
+    for _ in range(6):
+        sim.clock.advance_ms(10_000)
+        assert sample_of(sim, "small").records == 1
+        seen.append(sample_of(sim, "large").records)
+    assert seen[0] is None
+    assert seen[-1] == 9
+
+
+def test_the_walk_takes_its_share_evenly() -> None:
+    """M26: a disk that serves appends and fetches never belongs to the metrics for seconds.
+
+    Goal: what is read is within the rate in every second, and nothing is before the daemon settled.
+    Method: a log of 12 MB at 1 MB/s; how far the walk has come, ten times a second.
+    """
+    rate = 1_000_000
+    config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=rate)
+    disk = SimFilesystem()
+    sim = SimManager(disk, config=config).start()
+    sim.operations.topics.create("t", 1, {"segment.bytes": "3000000"})
+    for _ in range(300):
+        assert sim.produce("t", batch_of("v" * 40_000)).error is None
+    log = sim.operations.partition_log("t", 0)
+    reads = disk.faults.add(Fault(kinds=READ, times=0))  # strikes nothing
+    sim.clock.advance_ms(READS_MS - 1)
+    assert reads.seen == 0
+    walked = [0]
+    while walked[-1] < log.size_bytes:
+        sim.clock.advance_ms(100)
+        known = sim.manager.meter.find(log)
+        assert known is not None
+        walked.append(known.count.walked_bytes)
+    for early, late in zip(walked, walked[10:], strict=False):
+        assert late - early <= rate * 1.2, "a turn more may lie at the edge"
+    assert len(walked) / 10 < 1.5 * log.size_bytes / rate, "nor is it slower for no reason"
+    assert sample_of(sim, "t").records == 300
+
+
+def test_a_walk_leaves_the_page_cache_and_the_handles_alone() -> None:
+    """M26: readers of the tail keep their pages, and the bounded descriptors stay theirs.
+
+    Goal: a walk over a cold store evicts nobody.
+    Method: closed segments out of the cache of a daemon that starts; the cache afterwards.
+    """
+    sim = SimManager().start()
+    make_segments(sim, "t", 5)
+    disk = sim.stop()
+    again = SimManager(disk).start()
+    log = again.operations.partition_log("t", 0)
+    paths = [segment.log_file.path for segment in log.segments.values[:-1]]
+    for path in paths:
+        disk.evict(path)
+    handles = disk.open_handles
+    again.clock.advance_ms(READS_MS)
+    again.clock.advance_ms(1_000)
+    assert sample_of(again, "t").records == 5
+    assert disk.open_handles - handles <= len(log.segments), "a time index each, no log"
+    for path in paths:
+        assert disk.open_read(path).try_pread_into(bytearray(1), 0) is None
+
+
+def test_an_index_that_cannot_be_read_costs_no_directory() -> None:
+    """M26: however many indexes are still to be read, none is read for a metric under the guard.
+
+    Goal: a bad sector in a time index takes nothing out of service before somebody needs the index.
+    Method: many segments, a start, EIO for the index of a larger log, whose turn is later; only
+    this task runs. The sums of that topic are absent, the other's come.
+    """
+    sim = SimManager().start()
+    make_segments(sim, "many", 510)
+    make_segments(sim, "bad", 3, 50_000)
+    disk = sim.stop()
+    again = SimManager(disk).start()
+    again.scheduler.shutdown()
+    (name,) = (path for path in DIRS if disk.exists(f"{path}/bad-0"))
+    bad = Fault(kinds=READ, path_contains=f"{name}/bad-0/{0:020}.timeindex", times=1_000)
+    disk.faults.add(bad)
+    for _ in range(130):
+        again.clock.advance_ms(1_000)
+        again.manager.meter.run_once()
+    assert bad.seen > 0
+    assert all(unit.log_dir.is_online for unit in again.manager.units)
+    assert deletable(again, "bad") == {}
+    assert deletable(again, "many") == {"start_offset": 0}
+
+
+def test_each_fault_of_a_log_is_told_once() -> None:
+    """M26: a fault that passes and comes again is another one.
+
+    Goal: one line a fault: neither one every ten seconds, nor none for the second.
+    Method: reads fail, work, fail again; a topic that is deleted before its turn.
+    """
+    disk = SimFilesystem()
+    sim = SimManager(disk).start()
+    sim.operations.topics.create("t", 1)
+    with capture_logs() as lines:
+        for _ in range(2):
+            assert sim.produce("t", batch_of("a")).error is None
+            disk.faults.add(Fault(kinds=READ, times=1_000))
+            sim.clock.advance_ms(READS_MS + 30_000)
+            disk.faults.disarm()
+            sim.clock.advance_ms(20_000)
+        assert sim.produce("t", batch_of("a")).error is None
+        disk.faults.add(Fault(kinds=READ, times=1_000))
+        sim.operations.topics.delete("t")
+        sim.clock.advance_ms(20_000)
+    assert [line["event"] for line in lines].count("log_not_measured") == 2
+
+
+def test_without_a_rate_timestamps_are_known_and_records_are_not() -> None:
+    """M26: ``metrics.records.max.bytes.per.second=0`` turns the walk off and nothing else."""
+    config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=0)
+    sim = SimManager(config=config).start()
+    sim.operations.topics.create("t", 1)
+    assert sim.produce("t", batch_of("a")).error is None
+    sim.clock.advance_ms(READS_MS)
+    sample = sample_of(sim, "t")
+    assert (sample.records, sample.oldest_s) == (None, 1_700_000_000)

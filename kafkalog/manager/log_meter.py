@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kafkalog.env.turns import Turns
 from kafkalog.errors import KafkalogError
 from kafkalog.format.format_error import FormatError
 from kafkalog.log import retention_pass
@@ -107,8 +108,9 @@ class LogMeter:
             self._survey_ns = now_ns + _SURVEY_PERIOD_NS
             self._survey()
         if now_ns >= self._read_ns and self._waiting:
-            self._turn_ns = 0
+            self._turn_ns, turns = 0, Turns(self._clock)
             while self._waiting and self._turn_ns < _TURN_NS and not self._is_stopped:
+                turns.rest()
                 known = self._waiting.pop()
                 if not self._is_ended(known):
                     self._waiting.append(known)
@@ -147,7 +149,9 @@ class LogMeter:
         """
         sums: dict[tuple[str, str], int] = {}
         unknown: set[str] = set()
+        turns = Turns(self._clock)
         for log in logs:
+            turns.rest()
             try:
                 self._add_deletable(log, sums)
             except (WouldBlock, KafkalogError, FormatError, OSError):

@@ -72,14 +72,20 @@ def begin_sink(
 
 
 def commit_sink(
-    query: str, batch_id: int, winners: Sequence[SinkWinner], *, is_last: bool = False
+    query: str,
+    batch_id: int,
+    winners: Sequence[SinkWinner],
+    *,
+    is_last: bool = False,
+    run_id: str | None = None,
 ) -> Steps[None]:
     """Show what the winners appended, and abort whatever else was begun of the batch.
 
     is_last   no batch of the query follows: the daemon keeps its name for some hours, no producer
+    run_id    as its begins told it
 
-    Of a batch that is committed nothing happens. Raises ProducerFenced and InvalidTxnState: nothing
-    was committed.
+    Of a batch that is committed nothing happens. Raises ProducerFenced, for a former run, too, and
+    InvalidTxnState: nothing was committed.
     """
     entries = [
         {
@@ -89,13 +95,24 @@ def commit_sink(
         }
         for winner in winners
     ]
-    document = {"batch_id": batch_id, "winners": entries, "is_last": is_last}
+    document = {
+        "batch_id": batch_id,
+        "winners": entries,
+        "is_last": is_last,
+        "run_id": run_id,
+    }
     yield from _called(query, "commit", document)
 
 
-def abort_sink(query: str, batch_id: int) -> Steps[None]:
-    """Abort what was begun of a batch. Raises InvalidTxnState when it is committed."""
-    yield from _called(query, "abort", {"batch_id": batch_id})
+def abort_sink(query: str, batch_id: int, *, run_id: str | None = None) -> Steps[None]:
+    """Abort what was begun of a batch.
+
+    run_id   as its begins told it
+
+    Raises InvalidTxnState when it is committed, ProducerFenced for a former run: what is open is
+    another's.
+    """
+    yield from _called(query, "abort", {"batch_id": batch_id, "run_id": run_id})
 
 
 def list_sinks() -> Steps[list[Json]]:

@@ -201,11 +201,13 @@ class Sinks:
         last_sequences: Sequence[LastSequence] = (),
         *,
         is_last: bool = False,
+        run_id: str | None = None,
     ) -> None:
         """Commit what these producers wrote, in exactly these partitions, and abort the rest.
 
         ``last_sequences``: where they are told, nothing is committed unless the log has them.
         ``is_last``: no batch of the query follows, and little of it is kept (see SinkExpiry).
+        ``run_id``: a former run of the query (see SinkRuns) is fenced.
         Decided and durable on return; markers that could not be written yet follow by themselves.
         Nothing happens when it is the batch that was committed last. Raised when nothing was
         committed: InvalidProducerIdMapping, ProducerFenced, InvalidTxnState, InvalidRequest,
@@ -218,6 +220,7 @@ class Sinks:
             if is_committed:
                 self._try_later(sink, lambda: self._settle(sink))
                 return
+            sink.runs.check(query, run_id)
             self._settle(sink)
             check_winners(sink, batch_id, winners)
             self._close(sink)
@@ -233,11 +236,11 @@ class Sinks:
             self._try_later(sink, lambda: self._settle(sink))
 
     @requires(Action.WRITE, Resource.SINK, "query")
-    def abort(self, query: str, batch_id: int) -> None:
+    def abort(self, query: str, batch_id: int, *, run_id: str | None = None) -> None:
         """Abort what was begun of a batch: durable on return, its producers closed.
 
         Nothing happens when nothing of it is open. InvalidTxnState when it is committed;
-        StorageFault, NotReady.
+        ProducerFenced for a former run, whose batch it is no more; StorageFault, NotReady.
         """
         with self._table.turn(query) as sink:
             if self._is_committed(sink, batch_id):
@@ -245,6 +248,7 @@ class Sinks:
                     f"Batch {batch_id} of query {query} is committed",
                     committed_batch_id=sink.committed_batch_id,
                 )
+            sink.runs.check(query, run_id)
             self._settle(sink)
             if sink.open_batch_id == batch_id:
                 self._abort(sink, "requested")

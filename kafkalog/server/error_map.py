@@ -98,7 +98,10 @@ _ROWS = (
     ErrorEntry(40910, 409, "INVALID_REQUEST", "the log is cleaned or paused, or no cleaner runs"),
     ErrorEntry(40911, 409, "NON_EMPTY_GROUP", "the group has members"),
     ErrorEntry(
-        40912, 409, "PRODUCER_FENCED", "a commit names an older epoch; the sink has a newer batch"
+        40912,
+        409,
+        "PRODUCER_FENCED",
+        "a commit names an older epoch; the sink has a newer batch, or another run",
     ),
     ErrorEntry(
         40913, 409, "INVALID_PRODUCER_ID_MAPPING", "a commit names a producer of no sink or another"

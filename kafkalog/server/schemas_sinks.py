@@ -46,15 +46,17 @@ class SinkWinner(Schema):
 class CommitSink(Schema):
     """``POST /v1/sinks/{sink}:commit``; no winners: a batch without records.
 
-    ``is_last``: no batch of the query follows, so little of it is kept.
+    ``is_last``: no batch of the query follows, so little of it is kept. ``run_id``: as its begins.
     """
 
     batch_id: BatchId
     winners: list[SinkWinner]
     is_last: bool = False
+    run_id: CallerId | None = None
 
 
 class AbortSink(Schema):
-    """``POST /v1/sinks/{sink}:abort``."""
+    """``POST /v1/sinks/{sink}:abort``; ``run_id``: as the begins of the batch."""
 
     batch_id: BatchId
+    run_id: CallerId | None = None

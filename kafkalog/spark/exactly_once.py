@@ -42,24 +42,25 @@ if TYPE_CHECKING:
 
 
 class SinkBatch(NamedTuple):
-    """What is committed as one: a micro-batch of a stream, or a whole ``df.write``."""
+    """What is committed as one: a micro-batch of a stream, or a whole ``df.write``.
+
+    run_id   which start of the stream runs it: another may run the same batch; None: of a
+             ``df.write``
+    """
 
     query: str
     batch_id: int
+    run_id: str | None = None
 
     def __str__(self) -> str:
         return f"batch {self.batch_id} of query {self.query}"
 
 
 class TaskAttempt(NamedTuple):
-    """Which part of a batch of tasks, how often it was begun before, and by which run of a stream.
-
-    run_id   None: of a ``df.write``, whose query has one run alone
-    """
+    """Which part of a batch of tasks, and how often it was begun before."""
 
     partition_id: int
     attempt: int
-    run_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def write_exactly_once(
         return Attempted(batch)
     with connected(options.access) as connection:
         begin = begin_sink(
-            batch.query, batch.batch_id, task.partition_id, task.attempt, run_id=task.run_id
+            batch.query, batch.batch_id, task.partition_id, task.attempt, run_id=batch.run_id
         )
         producer = asked(
             connection.client, begin, f"Part {task.partition_id} of {batch} could not begin"
@@ -131,7 +132,9 @@ def commit_batch(
         return
     winners = [each.winner for each in attempted if each.winner is not None]
     with connected(options.access) as connection:
-        commit = commit_sink(batch.query, batch.batch_id, winners, is_last=is_last)
+        commit = commit_sink(
+            batch.query, batch.batch_id, winners, is_last=is_last, run_id=batch.run_id
+        )
         asked(connection.client, commit, f"The commit of {batch} failed")
 
 
@@ -165,7 +168,7 @@ def _try_abort(options: SinkOptions, batch: SinkBatch) -> bool:
     """Whether it is aborted; it is committed otherwise. SinkFailed."""
     with connected(options.access) as connection:
         try:
-            connection.client.run(abort_sink(batch.query, batch.batch_id))
+            connection.client.run(abort_sink(batch.query, batch.batch_id, run_id=batch.run_id))
         except InvalidTxnState:
             return False
         except ClientError as failure:

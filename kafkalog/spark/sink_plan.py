@@ -45,14 +45,10 @@ class SinkPlan:
         return TaskEnded(write_at_least_once(batches, self.options, self.columns))
 
     def write_in(
-        self,
-        batch: SinkBatch,
-        batches: Iterator[pa.RecordBatch],
-        context: TaskContext,
-        run_id: str | None = None,
+        self, batch: SinkBatch, batches: Iterator[pa.RecordBatch], context: TaskContext
     ) -> TaskEnded:
         """In a task, exactly once."""
-        task = TaskAttempt(context.partitionId(), context.attemptNumber(), run_id)
+        task = TaskAttempt(context.partitionId(), context.attemptNumber())
         return TaskEnded(write_exactly_once(batches, self.options, self.columns, batch, task))
 
 

@@ -49,7 +49,8 @@ class KafkalogStreamWriter(DataSourceStreamArrowWriter):
         query, batch_id, run_id = (
             context.getLocalProperty(name) for name in (_QUERY_ID, _BATCH_ID, RUN_ID)
         )
-        return self._plan.write_in(SinkBatch(query, int(batch_id)), iterator, context, run_id)
+        batch = SinkBatch(query, int(batch_id), run_id)
+        return self._plan.write_in(batch, iterator, context)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """On the driver, when every task has ended. Raises SinkFailed."""

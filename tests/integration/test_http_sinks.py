@@ -143,6 +143,32 @@ def test_a_call_that_comes_twice(daemon: Daemon) -> None:
     refused(call(daemon, "named", "begin", **body, run_id="r"), 409, 40912)
 
 
+def test_a_former_run_ends_nothing(
+    client: Client, daemon: Daemon, request: pytest.FixtureRequest
+) -> None:
+    """Goal: the calls that end a batch tell whose they are, too.
+    Method: two runs begin it; raw calls of the former, names that are none, the client's calls.
+    """
+    query = f"two-runs-{request.node.callspec.id}"
+    for run in ("one", "two"):
+        call(daemon, query, "begin", batch_id=1, partition_id=0, run_id=run)
+    bodies: dict[str, dict[str, object]] = {
+        "abort": {"batch_id": 1},
+        "commit": {"batch_id": 1, "winners": []},
+    }
+    for action, body in bodies.items():
+        refused(call(daemon, query, action, **body, run_id="one"), 409, 40912)
+        refused(call(daemon, query, action, **body, run_id=""), 422, 422)
+    with pytest.raises(ProducerFenced):
+        client.abort_sink(query, 1, run_id="one")
+    with pytest.raises(ProducerFenced):
+        client.commit_sink(query, 1, [], run_id="one")
+    assert client.describe_sink(query)["open_producers"] == 1
+    client.abort_sink(query, 1, run_id="two")
+    client.begin_sink(query, 1, 0, run_id="two")
+    client.commit_sink(query, 1, [], run_id="two")
+
+
 def test_a_zombie_and_an_abort(client: Client, request: pytest.FixtureRequest) -> None:
     """Goal: the client's classes tell what happened.
     Method: a fenced attempt, an aborted batch, a batch that is older than the open one.

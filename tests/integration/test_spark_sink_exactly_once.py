@@ -67,8 +67,8 @@ class World:
             rows(values),
             self.options,
             ["key", "value"],
-            SinkBatch(query or self._topic, batch_id),
-            TaskAttempt(part, attempt, run),
+            SinkBatch(query or self._topic, batch_id, run),
+            TaskAttempt(part, attempt),
         )
 
     def commit(self, *attempted: Attempted) -> None:
@@ -195,6 +195,19 @@ def test_a_driver_that_starts_again_leaves_nothing_open(daemon: Daemon) -> None:
         world.task(0, "ab", run="one")
     world.commit(ended, world.task(0, "ab", run="two"))
     assert world.shown() == "abcd"
+
+
+def test_a_driver_that_was_replaced_ends_no_batch(daemon: Daemon) -> None:
+    """Its job fails late, and it aborts a batch that is its successor's now; or finds it empty."""
+    world = World(daemon, "replaced")
+    old = world.task(0, "ab", run="one")
+    new = world.task(0, "ab", run="two")
+    with pytest.raises(SinkFailed, match="Another attempt or run has taken over"):
+        abort_batch(world.options, [old])
+    with pytest.raises(SinkFailed, match="Another attempt or run has taken over"):
+        world.commit(world.task(0, "", run="one"))
+    world.commit(new)
+    assert world.shown() == "ab"
 
 
 def test_a_save_whose_answer_was_lost_is_not_called_a_failure(daemon: Daemon) -> None:

@@ -115,6 +115,37 @@ def test_a_run_leaves_nothing_open_to_the_next_one() -> None:
     assert is_settled(sim)
 
 
+def test_a_former_run_ends_no_batch_of_the_next_one() -> None:
+    """Goal: a driver that finds out late that it was replaced costs its successor nothing.
+    Method: two runs begin one batch; the former aborts it, and commits it without a winner.
+    """
+    sim = with_topic()
+    sinks = sinks_of(sim)
+    begin(sim, 1, run_id="one")
+    new = begin(sim, 1, run_id="two")
+    with pytest.raises(ProducerFenced, match="Another run of query q"):
+        sinks.abort(QUERY, 1, run_id="one")
+    with pytest.raises(ProducerFenced, match="Another run of query q"):
+        sinks.commit(QUERY, 1, [], run_id="one")
+    assert new.send("new").error is None
+    sinks.commit(QUERY, 1, [new.winner()], run_id="two")
+    assert committed(sim) == ["new"]
+    sinks.commit(QUERY, 1, [], run_id="one")  # it is committed: an answer that was lost
+
+
+def test_a_run_without_a_begin_ends_its_batch() -> None:
+    """Goal: a batch without records is committed by its run, whoever had the sink before.
+    Method: what a former life left open; an empty commit, an abort of the next batch.
+    """
+    sim = with_topic()
+    begin(sim, 1, run_id="one")
+    sinks_of(sim).commit(QUERY, 1, [], run_id="two")
+    begin(sim, 2, run_id="one")
+    sinks_of(sim).abort(QUERY, 2, run_id="two")
+    assert sinks_of(sim).describe(QUERY).open_batch_id is None
+    assert is_settled(sim)
+
+
 def test_a_run_goes_on_over_restarts_and_batches() -> None:
     """Goal: no run takes from itself.
     Method: a restart between two begins of a batch, a begin without a run, the next batch.

@@ -119,8 +119,8 @@ async def commit(request: web.Request) -> web.Response:
 
     A winner names exactly the partitions that it wrote to; the sequence of its last record, where
     it is named, must be the last one in the log. Asking again is safe, and has the same
-    answer. What is refused committed nothing; after 50003 nobody knows before the next try. The
-    last batch of a query leaves no producer behind.
+    answer. What is refused committed nothing, as is a former run of the query; after 50003 nobody
+    knows before the next try. The last batch of a query leaves no producer behind.
     """
     api, query = api_of(request), sink_of(request)
     async with Body(request, api) as data:
@@ -133,6 +133,7 @@ async def commit(request: web.Request) -> web.Response:
         winners,
         last_sequences,
         is_last=wanted.is_last,
+        run_id=wanted.run_id,
     )
     return json_reply({"state": _COMMITTED, "batch_id": wanted.batch_id})
 
@@ -144,14 +145,17 @@ async def commit(request: web.Request) -> web.Response:
     _WRITE,
     {200: Answer("Nothing of it is open.", {JSON: SinkAbortedAnswer})},
     body={JSON: AbortSink},
-    errors=(40908, *_WRITES),
+    errors=(40908, 40912, *_WRITES),
 )
 async def abort(request: web.Request) -> web.Response:
-    """Abort what was begun of a batch; it may be begun anew."""
+    """Abort what was begun of a batch; it may be begun anew.
+
+    A former run of the query is refused: what is open is another's.
+    """
     api, query = api_of(request), sink_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(AbortSink, data)
-    await api.in_turn(api.operations.sinks.abort, query, wanted.batch_id)
+    await api.in_turn(api.operations.sinks.abort, query, wanted.batch_id, run_id=wanted.run_id)
     return json_reply({"state": _ABORTED, "batch_id": wanted.batch_id})
 
 

@@ -26,13 +26,19 @@ KafkalogError
 
 LogCleaningAborted is control flow, outside the tree: a cleaning was stopped because somebody asked.
 A bug of ours is an ``AssertionError``, never one of these.
+
+``work_on_each`` and ``first_fault`` are how one of many things fails without holding up the others.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 Detail = int | str | None
+T = TypeVar("T")
 
 
 class KafkalogError(Exception):
@@ -437,3 +443,36 @@ class InvalidConfig(KafkalogError):
 
 class LogCleaningAborted(Exception):
     """The cleaning of a log stops here, and may begin anew: Kafka's LogCleaningAbortedException."""
+
+
+def work_on_each(
+    items: Iterable[T],
+    work: Callable[[T], object],
+    tell: Callable[[T, KafkalogError], None] | None = None,
+) -> None:
+    """As ``first_fault``, which is raised, behind the last of them."""
+    fault = first_fault(items, work, tell)
+    if fault is not None:
+        raise fault
+
+
+def first_fault(
+    items: Iterable[T],
+    work: Callable[[T], object],
+    tell: Callable[[T, KafkalogError], None] | None = None,
+) -> KafkalogError | None:
+    """Work on all of them, whatever becomes of one; the first fault, or None.
+
+    ``tell`` logs each fault with its item: it ``is_told`` then. What is no KafkalogError is a
+    defect, and ends it at once.
+    """
+    first: KafkalogError | None = None
+    for item in items:
+        try:
+            work(item)
+        except KafkalogError as fault:
+            if tell is not None:
+                tell(item, fault)
+                fault.is_told = True
+            first = first or fault
+    return first

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.errors import StorageFault
+from kafkalog.errors import work_on_each
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kafkalog.env.clock import Clock
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.env.scheduler import ScheduledTask, Scheduler
+    from kafkalog.errors import KafkalogError
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir import LogDir
 
@@ -89,25 +90,19 @@ class LogDeletion:
         The rule of at most 64 directory operations binds writers only; this thread holds up none.
         What could not be removed is queued again by the next start.
         """
-        first_fault: StorageFault | None = None
+        work_on_each(self._take_due(), self._remove, _tell)
+
+    def _take_due(self) -> Iterator[_Doomed]:
         while self._queue and self._queue[0].due_ns <= self._clock.monotonic_ns():
-            doomed = self._queue.popleft()
-            try:
-                with doomed.log_dir.guard():
-                    self._remove(doomed)
-            except StorageFault as fault:
-                _log.error("log_not_deleted", path=doomed.path, reason=fault.message)
-                fault.is_told = True
-                first_fault = first_fault or fault
-        if first_fault is not None:
-            raise first_fault
+            yield self._queue.popleft()
 
     def _remove(self, doomed: _Doomed) -> None:
-        if doomed.log is not None:
-            doomed.log.delete()
-        if self._filesystem.exists(doomed.path):
-            self._filesystem.remove_tree(doomed.path)
-        self._filesystem.sync_dir(doomed.log_dir.path)
+        with doomed.log_dir.guard():
+            if doomed.log is not None:
+                doomed.log.delete()
+            if self._filesystem.exists(doomed.path):
+                self._filesystem.remove_tree(doomed.path)
+            self._filesystem.sync_dir(doomed.log_dir.path)
         partition = "" if doomed.log is None else f" for partition {doomed.log.topic_partition}"
         _log.info(f"Deleted log{partition} in {doomed.path}.")
 
@@ -123,3 +118,7 @@ class LogDeletion:
             return max(self._delay_ms(), 1)
         wait_ns = self._queue[0].due_ns - self._clock.monotonic_ns()
         return max(-(-wait_ns // 1_000_000), 0)
+
+
+def _tell(doomed: _Doomed, fault: KafkalogError) -> None:
+    _log.error("log_not_deleted", path=doomed.path, reason=fault.message)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import first_fault, work_on_each
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.manager import sinks
 from kafkalog.manager.commands import EachCommand, FlushCommand
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.env.scheduler import ScheduledTask
+    from kafkalog.errors import KafkalogError
+    from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_manager import LogManager
 
@@ -141,41 +143,26 @@ class ManagerTasks:
 
     def _first_fault(self, task: str, work: Callable[[LogDir], None]) -> KafkalogError | None:
         """Work on every online directory; each fault is logged and its directory's alone."""
-        fault: KafkalogError | None = None
-        for unit in self._manager.online_units:
-            try:
-                work(unit.log_dir)
-            except KafkalogError as error:
-                _log.error(
-                    "task_failed",
-                    task=task,
-                    log_dir=unit.log_dir.path,
-                    reason=error.message,
-                    remedy=remedy_of(error),
-                )
-                error.is_told = True
-                fault = fault or error
-        return fault
+
+        def tell(log_dir: LogDir, fault: KafkalogError) -> None:
+            _log.error(
+                "task_failed",
+                task=task,
+                log_dir=log_dir.path,
+                reason=fault.message,
+                remedy=remedy_of(fault),
+            )
+
+        return first_fault((unit.log_dir for unit in self._manager.online_units), work, tell)
 
     def flush_due_once(self) -> None:
         """Ask the writers to flush logs whose ``flush.ms`` is over; does not wait. Loop body."""
-        fault: KafkalogError | None = None
         now_ms = self._manager.seams.clock.wall_ms()
-        for log in self._manager.table.logs():
-            limit_ms = log.config.flush_ms
-            if limit_ms == INT64_MAX or log.recovery_point >= log.log_end_offset:
-                continue
-            if now_ms - log.local.last_flush_ms >= limit_ms:
-                try:
-                    self._manager.unit_of(log).writer.submit(FlushCommand(log))
-                except KafkalogError as error:
-                    _log.error(
-                        "flush_failed", partition=str(log.topic_partition), reason=error.message
-                    )
-                    error.is_told = True
-                    fault = fault or error
-        if fault is not None:
-            raise fault
+        work_on_each(
+            [log for log in self._manager.table.logs() if _is_flush_due(log, now_ms)],
+            lambda log: self._manager.unit_of(log).writer.submit(FlushCommand(log)),
+            _tell_unflushed,
+        )
 
     def retain_once(self) -> None:
         """A retention check over all logs. Loop body."""
@@ -220,3 +207,14 @@ class ManagerTasks:
         else:
             handle = scheduler.schedule_once(name, task, first_ms)
         self._tasks.append(handle)
+
+
+def _is_flush_due(log: UnifiedLog, now_ms: int) -> bool:
+    limit_ms = log.config.flush_ms
+    if limit_ms == INT64_MAX or log.recovery_point >= log.log_end_offset:
+        return False
+    return now_ms - log.local.last_flush_ms >= limit_ms
+
+
+def _tell_unflushed(log: UnifiedLog, fault: KafkalogError) -> None:
+    _log.error("flush_failed", partition=str(log.topic_partition), reason=fault.message)

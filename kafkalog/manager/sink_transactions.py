@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kafkalog.errors import KafkalogError, UnknownPartition
+from kafkalog.errors import UnknownPartition, first_fault
 from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.integers import INT32_MAX
 from kafkalog.log.log_validator import validate
@@ -113,16 +113,15 @@ class SinkTransactions:
         self, items: Iterable[T], command_of: Callable[[T], tuple[UnifiedLog, Command] | None]
     ) -> None:
         """Queue a command for each that has one, so that they share syncs, and wait for all."""
-        fault: KafkalogError | None = None
         waits: list[tuple[Command, Signal]] = []
-        for item in items:
-            try:
-                found = command_of(item)
-                if found is not None:
-                    log, command = found
-                    waits.append((command, self._manager.unit_of(log).writer.begin(command)))
-            except KafkalogError as error:
-                fault = fault or error
+
+        def queue(item: T) -> None:
+            found = command_of(item)
+            if found is not None:
+                log, command = found
+                waits.append((command, self._manager.unit_of(log).writer.begin(command)))
+
+        fault = first_fault(items, queue)
         for command, done in waits:
             done.wait()
             fault = fault or command.error

@@ -36,6 +36,7 @@ from kafkalog.errors import (
     KafkalogError,
     Overloaded,
     UnknownSink,
+    work_on_each,
 )
 from kafkalog.format.control_record import ControlRecordType
 from kafkalog.format.integers import INT16_MAX
@@ -139,13 +140,18 @@ class Sinks:
             self._table.schedule_load()
             return
         tends = [functools.partial(self._tend, sink) for sink in self._table.all()]
-        _run_each([*tends, self._abort_strays, *self._expiry.works_of_surplus()])
+        works: list[Callable[[], None]] = [
+            *tends,
+            self._abort_strays,
+            *self._expiry.works_of_surplus(),
+        ]
+        work_on_each(works, lambda work: work())
 
     @internal
     def expire_once(self) -> None:
         """Forget what has not been used for ``transactional.id.expiration.ms``. Loop body."""
         if self._table.is_loaded:
-            _run_each(self._expiry.works_of_age())
+            work_on_each(self._expiry.works_of_age(), lambda work: work())
 
     # ---- calls of a query
 
@@ -417,15 +423,3 @@ class Sinks:
         """Since the oldest of them."""
         now_ms = self._seams.clock.wall_ms()
         return max([0, *(now_ms - each for each in self._decided_ms())]) / 1000
-
-
-def _run_each(works: Sequence[Callable[[], None]]) -> None:
-    """All of them; the first fault is raised after the last."""
-    fault: KafkalogError | None = None
-    for work in works:
-        try:
-            work()
-        except KafkalogError as error:
-            fault = fault or error
-    if fault is not None:
-        raise fault

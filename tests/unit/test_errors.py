@@ -1,0 +1,60 @@
+"""Goal: of many things that can fail, one that does holds up none of the others.
+Method: the one loop that all such work goes through, over items of which some raise.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog.errors import DiskFull, KafkalogError, UnknownTopic, first_fault, work_on_each
+
+FAULTS: dict[str, Exception] = {"b": DiskFull("b"), "c": UnknownTopic("c")}
+
+
+class Work:
+    """Notes what it was asked for, and raises where it is told to."""
+
+    def __init__(self, faults: dict[str, Exception]) -> None:
+        self.done: list[str] = []
+        self._faults = faults
+
+    def __call__(self, item: str) -> None:
+        self.done.append(item)
+        if item in self._faults:
+            raise self._faults[item]
+
+
+def test_all_are_tried_and_the_first_fault_is_kept() -> None:
+    """Goal: neither a fault is lost nor what comes behind it.
+    Method: four items of which two fail, as an answer and raised; none that fails.
+    """
+    work = Work(FAULTS)
+    assert first_fault("abcd", work) is FAULTS["b"]
+    assert work.done == list("abcd")
+    with pytest.raises(DiskFull):
+        work_on_each("abcd", work)
+    assert work.done == list("abcdabcd")
+    assert first_fault("ad", work) is None
+    work_on_each("ad", work)
+
+
+def test_each_fault_is_told_with_its_item() -> None:
+    """Goal: the log names every one, once.
+    Method: what is told, and whether the faults say so.
+    """
+    told: list[tuple[str, KafkalogError]] = []
+    faults = {name: DiskFull(name) for name in "bc"}
+    assert not faults["b"].is_told
+    first_fault("abcd", Work(dict(faults)), lambda item, fault: told.append((item, fault)))
+    assert told == list(faults.items())
+    assert all(fault.is_told for fault in faults.values())
+
+
+def test_a_defect_ends_it() -> None:
+    """Goal: no error of ours is taken for one of a disk.
+    Method: an assertion between two items.
+    """
+    work = Work({"b": AssertionError("defect")})
+    with pytest.raises(AssertionError):
+        work_on_each("abc", work)
+    assert work.done == ["a", "b"]

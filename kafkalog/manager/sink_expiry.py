@@ -128,7 +128,9 @@ class SinkExpiry:
         planned = sink.query
 
         def forget() -> None:
-            with self._table.turn(sink.name) as current:
+            with self._table.free_turn(sink.name) as current:
+                if current is None:
+                    return  # it is heard of right now
                 self._settle(current)
                 if current.query is not planned or current.open:
                     return  # it was heard of again
@@ -140,9 +142,10 @@ class SinkExpiry:
 
     def _forgetting_producers(self, sink: Sink, expired_ms: int) -> Callable[[], None]:
         def forget() -> None:
-            with self._table.turn(sink.name) as current:
-                self._settle(current)
-                self.forget_producers(current, expired_ms)
+            with self._table.free_turn(sink.name) as current:
+                if current is not None:
+                    self._settle(current)
+                    self.forget_producers(current, expired_ms)
 
         return forget
 

@@ -211,16 +211,30 @@ class SinkTable:
         Waits ``TURN_SECONDS`` for another call of it. ConcurrentTransactions then; InvalidRequest
         for its name, Overloaded, and what ``check_loaded`` raises.
         """
+        with self._turn_within(query, TURN_SECONDS) as sink:
+            if sink is None:
+                raise ConcurrentTransactions(
+                    f"Another call of query {query} is at work, for more than {TURN_SECONDS} s"
+                )
+            yield sink
+
+    @contextmanager
+    def free_turn(self, query: str) -> Iterator[Sink | None]:
+        """As ``turn``, for who comes again by himself: None while another call is at work."""
+        with self._turn_within(query, 0) as sink:
+            yield sink
+
+    @contextmanager
+    def _turn_within(self, query: str, seconds: float) -> Iterator[Sink | None]:
         fault = query_name_fault(query)
         if fault is not None:
             raise InvalidRequest(fault)
         self.check_loaded()
         while True:
             sink = self._sink_of(query)
-            if not sink.turn.acquire(timeout=TURN_SECONDS):
-                raise ConcurrentTransactions(
-                    f"Another call of query {query} is at work, for more than {TURN_SECONDS} s"
-                )
+            if not sink.turn.acquire(timeout=seconds):
+                yield None
+                return
             try:
                 if self._sinks.get(query) is not sink:
                     continue  # it was forgotten while we waited

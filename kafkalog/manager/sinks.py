@@ -90,6 +90,8 @@ class Sinks:
         self._table = SinkTable(manager, self.settle_once)
         self._transactions = SinkTransactions(manager)
         self._expiry = SinkExpiry(manager, self._table, self._settle)
+        # owned by the task: queries that a call was at work with, in how many looks in a row
+        self._looks_at_work: dict[str, tuple[QueryValue | None, int]] = {}
         metrics = manager.seams.metrics
         metrics.sink_transactions_open.set_function(self._count_open)
         metrics.sinks_committing.set_function(lambda: len(self._decided_ms()))
@@ -366,11 +368,18 @@ class Sinks:
             _log.warning("sink_markers_wait", query=sink.name, reason=fault.message)
 
     def _tend(self, sink: Sink) -> None:
-        """The task's turn with one sink."""
+        """The task's turn with one sink, unless a call has it, which does the same."""
+        found, looks = self._looks_at_work.pop(sink.name, (None, 0))
         is_left_over = sink.is_over and sink.producers
         if not (sink.unsettled or sink.is_decided or is_left_over or self._is_idle(sink)):
             return
-        with self._table.turn(sink.name) as current:
+        with self._table.free_turn(sink.name) as current:
+            if current is None:
+                looks = looks + 1 if found is sink.query else 1
+                self._looks_at_work[sink.name] = (sink.query, looks)
+                if looks == 2:
+                    _log.warning("sink_call_hangs", query=sink.name)
+                return
             self._settle(current)
             if self._is_idle(current):
                 _log.warning(

@@ -8,11 +8,13 @@ import errno
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafkalog.errors import DiskFull, NotReady
 from kafkalog.format.integers import INT16_MAX
 from kafkalog.manager.log_dir import REGISTRY_FILE
 from kafkalog.manager.producer_ids import ProducerIdentity
+from kafkalog.manager.sinks import ABORT_TASK
 from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_manager import DIRS, SimManager
 from tests.sink_world import (
@@ -29,8 +31,8 @@ from tests.sink_world import (
 NO_SPACE = Fault(Effect.RAISE, errno.ENOSPC, frozenset({"write"}), "/t-0", times=1_000)
 
 
-def sample(sim: SimManager, name: str) -> float | None:
-    return sim.metrics.registry.get_sample_value(name)
+def sample(sim: SimManager, name: str, **labels: str) -> float | None:
+    return sim.metrics.registry.get_sample_value(name, labels)
 
 
 def test_a_commit_that_is_not_shown_is_seen() -> None:
@@ -53,6 +55,27 @@ def test_a_commit_that_is_not_shown_is_seen() -> None:
     sim.clock.advance_ms(20_000)
     assert [sample(sim, name) for name in names] == [0, 0]
     assert committed(sim) == ["a"]
+
+
+def test_a_call_that_hangs_fails_no_task() -> None:
+    """Goal: a query behind a disk that hangs holds up no other one, and is told once.
+    Method: its turn is kept while the task looks at it and at another query, five times.
+    """
+    sim = with_topic(1)
+    sinks = sinks_of(sim)
+    begin(sim, 1)
+    sinks.begin("other", 1, 0, 0)
+    sim.clock.advance_ms(CONFIG.transaction_max_timeout_ms - 60_000)
+    failures = sample(sim, "kafkalog_scheduler_task_failures_total", task=ABORT_TASK)
+    with capture_logs() as lines, sinks._table.turn(QUERY):
+        sim.clock.advance_ms(110_000)
+        assert sinks.describe("other").state == "aborted"
+        assert sinks.describe(QUERY).state == "open"
+    told = [line for line in lines if line["event"] == "sink_call_hangs"]
+    assert [line["query"] for line in told] == [QUERY]
+    assert sample(sim, "kafkalog_scheduler_task_failures_total", task=ABORT_TASK) == failures
+    sim.clock.advance_ms(20_000)
+    assert sinks.describe(QUERY).state == "aborted"
 
 
 def used_up(sim: SimManager) -> Producer:

@@ -9,7 +9,7 @@ no recovery and a long recovery can be watched.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import gc
 import os
 import signal
@@ -24,8 +24,10 @@ from kafkalog.observe.metrics_page import MetricsPage
 from kafkalog.server.api import Api, Phase
 from kafkalog.server.delayed_fetch import DelayedFetches
 from kafkalog.server.in_flight import InFlightBytes
+from kafkalog.server.lasting import lasting_task
 from kafkalog.server.listeners import Listener, close_listeners, open_listeners
 from kafkalog.server.load_display import show_loading
+from kafkalog.server.reloads import keep_files_current
 from kafkalog.server.replies import RequestIds
 from kafkalog.server.security.gate import AccessFiles
 from kafkalog.server.supervision import Supervision
@@ -50,6 +52,21 @@ _FINISH_SECONDS = 15.0  # for requests in work at the stop
 _SWITCH_INTERVAL_SECONDS = 0.0005
 # Containers that live between two looks of the garbage collector: some megabytes at most.
 _GC_ALLOCATIONS = 20_000
+_DEFECT_EXIT = 70  # sysexits.h: an internal software error
+
+
+class _Pools:
+    """Threads for what the event loop must not wait for. They begin on demand."""
+
+    def __init__(self, readers_per_log_dir: int) -> None:
+        self.control = thread_pool("control", _CONTROL_THREADS)
+        self.sinks = thread_pool("sink", _SINK_THREADS)
+        self.readers = PoolPerLogDir("reader", readers_per_log_dir)
+
+    def shutdown(self) -> None:
+        """Let what runs finish; blocking."""
+        for pool in (self.readers, self.sinks, self.control):
+            pool.shutdown()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +107,40 @@ class Daemon:
         loop = asyncio.get_running_loop()
         files = AccessFiles(self.config)
         delayed = DelayedFetches(loop, self.config.http_max_streams)
-        control = thread_pool("control", _CONTROL_THREADS)
-        sinks = thread_pool("sink", _SINK_THREADS)
-        readers = PoolPerLogDir("reader", self.settings.broker.num_io_threads_per_data_dir)
+        pools = _Pools(self.settings.broker.num_io_threads_per_data_dir)
         stop = asyncio.Event()
 
         def give_up() -> None:
             loop.call_soon_threadsafe(self._stop_with_error, api, stop)
 
         graph = self.build(delayed, give_up)
-        supervision = Supervision(self.service_manager, graph.operations.loading)
-        api = Api(
+        api = self._make_api(graph, delayed, pools)
+        died = functools.partial(self._stop_after_defect, api, graph, stop)
+        supervision = Supervision(self.service_manager, graph.operations.loading, died)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number, api, graph, stop)
+        listeners = await open_listeners(api, files, RequestIds(self.request_id_prefix))
+        reloads = lasting_task(self._keep_current(api, files, supervision), "reloads", died)
+        async with supervision:
+            try:
+                await self._load(api, graph)
+            except BaseException:
+                await close_listeners(listeners, _FINISH_SECONDS)
+                raise
+            lag = lasting_task(self._watch_lag(api), "loop-lag", died)
+            try:
+                await self._serve(api, listeners, stop, supervision)
+                await close_listeners(listeners, _FINISH_SECONDS)
+            finally:
+                reloads.cancel()
+                lag.cancel()
+                supervision.stopping()
+                for close in (graph.close, pools.shutdown):
+                    await loop.run_in_executor(None, close)
+        return self.exit_code
+
+    def _make_api(self, graph: Graph, delayed: DelayedFetches, pools: _Pools) -> Api:
+        return Api(
             operations=graph.operations,
             config=self.config,
             settings=self.settings,
@@ -108,29 +148,10 @@ class Daemon:
             metrics_page=MetricsPage(graph.metrics, self.config.metrics_options),
             delayed_fetches=delayed,
             in_flight=InFlightBytes(self.config.queued_max_request_bytes),
-            control_pool=control,
-            sink_pool=sinks,
-            reader_pools=readers,
+            control_pool=pools.control,
+            sink_pool=pools.sinks,
+            reader_pools=pools.readers,
         )
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal, number, api, graph, stop)
-        listeners = await open_listeners(api, files, RequestIds(self.request_id_prefix))
-        watch = asyncio.create_task(self._watch_files(api, files, supervision))
-        async with supervision:
-            try:
-                await self._load(api, graph)
-            except BaseException:
-                await close_listeners(listeners, _FINISH_SECONDS)
-                raise
-            try:
-                await self._serve(api, listeners, stop, supervision)
-                await close_listeners(listeners, _FINISH_SECONDS)
-            finally:
-                watch.cancel()
-                supervision.stopping()
-                for close in (graph.close, readers.shutdown, sinks.shutdown, control.shutdown):
-                    await loop.run_in_executor(None, close)
-        return self.exit_code
 
     def _on_signal(
         self, number: signal.Signals, api: Api, graph: Graph, stop: asyncio.Event
@@ -148,6 +169,15 @@ class Daemon:
     def _stop_with_error(self, api: Api, stop: asyncio.Event) -> None:
         """No log directory is left: end as Kafka does."""
         self.exit_code = 1
+        self._stop(api, stop)
+
+    def _stop_after_defect(
+        self, api: Api, graph: Graph, stop: asyncio.Event, name: str, defect: BaseException | None
+    ) -> None:
+        """A lasting task died: what it was for must not be left undone without a word."""
+        _log.critical("A task died of a defect; the daemon ends", task=name, exc_info=defect)
+        self.exit_code = _DEFECT_EXIT
+        graph.stop_loading()
         self._stop(api, stop)
 
     def _stop(self, api: Api, stop: asyncio.Event) -> None:
@@ -192,32 +222,25 @@ class Daemon:
         url = f"{scheme}://{self.config.http_host}:{listeners[0].port}"
         _log.info("kafkalog is ready", url=url)
         supervision.ready(url)
-        lag = asyncio.create_task(self._watch_lag(api))
         await stop.wait()
         supervision.stopping()
         api.delayed_fetches.wake_all()
         await asyncio.sleep(self.config.shutdown_grace_ms / 1000)
-        lag.cancel()
 
-    async def _watch_files(self, api: Api, files: AccessFiles, supervision: Supervision) -> None:
-        """Read the files of access again when they change, or at once at SIGHUP."""
+    async def _keep_current(self, api: Api, files: AccessFiles, supervision: Supervision) -> None:
+        """The files of access, read on the control pool."""
         loop = asyncio.get_running_loop()
         hang_up = asyncio.Event()
         loop.add_signal_handler(signal.SIGHUP, hang_up.set)
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_WATCH_PERIOD_SECONDS if files.is_any else None):
-                    await hang_up.wait()
-            is_asked_for = hang_up.is_set()
-            hang_up.clear()
-            if is_asked_for:
-                supervision.reloading()
+        period_seconds = _WATCH_PERIOD_SECONDS if files.is_any else None
+
+        async def refresh() -> None:
             await loop.run_in_executor(api.control_pool, files.refresh, api.metrics.observe_reload)
-            if is_asked_for:
-                supervision.reloaded()
+
+        await keep_files_current(refresh, period_seconds, hang_up, supervision)
 
     async def _watch_lag(self, api: Api) -> None:
-        """How late the loop runs a timer: proof that no disk work is on it."""
+        """How late the loop runs a timer while it serves: proof that no disk work is on it."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + _LAG_PERIOD_SECONDS

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.env.service_manager import monotonic_usec, usec
+from kafkalog.server.lasting import lasting_task
 from kafkalog.server.load_display import loading_text
 
 if TYPE_CHECKING:
@@ -42,10 +43,17 @@ class _Stage(enum.Enum):
 class Supervision:
     """See the module. ``async with`` around everything that takes time."""
 
-    def __init__(self, manager: ServiceManager, loading: Callable[[], Loading]) -> None:
+    def __init__(
+        self,
+        manager: ServiceManager,
+        loading: Callable[[], Loading],
+        died: Callable[[str, BaseException | None], None],
+    ) -> None:
+        """``died``: see ``lasting_task``."""
         # constant after construction
         self._manager = manager
         self._loading = loading
+        self._died = died
         watchdog = manager.watchdog_seconds
         self._period_seconds = (
             _PERIOD_SECONDS
@@ -55,12 +63,13 @@ class Supervision:
         # owned by the event loop
         self._stage = _Stage.LOADING
         self._is_failure_told = False
+        self._is_defect_told = False
         self._unsaid: dict[str, str] = {}  # of what is awaited
         self._told: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Supervision:
         if self._manager.is_there:
-            self._told = asyncio.create_task(self._keep_telling())
+            self._told = lasting_task(self._keep_telling(), "supervision", self._died)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -102,9 +111,19 @@ class Supervision:
         if self._stage is not _Stage.SERVING:
             states["EXTEND_TIMEOUT_USEC"] = usec(_EXTENSION_SECONDS)
         if self._stage is _Stage.LOADING:
-            states["STATUS"] = loading_text(self._loading())
+            states |= self._progress()
         if states or self._unsaid:
             self._tell(**states)
+
+    def _progress(self) -> dict[str, str]:
+        """How far the load is. A defect here costs the line alone, not what feeds the watchdog."""
+        try:
+            return {"STATUS": loading_text(self._loading())}
+        except Exception as defect:  # noqa: BLE001 - as in the body of a thread
+            if not self._is_defect_told:
+                self._is_defect_told = True
+                _log.critical("How far the load is cannot be told", exc_info=defect)
+            return {}
 
     def _tell(self, **states: str) -> None:
         try:

@@ -1,11 +1,13 @@
 """Goal: what the service manager waits for reaches it, also when its queue was full.
-Method: a receiver that refuses some messages, and the periods of the real object.
+Method: a receiver that refuses some messages, a load that cannot be described, real periods.
 """
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
+
+from structlog.testing import capture_logs
 
 from kafkalog.env.service_manager import ServiceManager
 from kafkalog.server.supervision import Supervision
@@ -20,6 +22,7 @@ class Refusing(ServiceManager):
     def __init__(self) -> None:
         super().__init__("@nobody", 0.03)
         self.is_full = False
+        self.enough = 1
         self.heard: list[dict[str, str]] = []
         self.was_told = asyncio.Event()
 
@@ -28,16 +31,21 @@ class Refusing(ServiceManager):
         if self.is_full:
             raise BlockingIOError("full")
         self.heard.append(states)
-        self.was_told.set()
+        if len(self.heard) >= self.enough:
+            self.was_told.set()
 
 
 def _loading() -> Loading:
-    raise AssertionError("it serves already")
+    raise AssertionError("a defect, or it serves already")
+
+
+def _died(name: str, defect: BaseException | None) -> None:
+    raise AssertionError(name) from defect
 
 
 async def _told_after(manager: Refusing) -> dict[str, str]:
     """The first message that gets through once there is room."""
-    supervision = Supervision(manager, _loading)
+    supervision = Supervision(manager, _loading, _died)
     manager.is_full = True
     supervision.ready("http://somewhere")
     supervision.reloading()
@@ -55,3 +63,20 @@ def test_ready_is_said_until_it_is_heard() -> None:
     manager = Refusing()
     assert asyncio.run(_told_after(manager)) == {"READY": "1", "WATCHDOG": "1"}
     assert all("READY" not in each for each in manager.heard[1:])
+
+
+def test_a_defect_in_the_status_line_costs_no_watchdog() -> None:
+    """Goal: a load is not ended by SIGABRT because nobody can say how far it is.
+    Method: a description that raises at each of three periods; what is told, and logged.
+    """
+    manager = Refusing()
+    manager.enough = 3
+
+    async def run() -> None:
+        async with Supervision(manager, _loading, _died):
+            await manager.was_told.wait()
+
+    with capture_logs() as lines:
+        asyncio.run(run())
+    assert all(each.keys() == {"WATCHDOG", "EXTEND_TIMEOUT_USEC"} for each in manager.heard)
+    assert [line["log_level"] for line in lines] == ["critical"]

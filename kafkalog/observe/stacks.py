@@ -1,10 +1,18 @@
-"""Stacks: where every thread of the process is now, as text. Takes the interpreter's lock alone."""
+"""Stacks: where every thread of the process is now, as text.
+
+Takes the interpreter's lock alone. The lines of the sources themselves are left out, unlike in a
+traceback: they would be read from a disk, perhaps the very one that hangs.
+"""
 
 from __future__ import annotations
 
 import sys
 import threading
-import traceback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
 
 
 def thread_stacks() -> str:
@@ -15,6 +23,14 @@ def thread_stacks() -> str:
         thread = threads.get(ident)
         name = "unknown to Python" if thread is None else thread.name
         native = "" if thread is None else f" ({thread.native_id})"
-        stack = "".join(traceback.format_stack(frame))
+        stack = "".join(reversed([*_lines(frame)]))
         parts.append(f"Thread {name}{native}:\n{stack}")
     return "\n".join(parts)
+
+
+def _lines(innermost: FrameType) -> Iterator[str]:
+    frame: FrameType | None = innermost
+    while frame is not None:
+        code = frame.f_code
+        yield f'  File "{code.co_filename}", line {frame.f_lineno}, in {code.co_qualname}\n'
+        frame = frame.f_back

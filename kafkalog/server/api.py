@@ -82,6 +82,8 @@ class Api:
     in_flight: InFlightBytes
     control_pool: Executor
     sink_pool: Executor
+    access_pool: Executor  # passwords; no log directory is touched there
+    debug_pool: Executor  # of one thread; likewise
     reader_pools: Callable[[str], Executor]  # by partition directory
     tail_pieces: TailPieces = field(default_factory=TailPieces)
     _shared: _Shared = field(default_factory=_Shared)
@@ -144,6 +146,11 @@ class Api:
         """Run a control-plane call that may touch the disk on the control pool."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.control_pool, lambda: call(*args, **kwargs))
+
+    async def inside(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run what looks into the process where no log directory that hangs holds it up."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.debug_pool, lambda: call(*args, **kwargs))
 
     async def in_turn(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a call of a sink, which waits for others of it and for every disk, on its pool."""

@@ -144,6 +144,7 @@ def make_app(
         client_max_size=0,  # bodies are bounded by in_flight.Body, which counts inflated bytes
     )
     app[log_operations.DUMPS] = asyncio.Semaphore(log_operations.DUMPS_MAX)
+    app[debug.LOOK] = asyncio.Lock()
     if guards.cors is not None:
         app.on_response_prepare.append(guards.cors.on_prepare)
     app[API_KEY] = api if guards.gate is None else guards.gate.closed_api

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("kafkalog.server")
 _CONTROL_THREADS = 4
 _SINK_THREADS = 8
+_ACCESS_THREADS = 2
 _LAG_PERIOD_SECONDS = 0.1
 _WATCH_PERIOD_SECONDS = 2.0
 _FINISH_SECONDS = 15.0  # for requests in work at the stop
@@ -61,11 +62,14 @@ class _Pools:
     def __init__(self, readers_per_log_dir: int) -> None:
         self.control = thread_pool("control", _CONTROL_THREADS)
         self.sinks = thread_pool("sink", _SINK_THREADS)
+        # What no log directory that hangs may hold up.
+        self.access = thread_pool("access", _ACCESS_THREADS)
+        self.debug = thread_pool("debug", 1)
         self.readers = PoolPerLogDir("reader", readers_per_log_dir)
 
     def shutdown(self) -> None:
         """Let what runs finish; blocking."""
-        for pool in (self.readers, self.sinks, self.control):
+        for pool in (self.readers, self.sinks, self.control, self.access, self.debug):
             pool.shutdown()
 
 
@@ -150,6 +154,8 @@ class Daemon:
             in_flight=InFlightBytes(self.config.queued_max_request_bytes),
             control_pool=pools.control,
             sink_pool=pools.sinks,
+            access_pool=pools.access,
+            debug_pool=pools.debug,
             reader_pools=pools.readers,
         )
 
@@ -228,14 +234,14 @@ class Daemon:
         await asyncio.sleep(self.config.shutdown_grace_ms / 1000)
 
     async def _keep_current(self, api: Api, files: AccessFiles, supervision: Supervision) -> None:
-        """The files of access, read on the control pool."""
+        """The files of access."""
         loop = asyncio.get_running_loop()
         hang_up = asyncio.Event()
         loop.add_signal_handler(signal.SIGHUP, hang_up.set)
         period_seconds = _WATCH_PERIOD_SECONDS if files.is_any else None
 
         async def refresh() -> None:
-            await loop.run_in_executor(api.control_pool, files.refresh, api.metrics.observe_reload)
+            await loop.run_in_executor(api.access_pool, files.refresh, api.metrics.observe_reload)
 
         await keep_files_current(refresh, period_seconds, hang_up, supervision)
 

@@ -4,16 +4,19 @@ Method: a real daemon of which each route of /debug/ is asked, from this machine
 
 from __future__ import annotations
 
+import base64
 import http.client
 import io
 import json
 import socket
 import tarfile
-from typing import TYPE_CHECKING
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.access_world import access_settings, ask, token_of, write
+from tests.integration.access_world import PASSWORD, access_settings, ask, token_of, write
 from tests.integration.daemon import Answer, Daemon, ReservedPort
 from tests.integration.http_world import check_sealed, refused
 from tests.integration.test_daemon_start import GatedDaemon
@@ -214,6 +217,61 @@ def test_behind_the_admin_port(tmp_path: Path) -> None:
         daemon.port, data_port = admin.number, daemon.port
         assert daemon.request("GET", "/debug/config", None, through).status == 200
         daemon.port = data_port
+
+
+class HangingDaemon(Daemon):
+    """Nothing of the partition t-0 is synced while the gate is shut."""
+
+    def __init__(self, root: Path, **overrides: Any) -> None:
+        super().__init__(root, **overrides)
+        self.gate = root / "gate"
+
+    def command(self) -> list[str]:
+        """See Daemon."""
+        python, _, _, *rest = super().command()
+        return [python, "-m", "tests.integration.gated_daemon", str(self.gate), *rest]
+
+
+@pytest.mark.timeout(120)
+def test_while_a_disk_hangs(tmp_path: Path) -> None:
+    """Goal: what hangs is what one wants to look into, also with a password.
+    Method: flushes that do not end take all threads of the control pool; then every route.
+    """
+    settings = access_settings(tmp_path, rules=None)
+    daemon = HangingDaemon(tmp_path, **settings)
+    password = base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
+    with daemon, ThreadPoolExecutor(8) as threads:
+        ask(daemon, "admin", "POST", "/admin/topics", {"topic_name": "t"})
+        ask(daemon, "admin", "POST", "/topics/t?acks=1", {"records": [{"value": "v"}]})
+        daemon.gate.write_text("sync /t-0/")
+        path = "/v1/topics/t/partitions/0/log:flush"
+        flushes = [threads.submit(ask, daemon, "admin", "POST", path, {}) for _ in range(8)]
+        deadline = time.monotonic() + 30
+        while ask(daemon, "admin", "GET", "/debug/stacks").body.count(b"Thread control_") < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)  # the test's own pace between two looks
+        for path in PATHS:
+            headers = {"Authorization": f"Basic {password}"}
+            assert daemon.request("GET", path, None, headers, timeout=10).status == 200, path
+        daemon.gate.unlink()
+        assert {each.result().status for each in flushes} == {200}
+
+
+def test_one_bundle_at_a_time(daemon: Daemon) -> None:
+    """Goal: who asks for many bundles does not fill the memory with pages of metrics.
+    Method: eight at once, until one was refused; alone it is made.
+    """
+    with ThreadPoolExecutor(8) as threads:
+        deadline = time.monotonic() + 30
+        found: list[Answer] = []
+        while not any(each.status == 429 for each in found):
+            assert time.monotonic() < deadline
+            found = list(threads.map(daemon.request, ["GET"] * 8, ["/debug/bundle"] * 8))
+    assert {each.status for each in found} == {200, 429}
+    for each in found:
+        if each.status == 429:
+            refused(each, 429, 42902)
+    assert daemon.request("GET", "/debug/bundle").status == 200
 
 
 def test_while_it_recovers(tmp_path: Path) -> None:

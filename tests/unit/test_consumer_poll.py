@@ -66,6 +66,8 @@ class PollWorld:
             delayed_fetches=delayed,
             in_flight=InFlightBytes(1 << 20),
             control_pool=pool,
+            access_pool=pool,
+            debug_pool=pool,
             sink_pool=pool,
             reader_pools=lambda _: pool,
         )

@@ -6,6 +6,8 @@ shown here is no client's. Answered also while the daemon starts and stops.
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 from aiohttp import hdrs, web
 
@@ -33,6 +35,7 @@ from kafkalog.server.schemas import LogLevelRequest, parse_body
 from kafkalog.settings.server_config import is_loopback
 
 ROUTES = web.RouteTableDef()
+LOOK = web.AppKey("look", asyncio.Lock)
 _OPERATE = Access(Action.CLUSTER, Resource.CLUSTER)
 _TEXT_TYPE = "text/plain; charset=utf-8"
 _BUNDLE_TYPE = "application/gzip"
@@ -62,6 +65,14 @@ def _is_from_here(request: web.Request) -> bool:
         return False
     host = request.url.host or ""
     return is_loopback(host) and not any(name in request.headers for name in _FORWARDED)
+
+
+def _alone(request: web.Request) -> asyncio.Lock:
+    """For what takes a whole page of metrics into memory: one at a time. ApiError 42902."""
+    look = request.app[LOOK]
+    if look.locked():
+        raise ApiError(42902, "Another bundle or count of samples is being made. Try again.")
+    return look
 
 
 @ROUTES.get("/debug/stacks")
@@ -139,8 +150,9 @@ def _levels_reply() -> web.Response:
 async def cardinality(request: web.Request) -> web.Response:
     """How many samples a scrape has, by family and label."""
     api = _inside(request)
-    page = await metrics_text(api, Question())
-    return json_reply(await api.blocking(metrics_cardinality, page))
+    async with _alone(request):
+        page = await metrics_text(api, Question())
+        return json_reply(await api.inside(metrics_cardinality, page))
 
 
 @ROUTES.get("/debug/bundle")
@@ -164,7 +176,18 @@ async def debug_bundle(request: web.Request) -> web.Response:
     """
     api = _inside(request)
     moment_s = api.operations.now_ms() // 1000
-    page = await metrics_text(api, Question())
+    name = f"kafkalog-{api.operations.node_id}-{moment_s}"
+    async with _alone(request):
+        page = await metrics_text(api, Question())
+        packed = await api.inside(_packed, name, _parts(api), page, moment_s)
+    disposition = f'attachment; filename="{name}.tar.gz"'
+    return bytes_reply(
+        packed, content_type=_BUNDLE_TYPE, headers={hdrs.CONTENT_DISPOSITION: disposition}
+    )
+
+
+def _parts(api: Api) -> dict[str, bytes]:
+    """Of the bundle: what the event loop knows."""
     documents = {
         "tasks.json": inside_tasks(),
         "scheduler.json": tasks_document(api.operations),
@@ -173,17 +196,11 @@ async def debug_bundle(request: web.Request) -> web.Response:
         "readiness.json": readiness(api)[1],
     }
     parts = {name: msgspec.json.encode(document) for name, document in documents.items()}
-    parts |= {"stacks.txt": thread_stacks().encode(), "metrics.txt": page}
-    name = f"kafkalog-{api.operations.node_id}-{moment_s}"
-    packed = await api.blocking(_packed, name, parts, page, moment_s)
-    disposition = f'attachment; filename="{name}.tar.gz"'
-    return bytes_reply(
-        packed, content_type=_BUNDLE_TYPE, headers={hdrs.CONTENT_DISPOSITION: disposition}
-    )
+    return {**parts, "stacks.txt": thread_stacks().encode()}
 
 
 def _packed(name: str, parts: dict[str, bytes], page: bytes, moment_s: int) -> bytes:
-    """The bundle, with what takes the disk's or the processor's time."""
+    """The bundle, with what takes the kernel's or the processor's time."""
     facts = {each: text.encode() for each, text in process_facts().items()}
     sizes = {"cardinality.json": msgspec.json.encode(metrics_cardinality(page))}
-    return bundle(name, parts | facts | sizes, moment_s)
+    return bundle(name, {**parts, **facts, **sizes, "metrics.txt": page}, moment_s)

@@ -79,7 +79,6 @@ def _serve(settings: Settings) -> int:
     for notice in settings.notices:
         getattr(log, notice.level)(notice.message)
     log.info("Configuration; what is not named has its default", given=settings.effective)
-    _check_write_access(settings)
     if not keep_freed_memory():
         log.info("This C library cannot keep freed memory; large requests cost more")
     warm = kernels.warm_up(modules=kernels.modules_of_use())
@@ -102,7 +101,10 @@ def _serve(settings: Settings) -> int:
 
 
 def _check_write_access(settings: Settings) -> None:
-    """Say how to get it where it is missing; what is left of the directories decides the start."""
+    """Say how to get it where it is missing; what is left of the directories decides the start.
+
+    Blocks on the disks: part of the load, so that one that hangs is seen from outside.
+    """
     import structlog
 
     from kafkalog.env.write_access import write_access_fault
@@ -159,6 +161,7 @@ def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]
     operations = Operations(manager)
 
     def load() -> None:
+        _check_write_access(settings)
         scheduler.startup()
         try:
             manager.startup()

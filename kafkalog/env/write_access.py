@@ -1,6 +1,6 @@
 """Write access to the log directories: who this process is, and the command that lets it write.
 
-Looked at before anything is touched, because the commonest fault of a volume is that it belongs to
+Looked at before anything is written, because the commonest fault of a volume is that it belongs to
 somebody else, and ``Permission denied`` names neither. Changes nothing; blocks on the disk.
 """
 

@@ -3,7 +3,8 @@
 Text that begins with ``sync`` and a blank names files whose data is not synced, instead.
 
 ``python -m tests.integration.gated_daemon GATE server ...``. Names ``warm_up``: the start waits
-before its event loop runs. Whoever waits makes the file GATE.reached first.
+before its event loop runs; ``write_access``: where it looks whether it may write. Whoever waits
+makes the file GATE.reached first.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from kafkalog import kernels
 from kafkalog.__main__ import main
+from kafkalog.env import write_access
 from kafkalog.env.system_filesystem import SystemFile, SystemFilesystem
 
 
@@ -21,6 +23,7 @@ def _gate(gate: Path) -> None:
     """The first file that a load asks for, links, or syncs of data: late, as on a slow disk."""
     real_exists, real_link = SystemFilesystem.exists, SystemFilesystem.link
     real_datasync, real_warm_up = SystemFile.datasync, kernels.warm_up
+    real_fault = write_access.write_access_fault
 
     def wait(path: str, prefix: str = "") -> None:
         while gate.exists() and (named := gate.read_text()).startswith(prefix):
@@ -46,6 +49,11 @@ def _gate(gate: Path) -> None:
         wait("warm_up")
         return real_warm_up(modules=modules)
 
+    def write_access_fault(log_dir: str) -> write_access.AccessFault | None:
+        wait("write_access")
+        return real_fault(log_dir)
+
+    write_access.write_access_fault = write_access_fault
     kernels.warm_up = warm_up  # type: ignore[assignment] # the whole point
     SystemFilesystem.exists = exists  # type: ignore[method-assign] # the whole point
     SystemFilesystem.link = link  # type: ignore[method-assign]

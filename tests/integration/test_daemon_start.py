@@ -137,6 +137,26 @@ def test_while_it_recovers_it_says_so(gated: GatedDaemon) -> None:
     assert found in lines(gated)
 
 
+def test_a_disk_that_hangs_at_the_first_look_is_seen(gated: GatedDaemon) -> None:
+    """Goal: a mount that does not answer holds up a start that can be seen, and be ended.
+    Method: the look whether the directory may be written to waits; probes, two signals.
+    """
+    gated.gate.write_text("write_access")
+    gated.start_and_reach_the_gate()
+    assert gated.request("GET", "/livez").status == 200
+    assert gated.request("GET", "/startupz").json["checks"]["logs_loaded"] is False
+    refused(gated.request("GET", "/topics"), 503, 50304)
+    os.kill(pid_of(gated), signal.SIGTERM)
+    wait_for(gated, "Shutting down")
+    os.kill(pid_of(gated), signal.SIGTERM)
+    assert gated.process is not None
+    assert gated.process.wait(20) == 128 + signal.SIGTERM
+    gated.process = None
+    gated.gate.unlink()
+    with gated:
+        assert gated.counts() == [1, 1, 1]
+
+
 def test_on_a_terminal_it_shows_a_line(gated: GatedDaemon) -> None:
     """M16: redrawn while it loads, erased in front of log lines and at a SIGTERM's end."""
     screen, terminal = pty.openpty()

@@ -2,14 +2,17 @@
 
 While it loads and while it stops, it says how far it is and asks for more time at every period, so
 that no recovery is cut off by a time-out; the loop's own turning feeds the watchdog. Whether a load
-still moves is not judged here: the manager's status line and ``/startupz`` show it. Owned by the
-event loop; without a service manager nothing runs.
+still moves is not judged here: the manager's status line and ``/startupz`` show it. A stop asks for
+``STOP_SECONDS`` at most, so that a disk that hangs does not keep a machine from going down: what a
+stop leaves undone, the next start recovers. Owned by the event loop; without a service manager
+nothing runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
+import time
 from typing import TYPE_CHECKING
 
 import structlog
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.values import Loading
 
 _log = structlog.get_logger("kafkalog.server")
+STOP_SECONDS = 600.0
 _PERIOD_SECONDS = 1.0
 # Many periods: a machine that stands still for a while is no reason to end a recovery.
 _EXTENSION_SECONDS = 60.0
@@ -48,9 +52,11 @@ class Supervision:
         manager: ServiceManager,
         loading: Callable[[], Loading],
         died: Callable[[str, BaseException | None], None],
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         """``died``: see ``lasting_task``."""
         # constant after construction
+        self._seconds = seconds
         self._manager = manager
         self._loading = loading
         self._died = died
@@ -62,6 +68,7 @@ class Supervision:
         )
         # owned by the event loop
         self._stage = _Stage.LOADING
+        self._stop_ends: float | None = None
         self._is_failure_told = False
         self._is_defect_told = False
         self._unsaid: dict[str, str] = {}  # of what is awaited
@@ -96,9 +103,9 @@ class Supervision:
     def stopping(self) -> None:
         """No more is begun; also for a stop of its own accord. Any number of times."""
         self._stage = _Stage.STOPPING
-        self._tell(
-            STOPPING="1", STATUS="Shutting down", EXTEND_TIMEOUT_USEC=usec(_EXTENSION_SECONDS)
-        )
+        if self._stop_ends is None:
+            self._stop_ends = self._seconds() + STOP_SECONDS
+        self._tell(STOPPING="1", STATUS="Shutting down", **self._more_time())
 
     async def _keep_telling(self) -> None:
         while True:
@@ -108,12 +115,19 @@ class Supervision:
     def _tell_again(self) -> None:
         """What is said at every period, and what did not get through before."""
         states = {} if self._manager.watchdog_seconds is None else {"WATCHDOG": "1"}
-        if self._stage is not _Stage.SERVING:
-            states["EXTEND_TIMEOUT_USEC"] = usec(_EXTENSION_SECONDS)
+        states |= self._more_time()
         if self._stage is _Stage.LOADING:
             states |= self._progress()
         if states or self._unsaid:
             self._tell(**states)
+
+    def _more_time(self) -> dict[str, str]:
+        is_asked_for = (
+            self._stage is _Stage.LOADING
+            if self._stop_ends is None
+            else self._seconds() < self._stop_ends
+        )
+        return {"EXTEND_TIMEOUT_USEC": usec(_EXTENSION_SECONDS)} if is_asked_for else {}
 
     def _progress(self) -> dict[str, str]:
         """How far the load is. A defect here costs the line alone, not what feeds the watchdog."""

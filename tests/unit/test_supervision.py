@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from structlog.testing import capture_logs
 
 from kafkalog.env.service_manager import ServiceManager
-from kafkalog.server.supervision import Supervision
+from kafkalog.server.supervision import STOP_SECONDS, Supervision
 
 if TYPE_CHECKING:
     from kafkalog.manager.values import Loading
@@ -80,3 +80,26 @@ def test_a_defect_in_the_status_line_costs_no_watchdog() -> None:
         asyncio.run(run())
     assert all(each.keys() == {"WATCHDOG", "EXTEND_TIMEOUT_USEC"} for each in manager.heard)
     assert [line["log_level"] for line in lines] == ["critical"]
+
+
+def test_a_stop_asks_for_more_time_for_some_minutes() -> None:
+    """Goal: a disk that hangs at the end does not keep the machine from going down.
+    Method: a stop on a clock of the test's own, which then runs past the bound.
+    """
+    manager, now = Refusing(), [1_000.0]
+
+    async def run() -> None:
+        async with Supervision(manager, _loading, _died, lambda: now[0]) as supervision:
+            supervision.ready("http://somewhere")
+            supervision.stopping()
+            now[0] += STOP_SECONDS - 1
+            supervision.stopping()
+            assert "EXTEND_TIMEOUT_USEC" in manager.heard[-1]
+            now[0] += 1
+            manager.was_told.clear()
+            manager.enough = len(manager.heard) + 2
+            await manager.was_told.wait()
+
+    asyncio.run(run())
+    assert "EXTEND_TIMEOUT_USEC" not in manager.heard[0], "it serves"
+    assert manager.heard[-2:] == [{"WATCHDOG": "1"}] * 2

@@ -170,8 +170,9 @@ class Sinks:
 
         Durable, and older epochs of the producer are refused, on return. An open batch with a lower
         id, or of a former run, is aborted. ProducerFenced when a higher one is open or committed,
-        and for a former run; InvalidRequest, Overloaded, StorageFault, NotReady. A repetition gives
-        the next epoch, or the same when it says of which call it is one.
+        for a former run, and for a call that came behind a newer one; InvalidRequest, Overloaded,
+        StorageFault, NotReady. A repetition gives the next epoch, or the same when it says of which
+        call it is one.
         """
         with self._table.turn(query) as sink:
             is_committed = self._is_committed(sink, batch_id)
@@ -188,7 +189,7 @@ class Sinks:
             if former is None:
                 self._check_room(sink)
             was_open = former is not None and former.producer_id in sink.open
-            if former is not None and was_open and sink.runs.is_repeated(key, caller):
+            if former is not None and was_open and sink.runs.is_repeated(query, key, caller):
                 return ProducerIdentity(former.producer_id, former.producer_epoch)
             identity = self._next_identity(former)
             now_ms = self._seams.clock.wall_ms()

@@ -132,9 +132,10 @@ def test_a_call_that_comes_twice(daemon: Daemon) -> None:
     body = {"batch_id": 1, "partition_id": 0}
     epochs = [
         call(daemon, "named", "begin", **body, **name).json["producer_epoch"]
-        for name in ({"call_id": "x"}, {"call_id": "x", "run_id": "r"}, {}, {"call_id": "x"})
+        for name in ({"call_id": "x"}, {"call_id": "x", "run_id": "r"}, {}, {"call_id": "y"})
     ]
     assert epochs == [0, 0, 1, 2]
+    refused(call(daemon, "named", "begin", **body, call_id="x"), 409, 40912)
     for name in ("", "x" * 101, 1):
         for field in ("call_id", "run_id"):
             refused(call(daemon, "named", "begin", **body, **{field: name}), 422, 422)

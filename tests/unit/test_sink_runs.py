@@ -55,9 +55,32 @@ def test_a_repetition_of_a_begin_fences_nobody() -> None:
     assert committed(sim) == ["a", "b"]
     epochs = [
         begin(sim, 2, call_id=call_id).identity.producer_epoch
-        for call_id in ("x", "y", "x", None, None)
+        for call_id in ("x", "y", None, None, "z")
     ]
     assert epochs == [1, 2, 3, 4, 5]
+
+
+def test_a_begin_that_is_overtaken_fences_nobody() -> None:
+    """Goal: a call that its sender gave up, and that comes late, takes nothing from a newer one.
+    Method: a call again behind another one, and behind one without a name; of another part.
+    """
+    sim = with_topic()
+    begin(sim, 1, call_id="x")
+    newer = begin(sim, 1, call_id="y")
+    assert newer.send("a").error is None
+    with pytest.raises(ProducerFenced, match="A newer begin of this attempt of query q"):
+        begin(sim, 1, call_id="x")
+    assert begin(sim, 1, call_id="y").identity == newer.identity
+    assert newer.send("b").error is None
+    begin(sim, 1, partition_id=1, call_id="x")
+    sinks_of(sim).commit(QUERY, 1, [newer.winner()])
+    assert committed(sim) == ["a", "b"]
+    begin(sim, 2)
+    begin(sim, 2, call_id="x")
+    unnamed = begin(sim, 2)
+    with pytest.raises(ProducerFenced):
+        begin(sim, 2, call_id="x")
+    assert unnamed.send("c").error is None
 
 
 def test_calls_are_forgotten_with_their_batch() -> None:

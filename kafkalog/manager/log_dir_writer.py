@@ -401,13 +401,15 @@ class LogDirWriter:
         *,
         has_internal: bool,
     ) -> None:
+        internal: list[Command] = []
         if has_internal:
-            for command in finished:
-                if command.is_internal:
-                    command.complete()
+            internal = [command for command in finished if command.is_internal]
             finished = [command for command in finished if not command.is_internal]
         if finished:
             self._meter.observe(finished)
+        # Counted before: whoever waits for the end of a topic forgets what was counted of it.
+        for command in internal:
+            command.complete()
         if finished or advanced:
             self._sink.deliver(finished, advanced)
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.errors import UnknownTopic
 from kafkalog.manager.commands import AppendCommand
 from kafkalog.observe.children import observe_many
 
 if TYPE_CHECKING:
     from kafkalog.env.clock import Clock
+    from kafkalog.errors import KafkalogError
     from kafkalog.manager.commands import Command
     from kafkalog.observe.metrics import Metrics
 
@@ -60,9 +62,14 @@ class ThreadMeter:
                     done.append(seconds)
                 else:
                     failed.append(seconds)
-                    topic = command.log.topic_partition.topic
-                    self._metrics.traffic.observe_failed_append(topic, command.error)
+                    self._count_failed(command, command.error)
         if done:
             observe_many(self._ok_seconds, done)
         if failed:
             observe_many(self._error_seconds, failed)
+
+    def _count_failed(self, command: AppendCommand, error: KafkalogError) -> None:
+        """Not of a topic that was deleted meanwhile: its counters are forgotten, for good."""
+        if not isinstance(error, UnknownTopic):
+            topic = command.log.topic_partition.topic
+            self._metrics.traffic.observe_failed_append(topic, error)

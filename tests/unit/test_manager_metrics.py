@@ -4,16 +4,23 @@ Method: a whole manager on the twins; the samples of its registry before and aft
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from prometheus_client import generate_latest
 
-from kafkalog.errors import OffsetAboveLogEnd
+from kafkalog.errors import OffsetAboveLogEnd, UnknownTopic
 from kafkalog.log.values import Isolation
+from kafkalog.manager.commands import CallCommand
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.values import Acks, ConfigChange, MoveState
 from kafkalog.observe.children import observe_many
 from kafkalog.observe.metrics import Metrics
-from tests.sim.sim_manager import DIRS, SimManager, batch_of
+from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
+
+if TYPE_CHECKING:
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.commands import Command
 
 HEARTBEAT = "kafkalog_thread_heartbeat_timestamp_seconds"
 
@@ -60,6 +67,55 @@ def test_observed_together_as_one_by_one(seconds: float) -> None:
     for each in (seconds, seconds, 0.1):
         single.append_seconds.labels("ok").observe(each)
     assert generate_latest(together.registry) == generate_latest(single.registry)
+
+
+def series_of(sim: SimManager, topic: str) -> list[str]:
+    """Names of the samples that carry the topic."""
+    families = sim.metrics.registry.collect()
+    samples = [sample for family in families for sample in family.samples]
+    return [sample.name for sample in samples if sample.labels.get("topic") == topic]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_appends_behind_a_deletion_leave_no_series(seed: int) -> None:
+    """Goal: a deleted topic costs no sample, also when producers were at work until the end.
+    Method: appends that are queued at every point of a deletion; then one behind it.
+    """
+    sim = SimManager(seed=seed).start()
+    sim.operations.topics.create("t", 2, {})
+    logs = [sim.operations.partition_log("t", number) for number in (0, 1)]
+    sim.threads.start("deletes", lambda: sim.operations.topics.delete("t"))
+    answered: list[Command] = []
+
+    def append(log: UnifiedLog) -> None:
+        records = records_of(batch_of("a"), log)
+        sim.operations.submit_produce(log, records, Acks.LEADER, on_done=answered.append)
+
+    for turn in range(30):
+        append(logs[turn % 2])
+        sim.threads.run_steps(1)
+    sim.threads.run_until_idle()
+    append(logs[0])
+    sim.threads.run_until_idle()
+    assert isinstance(answered[-1].error, UnknownTopic)
+    assert series_of(sim, "t") == []
+
+
+def test_what_failed_is_counted_before_anybody_is_told() -> None:
+    """Goal: who forgets a topic's counters when its last command has ended forgets them all.
+    Method: an append that fails in the drain of a command of the daemon's own.
+    """
+    sim = SimManager().start()
+    sim.operations.topics.create("t", 1, {})
+    log = sim.operations.partition_log("t", 0)
+    seen: list[list[str]] = []
+    last = CallCommand(lambda: None)
+    last.is_internal, last.on_done = True, lambda _: seen.append(series_of(sim, "t"))
+    records = records_of(batch_of("a"), log)
+    sim.operations.submit_produce(log, records, Acks.LEADER, expected_offset=7)
+    sim.manager.unit_of(log).writer.submit(last)
+    sim.threads.run_until_idle()
+    assert "kafkalog_append_refusals_total" in seen[0]
 
 
 def test_directories_are_measured() -> None:

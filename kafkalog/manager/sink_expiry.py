@@ -2,7 +2,8 @@
 
 A commit is the one thing that tells a batch that is run again from a new one, and costs sixty bytes
 and a place in a table: it stays, as long as fewer than ``SILENT_KEPT_MAX`` queries were heard of
-since. What costs is its producers, one an attempt at a part of the data: each goes when nobody
+since, or ``CROWDED`` within the week: then a day's silence is enough, before all new ones would be
+refused. What costs is its producers, one an attempt at a part of the data: each goes when nobody
 began it for ``transactional.id.expiration.ms``; who comes after that gets another one. A query
 that said with its last batch that it is over (``df.write``) keeps none from then on, and its commit
 for some hours, in which a task of it may still run or a driver ask again.
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from kafkalog.manager.sink_table import SinkTable
 
 SILENT_KEPT_MAX = 5_000
+CROWDED = 9_000  # nine tenths of SINKS_MAX: an hour's new queries have room until the next look
+CROWDED_KEPT_MS = 24 * 3_600_000
 ENDED_KEPT_MAX = 2_000
 ENDED_KEPT_MS = 3 * 3_600_000
 
@@ -56,22 +59,33 @@ def expired_producers(sink: Sink, expired_ms: int) -> list[ProducerKey]:
 def expired_queries(sinks: Sequence[Sink], now_ms: int, expiration_ms: int) -> list[Sink]:
     """Those that ended some hours ago, and of the silent ones who never committed or are too many.
 
-    Pure. The silent ones that have been so for the longest go first.
+    Pure. The silent ones that have been so for the longest go first; those of a day when there are
+    so many queries that new ones would be refused soon.
     """
     ended = [
         sink
         for sink in sinks
         if sink.is_over and sink.changed_ms <= now_ms - min(ENDED_KEPT_MS, expiration_ms)
     ]
-    silent = [
+    others = [sink for sink in set(sinks).difference(ended) if not (sink.open or sink.is_decided)]
+    others.sort(key=lambda sink: sink.changed_ms)
+
+    def longest_silent(silent_ms: int, kept_max: int) -> list[Sink]:
+        surplus = max(len(sinks) - len(ended) - kept_max, 0)
+        return [sink for sink in others[:surplus] if sink.changed_ms <= now_ms - silent_ms]
+
+    without_commit = {
         sink
-        for sink in set(sinks).difference(ended)
-        if not (sink.open or sink.is_decided) and sink.changed_ms <= now_ms - expiration_ms
+        for sink in others
+        if sink.committed_batch_id == NO_BATCH and sink.changed_ms <= now_ms - expiration_ms
+    }
+    return [
+        *ended,
+        *without_commit.union(
+            longest_silent(expiration_ms, SILENT_KEPT_MAX),
+            longest_silent(min(CROWDED_KEPT_MS, expiration_ms), CROWDED),
+        ),
     ]
-    without_commit = {sink for sink in silent if sink.committed_batch_id == NO_BATCH}
-    silent.sort(key=lambda sink: sink.changed_ms)
-    surplus = max(len(sinks) - len(ended) - SILENT_KEPT_MAX, 0)
-    return [*ended, *without_commit.union(silent[:surplus])]
 
 
 def surplus_ended(sinks: Iterable[Sink]) -> list[Sink]:

@@ -142,6 +142,22 @@ def test_silent_queries_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names(sim) == ["a", "b"]
 
 
+def test_names_that_are_used_once_keep_no_new_query_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a table that is nearly full makes room long before the expiration.
+    Method: room for five names; one open batch, then saves under names of their own, in no hurry.
+    """
+    monkeypatch.setattr(sink_table, "SINKS_MAX", 5)
+    monkeypatch.setattr(sink_expiry, "CROWDED", 4)
+    monkeypatch.setattr(sink_expiry, "CROWDED_KEPT_MS", 3 * MINUTE_MS)
+    sim = with_topic(1, config=SHORT)
+    begin(sim, 1)
+    for number in range(7):
+        sinks_of(sim).commit(f"run-{number}", 7, [])
+        sim.clock.advance_ms(2 * MINUTE_MS)
+    assert names(sim) == [QUERY, "run-4", "run-5", "run-6"]
+    assert sinks_of(sim).describe(QUERY).state == "open"
+
+
 def test_an_ended_query_keeps_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a save leaves no producer behind, and is still known as committed to late calls.
     Method: a save with a loser; its calls again; hours; a restart at each stage.

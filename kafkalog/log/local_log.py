@@ -447,7 +447,8 @@ class LocalLog:
 
 def _delete_files(segments: Sequence[LogSegment]) -> None:
     """Delete the files of segments that nobody can find any more."""
-    _log.info(sentences.files_deleted(segments))
+    for several in sentences.a_line_each(segments):
+        _log.info(sentences.files_deleted(several))
     for segment in segments:
         for name in segment.delete_files():
             _log.info("segment_file_already_gone", name=name)

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 # Renames of one segment at most: log, three indexes, producer snapshot.
 DIRECTORY_OPERATIONS_PER_SEGMENT = 5
-# Segments in one line of the log.
-_NAMED_AT_ONCE = 100
 _log = structlog.get_logger(__name__)
 
 
@@ -199,8 +197,7 @@ def _tell(log: UnifiedLog, deletions: Sequence[Deletion]) -> None:
         else:
             text = sentences.over_time(segment, log.config.retention_ms)
         _say(text, log, deletion.rule)
-    for first in range(0, len(below_start), _NAMED_AT_ONCE):
-        several = below_start[first : first + _NAMED_AT_ONCE]
+    for several in sentences.a_line_each(below_start):
         text = sentences.below_start(several, log.log_start_offset)
         _say(text, log, Rule.START_OFFSET)
 

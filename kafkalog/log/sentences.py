@@ -2,7 +2,7 @@
 
 Pure but for the largest timestamp of a segment, which may be read from its time index. Source:
 Kafka 4.1 ``UnifiedLog``, ``LocalLog``, ``LogSegment.toString``; ``tests/oracle`` compares with the
-classes themselves.
+classes themselves. Differs from Kafka: what names many segments does so in several lines.
 """
 
 from __future__ import annotations
@@ -10,9 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog.log.log_segment import LogSegment
+
+_SEGMENTS_A_LINE = 100  # about 10 KB
+
+
+def a_line_each(segments: Sequence[LogSegment]) -> Iterator[Sequence[LogSegment]]:
+    """As many of them together as one sentence names."""
+    for first in range(0, len(segments), _SEGMENTS_A_LINE):
+        yield segments[first : first + _SEGMENTS_A_LINE]
 
 
 def segment_text(segment: LogSegment) -> str:

@@ -106,6 +106,25 @@ def test_a_life_of_a_topic() -> None:
     assert told(lines, "Deleted log") == [f"Deleted log for partition t-0 in {doomed}."]
 
 
+def test_many_segments_are_named_in_several_lines() -> None:
+    """Goal: a log of thousands of segments makes no line that breaks who reads it.
+    Method: 250 segments that go with their topic.
+    """
+    sim = started()
+    sim.operations.topics.create("t", 1, {"retention.ms": "-1"})
+    fill(sim, 249)
+    put(sim)
+    sim.operations.topics.delete("t")
+    with capture_logs() as lines:
+        sim.clock.advance_ms(HOUR)
+        sim.threads.run_until_idle()
+    named = [
+        re.findall(r"baseOffset=(\d+)", event) for event in told(lines, "Deleting segment files")
+    ]
+    assert [len(each) for each in named] == [100, 100, 50]
+    assert [int(base) for each in named for base in each] == list(range(250))
+
+
 def test_periods_of_the_start() -> None:
     """Goal: the two tasks that operators look for.
     Method: the lines of a start.

@@ -146,7 +146,7 @@ class EndTransactionCommand(CoordinatorAppendCommand):
     """Append a marker if the producer has a transaction open at its epoch; durable at the end.
 
     Without one the marker was written before, or what it would end was never there: all that the
-    log holds is made durable then. No result.
+    log holds is made durable then, and there is no result.
     """
 
     __slots__ = ("_producer_epoch", "_producer_id")

@@ -24,6 +24,7 @@ from kafkalog.manager.sink_transactions import (
 
 if TYPE_CHECKING:
     from kafkalog.log.producer_state import ProducerStateEntry
+    from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.manager.producer_ids import ProducerIdentity
 
@@ -81,14 +82,13 @@ class ProducerOperations:
         opened = log.producers.open_transactions()
         entry = log.producers.entries.get(opened.get(start_offset, -1))
         if entry is None:
-            raise InvalidTxnState(
-                f"No open transaction begins at offset {start_offset} of {log.topic_partition}",
-                first_open_offset=min(opened, default=None),
-            )
+            raise _none_begins(log, start_offset)
         self._check_no_sink(entry.producer_id)
         transaction = LogTransaction(log, entry.producer_id, entry.producer_epoch)
         coordinator_epoch = max(entry.coordinator_epoch, COORDINATOR_EPOCH)
-        SinkTransactions(manager).end([transaction], ControlRecordType.ABORT, coordinator_epoch)
+        transactions = SinkTransactions(manager)
+        if not transactions.end([transaction], ControlRecordType.ABORT, coordinator_epoch):
+            raise _none_begins(log, start_offset)  # another call was faster
         aborted = AbortedTransaction(
             transaction.producer_id,
             transaction.producer_epoch,
@@ -108,3 +108,10 @@ class ProducerOperations:
                 f"Producer {producer_id} is a sink's: abort the batch of its query",
                 producer_id=producer_id,
             )
+
+
+def _none_begins(log: UnifiedLog, start_offset: int) -> InvalidTxnState:
+    return InvalidTxnState(
+        f"No open transaction begins at offset {start_offset} of {log.topic_partition}",
+        first_open_offset=min(log.producers.open_transactions(), default=None),
+    )

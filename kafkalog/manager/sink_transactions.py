@@ -69,13 +69,13 @@ class SinkTransactions:
         transactions: Iterable[LogTransaction],
         kind: ControlRecordType,
         coordinator_epoch: int = COORDINATOR_EPOCH,
-    ) -> None:
-        """Markers, durable on return; those that are ended already get none.
+    ) -> int:
+        """Markers, durable on return, and how many; those that are ended already get none.
 
         A log refuses markers of an older coordinator than the producer's last one. All are tried;
         then the first fault is raised.
         """
-        self._run_all(transactions, lambda each: self._marker(each, kind, coordinator_epoch))
+        return self._run_all(transactions, lambda each: self._marker(each, kind, coordinator_epoch))
 
     def flush(self, logs: Iterable[UnifiedLog]) -> None:
         """All that these logs hold is durable on return; the first fault is raised."""
@@ -111,8 +111,11 @@ class SinkTransactions:
 
     def _run_all(
         self, items: Iterable[T], command_of: Callable[[T], tuple[UnifiedLog, Command] | None]
-    ) -> None:
-        """Queue a command for each that has one, so that they share syncs, and wait for all."""
+    ) -> int:
+        """Queue a command for each that has one, so that they share syncs, and wait for all.
+
+        How many have a result. The first fault is raised, behind the last of them.
+        """
         waits: list[tuple[Command, Signal]] = []
 
         def queue(item: T) -> None:
@@ -127,3 +130,4 @@ class SinkTransactions:
             fault = fault or command.error
         if fault is not None:
             raise fault
+        return sum(command.result is not None for command, _ in waits)

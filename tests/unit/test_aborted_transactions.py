@@ -12,6 +12,7 @@ from kafkalog.errors import InvalidTxnState, StorageFault, UnknownPartition, Unk
 from kafkalog.format.control_record import ControlRecordType
 from kafkalog.log.invariants import check_invariants
 from kafkalog.manager.producer_ids import FIRST_PRODUCER_ID
+from kafkalog.manager.producer_operations import AbortedTransaction
 from tests.open_transactions import left_open, marker_of, replicate
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager, batch_of
@@ -76,6 +77,27 @@ def test_what_is_not_open_is_not_aborted() -> None:
         sim.operations.producers.abort_transaction("u", 0, 0)
     assert markers(sim) == ["COMMIT", "ABORT"]
     sim.stop()
+
+
+def test_one_of_two_operators_aborts_it() -> None:
+    """Goal: a call that wrote no marker does not say that it did.
+    Method: both look before either has written; who is first is told "aborted", the other not.
+    """
+    sim = adopted()
+    ended: list[object] = []
+
+    def abort() -> None:
+        try:
+            ended.append(sim.operations.producers.abort_transaction("t", 0, 0))
+        except InvalidTxnState as refused:
+            ended.append(refused.message)
+
+    for name in ("one", "two"):
+        sim.threads.start(name, abort)
+    sim.threads.run_until(lambda: len(ended) == 2)
+    assert sorted(map(type, ended), key=lambda kind: kind is str) == [AbortedTransaction, str]
+    assert "No open transaction begins at offset 0 of t-0" in ended
+    assert markers(sim) == ["COMMIT", "ABORT"]
 
 
 def test_a_sink_decides_on_its_own() -> None:

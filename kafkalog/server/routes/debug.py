@@ -132,7 +132,7 @@ async def cardinality(request: web.Request) -> web.Response:
     api = _inside(request)
     async with _alone(request):
         page = await metrics_text(api, Question())
-        return json_reply(await api.inside(metrics_cardinality, page))
+        return json_reply(await metrics_cardinality(page))
 
 
 @ROUTES.get("/debug/bundle")
@@ -159,7 +159,9 @@ async def debug_bundle(request: web.Request) -> web.Response:
     name = f"kafkalog-{api.operations.node_id}-{moment_s}"
     async with _alone(request):
         page = await metrics_text(api, Question())
-        packed = await api.inside(_packed, name, _parts(api), page, moment_s)
+        sizes = msgspec.json.encode(await metrics_cardinality(page))
+        parts = {**_parts(api), "metrics.txt": page, "cardinality.json": sizes}
+        packed = await api.inside(_packed, name, parts, moment_s)
     disposition = f'attachment; filename="{name}.tar.gz"'
     return bytes_reply(
         packed, content_type=_BUNDLE_TYPE, headers={hdrs.CONTENT_DISPOSITION: disposition}
@@ -179,8 +181,7 @@ def _parts(api: Api) -> dict[str, bytes]:
     return {**parts, "stacks.txt": thread_stacks().encode()}
 
 
-def _packed(name: str, parts: dict[str, bytes], page: bytes, moment_s: int) -> bytes:
-    """The bundle, with what takes the kernel's or the processor's time."""
+def _packed(name: str, parts: dict[str, bytes], moment_s: int) -> bytes:
+    """The bundle, with what the system says of the process. Blocks."""
     facts = {each: text.encode() for each, text in process_facts().items()}
-    sizes = {"cardinality.json": msgspec.json.encode(metrics_cardinality(page))}
-    return bundle(name, {**parts, **facts, **sizes, "metrics.txt": page}, moment_s)
+    return bundle(name, {**parts, **facts}, moment_s)

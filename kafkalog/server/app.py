@@ -13,7 +13,7 @@ from aiohttp import hdrs, web
 
 from kafkalog import __version__
 from kafkalog.server.api import API_KEY
-from kafkalog.server.endpoint import ADMINISTRATIVE, DEBUG_PREFIX, METRICS_PATH, endpoint_of
+from kafkalog.server.endpoint import ADMINISTRATIVE, METRICS_PATH, endpoint_of
 from kafkalog.server.exchange import make_middleware
 from kafkalog.server.openapi import describe
 from kafkalog.server.routes import (
@@ -121,11 +121,7 @@ def door_of(route: web.RouteDef) -> Door | None:
 
 
 def _routes_at(door: Door, config: ServerConfig) -> list[web.RouteDef]:
-    """The routes behind a door; ``http.port`` has those of the doors that have no port.
-
-    But for /debug/, which is behind a door of its own or none: whoever serves clients through a
-    proxy does not mean that.
-    """
+    """The routes behind a door; ``http.port`` has those of the doors that have no port."""
     ports = {Door.ADMIN: config.admin_port, Door.METRICS: config.metrics_port}
     found = []
     for table in ROUTE_TABLES:
@@ -133,8 +129,6 @@ def _routes_at(door: Door, config: ServerConfig) -> list[web.RouteDef]:
             assert isinstance(route, web.RouteDef)
             home = door_of(route)
             if home is not None and ports.get(home) is None:
-                if route.path.startswith(DEBUG_PREFIX):
-                    continue
                 home = Door.HTTP
             if home in (None, door):
                 found.append(route)

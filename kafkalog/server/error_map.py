@@ -52,7 +52,12 @@ _ROWS = (
     ),
     ErrorEntry(40006, 400, "INVALID_REQUEST", "a compressed body does not inflate"),
     ErrorEntry(40101, 401, "SASL_AUTHENTICATION_FAILED", "no or wrong credentials"),
-    ErrorEntry(40301, 403, "TOPIC_AUTHORIZATION_FAILED", "the access rules do not allow it"),
+    ErrorEntry(
+        40301,
+        403,
+        "TOPIC_AUTHORIZATION_FAILED",
+        "the access rules do not allow it; /debug/ without admin.port: not from this machine",
+    ),
     ErrorEntry(40401, 404, "UNKNOWN_TOPIC_OR_PARTITION", "topic not found"),
     ErrorEntry(40402, 404, "UNKNOWN_TOPIC_OR_PARTITION", "partition not found"),
     ErrorEntry(

@@ -266,7 +266,7 @@ SERVER_SETTINGS: tuple[Setting, ...] = (
     _server("metrics.partition.limit", _I, 2_000, "partitions", _NEVER_NEGATIVE, "With more partitions than these, metrics.partition.level=partition becomes topic, with a warning and kafkalog_metrics_degraded 1. 0: no limit."),
     _server("metrics.topic.include", _S, None, "", ANY, "Regular expression (Python's) that a topic's whole name has to match to have series; unset: all have."),
     _server("metrics.topic.exclude", _S, None, "", ANY, "Regular expression of the names of topics that have none, whatever metrics.topic.include says."),
-    _server("admin.port", _I, None, "", _PORT, "A further port for the administrative routes (those that create, delete, alter or operate), which then leave http.port; without it they are there, and /debug/ is nowhere."),
+    _server("admin.port", _I, None, "", _PORT, "A further port for the administrative routes (those that create, delete, alter or operate), which then leave http.port; unset: none."),
     _server("admin.host", _S, "127.0.0.1", "", ANY, "Address of admin.port; the same rule as for http.host."),
     _server("socket.request.max.bytes", _I, 104_857_600, "bytes", _POSITIVE, "Largest request body, counted after inflation.", own=False),
     _server("queued.max.request.bytes", _L, 268_435_456, "bytes", _POSITIVE, "Request bytes held at once, in the edge and in each directory's queue; more is refused, to be retried. Differs from Kafka: bounded by default, -1 is refused.", own=False),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import http.client
 import json
 import os
@@ -158,12 +157,6 @@ class Daemon:
     def log_tail(self) -> str:
         """The end of its log, for messages."""
         return self.log_path.read_text(errors="replace")[-3000:]
-
-    def at(self, port: ReservedPort) -> Daemon:
-        """The same, to be asked at another of its ports."""
-        other = copy.copy(self)
-        other.port = port.number
-        return other
 
     def connect(self, timeout: float) -> http.client.HTTPConnection:
         """A connection to its port, opened by the first request."""

@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 
 from kafkalog.manager.access_rules import CLUSTER_NAME, Resource, parse_access_rules
-from kafkalog.server.app import ROUTE_TABLES, Door, door_of
+from kafkalog.server.app import ROUTE_TABLES
 from kafkalog.server.endpoint import endpoint_of
 from tests.integration.access_world import PRINCIPALS, RULES, access_settings, ask
-from tests.integration.daemon import Daemon, ReservedPort
+from tests.integration.daemon import Daemon
 from tests.integration.http_world import refused
 from tests.integration.jwt_world import by_token, jwt_settings
 
@@ -53,7 +53,6 @@ allow federated describe group g-*
 allow federated describe sink s-*
 allow federated alter cluster
 """
-ADMIN = ReservedPort()
 RULES_IN_FORCE = parse_access_rules(RULES + FEDERATED_RULES)
 
 
@@ -61,8 +60,7 @@ RULES_IN_FORCE = parse_access_rules(RULES + FEDERATED_RULES)
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     root = tmp_path_factory.mktemp("guarded")
     settings = access_settings(root, RULES + FEDERATED_RULES) | jwt_settings(root)
-    settings |= {"http_auth": "basic,bearer,jwt", "admin_port": str(ADMIN.number)}
-    with Daemon(root, **settings) as daemon:
+    with Daemon(root, **settings | {"http_auth": "basic,bearer,jwt"}) as daemon:
         yield daemon
         assert "Unhandled" not in daemon.log_path.read_text(), daemon.log_tail()
 
@@ -108,8 +106,6 @@ def test_route(
     Method: the rules decide what each principal must meet.
     """
     promise = endpoint_of(route.handler)
-    if door_of(route) is Door.ADMIN:
-        guarded = guarded.at(ADMIN)
     path, body = path_of(route, cluster_id), BODIES.get(name(route))
     anonymous = ask(guarded, None, route.method, path, body)
     if promise is not None and promise.access is None:

@@ -1,12 +1,14 @@
 """Goal: who operates a daemon sees into it, nobody else does, and no secret is among what he sees.
-Method: a real daemon of which each route of /debug/ is asked, bare and as a proxy would.
+Method: a real daemon of which each route of /debug/ is asked, from this machine and as from others.
 """
 
 from __future__ import annotations
 
 import base64
+import http.client
 import io
 import json
+import socket
 import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,11 +22,8 @@ from tests.integration.http_world import check_sealed, refused
 from tests.integration.test_daemon_start import GatedDaemon
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-ADMIN = ReservedPort()
-SETTINGS = {"admin_port": str(ADMIN.number)}
 LOG_LEVEL = "/debug/log-level"
 PATHS = (
     "/debug/stacks",
@@ -34,12 +33,6 @@ PATHS = (
     "/debug/metrics-cardinality",
     "/debug/bundle",
 )
-
-
-@pytest.fixture
-def inside(daemon: Daemon) -> Daemon:
-    """The daemon at its administrative port."""
-    return daemon.at(ADMIN)
 
 
 def files_of(bundle: bytes) -> dict[str, bytes]:
@@ -55,20 +48,20 @@ def files_of(bundle: bytes) -> dict[str, bytes]:
         return found
 
 
-def test_stacks_and_tasks(daemon: Daemon, inside: Daemon) -> None:
+def test_stacks_and_tasks(daemon: Daemon) -> None:
     """Goal: every thread and every coroutine, with the line where it stands.
     Method: a fetch that waits, seen in both.
     """
-    inside.create_topic("awaited")
+    daemon.create_topic("awaited")
     waiting = daemon.connect(60)
     waiting.request("GET", "/topics/awaited/partitions/0/records?offset=0&timeout=30000")
-    answer = inside.request("GET", "/debug/stacks")
+    answer = daemon.request("GET", "/debug/stacks")
     check_sealed(answer)
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
     text = answer.body.decode()
     assert "Thread MainThread (" in text
     assert "log_dir_writer.py" in text
-    tasks = inside.request("GET", "/debug/tasks").json
+    tasks = daemon.request("GET", "/debug/tasks").json
     assert {"MainThread"} < {thread["name"] for thread in tasks["threads"]}
     places = [place for task in tasks["loop"] for place in task["waits_at"]]
     assert any(place.startswith("daemon.py:") for place in places), places
@@ -77,11 +70,11 @@ def test_stacks_and_tasks(daemon: Daemon, inside: Daemon) -> None:
     waiting.close()
 
 
-def test_config_names_who_gave_each_value(daemon: Daemon, inside: Daemon) -> None:
+def test_config_names_who_gave_each_value(daemon: Daemon) -> None:
     """Goal: all keys, those of the command line marked.
     Method: the port, and a key that nobody set.
     """
-    found = {one["name"]: one for one in inside.request("GET", "/debug/config").json["configs"]}
+    found = {one["name"]: one for one in daemon.request("GET", "/debug/config").json["configs"]}
     assert found["http.port"] == {
         "name": "http.port",
         "value": str(daemon.port),
@@ -91,37 +84,37 @@ def test_config_names_who_gave_each_value(daemon: Daemon, inside: Daemon) -> Non
     assert found["num.partitions"]["source"] == "default"
 
 
-def test_log_levels_change_without_a_restart(inside: Daemon) -> None:
+def test_log_levels_change_without_a_restart(daemon: Daemon) -> None:
     """Goal: one logger or all, back again; the audit speaks at every level.
     Method: set, look, reset; names that there are not.
     """
-    assert inside.request("GET", LOG_LEVEL).json == {"level": "info", "loggers": {}}
+    assert daemon.request("GET", LOG_LEVEL).json == {"level": "info", "loggers": {}}
     body = {"level": "error"}
-    assert inside.request("PUT", LOG_LEVEL, body).json == {"level": "error", "loggers": {}}
-    before = inside.log_path.read_text()
-    inside.create_topic("silent")
-    inside.request("DELETE", "/admin/topics/silent")
-    fresh = inside.log_path.read_text().removeprefix(before)
+    assert daemon.request("PUT", LOG_LEVEL, body).json == {"level": "error", "loggers": {}}
+    before = daemon.log_path.read_text()
+    daemon.create_topic("silent")
+    daemon.request("DELETE", "/admin/topics/silent")
+    fresh = daemon.log_path.read_text().removeprefix(before)
     assert {json.loads(line)["logger"] for line in fresh.splitlines()} == {"audit"}
     one = {"level": "debug", "logger": "kafkalog.server"}
-    found = inside.request("PUT", LOG_LEVEL, one).json
+    found = daemon.request("PUT", LOG_LEVEL, one).json
     assert found == {"level": "error", "loggers": {"kafkalog.server": "debug"}}
-    inside.request("PUT", LOG_LEVEL, {"level": None, "logger": "kafkalog.server"})
-    inside.request("PUT", LOG_LEVEL, {"level": None})
-    assert inside.request("GET", LOG_LEVEL).json == {"level": "info", "loggers": {}}
+    daemon.request("PUT", LOG_LEVEL, {"level": None, "logger": "kafkalog.server"})
+    daemon.request("PUT", LOG_LEVEL, {"level": None})
+    assert daemon.request("GET", LOG_LEVEL).json == {"level": "info", "loggers": {}}
     for name in ("no.such.logger", "audit"):
-        answer = inside.request("PUT", LOG_LEVEL, {"level": "error", "logger": name})
+        answer = daemon.request("PUT", LOG_LEVEL, {"level": "error", "logger": name})
         refused(answer, 404, 404)
-    refused(inside.request("PUT", LOG_LEVEL, {"level": "loud"}), 422, 422)
-    refused(inside.request("GET", f"{LOG_LEVEL}?level=debug"), 400, 40005)
+    refused(daemon.request("PUT", LOG_LEVEL, {"level": "loud"}), 422, 422)
+    refused(daemon.request("GET", f"{LOG_LEVEL}?level=debug"), 400, 40005)
 
 
-def test_cardinality_is_that_of_a_scrape(daemon: Daemon, inside: Daemon) -> None:
+def test_cardinality_is_that_of_a_scrape(daemon: Daemon) -> None:
     """Goal: who has too many series sees which.
     Method: a topic of 20 partitions; the page itself counted.
     """
-    inside.create_topic("wide", 20)
-    found = inside.request("GET", "/debug/metrics-cardinality").json
+    daemon.create_topic("wide", 20)
+    found = daemon.request("GET", "/debug/metrics-cardinality").json
     page = daemon.request("GET", "/metrics").body.decode().splitlines()
     lines = [line for line in page if line and not line.startswith("#")]
     assert abs(found["samples"] - len(lines)) <= 40, "the request itself is a series or some"
@@ -139,14 +132,12 @@ def test_bundle_without_secrets(tmp_path: Path) -> None:
     Kafka's; every file of the bundle, and every other answer.
     """
     canary = write(tmp_path / "issuer", "canary-in-a-file\n")
-    admin = ReservedPort()
-    settings = access_settings(tmp_path) | {"admin_port": str(admin.number)}
+    settings = access_settings(tmp_path)
     environment = {
         "KAFKALOG_HTTP_JWT_ISSUER_FILE": str(canary),
         "KAFKA_SSL_KEYSTORE_PASSWORD": "canary-of-kafka",
     }
-    with Daemon(tmp_path, environment=environment, **settings) as started:
-        daemon = started.at(admin)
+    with Daemon(tmp_path, environment=environment, **settings) as daemon:
         ask(daemon, "admin", "POST", "/admin/topics", {"topic_name": "t-kept"})
         answer = ask(daemon, "admin", "GET", "/debug/bundle")
         assert answer.status == 200
@@ -170,46 +161,81 @@ def test_bundle_without_secrets(tmp_path: Path) -> None:
         issuer = {one["name"]: one for one in json.loads(files["config.json"])["configs"]}
         assert issuer["http.jwt.issuer"]["value"] == "***"
         assert b"t-kept" in files["metrics.txt"]
-        seen = {path: ask(daemon, "admin", "GET", path).body for path in PATHS}
-        seen["/v1/configs"] = ask(started, "admin", "GET", "/v1/configs").body
+        seen = {path: ask(daemon, "admin", "GET", path).body for path in (*PATHS, "/v1/configs")}
         del seen["/debug/bundle"]
         secrets = [b"canary-in", b"canary-of", token_of("admin").encode(), b"scrypt:", b"sha256:"]
         for name, data in {**files, **seen, "log": daemon.log_path.read_bytes()}.items():
             assert [one for one in secrets if one in data] == [], name
 
 
-FORWARDED: tuple[Mapping[str, str], ...] = (
-    {},
-    {"Host": "localhost"},
-    {"Forwarded": "for=127.0.0.1"},
-    {"X-Forwarded-Proto": "https", "X-Envoy-External-Address": "10.0.0.1"},
-    {"Via": "1.1 proxy"},
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Forwarded": "for=10.0.0.1"},
+        {"X-Forwarded-For": "10.0.0.1"},
+        {"Via": "1.1 proxy"},
+        {"X-Forwarded-Proto": "https"},
+        {"X-Real-IP": "10.0.0.1"},
+        {"X-Envoy-External-Address": "10.0.0.1"},
+        {"Host": "rebound.example"},
+    ],
 )
-
-
-def check_is_nowhere(daemon: Daemon) -> None:
-    """At a port that clients are let to, whatever a proxy makes of their requests."""
-    for headers in FORWARDED:
-        for path in PATHS:
-            refused(daemon.request("GET", path, None, headers), 404, 404)
-        refused(daemon.request("PUT", LOG_LEVEL, {"level": "debug"}, headers), 404, 404)
-
-
-def test_nowhere_without_a_port_of_its_own(tmp_path: Path) -> None:
-    """Goal: a proxy or a sidecar beside the daemon opens it to nobody, whatever headers it adds.
-    Method: a daemon without admin.port; requests of this machine, bare and as proxies send them.
+def test_for_this_machine_alone(daemon: Daemon, headers: dict[str, str]) -> None:
+    """Goal: a proxy beside the daemon, or a page in a browser here, opens it to nobody.
+    Method: what their requests carry.
     """
-    with Daemon(tmp_path) as daemon:
-        check_is_nowhere(daemon)
+    for path in PATHS:
+        refused(daemon.request("GET", path, None, headers), 403, 40301)
+    answer = daemon.request("PUT", LOG_LEVEL, {"level": "debug"}, headers)
+    refused(answer, 403, 40301)
 
 
-def test_behind_the_admin_port(daemon: Daemon, inside: Daemon) -> None:
-    """Goal: there it is, for whoever gets there, and not on the data port.
-    Method: bare and as through a proxy, at both.
+def test_a_whole_request_line_hides_no_host(daemon: Daemon) -> None:
+    """Goal: the name in the request line does not stand for another one in the header.
+    Method: an absolute target of this machine, asked for by another name.
     """
-    check_is_nowhere(daemon)
-    for headers in FORWARDED:
-        assert inside.request("GET", "/debug/config", None, headers).status == 200
+    headers = {"Host": "rebound.example"}
+    refused(daemon.request("GET", "http://localhost/debug/config", None, headers), 403, 40301)
+
+
+def test_not_behind_named_proxies(tmp_path: Path) -> None:
+    """Goal: where proxies are named, a connection from this machine may be theirs.
+    Method: a daemon with http.trusted.proxies and no admin.port.
+    """
+    with Daemon(tmp_path, http_trusted_proxies="127.0.0.1/32") as daemon:
+        refused(daemon.request("GET", "/debug/config"), 403, 40301)
+
+
+def test_not_over_the_network(tmp_path: Path) -> None:
+    """Goal: without admin.port another machine is refused, whatever http.auth says.
+    Method: this machine's own address on the network is another end than loopback.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            pytest.skip("this machine has no address but loopback")
+        address = probe.getsockname()[0]
+    with Daemon(tmp_path, http_host="0.0.0.0", http_auth="none") as daemon:
+        connection = http.client.HTTPConnection(address, daemon.port, timeout=30)
+        connection.request("GET", "/debug/config")
+        got = connection.getresponse()
+        refused(Answer(got.status, dict(got.headers), got.read()), 403, 40301)
+        connection.close()
+        assert daemon.request("GET", "/debug/config").status == 200
+
+
+def test_behind_the_admin_port(tmp_path: Path) -> None:
+    """Goal: with a port of its own it is there, for any address, and not on the data port.
+    Method: as through a proxy, at both.
+    """
+    admin = ReservedPort()
+    through = {"X-Forwarded-For": "10.0.0.1"}
+    with Daemon(tmp_path, admin_port=str(admin.number)) as daemon:
+        refused(daemon.request("GET", "/debug/config"), 404, 404)
+        daemon.port, data_port = admin.number, daemon.port
+        assert daemon.request("GET", "/debug/config", None, through).status == 200
+        daemon.port = data_port
 
 
 class HangingDaemon(Daemon):
@@ -230,17 +256,13 @@ def test_while_a_disk_hangs(tmp_path: Path) -> None:
     """Goal: what hangs is what one wants to look into, also with a password.
     Method: flushes that do not end take all threads of the control pool; then every route.
     """
-    admin = ReservedPort()
-    settings = access_settings(tmp_path, rules=None) | {"admin_port": str(admin.number)}
-    started = HangingDaemon(tmp_path, **settings)
-    daemon = started.at(admin)
+    settings = access_settings(tmp_path, rules=None)
+    daemon = HangingDaemon(tmp_path, **settings)
     password = base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
-    with started, ThreadPoolExecutor(8) as threads:
+    with daemon, ThreadPoolExecutor(8) as threads:
         ask(daemon, "admin", "POST", "/admin/topics", {"topic_name": "t"})
-        line = {"Content-Type": "application/x-ndjson"}
-        path = "/v1/topics/t/records?acks=1"
-        assert ask(started, "admin", "POST", path, b'{"value": 1}\n', line).status == 200
-        started.gate.write_text("sync /t-0/")
+        ask(daemon, "admin", "POST", "/topics/t?acks=1", {"records": [{"value": "v"}]})
+        daemon.gate.write_text("sync /t-0/")
         path = "/v1/topics/t/partitions/0/log:flush"
         flushes = [threads.submit(ask, daemon, "admin", "POST", path, {}) for _ in range(8)]
         deadline = time.monotonic() + 30
@@ -250,11 +272,11 @@ def test_while_a_disk_hangs(tmp_path: Path) -> None:
         for path in PATHS:
             headers = {"Authorization": f"Basic {password}"}
             assert daemon.request("GET", path, None, headers, timeout=10).status == 200, path
-        started.gate.unlink()
+        daemon.gate.unlink()
         assert {each.result().status for each in flushes} == {200}
 
 
-def test_one_bundle_at_a_time(inside: Daemon) -> None:
+def test_one_bundle_at_a_time(daemon: Daemon) -> None:
     """Goal: who asks for many bundles does not fill the memory with pages of metrics.
     Method: eight at once, until one was refused; alone it is made.
     """
@@ -263,26 +285,23 @@ def test_one_bundle_at_a_time(inside: Daemon) -> None:
         found: list[Answer] = []
         while not any(each.status == 429 for each in found):
             assert time.monotonic() < deadline
-            found = list(threads.map(inside.request, ["GET"] * 8, ["/debug/bundle"] * 8))
+            found = list(threads.map(daemon.request, ["GET"] * 8, ["/debug/bundle"] * 8))
     assert {each.status for each in found} == {200, 429}
     for each in found:
         if each.status == 429:
             refused(each, 429, 42902)
-    assert inside.request("GET", "/debug/bundle").status == 200
+    assert daemon.request("GET", "/debug/bundle").status == 200
 
 
 def test_while_it_recovers(tmp_path: Path) -> None:
     """Goal: a start that hangs can be looked into.
     Method: the load of a partition waits for a gate; its thread is seen, and the bundle comes.
     """
-    admin = ReservedPort()
     daemon = GatedDaemon(tmp_path / "gated").prepare()
-    daemon.overrides["admin.port"] = str(admin.number)
     try:
         daemon.start_and_reach_the_gate()
-        inside = daemon.at(admin)
-        assert "log-recovery" in inside.request("GET", "/debug/stacks").body.decode()
-        answer = inside.request("GET", "/debug/bundle")
+        assert "log-recovery" in daemon.request("GET", "/debug/stacks").body.decode()
+        answer = daemon.request("GET", "/debug/bundle")
         assert answer.status == 200
         assert json.loads(files_of(answer.body)["readiness.json"])["status"] == "not ready"
     finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.settings.settings import load_settings
-from tests.integration.daemon import Daemon, ReservedPort
+from tests.integration.daemon import Daemon
 from tests.operate.tools import ROOT, run, tool
 
 pytestmark = pytest.mark.operate
@@ -103,8 +103,7 @@ class TracedDaemon(Daemon):
     """A daemon whose system calls are written down."""
 
     def __init__(self, root: Path, strace: str) -> None:
-        self.admin = ReservedPort()
-        super().__init__(root, log_dirs=2, admin_port=str(self.admin.number))
+        super().__init__(root, log_dirs=2)
         self.strace = strace
         self.trace = root / "trace"
 
@@ -154,14 +153,13 @@ def test_no_call_of_the_daemon_is_filtered(analyze: str, tmp_path: Path) -> None
     """
     strace = tool("strace", "apt-get install strace")
     daemon = TracedDaemon(tmp_path, strace)
-    inside = daemon.at(daemon.admin)
     with daemon:
-        inside.create_topic("t", 2)
+        daemon.create_topic("t", 2)
         daemon.produce_text("t", *map(str, range(100)))
-        assert inside.request("POST", "/v1/topics/t/partitions/0/log:roll", {}).status == 200
-        assert inside.request("GET", "/debug/bundle").status == 200
+        assert daemon.request("POST", "/v1/topics/t/partitions/0/log:roll", {}).status == 200
+        assert daemon.request("GET", "/debug/bundle").status == 200
         cluster = daemon.request("GET", "/v3/clusters").json["data"][0]["cluster_id"]
-        assert inside.request("DELETE", f"/v3/clusters/{cluster}/topics/t").status == 204
+        assert daemon.request("DELETE", f"/v3/clusters/{cluster}/topics/t").status == 204
     called = daemon.calls()
     assert {"fdatasync", "rename", "pwrite64"} <= called, "the trace shows the daemon's work"
     # Background threads make themselves nicer, where the daemon is not nice already.

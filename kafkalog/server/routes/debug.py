@@ -1,8 +1,7 @@
 """``/debug/``: a look into the process, for whoever operates it (operations.md 6.2).
 
-Behind ``admin.port``, and nowhere without one: what is shown here is no client's, and where a
-connection comes from says nothing of who sent the request. Answered also while the daemon starts
-and stops.
+Behind ``admin.port``; without one for this machine alone, whatever the access rules say: what is
+shown here is no client's. Answered also while the daemon starts and stops.
 """
 
 from __future__ import annotations
@@ -11,7 +10,9 @@ import asyncio
 
 import msgspec
 from aiohttp import hdrs, web
+from yarl import URL
 
+from kafkalog.errors import ClusterAccessDenied
 from kafkalog.observe.logging import log_levels, set_log_level
 from kafkalog.observe.metrics_options import Question
 from kafkalog.observe.stacks import thread_stacks
@@ -32,19 +33,49 @@ from kafkalog.server.replies import bytes_reply, json_reply
 from kafkalog.server.routes.probes import metrics_text, readiness
 from kafkalog.server.routes.tasks import tasks_document
 from kafkalog.server.schemas import LogLevelRequest, parse_body
+from kafkalog.settings.server_config import is_loopback
 
 ROUTES = web.RouteTableDef()
 LOOK = web.AppKey("look", asyncio.Lock)
 _OPERATE = Access(Action.CLUSTER, Resource.CLUSTER)
 _TEXT_TYPE = "text/plain; charset=utf-8"
 _BUNDLE_TYPE = "application/gzip"
+# Who sends a name that begins so speaks for somebody else, whose address is not the connection's.
+_FORWARDED = ("forwarded", "via", "x-forwarded-", "x-real-", "x-envoy-", "x-client-", "x-cluster-")
 
 
 def _inside(request: web.Request) -> Api:
     """The graph, for those who may look inside; ClusterAccessDenied."""
     api = api_of(request)
+    if api.config.admin_port is None and not _is_from_here(request):
+        raise ClusterAccessDenied(
+            "Without admin.port, /debug/ answers this machine alone: connect to it from there, "
+            "without a proxy."
+        )
     api.operations.look_inside()
     return api
+
+
+def _is_from_here(request: web.Request) -> bool:
+    """Whether the connection's other end, and the name it was asked for by, are this machine's.
+
+    The name, because a page in a browser on this machine may have any other one lead here. Where
+    proxies are named, connections from this machine are theirs. One that forwards on layer 4, or
+    with its own ``Host`` and no header, cannot be told from a user of this machine.
+    """
+    if api_of(request).config.http_trusted_proxies:
+        return False
+    peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+    if not isinstance(peer, tuple) or not is_loopback(str(peer[0])):
+        return False
+    # The header and the name in the request line, which may be whole and then goes before it.
+    try:
+        named = URL.build(authority=request.headers.get(hdrs.HOST, "")).host
+    except ValueError:
+        return False
+    if not (is_loopback(named or "") and is_loopback(request.url.host or "")):
+        return False
+    return not any(name.lower().startswith(_FORWARDED) for name in request.headers)
 
 
 def _alone(request: web.Request) -> asyncio.Lock:

@@ -1,0 +1,128 @@
+"""A session that a page shows, run as it stands: ``$ command`` and what it prints.
+
+``.venv/bin/python -m tests.integration.documented_session docs/tutorial.md`` runs a page beside a
+daemon of its own and writes into it what the commands print now; a test compares instead. Commands
+run one after the other in a directory that has the daemon's data in ./data; a command's lines go to
+the terminal, so both of its outputs count.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.integration.daemon import ROOT, Daemon
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ADDRESS = "127.0.0.1:8082"
+_SECONDS = 60.0
+_BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
+_PROMPT = "$ "
+# What differs from run to run: moments, milliseconds since 1970, checksums, seconds of a clean.
+_VARIABLE = (
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z"), "MOMENT"),
+    (re.compile(r"\b1\d{12}\b"), "MILLISECONDS"),
+    (re.compile(r"\bcrc: \d+"), "crc: CHECKSUM"),
+    (re.compile(r"(?<=  )\d+\.\d$", re.MULTILINE), "SECONDS"),
+)
+
+
+class Step(NamedTuple):
+    """A command, and what the page says that it prints, with line ends."""
+
+    command: str
+    output: str
+
+
+def steps_of(text: str) -> list[Step]:
+    """All of a page, in its order."""
+    found: list[Step] = []
+    for block in _BLOCK.findall(text):
+        for line in block.splitlines(keepends=True):
+            if line.startswith(_PROMPT):
+                found.append(Step(line.removeprefix(_PROMPT).rstrip("\n"), ""))
+            else:
+                found[-1] = found[-1]._replace(output=found[-1].output + line)
+    return found
+
+
+def with_outputs(text: str, outputs: Sequence[str]) -> str:
+    """The page with these in the place of what its commands print."""
+    left = iter(outputs)
+
+    def block(found: re.Match[str]) -> str:
+        commands = [line for line in found[0].splitlines() if line.startswith(_PROMPT)]
+        return "".join(f"{command}\n{next(left)}" for command in commands)
+
+    return _BLOCK.sub(block, text)
+
+
+def without_variables(output: str) -> str:
+    """The same for each run."""
+    for pattern, name in _VARIABLE:
+        output = pattern.sub(name, output)
+    return output
+
+
+def run_session(commands: Sequence[str], daemon: Daemon, directory: Path) -> list[str]:
+    """What each prints, standard error too; AssertionError at the first that fails."""
+    binaries = directory / "bin"
+    binaries.mkdir()
+    program = binaries / "kafkalog"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kafkalog "$@"\n')
+    program.chmod(0o755)
+    here = f"127.0.0.1:{daemon.port}"
+    environment = {
+        **os.environ,
+        "PATH": f"{binaries}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "KAFKALOG_URL": f"http://{here}",
+        "LC_ALL": "C.UTF-8",
+    }
+    outputs = []
+    for command in commands:
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command.replace(ADDRESS, here)],
+            cwd=directory,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=_SECONDS,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}"
+        outputs.append(done.stdout.replace(here, ADDRESS))
+    return outputs
+
+
+def outputs_of(steps: Sequence[Step], directory: Path) -> list[str]:
+    """Of a session beside a daemon that has its data below the directory.
+
+    Its first check of retention comes late, so that no check comes between two commands.
+    """
+    daemon = Daemon(directory / "daemon", log_initial_task_delay_ms="300000")
+    daemon.log_dirs = [directory / "data"]
+    with daemon:
+        return run_session([step.command for step in steps], daemon, directory)
+
+
+def main(pages: Sequence[str]) -> None:
+    """Rewrite pages."""
+    for name in pages:
+        page = Path(name)
+        text = page.read_text(encoding="utf-8")
+        with tempfile.TemporaryDirectory() as directory:
+            outputs = outputs_of(steps_of(text), Path(directory))
+        page.write_text(with_outputs(text, outputs), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""What lies under deploy/ and docs/runbooks, read for the tests: expressions and series names."""
+"""What lies under deploy/, read for the tests: expressions and series names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tests.integration.daemon import ROOT
 from tests.operate.prometheus import DEPLOYED, rules_of
 
 GRAFANA = ROOT / "deploy" / "grafana"
-RUNBOOKS = ROOT / "docs" / "runbooks"
 DASHBOARDS = ("kafkalog.json", "kafkalog-strimzi-compat.json")
 
 # What is in no list of ours: Prometheus' own, and the client library's.

@@ -6,12 +6,8 @@ from __future__ import annotations
 
 import yaml
 
-from tests.operate.deployed import (
-    RUNBOOKS,
-    STOCK,
-    all_series_names,
-    documented_names,
-)
+from tests.operate.deployed import STOCK, all_series_names, documented_names
+from tests.operate.documents import RUNBOOKS
 from tests.operate.prometheus import DEPLOYED, rules_of
 
 RULES = rules_of(DEPLOYED / "kafkalog.rules.yml")

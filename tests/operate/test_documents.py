@@ -1,0 +1,214 @@
+"""Goal: the pages lead where they say, show commands that exist, and leave nothing out.
+Method: README and docs/ against the program's own tables: its parser, routes, settings, files.
+
+That docs/configuration.md, metrics.md, cli.md and errors.md have every setting, metric, command and
+error is shown beside their generators: tests/unit/test_settings.py, test_metrics.py,
+test_cli_reference.py, tests/integration/test_error_register.py.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from aiohttp import web
+
+from kafkalog.__main__ import root_command
+from kafkalog.cli.reference import leaves
+from kafkalog.server.app import ROUTE_TABLES
+from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
+from tests.integration.daemon import ROOT
+from tests.operate.documents import (
+    DOCS,
+    PAGES,
+    RUNBOOKS,
+    anchors,
+    calls,
+    find_command,
+    links,
+    name_of,
+    parse,
+    shell_lines,
+    spans,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INDEX = DOCS / "README.md"
+FIRST_WORDS = ("archive", "cleanup", "delete", "file", "log", "quota", "retention", "segment")
+KINDS = ["Tutorial", "How-to guides", "Reference", "Explanation"]
+# The README's list, which has a test of its own; usage lines of docs/cli.md; a line of the log.
+NO_CALL = re.compile(r"^kafkalog server \| |\[OPTIONS\]|COMMAND|^kafkalog is ready$")
+every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
+
+
+# ---- links
+
+
+@every_page
+def test_links(page: Path) -> None:
+    """Goal: each link leads to a page and a heading that exist.
+
+    Method: every target that is no address.
+    """
+    for link in links(page):
+        target = (page.parent / link.path).resolve() if link.path else page
+        assert target.exists(), link.path
+        assert target.is_relative_to(ROOT), link.path
+        if link.anchor:
+            assert link.anchor in anchors(target), link
+
+
+def test_the_names_of_headings(tmp_path: Path) -> None:
+    """Goal: the check of links knows a heading as a browser does. Method: one of each kind."""
+    page = tmp_path / "page.md"
+    page.write_text("# A `key.name`, twice?\n\n```sh\n# no heading\n```\n\n## A [link](x.md) too\n")
+    assert anchors(page) == {"a-keyname-twice", "a-link-too"}
+
+
+# ---- the index
+
+
+def test_the_index_has_every_page() -> None:
+    """Goal: no page that only its author finds.
+
+    Method: docs/README.md links each page of docs once, and the runbooks; by Diataxis' four kinds.
+    """
+    headings = re.findall(r"^## (.+)$", INDEX.read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings == KINDS
+    linked = [link.path for link in links(INDEX) if not link.path.startswith("..")]
+    wanted = {page.name for page in DOCS.glob("*.md")} - {INDEX.name}
+    assert {path for path in linked if not path.startswith("runbooks")} == wanted
+    assert "runbooks" in linked
+    assert len(linked) == len(set(linked))
+
+
+def test_the_name_of_a_page_says_its_kind() -> None:
+    """Goal: the index sorts pages where their names sort them. Method: name and heading."""
+    text = INDEX.read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (.+?)$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    for page in DOCS.glob("*.md"):
+        kind = {"tutorial": 0, "howto": 1, "explanation": 3}.get(page.stem.partition("-")[0])
+        if kind is not None:
+            assert f"]({page.name})" in sections[KINDS[kind]], page.name
+
+
+# ---- command lines
+
+
+@every_page
+def test_commands_of_blocks(page: Path) -> None:
+    """Goal: what is to be pasted is a command. Method: the program's own parser; nothing is run."""
+    for line in shell_lines(page):
+        for words in calls(line):
+            parse(words)
+
+
+@every_page
+def test_commands_in_the_text(page: Path) -> None:
+    """Goal: commands that the text names exist; those that have arguments are whole.
+
+    Method: the same. The bare name of a command, or one that ends in "...", is a mention.
+    """
+    for span in spans(page):
+        if not re.match(r"(\.venv/bin/)?kafkalog ", span) or NO_CALL.search(span):
+            continue
+        for words in calls(span):
+            command, _, rest = find_command([word for word in words if word != "..."])
+            if rest or page.parent == RUNBOOKS:
+                assert not isinstance(command, click.Group), span
+                parse(words)
+
+
+def test_the_readme_names_every_command() -> None:
+    """Goal: the list of commands in the README is the program's.
+
+    Method: its span, part by part; each exists, and nothing of the first level is missing.
+    """
+    (listed,) = (
+        span for span in spans(ROOT / "README.md") if span.startswith("kafkalog server | ")
+    )
+    named = {part.split()[0] for part in listed.removeprefix("kafkalog ").split(" | ")}
+    assert named == {words[0] for words, _ in leaves(root_command())}
+    for part in listed.removeprefix("kafkalog ").split(" | "):
+        find_command([word for word in part.split() if not word.endswith("...")])
+
+
+def test_wrong_commands_are_found() -> None:
+    """Goal: the check of the commands finds what it is there for.
+
+    Method: an unknown command, an unknown option, a missing argument, a value that is none.
+    """
+    with pytest.raises(AssertionError, match="no command explode"):
+        parse(["retention", "explode"])
+    for line in (
+        ["retention", "run", "--dryrun"],
+        ["retention", "explain"],
+        ["topics", "create", "orders", "--partitions", "many"],
+    ):
+        with pytest.raises(click.UsageError):
+            parse(line)
+    parse(["doctor", "no/such.properties"])  # files are the reader's
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("kafkalog tasks list", [["tasks", "list"]]),
+        ("A=1 .venv/bin/kafkalog health  # alive?", [["health"]]),
+        ("echo 'a;b' | kafkalog produce t -K ';' && ls", [["produce", "t", "-K", ";"]]),
+        ("kafkalog a > kafkalog; kafkalog b < in", [["a"], ["b"]]),
+        ("kafkalog.registry", []),
+        ("log.dirs=./data", []),
+        ("it's no shell line: kafkalog x", []),
+    ],
+)
+def test_how_a_line_is_read(line: str, found: list[list[str]]) -> None:
+    """Goal: no command hides behind a pipe, an assignment or a comment. Method: one of each."""
+    assert list(calls(line)) == found
+
+
+# ---- what is documented
+
+
+def tail(path: str) -> str:
+    """A route from its last word on, without names of parameters: pages shorten what is before."""
+    parts = re.sub(r"\{[^}]*\}", "{}", path).split("/")
+    last = max(index for index, part in enumerate(parts) if part != "{}")
+    return "/".join(parts[last:])
+
+
+def test_every_route_is_documented() -> None:
+    """Goal: no route that only /openapi.json knows.
+
+    Method: the end of each path of the route tables ends a path in some page of docs.
+    """
+    words = {
+        re.sub(r"\{[^}]*\}", "{}", word.rstrip(",.;")).partition("?")[0]
+        for page in PAGES
+        for span in spans(page)
+        for word in span.split()
+        if "/" in word or ":" in word
+    }
+    routes = [route for table in ROUTE_TABLES for route in table]
+    paths = {route.path for route in routes if isinstance(route, web.RouteDef)} - {"/"}
+    ends = {path: tail(path) for path in paths}
+    assert [
+        path
+        for path, end in sorted(ends.items())
+        if not any(word == end or word.endswith(f"/{end}") for word in words)
+    ] == []
+
+
+@every_page
+def test_settings_exist(page: Path) -> None:
+    """Goal: no page sets what nobody can set.
+
+    Method: ``key=`` anywhere in the page whose first word is one of ours, against the tables.
+    """
+    text = page.read_text(encoding="utf-8")
+    for key in re.findall(rf"(?<![\w.])((?:{'|'.join(FIRST_WORDS)})(?:\.[a-z]+)+)=", text):
+        assert key in BROKER_LEVEL | TOPIC_LEVEL, key

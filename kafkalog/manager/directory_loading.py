@@ -17,6 +17,7 @@ import structlog
 
 from kafkalog.errors import (
     CorruptCheckpoint,
+    InvalidTopicConfig,
     KafkalogError,
     LoadStopped,
     LogDirOffline,
@@ -160,6 +161,8 @@ class DirectoryLoading:
         except FormatError as error:
             fault = CorruptCheckpoint(str(error), file=directory, position=0)
             self.put_out_of_service(topic_partition, fault, directory)
+        except InvalidTopicConfig as error:
+            self._refuse_config(unit, topic_partition, error, directory)
         except KafkalogError as error:
             self.put_out_of_service(topic_partition, error, directory)
         return None
@@ -234,6 +237,32 @@ class DirectoryLoading:
             "Stop the daemon. If the records are this topic's, restore the file or delete it and "
             "start; if not, move the directory away and start with create.missing.partitions=true "
             "(the partition is then made anew, empty).",
+        )
+
+    def _refuse_config(
+        self,
+        unit: LogDirUnit,
+        topic_partition: TopicPartition,
+        error: InvalidTopicConfig,
+        directory: str,
+    ) -> None:
+        """Out of service: nothing is damaged, and no client is at fault.
+
+        The version that set it, or the broker's defaults, were others. Served under a guess of what
+        was meant, records could go that the config was to keep.
+        """
+        topic, key = topic_partition.topic, error.details.get("key")
+        change = f" --delete-config {key}" if key else ""
+        self.put_out_of_service(
+            topic_partition,
+            LogDirOffline(
+                f"Partition {topic_partition} is out of service: the configs of its topic are not "
+                f"valid here: {error.message}",
+                log_dir=unit.log_dir.path,
+            ),
+            directory,
+            f"Change the config (kafkalog configs alter --topic {topic}{change}) and start again, "
+            "or start with the version, or the defaults, that it was set under.",
         )
 
     def refuse_orphan(self, partition: FoundPartition) -> None:

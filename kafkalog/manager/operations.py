@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import BackupRunning, KafkalogError, UnknownTopic
+from kafkalog.errors import BackupRunning, InvalidTopicConfig, KafkalogError, UnknownTopic
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.manager.access_rules import Action, Resource
 from kafkalog.manager.authorized import lists, open_to_all, operation_class, requires
@@ -182,13 +182,14 @@ class Operations:
     def default_acks(self, topic: str) -> Acks:
         """Acks of a produce that names none: the topic's own setting, else the broker's.
 
-        A topic that is not there yet has none of its own.
+        A topic that is not there yet has none of its own, nor has one whose configs are not
+        understood: its partitions refuse the append themselves.
         """
         try:
             registered = self._manager.registered(topic)
-        except UnknownTopic:
+            fixed = self._manager.topic_config(registered).http_produce_acks
+        except (UnknownTopic, InvalidTopicConfig):
             return self._broker_acks
-        fixed = self._manager.topic_config(registered).http_produce_acks
         return self._broker_acks if fixed is None else Acks(fixed)
 
     @lists(Action.DESCRIBE, Resource.TOPIC)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import (
     InvalidPartitions,
     InvalidRequest,
+    InvalidTopicConfig,
     InvalidTopicName,
     TopicCollision,
     TopicExists,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog.manager.log_manager import LogManager
-    from kafkalog.manager.values import ConfigChange
+    from kafkalog.manager.values import ConfigChange, ConfigEntry
 
 _CLOSED_TO_CLIENTS = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC}
 
@@ -56,7 +57,10 @@ class TopicOperations:
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "name")
     def describe(self, name: str) -> TopicDescription:
-        """The topic with its effective configs; UnknownTopic."""
+        """The topic with its effective configs; UnknownTopic.
+
+        Of overrides that this version does not take ``configs`` has none.
+        """
         return self._description(self._manager.registered(name))
 
     @requires(Action.CREATE, Resource.TOPIC, "name")
@@ -203,11 +207,27 @@ class TopicOperations:
             partition_count=topic.partition_count,
             is_internal=topic.name in INTERNAL_TOPICS,
             overrides=topic.overrides,
-            configs=self._manager.rules.describe_topic_config(
-                topic.overrides, self._manager.registry.state.broker_configs
-            ),
+            configs=self._configs(topic.overrides),
             faults={} if registered is None else self._manager.faults_of(registered),
         )
+
+    def _configs(self, overrides: Mapping[str, str]) -> Sequence[ConfigEntry]:
+        rules, dynamic = self._manager.rules, self._manager.registry.state.broker_configs
+        try:
+            return rules.describe_topic_config(overrides, dynamic)
+        except InvalidTopicConfig:  # the topic is not served, and its partitions' faults say why
+            return rules.describe_topic_config(self._taken(overrides), dynamic)
+
+    def _taken(self, overrides: Mapping[str, str]) -> dict[str, str]:
+        """Without those that this version does not take."""
+        taken: dict[str, str] = {}
+        for key, text in overrides.items():
+            try:
+                self._manager.validate_overrides({**taken, key: text})
+            except InvalidTopicConfig:
+                continue
+            taken[key] = text
+        return taken
 
 
 def refuse_internal(topic: str, verb: str) -> None:

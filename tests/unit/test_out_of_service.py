@@ -25,6 +25,8 @@ from kafkalog.format.partition_metadata import encode_partition_metadata
 from kafkalog.format.topic_id import decode_id, encode_id
 from kafkalog.log.log_config import LogConfig
 from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.topic_registry import decode_registry, encode_registry
+from kafkalog.manager.values import Acks, ConfigChange
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 MARKER = "/data/a/.kafka_cleanshutdown"
 HOME = "/data/a/t-0"
 METADATA = f"{HOME}/partition.metadata"
+REGISTRY = "/data/a/kafkalog.registry"
 MIN_FREE_BYTES = 100_000
 ONE = BrokerConfig(log_dirs=("/data/a",), log_dir_min_free_bytes=MIN_FREE_BYTES)
 # A preallocated index has 96 bytes, one of these segments when closed 12 and less.
@@ -334,3 +337,56 @@ def test_a_deleted_id_contradicts_nothing() -> None:
     (line,) = lines_of(lines, "directory_set_aside")
     assert line["reason"] == "its topic was deleted"
     assert log_end(again) == 0
+
+
+FOREIGN_KEY = "tiering.of.tomorrow"
+
+
+def with_foreign_config(disk: SimFilesystem) -> SimFilesystem:
+    """Topic t has a config that only another version knows, and one that is ours."""
+    state = decode_registry(disk.read_file(REGISTRY))
+    configs = {FOREIGN_KEY: "true", "retention.ms": "5000000"}
+    changed = state.with_topics([replace(state.topics["t"], overrides=configs)])
+    disk.write_file_atomically(REGISTRY, encode_registry(changed))
+    return disk
+
+
+def test_a_config_of_another_version_keeps_its_topic_offline() -> None:
+    """M14 M15: Goal: a topic whose config is not understood is not served by a guess, the rest is.
+
+    Nothing is damaged, so nobody is told to move records away, and no client that it is at fault.
+    Method: a key in the registry that no table has; the lines, a request, another topic, the stop.
+    """
+    sim = manager_on(with_foreign_config(stopped_with_segments()))
+    with capture_logs() as lines:
+        sim.start()
+    with pytest.raises(LogDirOffline, match=f"t-0 is out of service: .*{FOREIGN_KEY}"):
+        sim.operations.partition_log("t", 0)
+    assert log_end(sim, "u") == RECORDS
+    (line,) = lines_of(lines, "partition_offline")
+    assert (line["partition"], line["directory"]) == ("t-0", HOME)
+    assert FOREIGN_KEY in line["reason"]
+    assert f"kafkalog configs alter --topic t --delete-config {FOREIGN_KEY}" in line["remedy"]
+    assert "move" not in line["remedy"]
+    assert not lines_of(lines, "partition_missing_created_empty")
+    disk = sim.stop()
+    assert not disk.exists(MARKER)
+    assert disk.exists(f"{HOME}/{0:020d}{LOG_SUFFIX}")
+
+
+def test_a_config_of_another_version_is_deleted_here() -> None:
+    """M15: Goal: the remedy works on the version that does not know the key; topics can be listed.
+
+    Method: the description before, the deletion, and the next start.
+    """
+    sim = manager_on(with_foreign_config(stopped_with_segments())).start()
+    described = sim.operations.topics.describe("t")
+    shown = {entry.name: entry.value for entry in described.configs}
+    assert shown["retention.ms"] == "5000000"
+    assert FOREIGN_KEY not in shown
+    assert list(described.faults) == [0]
+    assert sim.operations.default_acks("t") is Acks.ALL, "who appends is told the partition's fault"
+    sim.operations.topics.alter_configs("t", [ConfigChange(FOREIGN_KEY, None)])
+    again = manager_on(sim.stop()).start()
+    assert log_end(again) == RECORDS
+    assert again.operations.topics.describe("t").overrides == {"retention.ms": "5000000"}

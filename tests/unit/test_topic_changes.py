@@ -16,6 +16,7 @@ from kafkalog.errors import (
     InvalidTopicConfig,
     InvalidTopicName,
     KafkalogError,
+    LogDirOffline,
     PolicyViolation,
     RecordBatchTooLarge,
     StorageFault,
@@ -180,10 +181,10 @@ def test_a_topic_whose_configs_no_longer_fit_the_file_can_be_mended() -> None:
     sim.operations.topics.create("t", 1, {"min.compaction.lag.ms": "10"})
     strict = LogConfig(max_compaction_lag_ms=5)
     again = SimManager(sim.stop(), topic_defaults=strict).start()
-    with pytest.raises(InvalidTopicConfig):
+    with pytest.raises(LogDirOffline, match=r"t-0 is out of service: .* min\.compaction\.lag\.ms"):
         again.operations.partition_log("t", 0)
-    with pytest.raises(InvalidTopicConfig):
-        again.operations.topics.describe("t")
+    described = again.operations.topics.describe("t")
+    assert (list(described.faults), described.overrides) == ([0], {"min.compaction.lag.ms": "10"})
     alter(again, ("min.compaction.lag.ms", None))
     assert overrides(again) == {}
     assert started(again.stop()).manager.log_of("t", 0).log_end_offset == 0

@@ -8,7 +8,9 @@ or Kafka, recovers the last segment of each partition, and believes the recovery
 
 What is known of sinks comes along with any topic, and first of all: a batch that it calls committed
 was in its topics before, and is in theirs. Without it, or with a later one, open and decided
-batches would be aborted, and what is committed would be written again, or never.
+batches would be aborted, and what is committed would be written again, or never. The converse does
+not hold: a batch that is decided after that capture is shown by the partitions that were captured
+behind its marker, and is aborted in the others by whoever starts on the copy.
 
 Crash rule: the manifest is there first and says ``complete`` only after everything else was synced.
 """

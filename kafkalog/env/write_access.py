@@ -77,9 +77,21 @@ def _fault(path: str, log_dir: str | None = None, *, verb: str = "") -> AccessFa
     fs_group = uid if gid == _ROOT_GROUP else gid
     place = quote(log_dir or path)
     first = f"{verb} {place} && " if verb else ""
-    remedy = (
-        f"{first}chown -R {uid}:{gid} {place}, or in Kubernetes the pod's "
-        f"securityContext.fsGroup: {fs_group}; a file system that is mounted read-only cannot "
-        "be given away"
-    )
+    if _is_read_only(path):
+        remedy = (
+            f"the file system is read-only to this process, whoever owns {place}: mount it "
+            f"read-write, or under systemd have ReadWritePaths={place} in a drop-in of the unit"
+        )
+    else:
+        remedy = (
+            f"{first}chown -R {uid}:{gid} {place}, or in Kubernetes the pod's "
+            f"securityContext.fsGroup: {fs_group}"
+        )
     return AccessFault(path, owner, mode, f"{uid}:{gid}", remedy)
+
+
+def _is_read_only(path: str) -> bool:
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False  # what cannot be reached is somebody else's

@@ -17,7 +17,7 @@ import pytest
 from kafkalog.env.write_access import write_access_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 UID, GID = 54_321, 54_321
@@ -45,10 +45,10 @@ def volume() -> Iterator[Path]:
         yield path
 
 
-def ask(path: Path, gid: int = GID) -> dict[str, str] | None:
-    """What the other user is told."""
+def ask(path: Path, gid: int = GID, within: Sequence[str] = ()) -> dict[str, str] | None:
+    """What the other user is told; ``within``: a command line that starts another."""
     done = subprocess.run(
-        [sys.executable, "-c", ASK, str(ROOT), str(path), str(gid), str(UID)],
+        [*within, sys.executable, "-c", ASK, str(ROOT), str(path), str(gid), str(UID)],
         capture_output=True,
         text=True,
         check=True,
@@ -120,3 +120,31 @@ def test_a_directory_that_is_not_there_yet(volume: Path) -> None:
     os.chown(volume, UID, GID)
     assert ask(volume / "a" / "log0") is None
     assert write_access_fault(str(volume / "a")) is None
+
+
+# A mount of its own over the directory, as systemd's ProtectSystem=strict makes everything.
+READ_ONLY = """
+set -e
+directory=$1; shift
+mount --bind "$directory" "$directory"
+mount -o remount,bind,ro "$directory"
+exec "$@"
+"""
+
+
+def test_a_file_system_that_is_read_only(volume: Path) -> None:
+    """Goal: no owner is named where none would help.
+    Method: a directory of the daemon's own user under a read-only mount, and one to be made there.
+    """
+    unshared = ("unshare", "--mount", "--propagation", "private")
+    if subprocess.run([*unshared, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("no mount namespaces here")
+    os.chown(volume, UID, GID)
+    for log_dir in (volume, volume / "log0"):
+        read_only = [*unshared, "sh", "-c", READ_ONLY, "sh", str(volume)]
+        fault = ask(log_dir, within=read_only)
+        assert fault is not None
+        assert (fault["path"], fault["owner"]) == (str(volume), f"{UID}:{GID}")
+        assert "read-only" in fault["remedy"]
+        assert f"ReadWritePaths={log_dir} " in fault["remedy"]
+        assert "chown" not in fault["remedy"]

@@ -1,35 +1,48 @@
 """Goal: what deploy/k8s says is what Kubernetes understands, and what the daemon needs.
-Method: kubectl renders both overlays, kubernetes-validate judges every object by the schemas of an
-old and a new version; then single facts that no schema knows.
+Method: kubectl or kustomize renders both overlays, kubernetes-validate judges every object by the
+schemas of an old and a new version; then single facts that no schema knows.
 """
 
 from __future__ import annotations
 
+import subprocess
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from kafkalog.settings import load_settings
+from tests.operate import crd_schemas
 from tests.operate.tools import ROOT, run, tool
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.operate
+pytestmark = [pytest.mark.operate, pytest.mark.timeout(700)]  # a kustomize may be built first
 
+KIT = ROOT / "tests" / "operate" / "kit" / "kustomize.sh"
+SETUP_SECONDS = 600
 K8S = ROOT / "deploy" / "k8s"
 OVERLAYS = ("dev", "prod")
 VERSIONS = ("1.29", "1.34")
-# Objects of the Prometheus operator, whose schemas are no part of Kubernetes.
-FOREIGN = ("ServiceMonitor", "PrometheusRule")
 IMAGE_PROPERTIES = ROOT / "config" / "image.properties"
 
 
+@cache
+def renderer() -> list[str]:
+    """The command line that renders a directory; skips with why there is none."""
+    done = subprocess.run(
+        ["bash", str(KIT)], capture_output=True, text=True, check=False, timeout=SETUP_SECONDS
+    )
+    if done.returncode != 0:
+        pytest.skip(f"neither kubectl nor kustomize nor a Go to build one: {done.stderr[-500:]}")
+    return done.stdout.split()
+
+
 def rendered(overlay: str) -> list[dict[str, Any]]:
-    """The objects of an overlay as kubectl would send them."""
-    kubectl = tool("kubectl", "https://kubernetes.io/docs/tasks/tools")
-    done = run(kubectl, "kustomize", K8S / "overlays" / overlay)
+    """The objects of an overlay as ``kubectl apply -k`` would send them."""
+    done = run(*renderer(), K8S / "overlays" / overlay)
     assert done.returncode == 0, done.stderr
     assert not done.stderr, "a deprecated field"
     return list(yaml.safe_load_all(done.stdout))
@@ -61,7 +74,7 @@ def test_every_object_keeps_its_schema(tmp_path: Path, overlay: str) -> None:
     validate = tool(
         "kubernetes-validate", "pip install --require-hashes -r requirements/operate.txt"
     )
-    objects = [each for each in rendered(overlay) if each["kind"] not in FOREIGN]
+    objects = [each for each in rendered(overlay) if each["kind"] not in crd_schemas.KINDS]
     assert len(objects) >= 7
     file = tmp_path / "objects.yaml"
     file.write_text(yaml.safe_dump_all(objects))
@@ -71,6 +84,14 @@ def test_every_object_keeps_its_schema(tmp_path: Path, overlay: str) -> None:
     pod_of(objects)["enableServiceLink"] = False
     file.write_text(yaml.safe_dump_all(objects))
     assert run(validate, "--strict", "--kubernetes-version", VERSIONS[0], file).returncode != 0
+
+
+@pytest.mark.parametrize("version", crd_schemas.VERSIONS)
+def test_the_monitor_keeps_the_operators_schema(version: str) -> None:
+    """Goal: what the overlay adds to it is known to the operator.
+    Method: the rendered object; tests/operate/test_prometheus_operator.py has the rest.
+    """
+    assert crd_schemas.faults(one(rendered("prod"), "ServiceMonitor"), version) == []
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
@@ -165,31 +186,3 @@ def test_selectors_find_the_pod() -> None:
     selectors.append(one(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"])
     assert len(selectors) == 5
     assert all(selector and selector.items() <= labels.items() for selector in selectors)
-
-
-def test_the_prometheus_rule_is_the_file_of_alerts(tmp_path: Path) -> None:
-    """Goal: one file of alerts, whoever evaluates it.
-    Method: the generator beside a small file of rules, and its labels.
-    """
-    (tmp_path / "k8s").mkdir()
-    (tmp_path / "prometheus").mkdir()
-    generator = tmp_path / "k8s" / "prometheus-rule"
-    generator.write_bytes((K8S / "prometheus-rule").read_bytes())
-    rules = tmp_path / "prometheus" / "kafkalog.rules.yml"
-    missing = run("sh", generator)
-    assert (missing.returncode, missing.stdout) == (1, "")
-    rules.write_text(
-        "# A comment.\ngroups:\n  - name: g\n    rules:\n      - alert: A\n        expr: |\n"
-        "          up == 0\n\n            or vector(1)\n"
-        "        annotations: {summary: \"a: 'b'\"}\n"
-    )
-    done = run("sh", generator, "release=monitoring")
-    assert done.returncode == 0, done.stderr
-    made = yaml.safe_load(done.stdout)
-    assert made["spec"] == yaml.safe_load(rules.read_text())
-    assert (made["kind"], made["apiVersion"]) == ("PrometheusRule", "monitoring.coreos.com/v1")
-    assert made["metadata"]["labels"] == {
-        "app.kubernetes.io/name": "kafkalog",
-        "release": "monitoring",
-    }
-    assert run("sh", generator, "monitoring").returncode == 2

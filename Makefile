@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest -q
 SLOW := "slow and not oracle and not spark and not prometheus"
 QUICK := "not oracle and not slow and not campaign and not spark and not spark_kafka and not operate and not prometheus and not image"
 
-.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle prometheus spark spark-setup spark-parity spark-freeze spark-kills pipeline crash kill slow slow-crashes slow-of-the-rest lane-alone lane-beside operate image-check bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle prometheus spark spark-setup operate-setup spark-parity spark-freeze spark-kills pipeline crash kill slow slow-crashes slow-of-the-rest lane-alone lane-beside operate image-check bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -121,7 +121,9 @@ slow-crashes: $(KERNELS_READY) $(DEV_READY) | build
 slow-of-the-rest: $(KERNELS_READY) $(DEV_READY) | build
 	@$(PYTEST) -m $(SLOW) --ignore tests/crash
 
-operate: $(KERNELS_READY) $(OPERATE_READY) | build ## deploy/ judged by the tools of operators (tests say what to install)
+operate-setup: $(OPERATE_READY)
+
+operate: $(KERNELS_READY) $(OPERATE_READY) | build ## deploy/ judged by the tools of operators (needs systemd, strace and kubectl or Go)
 	@KAFKALOG_OPERATE=required $(PYTEST) -m operate tests/operate
 
 image-check: $(KERNELS_READY) $(DEV_READY) | build ## build the image without an engine and run it (root; apt-get install buildah mmdebstrap uidmap)
@@ -132,7 +134,7 @@ campaign: $(KERNELS_READY) $(DEV_READY) | build ## long forms of the fuzz tests 
 
 # No test session keeps two cores busy: lanes of them go side by side. Benchmarks have the machine alone.
 ci: ## all that .ci/run calls: lanes of tests side by side, then quick benchmarks
-	@tests/tools/timed setup $(MAKE) -s spark-setup
+	@tests/tools/timed setup $(MAKE) -s spark-setup operate-setup
 	@$(MAKE) -s -j3 lane-alone lane-beside
 	@tests/tools/timed bench-quick $(MAKE) -s bench-quick
 	@$(MAKE) -s mission
@@ -145,6 +147,7 @@ lane-beside:
 	@tests/tools/timed oracle $(MAKE) -s oracle
 	@tests/tools/timed prometheus $(MAKE) -s prometheus
 	@tests/tools/timed spark $(MAKE) -s spark
+	@tests/tools/timed operate $(MAKE) -s operate
 
 bench: spark-setup | build ## all benchmarks, Kafka and Spark's Kafka source beside; writes tests/bench/results
 	@$(BIN)/python -m tests.bench

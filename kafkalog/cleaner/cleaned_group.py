@@ -16,17 +16,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog.cleaner.record_filter import FilteredChunk
+    from kafkalog.log.environment import LogEnvironment
+    from kafkalog.log.log_config import LogConfig
     from kafkalog.log.log_segment import LogSegment
-    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.segment_file import MovableDirectory
     from kafkalog.log.values import AbortedTransaction
 
 
 class CleanedGroup:
     """See the module."""
 
-    def __init__(self, log: UnifiedLog, base_offset: int) -> None:
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        directory: MovableDirectory,
+        config: LogConfig,
+        base_offset: int,
+    ) -> None:
         """Makes the first file."""
-        self._log = log
+        self._environment = environment
+        self._directory = directory
+        self._config = config
         self._segments: list[CleanedSegment] = []
         self._begin_segment(base_offset)
 
@@ -53,10 +63,9 @@ class CleanedGroup:
             for each in self._segments:
                 each.delete()
         except OSError as error:
-            cause.add_note(f"removing .cleaned files of {self._log.directory} failed: {error}")
+            cause.add_note(f"removing .cleaned files of {self._directory.path} failed: {error}")
 
     def _begin_segment(self, base_offset: int) -> None:
-        log = self._log
         self._segments.append(
-            CleanedSegment(log.environment, log.local.directory, base_offset, log.config)
+            CleanedSegment(self._environment, self._directory, base_offset, self._config)
         )

@@ -23,20 +23,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.cleaner.batch_decisions import (
-    LastBatches,
-    batch_orders,
-    control_flags,
-    needless_batches,
-)
+from kafkalog.cleaner.batch_decisions import LastBatches, control_flags, needless_batches
 from kafkalog.cleaner.cleaned_group import CleanedGroup
 from kafkalog.cleaner.cleaned_transactions import CleanedTransactionMetadata
 from kafkalog.cleaner.cleaner_config import TombstoneHorizon
 from kafkalog.cleaner.cleaner_stats import CleanerStats
-from kafkalog.cleaner.cleaning_plan import SegmentSizes, group_segments
 from kafkalog.cleaner.log_chunks import chunks_of
 from kafkalog.cleaner.overflow_split import split_overflowed_segment
 from kafkalog.cleaner.record_filter import RecordFilter, TombstoneRule
+from kafkalog.cleaner.second_pass import SecondPass
+from kafkalog.cleaner.source_groups import aborted_from, source_ends, source_groups
 from kafkalog.cleaner.swapping import end_pending_swap, swap_in
 from kafkalog.errors import LogCleaningAborted
 from kafkalog.log.segment_recovery import SegmentOffsetOverflow
@@ -51,7 +47,6 @@ if TYPE_CHECKING:
     from kafkalog.cleaner.swapping import OnWriter
     from kafkalog.log.log_segment import LogSegment
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.log.values import AbortedTransaction
 
 
 class CleaningResult(NamedTuple):
@@ -78,15 +73,6 @@ class _Round:
     def log(self) -> UnifiedLog:
         """The log that is cleaned."""
         return self.to_clean.log
-
-    def aborted_from(self, segment: LogSegment, end_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions of the log that begin below end_offset, from segment on.
-
-        As in Kafka, one that ended in the segment before the place where reading begins is among
-        them, and one that ended below the log start is not.
-        """
-        found = self.log.local.collect_aborted(segment.base_offset, end_offset)
-        return [each for each in found if each.last_offset >= self.log.log_start_offset]
 
 
 class Cleaner:
@@ -138,7 +124,7 @@ class Cleaner:
                 self._map(round_)
                 stats.mapped_ns = clock.monotonic_ns()
                 end_offset = self.offset_map.latest_offset + 1
-                for group in _groups(to_clean, end_offset):
+                for group in source_groups(to_clean, end_offset):
                     try:
                         self._clean_group(round_, group)
                     except SegmentOffsetOverflow as overflow:
@@ -154,7 +140,7 @@ class Cleaner:
         start, end = round_.to_clean.first_dirty_offset, round_.to_clean.first_uncleanable_offset
         dirty = round_.log.segments.values_between(start, end)
         offset_map, stats = self.offset_map, round_.stats
-        aborted = round_.aborted_from(dirty[0], end)
+        aborted = aborted_from(round_.log, dirty[0], end)
         transactions = CleanedTransactionMetadata()
         transactions.add_aborted(aborted)
         # What is taken for aborted data here and not in the second pass is missing in the map, and
@@ -200,14 +186,28 @@ class Cleaner:
     def _clean_group(self, round_: _Round, sources: list[LogSegment]) -> None:
         """Write what stays of the sources, and put it in their place."""
         log = round_.log
-        output = None if round_.is_dry_run else CleanedGroup(log, sources[0].base_offset)
+        base_offset = sources[0].base_offset
+        output = (
+            None
+            if round_.is_dry_run
+            else CleanedGroup(log.environment, log.local.directory, log.config, base_offset)
+        )
         try:
-            last_batches = LastBatches(round_.on_writer(log.producers.last_records))
-            ends = [*(each.base_offset for each in sources[1:]), sources[-1].read_next_offset()]
-            for source, end in zip(sources, ends, strict=True):
+            second = SecondPass(
+                self._filter,
+                round_.transactions,
+                LastBatches(round_.on_writer(log.producers.last_records)),
+                end_offset=round_.to_clean.first_uncleanable_offset,
+                now_ms=round_.now_ms,
+                delete_retention_ms=log.config.delete_retention_ms,
+                output=output,
+                stats=round_.stats,
+            )
+            for source, end in zip(sources, source_ends(sources), strict=True):
                 round_.check_done()
-                round_.transactions.add_aborted(round_.aborted_from(source, end))
-                self._filter_segment(round_, source, last_batches, output)
+                round_.transactions.add_aborted(aborted_from(log, source, end))
+                rule = self._tombstone_rule(source, round_.legacy_horizon_ms)
+                second.filter_source(self._chunks(round_, source, 0), rule, self._throttle)
             if output is not None:
                 clock = log.environment.clock
                 began_ns = clock.monotonic_ns()
@@ -219,39 +219,6 @@ class Cleaner:
             if output is not None:
                 output.discard(error)
             raise
-
-    def _filter_segment(
-        self,
-        round_: _Round,
-        source: LogSegment,
-        last_batches: LastBatches,
-        output: CleanedGroup | None,
-    ) -> None:
-        """Append what stays of one source."""
-        rule = self._tombstone_rule(source, round_.legacy_horizon_ms)
-        for batches in self._chunks(round_, source, 0):
-            needless = needless_batches(batches, round_.transactions)
-            orders = batch_orders(
-                batches,
-                needless,
-                last_batches,
-                end_offset=round_.to_clean.first_uncleanable_offset,
-                now_ms=round_.now_ms,
-                tombstone_rule=rule,
-            )
-            kept = self._filter.filter(
-                batches,
-                *orders,
-                now_ms=round_.now_ms,
-                delete_retention_ms=round_.log.config.delete_retention_ms,
-                tombstone_rule=rule,
-            )
-            round_.stats.add(kept.statistics)
-            retained = round_.transactions.take_retained()
-            if output is not None:
-                output.append(kept)
-                output.add_aborted(retained)
-                self._throttle(len(kept.data))
 
     def _split(self, round_: _Round, sources: list[LogSegment]) -> None:
         """A source holds offsets that do not fit it: cut it up, and the next round can go on."""
@@ -274,28 +241,3 @@ def _legacy_horizon_ms(to_clean: LogToClean) -> int:
     if last_clean is None:
         return 0
     return last_clean.last_modified_ms - log.config.delete_retention_ms
-
-
-def _groups(to_clean: LogToClean, end_offset: int) -> list[list[LogSegment]]:
-    """The sources of each cleaned segment: all that begin below end_offset."""
-    log = to_clean.log
-    sources = log.segments.values_between(0, end_offset)
-    groups = group_segments(
-        [_sizes_of(each) for each in sources],
-        log.config.max_segment_bytes,
-        log.config.segment_index_bytes,
-        to_clean.first_uncleanable_offset,
-    )
-    return [[sources[place] for place in group] for group in groups]
-
-
-def _sizes_of(segment: LogSegment) -> SegmentSizes:
-    """What it weighs in a group. Raises CorruptIndex as LogSegment.floor_entry."""
-    segment.floor_entry(segment.base_offset)  # these look-ups find entries of a damaged index again
-    segment.floor_timestamp(0)
-    return SegmentSizes(
-        segment.base_offset,
-        segment.size_bytes,
-        segment.offset_index.size_in_bytes(),
-        segment.time_index.size_in_bytes(),
-    )

@@ -49,6 +49,12 @@ class CleanedTransactionMetadata:
             key = (each.first_offset, each.producer_id, each.last_offset, each.last_stable_offset)
             heapq.heappush(self._coming, key)
 
+    def unfinished_below(self, end_offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions whose marker was not met and that begin below end_offset."""
+        begun = [each.transaction for each in self._aborting.values()]
+        coming = [_transaction(each) for each in self._coming if each[0] < end_offset]
+        return begun + coming
+
     def take_retained(self) -> list[AbortedTransaction]:
         """``retained`` so far; empty afterwards."""
         retained, self.retained = self.retained, []
@@ -89,6 +95,11 @@ class CleanedTransactionMetadata:
     def _begin_up_to(self, offset: int) -> None:
         """Transactions whose first offset was reached; one that a producer is in goes on."""
         while self._coming and self._coming[0][0] <= offset:
-            first, producer_id, last, stable = heapq.heappop(self._coming)
-            transaction = AbortedTransaction(producer_id, first, last, stable)
-            self._aborting.setdefault(producer_id, _Aborting(transaction))
+            transaction = _transaction(heapq.heappop(self._coming))
+            self._aborting.setdefault(transaction.producer_id, _Aborting(transaction))
+
+
+def _transaction(key: tuple[int, ...]) -> AbortedTransaction:
+    """What lies in the heap as (first offset, producer id, last offset, last stable offset)."""
+    first, producer_id, last, stable = key
+    return AbortedTransaction(producer_id, first, last, stable)

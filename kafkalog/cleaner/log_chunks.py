@@ -30,15 +30,19 @@ def chunks_of(
     end_offset: int,
     chunk_bytes: int,
     max_decompressed_bytes: int,
+    end_position: int | None = None,
 ) -> Iterator[RecordBatches]:
-    """All batches of a closed segment from position on, where one begins.
+    """All batches of a closed segment from position on, where one begins, up to end_position.
+
+    end_position  where a batch begins, too; None: to the segment's end
 
     The bytes of a chunk are good until the next one is asked for: it is read into the same memory.
     Raises CorruptBatch for bytes that are no batch and for offsets that do not rise or reach
     end_offset, the base of the next segment; OSError.
     """
     file = segment.log_file.acquire()
-    end, wanted = segment.size_bytes, max(chunk_bytes, HEADER_BYTES)
+    end = segment.size_bytes if end_position is None else end_position
+    wanted = max(chunk_bytes, HEADER_BYTES)
     memory = np.empty(0, np.uint8).data
     last_offset = segment.base_offset - 1 if position == 0 else -1
     while position < end:

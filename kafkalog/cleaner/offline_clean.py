@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from kafkalog.cleaner.cleaner import CleaningResult
     from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.unified_log import UnifiedLog
 
     T = TypeVar("T")
 
@@ -60,6 +61,37 @@ def compact_copy(directory: str, config: LogConfig, options: CompactOptions) -> 
     clock = SystemClock() if options.now_ms is None else FixedWallClock(options.now_ms)
     now_ms = clock.wall_ms()
     offset_map = SkimpyOffsetMap(options.map_bytes, options.load_factor)
+    log = load_copy(directory, config, options, clock)
+    result: dict[str, Any] = {"now": now_ms, "before": log_state(log)}
+    to_clean = LogToClean.of(log, options.first_dirty, now_ms)
+    result |= _plan(to_clean)
+    result["mapSlots"] = offset_map.slots
+    if to_clean.cleanable_bytes:
+        cleaner = Cleaner(
+            offset_map,
+            CleanerConfig(
+                io_buffer_bytes=options.io_buffer_bytes,
+                tombstone_horizon=options.tombstone_horizon,
+            ),
+            throttle=unthrottled,
+        )
+        done = cleaner.clean(to_clean, now_ms, on_writer=at_once, check_done=_never)
+        result |= _outcome(done)
+    else:
+        result |= {"endOffset": to_clean.first_dirty_offset, "nothingToClean": True}
+    result["after"] = log_state(log)
+    flush_and_close(log)
+    result["files"] = file_sizes(directory)
+    return result
+
+
+def load_copy(
+    directory: str, config: LogConfig, options: CompactOptions, clock: SystemClock
+) -> UnifiedLog:
+    """The log of a copy as a round takes it: with its watermark, rolled if that is asked for.
+
+    Raises KafkalogError and OSError.
+    """
     log = load_log(
         directory,
         config,
@@ -74,27 +106,7 @@ def compact_copy(directory: str, config: LogConfig, options: CompactOptions) -> 
     log.update_high_watermark(log.log_end_offset if high_watermark is None else high_watermark)
     if options.roll:
         log.roll()
-    result: dict[str, Any] = {"now": now_ms, "before": log_state(log)}
-    to_clean = LogToClean.of(log, options.first_dirty, now_ms)
-    result |= _plan(to_clean)
-    result["mapSlots"] = offset_map.slots
-    if to_clean.cleanable_bytes:
-        cleaner = Cleaner(
-            offset_map,
-            CleanerConfig(
-                io_buffer_bytes=options.io_buffer_bytes,
-                tombstone_horizon=options.tombstone_horizon,
-            ),
-            throttle=_nothing,
-        )
-        done = cleaner.clean(to_clean, now_ms, on_writer=_at_once, check_done=_never)
-        result |= _outcome(done)
-    else:
-        result |= {"endOffset": to_clean.first_dirty_offset, "nothingToClean": True}
-    result["after"] = log_state(log)
-    flush_and_close(log)
-    result["files"] = file_sizes(directory)
-    return result
+    return log
 
 
 def preview_clean(
@@ -123,10 +135,10 @@ def preview_clean(
             if not to_clean.cleanable_bytes:
                 return CleanerStats()
             cleaner = Cleaner(
-                SkimpyOffsetMap(map_bytes, LOAD_FACTOR), CleanerConfig(), throttle=_nothing
+                SkimpyOffsetMap(map_bytes, LOAD_FACTOR), CleanerConfig(), throttle=unthrottled
             )
             done = cleaner.clean(
-                to_clean, now_ms, on_writer=_at_once, check_done=_never, dry_run=True
+                to_clean, now_ms, on_writer=at_once, check_done=_never, dry_run=True
             )
             return done.stats
         finally:
@@ -160,12 +172,12 @@ def _outcome(done: CleaningResult) -> dict[str, Any]:
     }
 
 
-def _at_once(call: Callable[[], T], /) -> T:
+def at_once(call: Callable[[], T], /) -> T:
     """Nobody else works on a copy."""
     return call()
 
 
-def _nothing(_: int) -> None:
+def unthrottled(_: int) -> None:
     """As fast as it goes."""
 
 

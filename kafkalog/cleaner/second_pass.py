@@ -2,7 +2,7 @@
 
 Owns the order in which a chunk is decided on: transactions, batches as a whole, records. Knows of
 no log and no swap, so that a round of the daemon's and the job that splits one log over processes
-(``split_clean``) write the same bytes. One thread, which blocks; the caller discards the output
+(``split_round``) write the same bytes. One thread, which blocks; the caller discards the output
 after any error. Source: Kafka's Cleaner.cleanInto (4.1), log-lifecycle 12.6.
 """
 

@@ -27,6 +27,7 @@ from kafkalog.settings.topic_configs import parse_topic_config
 from kafkalog.spark.jobs import audit as audit_job
 from kafkalog.spark.jobs import compact as compact_job
 from kafkalog.spark.jobs import whatif as whatif_job
+from kafkalog.spark.jobs.compacted_partition import CompactedPartition
 from kafkalog.spark.jobs.fleet import find_partitions
 from kafkalog.spark.jobs.progress import ProgressLine
 from kafkalog.spark.jobs.rows import ArrowMissing, columns_of, json_rows, write_parquet
@@ -244,10 +245,23 @@ def audit(ctx: click.Context, arguments: JobArguments, configs: tuple[str, ...])
     metavar="N",
     help="Offset map of each process.",
 )
+@click.option(
+    "--split-bytes",
+    type=click.IntRange(min=1),
+    default=compact_job.SPLIT_BYTES,
+    show_default=True,
+    metavar="N",
+    help="Partitions from this size on are compacted by several processes.",
+)
 @config_option
 @now_option
 def compact(
-    arguments: JobArguments, out: str, map_bytes: int, configs: tuple[str, ...], now: int | None
+    arguments: JobArguments,
+    out: str,
+    map_bytes: int,
+    split_bytes: int,
+    configs: tuple[str, ...],
+    now: int | None,
 ) -> None:
     """Write a new log directory with the latest record of each key; sources are only read.
 
@@ -262,9 +276,10 @@ def compact(
         arguments.runner("compact"),
         now_ms=_now_ms(now),
         map_bytes=map_bytes,
+        split_bytes=split_bytes,
         progress=job_progress(),
     )
-    arguments.show(compact_job.CompactedPartition, rows, compact_job.totals_of(rows))
+    arguments.show(CompactedPartition, rows, compact_job.totals_of(rows))
 
 
 @click.command()

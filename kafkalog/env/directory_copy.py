@@ -12,7 +12,16 @@ def copy_files(source: str, target: str) -> None:
     Nothing is synced. OSError; target then holds a part.
     """
     os.makedirs(target)
+    for name, _ in files_to_copy(source):
+        copy_file(f"{source}/{name}", f"{target}/{name}")
+
+
+def files_to_copy(source: str) -> list[tuple[str, int]]:
+    """Names and bytes of a directory's regular files, and of those that links lead to. OSError."""
     with os.scandir(source) as entries:
-        for entry in entries:
-            if entry.is_file():
-                shutil.copy2(entry.path, f"{target}/{entry.name}")
+        return [(each.name, each.stat().st_size) for each in entries if each.is_file()]
+
+
+def copy_file(source: str, target: str) -> None:
+    """Copy one regular file with its mtime. Not synced; OSError, target may then hold a part."""
+    shutil.copy2(source, target)

@@ -1,10 +1,10 @@
 """Job ``compact``: a cold or archived log directory becomes a new one with the latest per key.
 
-Every partition is one task: copied, its active segment rolled, and cleaned by the daemon's own
-cleaner in as many rounds as its map asks for, so that with one round the files are those of
-``kafkalog offline compact --roll`` with the same clock. What the cleaner keeps stays: tombstones
-until their horizon, markers, the last batch of each producer. The sources are only read, and their
-lock files are held, so that no daemon serves them meanwhile.
+A partition is one task: copied, its active segment rolled, and cleaned by the daemon's own cleaner
+in as many rounds as its map asks for, so that with one round the files are those of ``kafkalog
+offline compact --roll`` with the same clock. A huge one is split (``compact_split``). What the
+cleaner keeps stays: tombstones until their horizon, markers, the last batch of each producer. The
+sources are only read, and their lock files are held, so that no daemon serves them meanwhile.
 
 The result lies under a temporary name beside its own until every partition is done and synced; one
 rename publishes it. An error or an interrupt removes what was made; a killed job leaves the
@@ -14,22 +14,28 @@ temporary directory, which the next run names. A damaged source is an error, nev
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalog.cleaner.offline_clean import CompactOptions, compact_copy
 from kafkalog.env.directory_copy import copy_files
-from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.checkpoint_text import encode_offsets
 from kafkalog.format.file_names import (
     CLEANER_OFFSET_CHECKPOINT,
-    DELETED_SUFFIX,
     LOG_START_OFFSET_CHECKPOINT,
 )
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.log.nested_dirs import enclosing_log_dir, lies_in
+from kafkalog.spark.jobs.compact_split import SplitOrder, compact_split
+from kafkalog.spark.jobs.compacted_partition import (
+    CompactedPartition,
+    finish_directory,
+    name_of_attempt,
+    remove_directory,
+    settle,
+)
 from kafkalog.spark.jobs.fleet import HeldDirectories, UnusableDirectory
-from kafkalog.spark.jobs.tasks import Job, run_job
+from kafkalog.spark.jobs.tasks import Job, run_job, taken_back
 from kafkalog.spark.object_store import scheme_of
 
 if TYPE_CHECKING:
@@ -42,6 +48,9 @@ if TYPE_CHECKING:
 
 MAP_BYTES = 128 << 20
 """As log.cleaner.dedupe.buffer.size: the memory of each process, 5 million keys in a round."""
+
+SPLIT_BYTES = 5 << 30
+"""A partition from this size on is split: one process takes ten seconds and more for it."""
 
 _UNFINISHED = ".unfinished"
 
@@ -66,26 +75,6 @@ class CompactTask:
         return self.partition.size_bytes
 
 
-class CompactedPartition(NamedTuple):
-    """What became of one partition. Bytes are those of its ``.log`` files.
-
-    records_removed       that were read and not kept; aborted data goes without being read
-    records_without_key   of those; the cleaner drops them
-    cleaned_to            the next round's first dirty offset
-    """
-
-    topic: str
-    partition: int
-    source: str
-    bytes_before: int
-    bytes_after: int
-    records_removed: int
-    records_without_key: int
-    rounds: int
-    log_start_offset: int
-    cleaned_to: int
-
-
 def compact_directories(
     partitions: Sequence[FleetPartition],
     out: str,
@@ -93,29 +82,38 @@ def compact_directories(
     *,
     now_ms: int,
     map_bytes: int = MAP_BYTES,
+    split_bytes: int = SPLIT_BYTES,
     progress: Progress | None = None,
 ) -> list[CompactedPartition]:
     """Compact the partitions into the new log directory ``out``, an absolute path.
 
-    ``now_ms`` is the time that horizons are held against. Raises UnusableDirectory, TaskFailed and
-    OSError; nothing of ``out`` is there then.
+    ``now_ms`` is the time that horizons are held against. Partitions of at least ``split_bytes``
+    are split. Raises UnusableDirectory, TaskFailed, KafkalogError of a log that cannot be loaded,
+    and OSError; nothing of ``out`` is there then.
     """
     filesystem = SystemFilesystem()
     out = out.rstrip("/")
     staging = out + _UNFINISHED
     _check_target(out, staging, partitions, filesystem)
     log_dirs = sorted({each.log_dir for each in partitions})
-    with HeldDirectories(log_dirs, filesystem):
+    whole = [each for each in partitions if each.size_bytes < split_bytes]
+    huge = [each for each in partitions if each.size_bytes >= split_bytes]
+    with (
+        HeldDirectories(log_dirs, filesystem),
+        taken_back("compact", lambda: remove_directory(staging, filesystem)),
+    ):
         filesystem.make_dir(staging)
-        tasks = [CompactTask(each, staging, now_ms, map_bytes) for each in partitions]
-        job = Job(
-            "compact",
-            tasks,
-            compact_partition,
-            merge=lambda rows: _publish(rows, staging, out, filesystem),
-            abandon=lambda: _remove(staging, filesystem),
+        rows: list[CompactedPartition] = []
+        if whole:
+            tasks = [CompactTask(each, staging, now_ms, map_bytes) for each in whole]
+            rows += run_job(Job("compact", tasks, compact_partition, list), runner, progress)
+        if huge:
+            order = SplitOrder(staging, now_ms, map_bytes)
+            rows += compact_split(huge, order, runner, progress)
+        by_source = {row.source: row for row in rows}
+        return _publish(
+            [by_source[each.directory] for each in partitions], staging, out, filesystem
         )
-        return run_job(job, runner, progress)
 
 
 def _check_target(
@@ -154,33 +152,16 @@ def _check_target(
 def compact_partition(task: CompactTask) -> CompactedPartition:
     """The work of one task; the partition lies in the staging directory afterwards, synced."""
     filesystem, source = SystemFilesystem(), task.partition
-    if not filesystem.exists(task.staging):
-        raise UnusableDirectory(f"{task.staging} has gone: the job was given up")
-    attempt = f"{task.staging}/attempt-{SystemRandom().uuid_bytes().hex()}"
+    attempt = name_of_attempt(task.staging, filesystem)
     made = f"{attempt}/{source.name}"
     try:
         copy_files(source.directory, made)
         row = _cleaned(made, task)
-        for stat in filesystem.list_dir_stats(made):
-            path = f"{made}/{stat.name}"
-            if stat.name.endswith(DELETED_SUFFIX):
-                filesystem.unlink(path)
-            else:
-                filesystem.open_write(path, create=False).sync()  # what is only a copy, too
-        filesystem.sync_dir(made)
-        _settle(made, f"{task.staging}/{source.name}", filesystem)
+        finish_directory(made, filesystem)
+        settle(made, f"{task.staging}/{source.name}", filesystem)
     finally:
-        _remove(attempt, filesystem)
+        remove_directory(attempt, filesystem)
     return row
-
-
-def _settle(made: str, place: str, filesystem: Filesystem) -> None:
-    """Into its place; another try of this task may have been faster, with the same files."""
-    try:
-        filesystem.rename(made, place)
-    except OSError:
-        if not filesystem.exists(place):
-            raise
 
 
 def _cleaned(directory: str, task: CompactTask) -> CompactedPartition:
@@ -237,11 +218,6 @@ def _publish(
 
 def _key(row: CompactedPartition) -> TopicPartition:
     return TopicPartition(row.topic, row.partition)
-
-
-def _remove(directory: str, filesystem: Filesystem) -> None:
-    if filesystem.exists(directory):
-        filesystem.remove_tree(directory)
 
 
 def totals_of(rows: Sequence[CompactedPartition]) -> dict[str, Any]:

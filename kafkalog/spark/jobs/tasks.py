@@ -24,6 +24,7 @@ import signal
 import sys
 import traceback
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
@@ -32,7 +33,7 @@ from kafkalog.errors import KafkalogError, LogCleaningAborted
 from kafkalog.observe.logging import configure_logging
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
@@ -134,17 +135,25 @@ def run_job(
     told = NoProgress() if progress is None else progress
     told.begin(job.name, len(job.tasks), sum(each.size_bytes for each in job.tasks))
     try:
-        return job.merge(
-            runner.run(job.tasks, job.work, lambda task: told.advance(task.size_bytes))
-        )
-    except BaseException as error:
-        try:
-            job.abandon()
-        except OSError as left:
-            error.add_note(f"taking back what {job.name} had made failed: {left}")
-        raise
+        with taken_back(job.name, job.abandon):
+            return job.merge(
+                runner.run(job.tasks, job.work, lambda task: told.advance(task.size_bytes))
+            )
     finally:
         told.end()
+
+
+@contextmanager
+def taken_back(name: str, abandon: Callable[[], None]) -> Iterator[None]:
+    """Whatever ends the block early is raised when ``abandon`` was called; its error is a note."""
+    try:
+        yield
+    except BaseException as error:
+        try:
+            abandon()
+        except OSError as left:
+            error.add_note(f"taking back what {name} had made failed: {left}")
+        raise
 
 
 class Done(NamedTuple, Generic[ResultT]):

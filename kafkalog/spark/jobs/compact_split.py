@@ -1,0 +1,273 @@
+"""A huge partition in the job ``compact``: one round of the cleaner, a group of sources a task.
+
+| phase | where | what |
+| --- | --- | --- |
+| copy | a task a file | the partition into a directory below the staging one |
+| open | here | load, roll, plan the groups (``cleaner.split_round``) |
+| keys | a task a group | its keys with their last offsets, by parts of the hash; its transactions |
+| merge | a task a part | the last offset of each key over all groups, for each group |
+| rewrite | a task a group | the second pass with the map of the group's own keys, synced |
+| close | here | the cleaned segments take the place of their sources; durable |
+
+All huge partitions go through a phase together. The round takes every key, however small the map:
+the files are those of one round with a large enough map. Values never leave their segment; of a key
+24 bytes travel, in files. A task needs memory for the keys of a group, not of the partition.
+
+What data a group may leave out as aborted hangs on markers before it, which others read at the same
+time: the state is guessed from the transaction indexes, and a group whose guess was wrong (a marker
+is missing) is read again. The tasks are ``split_tasks``; the caller removes the staging directory
+after an error.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kafkalog.cleaner.cleaner_config import CleanerConfig
+from kafkalog.cleaner.log_to_clean import LogToClean
+from kafkalog.cleaner.offline_clean import CompactOptions, at_once, load_copy
+from kafkalog.cleaner.split_round import (
+    SplitRound,
+    first_pass_states,
+    guessed_states,
+    plan_split,
+    second_pass_states,
+)
+from kafkalog.cleaner.swapping import swap_in
+from kafkalog.env.clock import FixedWallClock
+from kafkalog.env.directory_copy import files_to_copy
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.log.offline_log import flush_and_close
+from kafkalog.spark.jobs.compacted_partition import (
+    CompactedPartition,
+    finish_directory,
+    remove_directory,
+)
+from kafkalog.spark.jobs.split_tasks import (
+    CopyTask,
+    FilterTask,
+    MapTask,
+    MergeTask,
+    copy_to_place,
+    map_keys,
+    merge_keys,
+    rewrite,
+)
+from kafkalog.spark.jobs.tasks import Job, run_job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kafkalog.cleaner.split_round import CleanedPiece
+    from kafkalog.cleaner.transaction_events import SourceEvents
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.values import AbortedTransaction
+    from kafkalog.spark.jobs.fleet import FleetPartition
+    from kafkalog.spark.jobs.key_rows import RowRange
+    from kafkalog.spark.jobs.split_tasks import MappedGroup, RewrittenGroup
+    from kafkalog.spark.jobs.tasks import Progress, ResultT, Runner, TaskT
+
+
+@dataclass(frozen=True, slots=True)
+class SplitOrder:
+    """What all partitions of a job share. ``map_bytes``: memory for keys of the phase ``keys``."""
+
+    staging: str
+    now_ms: int
+    map_bytes: int
+
+
+class _Split:
+    """One partition on its way."""
+
+    def __init__(self, partition: FleetPartition, order: SplitOrder) -> None:
+        # constant after construction
+        self._partition = partition
+        self._order = order
+        self._work = f"{order.staging}/{partition.name}.split"
+        self._copied = f"{self._work}/copied"
+        self._directory = f"{self._work}/log/{partition.name}"
+        self._filesystem = SystemFilesystem()
+        # known when the log is open
+        self._log: UnifiedLog
+        self.round: SplitRound
+        self._bytes_before = 0
+        # of each group
+        self._states: list[frozenset[AbortedTransaction]] = []
+        self._mapped: dict[int, MappedGroup] = {}
+
+    def copy_tasks(self) -> list[CopyTask]:
+        """A task a file."""
+        source = self._partition.directory
+        self._filesystem.make_dir(self._copied)
+        return [
+            CopyTask(self._work, f"{source}/{name}", f"{self._copied}/{name}", size_bytes)
+            for name, size_bytes in files_to_copy(source)
+        ]
+
+    def open(self) -> UnifiedLog:
+        """Load and roll the copy, plan the round; the log, whose handles are the caller's too."""
+        self._filesystem.make_dir(f"{self._work}/log")
+        self._filesystem.rename(self._copied, self._directory)
+        source, now_ms = self._partition, self._order.now_ms
+        self._log = load_copy(
+            self._directory,
+            replace(source.config, cleanup_policy=frozenset({"compact"})),
+            CompactOptions(log_start=source.log_start_offset, roll=True),
+            FixedWallClock(now_ms),
+        )
+        self._bytes_before = self._log.size_bytes
+        self.round = plan_split(LogToClean.of(self._log, None, now_ms), now_ms)
+        self._states = guessed_states(self.round)
+        return self._log
+
+    def map_task(self, number: int, attempt: int) -> MapTask:
+        """Of one group, with the state that is known of it now."""
+        groups = self.round.groups
+        return MapTask(
+            self._work,
+            self._partition.directory,
+            self.round.facts,
+            groups[number],
+            attempt,
+            self._states[number],
+            len(groups),
+            self._order.map_bytes,
+        )
+
+    def take_mapped(self, mapped: Mapping[int, MappedGroup]) -> list[int]:
+        """Groups by number; those that were read with a state that the events of all disprove."""
+        self._mapped |= mapped
+        guessed, self._states = self._states, first_pass_states(self.round, self._events)
+        return [number for number, each in enumerate(self._states) if each != guessed[number]]
+
+    @property
+    def _events(self) -> list[tuple[SourceEvents, ...]]:
+        """Of all groups."""
+        return [self._mapped[number].events for number in range(len(self.round.groups))]
+
+    def merge_tasks(self) -> list[MergeTask]:
+        """A task a part of the hashes."""
+        numbers = range(len(self.round.groups))
+        return [
+            MergeTask(
+                self._work,
+                self._partition.directory,
+                part,
+                tuple(self._mapped[each].parts[part] for each in numbers),
+            )
+            for part in numbers
+        ]
+
+    def filter_tasks(self, merged: Sequence[Sequence[RowRange]]) -> list[FilterTask]:
+        """A task a group, with its keys out of every part."""
+        states = second_pass_states(self.round, self._events)
+        return [
+            FilterTask(
+                self._work,
+                self._partition.directory,
+                self.round.facts,
+                group,
+                states[number],
+                tuple(part[number] for part in merged),
+            )
+            for number, group in enumerate(self.round.groups)
+        ]
+
+    def close(
+        self, tasks: Sequence[FilterTask], rewritten: Sequence[RewrittenGroup]
+    ) -> CompactedPartition:
+        """Swap in what was rewritten; the partition lies in its place, synced, afterwards."""
+        for task, group in zip(tasks, rewritten, strict=True):
+            self._swap_in(task, group.pieces)
+        log, source, facts = self._log, self._partition, self.round.facts
+        row = CompactedPartition(
+            topic=source.topic,
+            partition=source.partition,
+            source=source.directory,
+            bytes_before=self._bytes_before,
+            bytes_after=log.size_bytes,
+            records_removed=sum(
+                each.stats.messages_read - each.stats.messages_written for each in rewritten
+            ),
+            records_without_key=sum(each.stats.invalid_messages_read for each in rewritten),
+            rounds=1 if tasks else 0,
+            log_start_offset=log.log_start_offset,
+            cleaned_to=facts.end_offset if tasks else facts.first_dirty_offset,
+        )
+        flush_and_close(log)
+        finish_directory(self._directory, self._filesystem)
+        self._filesystem.rename(self._directory, f"{self._order.staging}/{source.name}")
+        remove_directory(self._work, self._filesystem)
+        return row
+
+    def _swap_in(self, task: FilterTask, pieces: Sequence[CleanedPiece]) -> None:
+        for name in self._filesystem.list_dir(task.place):
+            self._filesystem.rename(f"{task.place}/{name}", f"{self._directory}/{name}")
+        log = self._log
+        new = [each.segment(log.environment, log.local.directory, log.config) for each in pieces]
+        bases = {each.base_offset for each in task.group.sources}
+        old = [each for each in log.segments if each.base_offset in bases]
+        swap_in(log, new, old, at_once, operations_max=CleanerConfig().directory_operations_max)
+
+
+class _Phases:
+    """Runs a phase over all partitions, as a job of its own."""
+
+    def __init__(self, runner: Runner, progress: Progress | None) -> None:
+        self._runner = runner
+        self._progress = progress
+
+    def run(
+        self, name: str, tasks: Sequence[Sequence[TaskT]], work: Callable[[TaskT], ResultT]
+    ) -> list[list[ResultT]]:
+        """The results, as the tasks, by partition. Raises TaskFailed."""
+        flat = [task for some in tasks for task in some]
+        results = iter(
+            run_job(Job(f"compact, {name}", flat, work, list), self._runner, self._progress)
+        )
+        return [[next(results) for _ in some] for some in tasks]
+
+
+def compact_split(
+    partitions: Sequence[FleetPartition],
+    order: SplitOrder,
+    runner: Runner,
+    progress: Progress | None = None,
+) -> list[CompactedPartition]:
+    """Compact the partitions into the staging directory, in the order in which they are given.
+
+    Raises TaskFailed, KafkalogError, OSError; the staging directory is the caller's to remove.
+    """
+    phases = _Phases(runner, progress)
+    splits = [_Split(each, order) for each in partitions]
+    phases.run("copy", [each.copy_tasks() for each in splits], copy_to_place)
+    with ExitStack() as stack:
+        for split in splits:
+            stack.callback(split.open().close_handles)
+        _map(splits, phases)
+        merged = phases.run("merge", [each.merge_tasks() for each in splits], merge_keys)
+        tasks = [each.filter_tasks(parts) for each, parts in zip(splits, merged, strict=True)]
+        rewritten = phases.run("rewrite", tasks, rewrite)
+        return [
+            split.close(some_tasks, some)
+            for split, some_tasks, some in zip(splits, tasks, rewritten, strict=True)
+        ]
+
+
+def _map(splits: Sequence[_Split], phases: _Phases) -> None:
+    """Phase ``keys``, for groups with a wrong guess once more."""
+    attempt, wanted = 0, [list(range(len(each.round.groups))) for each in splits]
+    while any(wanted):
+        tasks = [
+            [split.map_task(number, attempt) for number in numbers]
+            for split, numbers in zip(splits, wanted, strict=True)
+        ]
+        mapped = phases.run("keys", tasks, map_keys)
+        wanted = [
+            split.take_mapped(dict(zip(numbers, found, strict=True)))
+            for split, numbers, found in zip(splits, wanted, mapped, strict=True)
+        ]
+        attempt += 1

@@ -1,0 +1,72 @@
+"""CompactedPartition: what a compaction made of one partition, and how it gets into its place.
+
+Everything that a task of the job ``compact`` makes has a name of its own below the staging
+directory until it is whole; one rename gives it the name that the job looks for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.env.random import SystemRandom
+from kafkalog.format.file_names import DELETED_SUFFIX
+from kafkalog.spark.jobs.fleet import UnusableDirectory
+
+if TYPE_CHECKING:
+    from kafkalog.env.filesystem import Filesystem
+
+
+class CompactedPartition(NamedTuple):
+    """What became of one partition. Bytes are those of its ``.log`` files.
+
+    records_removed       that were read and not kept; aborted data goes without being read
+    records_without_key   of those; the cleaner drops them
+    cleaned_to            the next round's first dirty offset
+    """
+
+    topic: str
+    partition: int
+    source: str
+    bytes_before: int
+    bytes_after: int
+    records_removed: int
+    records_without_key: int
+    rounds: int
+    log_start_offset: int
+    cleaned_to: int
+
+
+def name_of_attempt(staging: str, filesystem: Filesystem) -> str:
+    """A path in the staging directory that no other task uses.
+
+    Raises UnusableDirectory when the directory is gone: the job was given up.
+    """
+    if not filesystem.exists(staging):
+        raise UnusableDirectory(f"{staging} has gone: the job was given up")
+    return f"{staging}/attempt-{SystemRandom().uuid_bytes().hex()}"
+
+
+def settle(made: str, place: str, filesystem: Filesystem) -> None:
+    """Into its place; another try of this task may have been faster, with the same files."""
+    try:
+        filesystem.rename(made, place)
+    except OSError:
+        if not filesystem.exists(place):
+            raise
+
+
+def finish_directory(directory: str, filesystem: Filesystem) -> None:
+    """Make a compacted partition durable, without the files that its log no longer has. OSError."""
+    for stat in filesystem.list_dir_stats(directory):
+        path = f"{directory}/{stat.name}"
+        if stat.name.endswith(DELETED_SUFFIX):
+            filesystem.unlink(path)
+        else:
+            filesystem.open_write(path, create=False).sync()  # what is only a copy, too
+    filesystem.sync_dir(directory)
+
+
+def remove_directory(path: str, filesystem: Filesystem) -> None:
+    """A directory, if it is there. OSError."""
+    if filesystem.exists(path):
+        filesystem.remove_tree(path)

@@ -1,0 +1,85 @@
+"""A split compaction that waits: ``python -m tests.held_split SOURCE OUT PHASE GATE``.
+
+Two processes work. The first task of the phase prints "held PID" when its work is done, and then
+waits until somebody opens GATE, a pipe, for writing: who kills the process or its driver meanwhile
+knows where they are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.log.log_config import LogConfig
+from kafkalog.observe.logging import configure_logging
+from kafkalog.spark.jobs.compact import compact_directories
+from kafkalog.spark.jobs.fleet import find_partitions
+from kafkalog.spark.jobs.tasks import ProcessPool
+from tests.naive.cleaning_logs import TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkalog.spark.jobs.compacted_partition import CompactedPartition
+    from kafkalog.spark.jobs.tasks import ResultT, Runner, TaskT
+
+NOW_MS = TIME + 1_000_000
+PHASES = ("copy", "keys", "merge", "rewrite")
+SEGMENT_BYTES = 500
+
+
+def split(
+    source: str, out: str, runner: Runner, *, segment_bytes: int = 2_000, map_bytes: int = 10_000
+) -> list[CompactedPartition]:
+    """The job with every partition split."""
+    config = LogConfig(internal_segment_bytes=segment_bytes)
+    partitions = find_partitions([source], SystemFilesystem(), config_of=lambda *_: config)
+    return compact_directories(
+        partitions, out, runner, now_ms=NOW_MS, map_bytes=map_bytes, split_bytes=1
+    )
+
+
+class DisturbedRunner:
+    """A pool of two; in one phase ``deed(work, label of the first task, task)`` does the tasks."""
+
+    def __init__(self, phase: str, deed: Callable[..., Any]) -> None:
+        self._left, self._deed = PHASES.index(phase), deed
+        self._pool = ProcessPool(2)
+
+    def run(
+        self,
+        tasks: Sequence[TaskT],
+        work: Callable[[TaskT], ResultT],
+        on_done: Callable[[TaskT], None],
+    ) -> list[ResultT]:
+        """See Runner."""
+        self._left -= 1
+        if self._left != -1:
+            return self._pool.run(tasks, work, on_done)
+        return self._pool.run(tasks, partial(self._deed, work, tasks[0].label), on_done)
+
+
+def hold(gate: str, work: Callable[[TaskT], ResultT], label: str, task: TaskT) -> ResultT:
+    """The one task waits at the gate."""
+    result = work(task)
+    if task.label == label:
+        sys.stdout.write(f"held {os.getpid()}\n")
+        sys.stdout.flush()
+        with open(gate, "rb") as pipe:
+            pipe.read()
+    return result
+
+
+def main() -> None:
+    """See the module."""
+    source, out, phase, gate = sys.argv[1:]
+    configure_logging(sys.stderr, log_format="console", level="warning")
+    runner = DisturbedRunner(phase, partial(hold, gate))
+    split(source, out, runner, segment_bytes=SEGMENT_BYTES)
+
+
+if __name__ == "__main__":
+    main()

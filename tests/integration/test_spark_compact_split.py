@@ -1,0 +1,270 @@
+"""Goal: a partition that is split becomes what one round of the cleaner makes, whole or not at all.
+Method: directories with every kind of batch on the machine's disk, split at any size; offline
+compact beside it, tasks that run twice, fail and die, in every phase.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from kafkalog.cli.main import make_cli
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.errors import CorruptBatch
+from kafkalog.spark.jobs.fleet import UnusableDirectory
+from kafkalog.spark.jobs.tasks import InProcess, ProcessPool, TaskFailed
+from tests.fleet_world import contents, kept_logging, keyed_segments, plant_partition
+from tests.held_split import NOW_MS, PHASES, SEGMENT_BYTES, DisturbedRunner, split
+from tests.naive.cleaning_logs import TIME, MadeSegment, make_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.spark.jobs.tasks import ResultT, Runner, TaskT
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 120
+SOME_SLOW = [
+    pytest.param(each, marks=[] if each in ("keys", "rewrite") else [pytest.mark.slow])
+    for each in PHASES
+]
+
+
+@pytest.fixture(autouse=True)
+def _log_lines_go_where_they_went() -> Iterator[None]:
+    with kept_logging():
+        yield
+
+
+def run(*words: str | Path) -> Any:
+    result = CliRunner().invoke(make_cli(), [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def offline(source: Path, target: Path, *words: str) -> dict[str, bytes]:
+    """What offline compact leaves with a map for all keys."""
+    run("offline", "compact", source, target, "--roll", "--now", str(NOW_MS), *words)
+    return {name: data for name, data in contents(target).items() if not name.endswith(".deleted")}
+
+
+def modified(directory: Path) -> dict[str, int]:
+    """When closed segments were modified: retention of what has no timestamps goes by it."""
+    closed = sorted(directory.glob("*.log"))[:-1]
+    return {path.name: path.stat().st_mtime_ns for path in closed}
+
+
+class TwiceRunner:
+    """Does every task two times, the last one first, and lets everything be pickled."""
+
+    def run(
+        self,
+        tasks: Sequence[TaskT],
+        work: Callable[[TaskT], ResultT],
+        on_done: Callable[[TaskT], None],
+    ) -> list[ResultT]:
+        """See Runner."""
+        results: dict[int, ResultT] = {}
+        for number in [*reversed(range(len(tasks))), *range(len(tasks))]:
+            task = pickle.loads(pickle.dumps(tasks[number]))
+            results[number] = pickle.loads(pickle.dumps(work(task)))
+        return [results[number] for number in range(len(tasks))]
+
+
+def die_on(work: Callable[[TaskT], ResultT], label: str, task: TaskT) -> ResultT:
+    """The process of this task is killed when the work is done, the others go on."""
+    result = work(task)
+    if task.label == label:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return result
+
+
+def fail_on(work: Callable[[TaskT], ResultT], label: str, task: TaskT) -> ResultT:
+    """The one task meets damage."""
+    if task.label == label:
+        raise CorruptBatch("A batch fails its CRC", file="a.log", position=7)
+    return work(task)
+
+
+@pytest.mark.parametrize("segment_bytes", [300, 2_000, 1_000_000])
+@pytest.mark.parametrize(
+    "runner", [InProcess(), TwiceRunner()], ids=["in process", "every task twice"]
+)
+def test_files_are_those_of_offline_compact(
+    tmp_path: Path, runner: Runner, segment_bytes: int
+) -> None:
+    """Goal: byte for byte one round with a map for all keys, whatever the groups and the map are.
+    Method: ten logs with every kind of batch, one with a log start inside; groups of one segment,
+    of some, of all; a map that is emptied again and again.
+    """
+    source = tmp_path / "a"
+    for seed in range(10):
+        plant_partition(source / f"t-{seed}", make_log(random.Random(seed)).segments)
+    start = make_log(random.Random(3)).segments[1].base + 1
+    (source / "log-start-offset-checkpoint").write_text(f"0\n1\nt 3 {start}\n")
+    before = contents(source)
+    rows = split(
+        str(source), str(tmp_path / "out"), runner, segment_bytes=segment_bytes, map_bytes=100
+    )
+    assert contents(source) == before
+    assert [row.partition for row in rows] == list(range(10))
+    assert {row.rounds for row in rows} <= {0, 1}
+    for row in rows:
+        name = f"t-{row.partition}"
+        expected = offline(
+            source / name,
+            tmp_path / "check" / name,
+            *("--map-bytes", "1000000", "--set", f"internal.segment.bytes={segment_bytes}"),
+            *(("--log-start", str(start)) if row.partition == 3 else ()),
+        )
+        assert contents(tmp_path / "out" / name) == expected
+        assert modified(tmp_path / "out" / name) == modified(tmp_path / "check" / name)
+    names = {path.name for path in (tmp_path / "out").iterdir() if path.is_file()}
+    assert names == {"cleaner-offset-checkpoint", "log-start-offset-checkpoint"}
+
+
+def test_the_command_splits_from_a_size_on(tmp_path: Path) -> None:
+    """Goal: --split-bytes decides, and the rows are the same but for the rounds.
+    Method: a large and a small partition, a small map, two processes.
+    """
+    source = tmp_path / "a"
+    plant_partition(source / "t-0", keyed_segments(6, 5))
+    plant_partition(source / "t-1", keyed_segments(1, 1))
+    words = ("spark", "compact", "--dirs", source, "--now", str(NOW_MS), "--output", "json")
+    some = (
+        *words,
+        "--processes",
+        "2",
+        "--map-bytes",
+        "120",
+        "--config",
+        "internal.segment.bytes=1000",
+    )
+    whole = run(*some, "--out", tmp_path / "whole")
+    done = run(*some, "--out", tmp_path / "split", "--split-bytes", "1000")
+    assert done["rows"][0]["rounds"] == 1
+    assert whole["rows"][0]["rounds"] > 1
+    assert whole["rows"][1] == done["rows"][1]
+    assert contents(tmp_path / "whole" / "t-1") == contents(tmp_path / "split" / "t-1")
+    expected = offline(
+        source / "t-0",
+        tmp_path / "check" / "t-0",
+        *("--map-bytes", "1000000", "--set", "internal.segment.bytes=1000"),
+    )
+    assert contents(tmp_path / "split" / "t-0") == expected
+
+
+@pytest.mark.parametrize(("deed", "said"), [(die_on, "ended with -9"), (fail_on, "A batch fails")])
+@pytest.mark.parametrize("phase", SOME_SLOW)
+def test_a_task_that_ends_early_leaves_nothing_behind(
+    tmp_path: Path, phase: str, deed: Callable[..., Any], said: str
+) -> None:
+    """Goal: whole or not at all, in every phase; the error names the partition, and the next run
+    makes what the first one would have made.
+    Method: a process that is killed beside one that works, and damage.
+    """
+    source = tmp_path / "a"
+    plant_partition(source / "t-0", keyed_segments(6, 5))
+    before = contents(tmp_path)
+    out = str(tmp_path / "out")
+    with pytest.raises(TaskFailed, match=said) as caught:
+        split(str(source), out, DisturbedRunner(phase, deed), segment_bytes=SEGMENT_BYTES)
+    assert "t-0" in caught.value.message
+    assert contents(tmp_path) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
+    split(str(source), out, InProcess(), segment_bytes=SEGMENT_BYTES)
+    assert contents(tmp_path / "out" / "t-0") == small_groups(source, tmp_path / "check")
+
+
+def small_groups(source: Path, check: Path) -> dict[str, bytes]:
+    """What offline compact leaves of t-0 with segments of SEGMENT_BYTES."""
+    words = ("--map-bytes", "1000000", "--set", f"internal.segment.bytes={SEGMENT_BYTES}")
+    return offline(source / "t-0", check / "t-0", *words)
+
+
+@pytest.mark.parametrize("phase", SOME_SLOW)
+def test_a_killed_driver_leaves_the_source_as_it_was(tmp_path: Path, phase: str) -> None:
+    """Goal: kill -9 in any phase costs the work alone. The next run names what lies there, also
+    while processes of the killed one still work, and makes the same bytes once it is removed.
+    Method: a driver whose process is held at the end of a task; it goes on when the driver is dead.
+    """
+    source, out, gate = tmp_path / "a", tmp_path / "out", tmp_path / "gate"
+    plant_partition(source / "t-0", keyed_segments(6, 5))
+    before = contents(source)
+    os.mkfifo(gate)
+    words = [sys.executable, "-m", "tests.held_split", *map(str, (source, out, phase, gate))]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline().startswith("held ")
+        driver.kill()
+        driver.wait(DEADLINE_S)
+        with pytest.raises(UnusableDirectory, match="remove it when none is"):
+            split(str(source), str(out), InProcess(), segment_bytes=SEGMENT_BYTES)
+        with gate.open("wb"):
+            pass
+        assert not driver.communicate(timeout=DEADLINE_S)[0]  # its processes have ended
+    assert contents(source) == before
+    assert not out.exists()
+    SystemFilesystem().remove_tree(f"{out}.unfinished")
+    split(str(source), str(out), ProcessPool(2), segment_bytes=SEGMENT_BYTES)
+    assert contents(out / "t-0") == small_groups(source, tmp_path / "check")
+    assert contents(source) == before
+
+
+def test_a_damaged_source_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Goal: damage ends the job, and the error names the file.
+    Method: a flipped bit in the first of several segments.
+    """
+    source = tmp_path / "a"
+    directory = plant_partition(source / "t-0", keyed_segments(3, 4))
+    log = directory / "00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    data[70] ^= 1
+    log.write_bytes(data)
+    before = contents(tmp_path)
+    with pytest.raises(
+        TaskFailed, match=r"t-0, keys from offset 0 on: .*00000000000000000000\.log"
+    ):
+        split(str(source), str(tmp_path / "out"), InProcess())
+    assert contents(tmp_path) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
+
+
+def test_what_links_lead_to_is_copied(tmp_path: Path) -> None:
+    """Goal: a source whose segments are links, as in a store of large files, loses nothing.
+    Method: one ``.log`` is moved away and a link put in its place.
+    """
+    source = tmp_path / "a"
+    directory = plant_partition(source / "t-0", keyed_segments(3, 4))
+    expected = offline(directory, tmp_path / "check" / "t-0")
+    log = directory / "00000000000000000000.log"
+    log.rename(tmp_path / "large-file")
+    log.symlink_to(tmp_path / "large-file")
+    split(str(source), str(tmp_path / "out"), InProcess(), segment_bytes=1 << 30)
+    assert contents(tmp_path / "out" / "t-0") == expected
+
+
+def test_nothing_to_clean_is_no_error(tmp_path: Path) -> None:
+    """Goal: a partition without a byte, or with empty segments alone, stays what it is.
+    Method: both, beside one that is cleaned.
+    """
+    source = tmp_path / "a"
+    plant_partition(source / "t-0", keyed_segments(2, 3))
+    plant_partition(source / "t-1", [MadeSegment(0, TIME), MadeSegment(5, TIME)])
+    plant_partition(source / "t-2", [])
+    rows = split(str(source), str(tmp_path / "out"), InProcess())
+    assert [row.rounds for row in rows] == [1, 0, 0]
+    for name in ("t-0", "t-1", "t-2"):
+        config = ("--set", "internal.segment.bytes=2000")
+        expected = offline(source / name, tmp_path / "check" / name, *config)
+        assert contents(tmp_path / "out" / name) == expected

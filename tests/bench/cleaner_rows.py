@@ -11,6 +11,7 @@ import json
 import shutil
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -96,13 +97,20 @@ def _compaction(bench: Bench, name: str, codec: Codec, goal: Goal) -> Result:
     )
 
 
-def write_keyed_log(directory: Path, records: int, keys: int, codec: Codec) -> int:
-    """A cleanly stopped log: one full segment and an empty active one; bytes of the full one."""
+def write_keyed_log(
+    directory: Path, records: int, keys: int, codec: Codec, *, segments: int = 1
+) -> int:
+    """A cleanly stopped log: full segments and an empty active one; bytes of the full ones."""
     directory.mkdir(parents=True)
-    path = directory / segment_file_name(0, LOG_SUFFIX)
-    with path.open("wb") as log_file:
-        for batch in datasets.keyed_batches(records, keys, codec):
-            log_file.write(batch)
+    batches = datasets.keyed_batches(records, keys, codec)
+    batch_count = -(-records // (datasets.KEYED_BATCH_RECORDS * segments))
+    size = 0
+    for number in range(segments):
+        base_offset = number * batch_count * datasets.KEYED_BATCH_RECORDS
+        path = directory / segment_file_name(base_offset, LOG_SUFFIX)
+        with path.open("wb") as log_file:
+            log_file.writelines(islice(batches, batch_count))
+        size += path.stat().st_size
     log = load_log(str(directory), LogConfig(), tool_environment(SystemClock()), clean=False)
     assert log.log_end_offset == records, log.log_end_offset
     log.roll()
@@ -111,7 +119,7 @@ def write_keyed_log(directory: Path, records: int, keys: int, codec: Codec) -> i
     plan.run()
     log.mark_flushed(plan)
     log.close()
-    return path.stat().st_size
+    return size
 
 
 def link_stopped_log(source: Path, target: Path) -> None:

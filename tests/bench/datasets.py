@@ -40,6 +40,7 @@ RECORD_BYTES = 1024  # of the raw rows: kafka-producer-perf-test --record-size 1
 SMALL_BYTES = 100  # of the JSON rows
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _BLOCK_BYTES = 64 << 20
+KEYED_BATCH_RECORDS = 145  # of a batch of Kafka's batch.size, 16 KiB, at about 112 bytes a record
 _WORDS = [b"alpha", b"bravo", b"charlie", b"delta", b"echo", b"foxtrot", b"golf", b"hotel"]
 
 
@@ -114,7 +115,7 @@ def keyed_batches(
     keys: int,
     codec: Codec,
     *,
-    batch_records: int = 145,
+    batch_records: int = KEYED_BATCH_RECORDS,
     key_bytes: int = 16,
     value_bytes: int = 84,
     seed: int = 1,

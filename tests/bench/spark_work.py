@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.memory import keep_freed_memory
 from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.log.log_config import LogConfig
 from kafkalog.observe.logging import configure_logging
 from kafkalog.spark.jobs.audit import audit_directories
-from kafkalog.spark.jobs.compact import compact_directories
+from kafkalog.spark.jobs.compact import SPLIT_BYTES, compact_directories
 from kafkalog.spark.jobs.fleet import find_partitions
 from kafkalog.spark.jobs.on_spark import SparkRunner
 from kafkalog.spark.jobs.tasks import InProcess
@@ -157,13 +158,26 @@ def iceberg_table(target: str) -> ArchiveTable:
     return IcebergTable("default", "lake.scanned", properties)
 
 
-def compact(spark: SparkSession | None, *, log_dir: str, target: str) -> Answer:
-    """The job ``compact`` of a log directory into a new one."""
+def compact(
+    spark: SparkSession | None,
+    *,
+    log_dir: str,
+    target: str,
+    segment_bytes: int | None = None,
+    split_bytes: int = SPLIT_BYTES,
+) -> Answer:
+    """The job ``compact`` of a log directory into a new one; ``segment_bytes`` of its topics."""
     remove(target)
+    config = LogConfig() if segment_bytes is None else LogConfig(segment_bytes=segment_bytes)
     started = time.perf_counter()
-    partitions = find_partitions([log_dir], SystemFilesystem())
-    now_ms = SystemClock().wall_ms()
-    rows = compact_directories(partitions, target, runner_of(spark), now_ms=now_ms)
+    partitions = find_partitions([log_dir], SystemFilesystem(), config_of=lambda *_: config)
+    rows = compact_directories(
+        partitions,
+        target,
+        runner_of(spark),
+        now_ms=SystemClock().wall_ms(),
+        split_bytes=split_bytes,
+    )
     return {
         "seconds": time.perf_counter() - started,
         "bytes": sum(each.bytes_before for each in rows),

@@ -32,7 +32,7 @@ from kafkalog.spark.jobs.fleet import find_partitions
 from kafkalog.spark.jobs.progress import ProgressLine
 from kafkalog.spark.jobs.rows import ArrowMissing, columns_of, json_rows, write_parquet
 from kafkalog.spark.jobs.tasks import NoProgress, ProcessPool
-from kafkalog.spark.object_store import filesystem_for, scheme_of
+from kafkalog.spark.object_store import filesystem_for, scheme_of, trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,9 +56,9 @@ class JobArguments:
 
     @property
     def paths(self) -> list[str]:
-        """Of --dirs: absolute, or on a store."""
+        """Of --dirs: absolute, or on a store. Raises StoreMissing."""
         return [
-            each.rstrip("/") if scheme_of(each) else os.path.abspath(each.removeprefix("file://"))
+            trimmed(each) if scheme_of(each) else os.path.abspath(each.removeprefix("file://"))
             for text in self.dirs
             for each in text.split(",")
             if each

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kafkalog.client.messages import Address, Basic, Bearer, Tls
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.spark.logs import Access
-from kafkalog.spark.object_store import scheme_of
+from kafkalog.spark.object_store import StoreMissing, scheme_of, trimmed
 from kafkalog.spark.option_values import InvalidOption, wrong
 
 if TYPE_CHECKING:
@@ -56,7 +56,10 @@ def access_of(values: OptionValues, *, read_committed: bool = False) -> Access:
 
 def _absolute(path: str) -> str:
     if scheme_of(path) is not None:
-        return path.rstrip("/")
+        try:
+            return trimmed(path)
+        except StoreMissing as error:
+            raise wrong("path", path, "one with a bucket or host behind the scheme") from error
     plain = path.removeprefix("file://")
     if not plain.startswith("/"):
         raise wrong(

@@ -1,12 +1,13 @@
 """Log directories on an object store, for reading: backups and volumes that were copied there.
 
-A path with a scheme (``s3://bucket/logs``, ``gs://``, ``abfs://``, ``hdfs://``) is read through
-fsspec and the library of that store, which has to be installed where tasks run; credentials and
-endpoints are those of that library's own configuration (environment, ``~/.config/fsspec``).
+A path with a scheme (``s3://bucket/logs``, ``gs://``, ``abfs://``, ``hdfs://name-node/logs``) is
+read through fsspec and the library of that store, which has to be installed where tasks run. Host,
+account and user are those of the address; credentials, and what it leaves out, are those of that
+library's own configuration (environment, ``~/.config/fsspec``).
 
 What differs from a disk: nobody serves a directory there, so a log ends with its last valid batch.
-Objects are read in ranges, and a name is asked for anew at each read: an object that is replaced or
-removed under a reader is an error, never other bytes. Nothing is written.
+Objects are read in ranges, and after each read the store is asked which object has the name now:
+one that was replaced or removed under a reader is an error, never other bytes. Nothing is written.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from kafkalog.env.filesystem import FileStat, ReadableFile, ReadFilesystem
 
-_IDENTITIES = ("ETag", "etag", "generation", "version_id", "mtime", "LastModified", "created")
-"""What stores say of an object that another one of the same name and size would not have."""
+_IDENTITIES = (
+    *("generation", "VersionId", "version_id", "ETag", "etag"),
+    *("mtime", "LastModified", "last_modified", "modificationTime", "created"),
+)
+"""What stores say of an object that another one of the same name and size would not have; the best
+first."""
 
 
 class Store(Protocol):
-    """What is used of an fsspec file system. Names in what it tells are without the scheme."""
+    """What is used of an fsspec file system. Its names have no scheme, and often no host."""
 
     def info(self, path: str) -> dict[str, Any]:
         """Of an object or a directory: name, size, type and whatever the store has."""
@@ -60,13 +65,22 @@ def scheme_of(path: str) -> str | None:
 
 def filesystem_for(paths: Iterable[str]) -> ReadFilesystem:
     """Where these directories are: on this machine's disk, or on one store. Raises StoreMissing."""
-    schemes = {scheme_of(path) for path in paths}
+    addresses = list(paths)
+    schemes = {scheme_of(each) for each in addresses}
     if schemes <= {None}:
         return SystemFilesystem()
     if len(schemes) > 1:
         names = ", ".join(sorted("a disk" if each is None else f"{each}://" for each in schemes))
         raise StoreMissing(f"One run reads from one kind of place, not from {names}: run once each")
-    return ObjectStore(str(schemes.pop()))
+    return ObjectStore(addresses)
+
+
+def trimmed(path: str) -> str:
+    """A path with a scheme, without slashes at its end. StoreMissing when it names nothing."""
+    address = path.rstrip("/")
+    if scheme_of(address) is None:  # the slashes were those of the scheme
+        raise StoreMissing(f"{path} names no directory: it has to be like {address}//bucket/logs")
+    return address
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +97,15 @@ class ObjectStat:
 class StoredObject:
     """See ReadableFile: an object as it was when it was opened."""
 
-    def __init__(self, store: Store, path: str, info: dict[str, Any]) -> None:
-        self._store = store
-        self._info = info
-        self._path = path
+    def __init__(self, place: _Place) -> None:
+        """OSError."""
+        self._place = place
+        self._info = place.info()
 
     @property
     def path(self) -> str:
         """See ReadableFile."""
-        return self._path
+        return self._place.address
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -107,27 +121,39 @@ class StoredObject:
         end = min(position + size, self.size())
         if end <= position:
             return b""
-        with _reaching(self._path):
-            data = self._store.cat_file(self._path, start=position, end=end)
+        data = self._place.read(position, end)
+        # Behind the read: whatever was read is this object's if it still has the name.
+        if _identity(self._place.info()) != self.identity:
+            raise OSError(errno.ESTALE, "The object was replaced while it was read", self.path)
         if len(data) != end - position:
-            raise OSError(errno.ESTALE, "The object was replaced while it was read", self._path)
+            what = (
+                f"The store's library returned {len(data)} bytes for a range of {end - position}: "
+                "it does not read ranges (for hdfs:// take fsspec 2026.7.0 or newer)"
+            )
+            raise OSError(errno.EIO, what, self.path)
         return data
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-class ObjectStore:
-    """See ReadFilesystem."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An address, the store that it leads to, and its name there. All methods raise OSError."""
 
-    def __init__(self, scheme: str) -> None:
-        """Raises StoreMissing."""
+    address: str
+    store: Store
+    name: str
+
+    @classmethod
+    def of(cls, address: str) -> _Place:
+        """Raises StoreMissing. The library keeps one connection for all addresses of a store."""
+        scheme = scheme_of(address)
         try:
-            import fsspec
-            from fsspec.core import strip_protocol
+            from fsspec.core import url_to_fs
+            from fsspec.registry import get_filesystem_class
 
-            # A listing that was kept would hide what a copy has added meanwhile.
-            self._store: Store = fsspec.filesystem(scheme, use_listings_cache=False)
+            get_filesystem_class(scheme)
         except ImportError as error:
             raise StoreMissing(
                 f"Paths with {scheme}:// need fsspec and its library for that store (for example "
@@ -135,16 +161,47 @@ class ObjectStore:
             ) from error
         except ValueError as error:  # a scheme that nobody knows
             raise StoreMissing(f"There is no store {scheme}://: {error}") from error
-        self._strip: Callable[[str], str] = strip_protocol
+        try:
+            store, name = url_to_fs(address)
+        except Exception as error:  # each library has its own, with no base in common
+            what = f"{type(error).__name__}: {error}"
+            raise StoreMissing(f"The store of {address} cannot be reached: {what}") from error
+        return cls(address, store, name)
+
+    def info(self) -> dict[str, Any]:
+        """Of what has the name now."""
+        with _reaching(self.address):
+            self.store.invalidate_cache()  # a listing that was kept would hide what has changed
+            return self.store.info(self.name)
+
+    def list(self) -> list[dict[str, Any]]:
+        """Of everything in the directory."""
+        with _reaching(self.address):
+            self.store.invalidate_cache()
+            return self.store.ls(self.name, detail=True)
+
+    def read(self, start: int | None = None, end: int | None = None) -> bytes:
+        """A range, or everything."""
+        with _reaching(self.address):
+            return self.store.cat_file(self.name, start=start, end=end)
+
+
+class ObjectStore:
+    """See ReadFilesystem: the stores of one scheme."""
+
+    def __init__(self, addresses: Iterable[str]) -> None:
+        """``addresses``: those that have to be reached. Raises StoreMissing."""
+        for each in addresses:
+            _Place.of(each)
 
     def open_read(self, path: str) -> ReadableFile:
         """See ReadFilesystem."""
-        return StoredObject(self._store, path, self._info(path))
+        return StoredObject(_Place.of(path))
 
     def exists(self, path: str) -> bool:
         """See ReadFilesystem."""
         try:
-            self._info(path)
+            _Place.of(path).info()
         except FileNotFoundError:
             return False
         return True
@@ -152,7 +209,7 @@ class ObjectStore:
     def is_at(self, file: ReadableFile, path: str) -> bool:
         """See ReadFilesystem."""
         try:
-            info = self._info(path)
+            info = _Place.of(path).info()
         except FileNotFoundError:
             return False
         return isinstance(file, StoredObject) and file.identity == _identity(info)
@@ -163,10 +220,8 @@ class ObjectStore:
 
     def list_dir_stats(self, path: str) -> list[FileStat]:
         """See ReadFilesystem. NotADirectoryError for an object; FileNotFoundError for no prefix."""
-        with _reaching(path):
-            self._store.invalidate_cache()
-            entries = self._store.ls(path, detail=True)
-        own = self._strip(path).rstrip("/")
+        place = _Place.of(path)
+        entries, own = place.list(), place.name.rstrip("/")
         itself = [each for each in entries if each["name"].rstrip("/") == own]
         if any(each["type"] != "directory" and each["name"] == own for each in itself):
             raise NotADirectoryError(errno.ENOTDIR, "It is an object, no directory", path)
@@ -176,12 +231,11 @@ class ObjectStore:
 
     def stat(self, path: str) -> FileStat:
         """See ReadFilesystem."""
-        return _stat_of(self._info(path))
+        return _stat_of(_Place.of(path).info())
 
     def read_file(self, path: str) -> bytes:
         """See ReadFilesystem."""
-        with _reaching(path):
-            return self._store.cat_file(path)
+        return _Place.of(path).read()
 
     def is_locked(self, path: str) -> bool:
         """See ReadFilesystem: nobody can hold a lock there."""
@@ -191,11 +245,6 @@ class ObjectStore:
     def real_path(self, path: str) -> str:
         """See ReadFilesystem: there are no links."""
         return path.rstrip("/")
-
-    def _info(self, path: str) -> dict[str, Any]:
-        with _reaching(path):
-            self._store.invalidate_cache()
-            return self._store.info(path)
 
 
 @contextmanager
@@ -211,7 +260,9 @@ def _reaching(path: str) -> Iterator[None]:
 
 
 def _identity(info: dict[str, Any]) -> tuple[object, ...]:
-    return info.get("size"), *(info.get(name) for name in _IDENTITIES)
+    """The best that the store tells: what tells less may change under the same bytes."""
+    told = (info[name] for name in _IDENTITIES if info.get(name) is not None)
+    return info.get("size"), next(told, None)
 
 
 def _stat_of(info: dict[str, Any]) -> ObjectStat:

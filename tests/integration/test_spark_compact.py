@@ -203,6 +203,9 @@ def test_sources_that_cannot_be(tmp_path: Path) -> None:
         result = run("spark", "compact", "--dirs", tmp_path / name, "--out", tmp_path / "out")
         assert result.exit_code == 1
         assert said in result.output
+    result = run("spark", "compact", "--dirs", "s3://", "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "s3:// names no directory: it has to be like s3://bucket/logs" in result.output
     dirs = f"{source},{tmp_path / 'b'}"
     result = run("spark", "compact", "--dirs", dirs, "--out", tmp_path / "out")
     assert "only one of them can become" in result.output

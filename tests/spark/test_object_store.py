@@ -6,10 +6,12 @@ Method: the same directory on a disk, in fsspec's store in memory, and on the di
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
 
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.spark import register
@@ -90,14 +92,79 @@ def test_the_calls_answer_as_those_of_a_disk(log_dir: Path, stored: str) -> None
         store.list_dir(first_log(store, stored))
 
 
-def test_an_object_that_is_replaced_is_never_mixed(stored: str) -> None:
-    """Goal: other bytes under the same name are an error.
-    Method: an object that is cut, and removed, under its reader.
+@pytest.fixture
+def hosts() -> Iterator[None]:
+    """Addresses with ``hosts://``: each host has objects of its own, as name nodes have."""
+    fsspec.register_implementation("hosts", Hosts, clobber=True)
+    yield
+    Hosts.objects.clear()
+
+
+class Hosts(MemoryFileSystem):
+    """See hosts; a host may refuse, or answer each range with the whole object."""
+
+    protocol = "hosts"
+    cachable = False
+    objects: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    def __init__(self, host: str, **options: Any) -> None:
+        if host == "refuses":
+            raise TypeError("connect() needs a password")
+        super().__init__(**options)
+        self.host = host
+        self.store = self.objects.setdefault(host, {})
+        self.pseudo_dirs = [""]
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return urlsplit(path).path if "://" in path else path
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, str]:
+        return {"host": urlsplit(path).netloc}
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
+        data: bytes = self.store[self._strip_protocol(path)].getvalue()
+        return data if self.host == "whole" else data[start:end]
+
+
+@pytest.mark.usefixtures("hosts")
+def test_the_host_of_an_address_counts() -> None:
+    """Goal: no other cluster is read than the one that is named, in one run neither.
+    Method: two hosts with the same path; a log directory of one is read through its address.
     """
-    store = ObjectStore("memory")
+    for host in ("one", "two"):
+        store, name = fsspec.core.url_to_fs(f"hosts://{host}/logs/name")
+        store.pipe_file(name, host.encode())
+    store = filesystem_for(["hosts://one/logs", "hosts://two/logs"])
+    for host in ("one", "two"):
+        assert store.list_dir(f"hosts://{host}/logs") == ["name"]
+        assert store.read_file(f"hosts://{host}/logs/name") == host.encode()
+        assert store.open_read(f"hosts://{host}/logs/name").pread(2, 1) == host.encode()[1:]
+    assert not store.exists("hosts://three/logs/name")
+
+
+@pytest.mark.usefixtures("hosts")
+def test_a_library_that_cannot_read_ranges_is_named() -> None:
+    """Goal: what to do about it, not "the object was replaced". Method: one that ignores them."""
+    store, name = fsspec.core.url_to_fs("hosts://whole/logs/name")
+    store.pipe_file(name, b"0123456789")
+    file = filesystem_for(["hosts://whole/logs"]).open_read("hosts://whole/logs/name")
+    assert file.pread(10, 0) == b"0123456789"
+    with pytest.raises(OSError, match=r"10 bytes for a range of 3: .* fsspec 2026\.7\.0"):
+        file.pread(3, 4)
+
+
+@pytest.mark.parametrize("size", ["the same", "another"])
+def test_an_object_that_is_replaced_is_never_mixed(stored: str, size: str) -> None:
+    """Goal: other bytes under the same name are an error, whatever their number.
+    Method: an object that is replaced, and then removed, under its reader.
+    """
+    store = filesystem_for([stored])
     name = first_log(store, stored)
     file = store.open_read(name)
-    fsspec.filesystem("memory").pipe_file(name, b"short")
+    data = b"x" * (file.size() if size == "the same" else 5)
+    fsspec.filesystem("memory").pipe_file(name, data)
     assert not store.is_at(file, name)
     with pytest.raises(OSError, match="replaced"):
         file.pread(100, 0)
@@ -118,8 +185,8 @@ def test_what_a_store_raises_is_an_error_of_a_disk(
     def fail(*_: object, **__: object) -> None:
         raise Unreachable("no route")
 
-    memory = fsspec.filesystem("memory", use_listings_cache=False)
-    store = ObjectStore("memory")
+    memory = fsspec.filesystem("memory")
+    store = filesystem_for([stored])
     file = store.open_read(first_log(store, stored))
     for name in ("ls", "info", "cat_file"):
         monkeypatch.setattr(type(memory), name, fail)
@@ -202,11 +269,16 @@ def test_spark_reads_a_store(spark: SparkSession, log_dir: Path) -> None:
     assert found == rows(str(log_dir))
 
 
+@pytest.mark.usefixtures("hosts")
 def test_a_store_that_cannot_be_had_says_what_to_do() -> None:
-    """Goal: what to install, or which name is wrong. Method: a scheme without library, unknown."""
+    """Goal: what to install, or which name is wrong.
+    Method: a scheme without library, one that nobody knows, a library that refuses the address.
+    """
     with pytest.raises(StoreMissing, match=r"pip install .* s3fs"):
         filesystem_for(["s3://bucket/logs"])
     with pytest.raises(StoreMissing, match="There is no store nowhere://"):
         filesystem_for(["nowhere://bucket/logs"])
+    with pytest.raises(StoreMissing, match=r"refuses/logs cannot be reached: TypeError: connect"):
+        filesystem_for(["hosts://refuses/logs"])
     with pytest.raises(StoreMissing, match="one kind of place, not from a disk, memory://"):
         filesystem_for(["/data", "memory://bucket"])

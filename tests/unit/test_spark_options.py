@@ -268,6 +268,7 @@ def test_no_subscription(given: dict[str, str], message: str) -> None:
         ({"url": "http://x", "tokenfile": "/no/such"}, "tokenFile is '/no/such'.*can be read"),
         ({"url": "http://x", "token": "ä"}, "token: A token is printable ASCII"),
         ({}, "Say where the logs are"),
+        ({"path": "s3://"}, "path is 's3://', but it must be one with a bucket or host behind"),
     ],
 )
 def test_no_access(given: dict[str, str], message: str) -> None:

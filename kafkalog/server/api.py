@@ -82,7 +82,7 @@ class Api:
     in_flight: InFlightBytes
     control_pool: Executor
     sink_pool: Executor
-    access_pool: Executor  # passwords; no log directory is touched there
+    access_pool: Executor  # passwords, files of access: no log directory is touched there
     debug_pool: Executor  # of one thread; likewise
     reader_pools: Callable[[str], Executor]  # by partition directory
     tail_pieces: TailPieces = field(default_factory=TailPieces)

@@ -1,0 +1,295 @@
+"""One partition: its offsets, its segments as a strip and as a table, and why each is still here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from kafkalog.cleaner.cleaning_state import CleaningPhase
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.ui.segment_states import CleanRange, SegmentState, reason_of, state_of
+from kafkalog.ui.strip import lay_out
+from kafkalog.ui.view import Fragment, View, page_count
+from kafkalog.ui.words import moment
+
+if TYPE_CHECKING:
+    from kafkalog.cleaner.log_cleaner_manager import Standing
+    from kafkalog.log.retention_forecast import Due, Schedule, SegmentFate
+    from kafkalog.log.retention_plan import RetentionPolicy
+    from kafkalog.log.segment_listing import ListedSegment
+    from kafkalog.manager.operations import Operations
+    from kafkalog.manager.retention_report import SegmentReport
+    from kafkalog.ui.strip import Strip
+
+SEGMENTS_A_PAGE = 500
+
+
+class DueView(Fragment):
+    """When a segment goes; null: never, or nobody can know."""
+
+    earliest_ms: int
+    expected_ms: int | None
+    latest_ms: int | None
+    files_gone_ms: int | None
+
+
+class SegmentView(Fragment):
+    """One segment. What is null of a segment that is being deleted is not known any longer."""
+
+    base_offset: int
+    next_offset: int | None
+    size_bytes: int
+    state: SegmentState
+    letter: str
+    largest_timestamp_ms: int | None
+    largest_timestamp_source: Literal["record", "file_mtime"] | None
+    offset_index_entries: int | None
+    time_index_entries: int | None
+    rule: str | None
+    keeper: str | None
+    bytes_until: int | None
+    due: DueView | None
+    reason: str
+
+
+class PolicyView(Fragment):
+    """What limits the log; -1: nothing."""
+
+    is_deleted: bool
+    retention_ms: int
+    retention_bytes: int
+
+
+class ScheduleView(Fragment):
+    """When the log is looked at."""
+
+    next_check_ms: int | None
+    check_interval_ms: int
+    delete_delay_ms: int
+    is_cleaners: bool
+
+
+class CompactionView(Fragment):
+    """How clean a compacted log is; ``fault``: why that is not known."""
+
+    state: str
+    pauses: int
+    first_dirty_offset: int | None
+    first_uncleanable_offset: int | None
+    cleanable_ratio: float | None
+    min_cleanable_ratio: float
+    fault: str | None
+
+
+class StateCount(Fragment):
+    """How many segments are in a state, of the whole log."""
+
+    state: SegmentState
+    letter: str
+    meaning: str
+    segments: int
+    size_bytes: int
+
+
+class PartitionView(View):
+    """See the module. ``segments`` are those of one page, oldest first."""
+
+    template: ClassVar[str] = "partition.html"
+
+    topic: str
+    partition: int
+    directory: str
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_end_offset: int
+    recovery_point: int
+    leader_epoch: int
+    size_bytes: int
+    segment_count: int
+    policy: PolicyView
+    schedule: ScheduleView | None
+    compaction: CompactionView | None
+    states: list[StateCount]
+    page: int
+    pages: int
+    segments: list[SegmentView]
+
+    @property
+    def title(self) -> str:
+        """See View."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def strip(self) -> Strip:
+        """The picture of this page's segments."""
+        offsets = {
+            "log start": self.log_start_offset,
+            "recovery point": self.recovery_point,
+            "high watermark": self.high_watermark,
+        }
+        compaction = self.compaction
+        if compaction is not None and compaction.first_dirty_offset is not None:
+            offsets["first dirty"] = compaction.first_dirty_offset
+        if compaction is not None and compaction.first_uncleanable_offset is not None:
+            offsets["first uncleanable"] = compaction.first_uncleanable_offset
+        return lay_out(self.segments, offsets)
+
+
+def partition_view(operations: Operations, topic: str, partition: int, page: int) -> PartitionView:
+    """Page ``page`` (from 1; the last one when there are fewer) of a served partition.
+
+    Blocks: may read indexes. UnknownTopic, UnknownPartition, and why a partition is not served.
+    """
+    described = operations.describe_log(topic, partition)
+    standing = operations.cleaning.look(topic, partition)
+    report = operations.describe_segments(topic, partition)
+    every = segment_views(report, clean_range(standing))
+    pages = page_count(len(every), SEGMENTS_A_PAGE)
+    shown = min(page, pages)
+    first = (shown - 1) * SEGMENTS_A_PAGE
+    return PartitionView(
+        now_ms=report.now_ms,
+        topic=topic,
+        partition=partition,
+        directory=described.directory,
+        log_start_offset=report.facts.log_start_offset,
+        high_watermark=report.facts.high_watermark,
+        last_stable_offset=described.last_stable_offset,
+        log_end_offset=report.facts.log_end_offset,
+        recovery_point=described.recovery_point,
+        leader_epoch=described.leader_epoch,
+        size_bytes=report.facts.size_bytes,
+        segment_count=len(every),
+        policy=policy_view(report.policy),
+        schedule=schedule_view(report.schedule),
+        compaction=_compaction(standing),
+        states=_states(every),
+        page=shown,
+        pages=pages,
+        segments=every[first : first + SEGMENTS_A_PAGE],
+    )
+
+
+def clean_range(standing: Standing | None) -> CleanRange | None:
+    """Of a compacted log; None of another, and where the disk failed at the look."""
+    if standing is None or standing.to_clean is None:
+        return None
+    return CleanRange(
+        standing.to_clean.first_dirty_offset,
+        standing.to_clean.first_uncleanable_offset,
+        standing.state.phase is CleaningPhase.IN_PROGRESS,
+    )
+
+
+def segment_views(report: SegmentReport, clean: CleanRange | None) -> list[SegmentView]:
+    """Every segment: those whose files wait for their deletion, then the served ones by offset."""
+    deleting = [
+        SegmentView(
+            base_offset=each.base_offset,
+            next_offset=None,
+            size_bytes=each.size_bytes,
+            state=SegmentState.DELETING,
+            letter=SegmentState.DELETING.letter,
+            largest_timestamp_ms=None,
+            largest_timestamp_source=None,
+            offset_index_entries=None,
+            time_index_entries=None,
+            rule=None,
+            keeper=None,
+            bytes_until=None,
+            due=None,
+            reason=f"gone for readers; files gone at {moment(each.files_gone_ms)}",
+        )
+        for each in report.deleting
+    ]
+    served = [
+        _segment(listed, fate, report, clean)
+        for listed, fate in zip(report.segments, report.fates, strict=True)
+    ]
+    return deleting + served
+
+
+def _segment(
+    listed: ListedSegment, fate: SegmentFate, report: SegmentReport, clean: CleanRange | None
+) -> SegmentView:
+    base_offset = listed.facts.base_offset
+    state = state_of(
+        base_offset, listed.next_offset, fate.rule, clean, is_active=listed.is_active
+    )
+    return SegmentView(
+        base_offset=base_offset,
+        next_offset=listed.next_offset,
+        size_bytes=listed.facts.size_bytes,
+        state=state,
+        letter=state.letter,
+        largest_timestamp_ms=listed.facts.largest_timestamp_ms,
+        largest_timestamp_source="record" if listed.has_record_timestamp else "file_mtime",
+        offset_index_entries=listed.offset_index_entries,
+        time_index_entries=listed.time_index_entries,
+        rule=fate.rule and fate.rule.value,
+        keeper=fate.keeper and fate.keeper.value,
+        bytes_until=fate.bytes_until,
+        due=due_view(fate.due),
+        reason=reason_of(
+            fate, report.policy, report.now_ms, has_record_timestamp=listed.has_record_timestamp
+        ),
+    )
+
+
+def due_view(due: Due | None) -> DueView | None:
+    """None for never: a moment that no timestamp can say is none."""
+    if due is None or due.moment_ms > INT64_MAX:
+        return None
+    return DueView(
+        earliest_ms=due.moment_ms,
+        expected_ms=_known(due.expected_ms),
+        latest_ms=_known(due.latest_ms),
+        files_gone_ms=_known(due.files_gone_ms),
+    )
+
+
+def _known(moment_ms: int | None) -> int | None:
+    return None if moment_ms is None or moment_ms > INT64_MAX else moment_ms
+
+
+def policy_view(policy: RetentionPolicy) -> PolicyView:
+    """As the topic's configuration has it."""
+    return PolicyView(**policy._asdict())
+
+
+def schedule_view(schedule: Schedule | None) -> ScheduleView | None:
+    """None: no task looks at the log."""
+    return None if schedule is None else ScheduleView(**schedule._asdict())
+
+
+def _compaction(standing: Standing | None) -> CompactionView | None:
+    if standing is None:
+        return None
+    plan = standing.to_clean
+    return CompactionView(
+        state=standing.state.phase.value,
+        pauses=standing.state.pauses,
+        first_dirty_offset=plan and plan.first_dirty_offset,
+        first_uncleanable_offset=plan and plan.first_uncleanable_offset,
+        cleanable_ratio=plan and plan.cleanable_ratio,
+        min_cleanable_ratio=standing.log.config.min_cleanable_dirty_ratio,
+        fault=standing.fault and standing.fault.message,
+    )
+
+
+def _states(segments: list[SegmentView]) -> list[StateCount]:
+    """Those that occur, in the order of the legend."""
+    counts = []
+    for state in SegmentState:
+        sizes = [each.size_bytes for each in segments if each.state is state]
+        if sizes:
+            counts.append(
+                StateCount(
+                    state=state,
+                    letter=state.letter,
+                    meaning=state.meaning,
+                    segments=len(sizes),
+                    size_bytes=sum(sizes),
+                )
+            )
+    return counts

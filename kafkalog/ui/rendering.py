@@ -1,0 +1,106 @@
+"""Two renderers of one view: HTML by its template, JSON as it is.
+
+Everything that a template prints is escaped; nothing in it may be a script or a style, which the
+policy that pages are sent with (``server/console.py``) forbids. Jinja2 is loaded at the first page.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from kafkalog import __version__
+from kafkalog.ui import words
+from kafkalog.ui.assets import asset_address
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from kafkalog.ui.view import View
+
+REFRESH_SECONDS = 10
+
+
+class Frame(NamedTuple):
+    """What surrounds a page: its own address without a query, and its query as it was sent.
+
+    is_refreshing   the page asks for itself again every REFRESH_SECONDS
+    """
+
+    path: str
+    query: str
+    is_refreshing: bool
+
+    @property
+    def twin(self) -> str:
+        """Where the same view is JSON."""
+        return self._with(f"{self.path}.json", self._own_query())
+
+    @property
+    def still(self) -> str:
+        """The same page without refreshing."""
+        return self._with(self.path, self._own_query())
+
+    @property
+    def refreshing(self) -> str:
+        """The same page that refreshes itself."""
+        return self._with(self.path, "&".join(filter(None, (self._own_query(), "refresh=true"))))
+
+    def _own_query(self) -> str:
+        """Without the frame's own parameter."""
+        parts = self.query.split("&") if self.query else []
+        return "&".join(each for each in parts if not each.startswith("refresh="))
+
+    @staticmethod
+    def _with(path: str, query: str) -> str:
+        return f"{path}?{query}" if query else path
+
+
+def render_json(view: View) -> bytes:
+    """The twin."""
+    return view.model_dump_json().encode()
+
+
+def render_html(view: View, frame: Frame) -> bytes:
+    """The page."""
+    template = _environment().get_template(view.template)
+    return template.render(view=view, frame=frame).encode()
+
+
+def render_error(status: int, error_code: int, message: str, request_id: str) -> bytes:
+    """An error as a page of its own."""
+    template = _environment().get_template("error.html")
+    return template.render(
+        status=status, error_code=error_code, message=message, request_id=request_id
+    ).encode()
+
+
+@functools.cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("kafkalog.ui", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(
+        number=words.number,
+        size=words.size,
+        span=words.span,
+        moment=words.moment,
+        iso=words.iso,
+        relative=words.relative,
+        segment=lambda text: quote(text, safe=""),
+    )
+    environment.globals.update(
+        asset=asset_address,
+        plural=words.plural,
+        version=__version__,
+        refresh_seconds=REFRESH_SECONDS,
+    )
+    return environment

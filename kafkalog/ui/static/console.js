@@ -1,0 +1,71 @@
+// What pages do beyond links and forms: arrow keys on the strip, "/" for the search, curves.
+// Every page says the same without it.
+"use strict";
+(() => {
+  const moves = { ArrowLeft: -1, ArrowRight: 1 };
+
+  // One tab stop a strip: the arrow keys, Home and End move among its blocks.
+  document.addEventListener("keydown", (event) => {
+    const strip = event.target.closest?.("[data-strip]");
+    if (!strip) return;
+    const blocks = [...strip.querySelectorAll("a")];
+    const at = blocks.indexOf(event.target);
+    let to = at + (moves[event.key] ?? 0);
+    if (event.key === "Home") to = 0;
+    if (event.key === "End") to = blocks.length - 1;
+    if (at < 0 || to === at || to < 0 || to >= blocks.length) return;
+    event.preventDefault();
+    blocks[at].setAttribute("tabindex", "-1");
+    blocks[to].setAttribute("tabindex", "0");
+    blocks[to].focus();
+  });
+
+  // A block's row is in a table that may be folded.
+  document.addEventListener("click", (event) => {
+    const block = event.target.closest?.("[data-strip] a");
+    if (!block) return;
+    const row = document.getElementById(block.getAttribute("href").slice(1));
+    row?.closest("details")?.setAttribute("open", "");
+  });
+
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
+    if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    const search = document.querySelector("[data-search]");
+    if (!search) return;
+    event.preventDefault();
+    search.focus();
+  });
+
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+  function size(bytes) {
+    const unit = bytes < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10));
+    return `${(bytes / 1024 ** unit).toFixed(unit ? 1 : 0)} ${units[unit]}`;
+  }
+
+  function draw(element) {
+    const [moments, sizes] = JSON.parse(element.dataset.curve);
+    const text = getComputedStyle(element).color;
+    const axis = { stroke: text, grid: { stroke: "#8884" } };
+    const options = {
+      width: element.clientWidth,
+      height: 240,
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
+      axes: [axis, { ...axis, size: 80, values: (_, ticks) => ticks.map(size) }],
+      scales: { y: { range: (_, __, most) => [0, most || 1] } },
+      series: [
+        { label: "UTC" },
+        {
+          label: "Bytes",
+          stroke: text,
+          paths: uPlot.paths.stepped({ align: 1 }),
+          value: (_, bytes) => (bytes === null ? "" : size(bytes)),
+        },
+      ],
+    };
+    new uPlot(options, [moments.map((ms) => ms / 1000), sizes], element);
+  }
+
+  document.querySelectorAll("[data-curve]").forEach(draw);
+})();

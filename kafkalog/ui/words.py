@@ -1,0 +1,75 @@
+"""Numbers in words for people: sizes, spans, moments. Pure; never raises for an int64."""
+
+from __future__ import annotations
+
+import datetime
+
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_SPANS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_LAST_MS = 253_402_300_799_999  # of the year 9999
+
+
+def number(value: int) -> str:
+    """1234567 -> 1,234,567."""
+    return f"{value:,}"
+
+
+def size(count_bytes: int) -> str:
+    """Bytes with a binary unit and one decimal; below 1 KiB exact. Negative: unlimited."""
+    if count_bytes < 0:
+        return "unlimited"
+    if count_bytes < 1024:
+        return f"{count_bytes} B"
+    value, unit = count_bytes / 1024, 0
+    while round(value, 1) >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.1f} {_UNITS[unit]}"
+
+
+def span(length_ms: int) -> str:
+    """A length of time by its two largest units: 3 h 12 min. Negative: unlimited."""
+    if length_ms < 0:
+        return "unlimited"
+    if length_ms < 1_000:
+        return f"{length_ms} ms"
+    for place, (unit, unit_ms) in enumerate(_SPANS):
+        if length_ms < unit_ms:
+            continue
+        whole, rest_ms = divmod(length_ms, unit_ms)
+        if place + 1 == len(_SPANS) or rest_ms < _SPANS[place + 1][1]:
+            return f"{number(whole)} {unit}"
+        next_unit, next_ms = _SPANS[place + 1]
+        return f"{number(whole)} {unit} {rest_ms // next_ms} {next_unit}"
+    raise AssertionError("a second is the smallest unit")
+
+
+def moment(moment_ms: int | None) -> str:
+    """Absolute, in UTC: 2026-11-26 04:10:00 UTC. None: never; what no calendar holds: its ms."""
+    if moment_ms is None:
+        return "never"
+    if not 0 <= moment_ms <= _LAST_MS:
+        return f"{moment_ms} ms"
+    shown = _EPOCH + datetime.timedelta(milliseconds=moment_ms)
+    return shown.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def iso(moment_ms: int) -> str:
+    """For machines, as ISO-8601; what no calendar holds stands at its end."""
+    shown = _EPOCH + datetime.timedelta(milliseconds=min(max(moment_ms, 0), _LAST_MS))
+    return shown.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def relative(moment_ms: int | None, now_ms: int) -> str:
+    """From now: in 4 min 18 s, 42 s ago, now. None: never."""
+    if moment_ms is None:
+        return "never"
+    distance_ms = moment_ms - now_ms
+    if abs(distance_ms) < 1_000:
+        return "now"
+    return f"in {span(distance_ms)}" if distance_ms > 0 else f"{span(-distance_ms)} ago"
+
+
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """1 segment, 2 segments; ``nouns`` where an s is not the plural."""
+    return f"{number(count)} {noun if count == 1 else nouns or noun + 's'}"

@@ -1,0 +1,106 @@
+"""Goal: the console's files are what they say they are, and its colours can be read.
+Method: digests computed anew, the style sheet's variables by the formula of WCAG 2.2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+import kafkalog.ui
+from kafkalog.ui.assets import all_assets, asset_address, vendored_packages
+from kafkalog.ui.segment_states import SegmentState
+
+ROOT = Path(kafkalog.ui.__file__).parent
+VENDOR = ROOT / "static" / "vendor"
+STYLE = (ROOT / "static" / "console.css").read_text()
+SCHEMES = [
+    dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", text))
+    for text in STYLE.split("@media (prefers-color-scheme: dark)", 1)
+]
+LIGHT, DARK = SCHEMES[0], SCHEMES[0] | SCHEMES[1]
+
+
+def luminance(colour: str) -> float:
+    """Relative, of sRGB."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    """From 1 to 21."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_vendored_files_are_those_of_the_manifest() -> None:
+    """Goal: nobody changes a file of another project unseen, or adds one without its licence.
+    Method: the SHA-256 of every file; each is in the manifest, each package has a licence's text.
+    """
+    named = {}
+    for package in vendored_packages():
+        assert package.version
+        assert package.licence
+        assert package.source.startswith("https://")
+        assert any("LICENSE" in name for name in package.files)
+        named.update(package.files)
+    found = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in VENDOR.iterdir()
+        if path.name != "manifest.json"
+    }
+    assert found == named
+
+
+def test_an_address_holds_the_digest() -> None:
+    """Goal: what is kept for ever is never stale.
+    Method: each file's address begins with the digest of its bytes.
+    """
+    for name, asset in all_assets().items():
+        digest = hashlib.sha256(asset.content).hexdigest()[:16]
+        assert asset_address(name) == f"/console/assets/{digest}/{name}"
+
+
+def test_every_file_a_template_names_is_there() -> None:
+    """Goal: no page asks for a file that there is not.
+    Method: the calls of ``asset`` in all templates.
+    """
+    texts = [path.read_text() for path in sorted((ROOT / "templates").iterdir())]
+    wanted = {name for text in texts for name in re.findall(r"asset\('([^']+)'\)", text)}
+    assert {"console.css", "console.js", "htmx.min.js", "uPlot.iife.min.js"} <= wanted
+    assert wanted <= all_assets().keys()
+
+
+def test_no_template_holds_a_script_or_a_style() -> None:
+    """Goal: the policy that pages are sent with can be strict.
+    Method: inline scripts, styles, handlers and addresses of other origins in all templates.
+    """
+    for path in sorted((ROOT / "templates").iterdir()):
+        text = path.read_text()
+        assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:", text), path.name
+        assert not re.search(r"<script(?![^>]*\ssrc=)", text), path.name
+        assert "|safe" not in text.replace(" ", ""), path.name
+        assert not re.search(r'(?:src|href)="https?:', text), path.name
+
+
+@pytest.mark.parametrize("state", list(SegmentState))
+def test_letters_can_be_read_on_their_state(state: SegmentState) -> None:
+    """Goal: WCAG 2.2 AA, 1.4.3.
+    Method: the letter's colour on the state's, in both schemes.
+    """
+    for scheme in (LIGHT, DARK):
+        assert contrast(scheme["on-seg"], scheme[f"seg-{state.value}"]) >= 4.5
+
+
+@pytest.mark.parametrize("name", ["text", "quiet", "link", "well", "trouble"])
+def test_text_can_be_read(name: str) -> None:
+    """Goal: WCAG 2.2 AA, 1.4.3.
+    Method: every colour of text on the page and on what is raised from it, in both schemes.
+    """
+    for scheme in (LIGHT, DARK):
+        for ground in ("ground", "raised"):
+            assert contrast(scheme[name], scheme[ground]) >= 4.5

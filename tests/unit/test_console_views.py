@@ -1,0 +1,238 @@
+"""Goal: a page shows what the operations say, nothing else, and both renderers show the same.
+Method: a whole manager on the simulated disk and clock; views beside the operations' own answers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.errors import InvalidTopicConfig, UnknownPartition, UnknownTopic
+from kafkalog.manager.values import ConfigChange
+from kafkalog.ui.daemon_views import log_dirs_view, tasks_view
+from kafkalog.ui.overview_view import overview_view
+from kafkalog.ui.partition_view import partition_view
+from kafkalog.ui.rendering import Frame, render_error, render_html, render_json
+from kafkalog.ui.retention_view import retention_view
+from kafkalog.ui.topic_views import topic_view, topics_view
+from tests.unit.test_retention import bases, fill, started
+
+if TYPE_CHECKING:
+    from kafkalog.ui.view import View
+    from tests.sim.sim_manager import SimManager
+
+STILL = Frame("/console", "", is_refreshing=False)
+_VOID = {"meta", "link", "input", "br", "img"}
+
+
+class _Nesting(HTMLParser):
+    """Every tag that is opened is closed, in order; ids stand once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value for name, value in attrs if name == "id" and value]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def page_of(view: View, frame: Frame = STILL) -> str:
+    """The HTML, which nests and has a heading and a title."""
+    html = render_html(view, frame).decode()
+    nesting = _Nesting()
+    nesting.feed(html)
+    assert nesting.open == []
+    assert len(nesting.ids) == len(set(nesting.ids))
+    assert html.lstrip().startswith("<!DOCTYPE html>")
+    assert html.count("<h1>") == 1
+    for table in re.findall(r"<table>.*?</table>", html, re.DOTALL):
+        assert "<caption>" in table
+        assert 'scope="col"' in table
+    assert json.loads(render_json(view))["now_ms"] == view.now_ms
+    return html
+
+
+def filled(**configs: str) -> SimManager:
+    """A topic with four closed segments, a minute apart, and an empty active one."""
+    sim = started()
+    named = {name.replace("_", "."): value for name, value in configs.items()}
+    sim.operations.topics.create("t", 1, named)
+    fill(sim, 4)
+    return sim
+
+
+def test_a_partition_is_its_segment_report() -> None:
+    """Goal: the strip's facts are those of the segments API, word for word the planner's.
+    Method: the view beside ``describe_segments`` and ``describe_log``.
+    """
+    sim = filled(retention_ms="600000", retention_bytes="200")
+    view = partition_view(sim.operations, "t", 0, 1)
+    report, log = sim.operations.describe_segments("t", 0), sim.operations.describe_log("t", 0)
+    assert (view.now_ms, view.size_bytes) == (report.now_ms, report.facts.size_bytes)
+    assert (view.log_end_offset, view.recovery_point) == (log.log_end_offset, log.recovery_point)
+    assert [each.base_offset for each in view.segments] == [
+        each.facts.base_offset for each in report.segments
+    ]
+    assert [each.rule for each in view.segments] == [
+        fate.rule and fate.rule.value for fate in report.fates
+    ]
+    for shown, fate in zip(view.segments, report.fates, strict=True):
+        assert (shown.due is None) is (fate.due is None)
+        if shown.due is not None and fate.due is not None:
+            assert tuple(shown.due.model_dump().values()) == tuple(fate.due)
+    assert [each.letter for each in view.segments][0] == "X"
+    assert [each.letter for each in view.segments][-1] == "A"
+    assert sum(each.segments for each in view.states) == view.segment_count == 5
+    html = page_of(view)
+    assert html.count('class="seg seg-') == 5
+    assert 'id="segment-4"' in html
+    assert "deletable: the log is larger than its limit of 200 B" in html
+
+
+def test_a_compacted_log_shows_how_clean_it_is() -> None:
+    """Goal: a compacted log has the cleaner's offsets as markers.
+    Method: one that was never cleaned: its dirt begins at the log start.
+    """
+    sim = started()
+    sim.operations.topics.create("t", 1, {"cleanup.policy": "compact"})
+    log = sim.operations.partition_log("t", 0)
+    view = partition_view(sim.operations, "t", 0, 1)
+    assert view.compaction is not None
+    assert view.compaction.first_dirty_offset == log.log_start_offset
+    assert "first dirty" in {marker.name for marker in view.strip.markers}
+    assert "Cleaner" in page_of(view)
+
+
+def test_what_waits_for_its_deletion_is_shown_first() -> None:
+    """Goal: files that are gone for readers are not forgotten.
+    Method: a pass takes segments; the view at once, and after their files went.
+    """
+    sim = filled(retention_ms="60000", file_delete_delay_ms="60000")
+    sim.operations.retain("t", 0, dry_run=False)
+    view = partition_view(sim.operations, "t", 0, 1)
+    gone = [each for each in view.segments if each.letter == "W"]
+    assert gone
+    assert view.segments[: len(gone)] == gone
+    assert all(each.reason.startswith("gone for readers; files gone at ") for each in gone)
+    page_of(view)
+    sim.clock.advance_ms(61_000)
+    assert "W" not in {each.letter for each in partition_view(sim.operations, "t", 0, 1).segments}
+
+
+def test_a_what_if_is_what_the_next_pass_does() -> None:
+    """Goal: nobody is told another future than the one that comes.
+    Method: ask about a limit, set it, let the next check run: what went is what was said.
+    """
+    sim = filled(retention_ms="-1")
+    asked = retention_view(sim.operations, "t", {"retention.ms": "60000"}, 1)
+    (entry,) = asked.partitions
+    assert asked.bytes_going == sum(each.size_bytes for each in entry.departures) > 0
+    assert asked.curve[0].size_bytes - asked.curve[-1].size_bytes == asked.bytes_going
+    assert asked.curve[-1].size_bytes == asked.bytes_left
+    going = [each.base_offset for each in entry.departures]
+    before = bases(sim)
+    nothing = retention_view(sim.operations, "t", {}, 1)
+    assert nothing.segments_going == 0
+    assert bases(sim) == before
+    for each in (asked, nothing):
+        page_of(each)
+    sim.operations.topics.alter_configs("t", [ConfigChange("retention.ms", "60000")])
+    last = entry.departures[-1].due
+    assert last is not None
+    assert last.latest_ms is not None
+    sim.clock.advance_ms(last.latest_ms - sim.clock.wall_ms())
+    assert going == [each for each in before if each not in bases(sim)]
+    with pytest.raises(InvalidTopicConfig):
+        retention_view(sim.operations, "t", {"retention.ms": "soon"}, 1)
+    with pytest.raises(UnknownTopic):
+        retention_view(sim.operations, "none", {}, 1)
+
+
+def test_topics_and_a_topic() -> None:
+    """Goal: sizes, limits and what goes next are the operations'.
+    Method: two topics, a search that finds one, pages beyond the last.
+    """
+    sim = filled(retention_ms="600000")
+    sim.operations.topics.create("other", 3)
+    view = topics_view(sim.operations, "", 99)
+    assert [each.name for each in view.topics] == ["other", "t"]
+    assert (view.page, view.pages, view.total) == (1, 1, 2)
+    row = view.topics[1]
+    assert row.size_bytes == sim.operations.describe_log("t", 0).size_bytes > 0
+    assert (row.retention_ms, row.retention_bytes) == (600_000, -1)
+    assert [each.name for each in topics_view(sim.operations, "oth", 1).topics] == ["other"]
+    assert "No topic has such a name." in page_of(topics_view(sim.operations, "<b>", 1))
+    topic = topic_view(sim.operations, "t", 1)
+    departure = topic.partitions[0].next_departure
+    assert departure is not None
+    assert departure.base_offset == bases(sim)[0]
+    assert departure.due is not None
+    assert {each.name for each in topic.configs} >= {"retention.ms", "cleanup.policy"}
+    assert len(topic_view(sim.operations, "other", 1).partitions) == 3
+    for each in (view, topic):
+        page_of(each)
+    with pytest.raises(UnknownTopic):
+        topic_view(sim.operations, "none", 1)
+    with pytest.raises(UnknownPartition):
+        partition_view(sim.operations, "t", 7, 1)
+
+
+def test_the_daemon_s_pages() -> None:
+    """Goal: directories, tasks and the first page say what the operations say, in words.
+    Method: a healthy manager.
+    """
+    sim = filled()
+    overview = overview_view(sim.operations)
+    assert overview.is_healthy
+    assert overview.sentence.startswith(
+        "Healthy: 2 of 2 log directories online, 1 partition served, retention ran "
+    )
+    assert overview.largest_topics[0].name == "t"
+    dirs = log_dirs_view(sim.operations)
+    described = sim.operations.log_dirs()
+    assert [each.path for each in dirs.log_dirs] == [each.path for each in described]
+    assert sum(each.log_bytes for each in dirs.log_dirs) == overview.log_bytes
+    tasks = tasks_view(sim.operations)
+    assert [each.name for each in tasks.tasks] == [each.name for each in sim.operations.tasks()]
+    for view in (overview, dirs, tasks):
+        page_of(view)
+
+
+def test_names_are_escaped() -> None:
+    """Goal: what somebody else wrote is text on a page, never markup.
+    Method: a search for markup, and an error whose message holds some.
+    """
+    sim = filled()
+    hostile = "\"><script>alert('x')</script>"
+    html = page_of(topics_view(sim.operations, hostile, 1))
+    assert "<script>alert" not in html
+    assert "<script>" not in render_error(404, 40401, hostile, hostile).decode().replace(
+        "<script src", ""
+    )
+
+
+def test_a_frame_leads_to_its_twin() -> None:
+    """Goal: every page leads to its JSON, and to itself with and without renewal.
+    Method: a frame with a query.
+    """
+    frame = Frame("/console/topics", "page=2&refresh=true", is_refreshing=True)
+    assert frame.twin == "/console/topics.json?page=2"
+    assert frame.still == "/console/topics?page=2"
+    assert frame.refreshing == "/console/topics?page=2&refresh=true"
+    assert Frame("/console", "", is_refreshing=False).refreshing == "/console?refresh=true"
+    html = page_of(tasks_view(filled().operations), frame)
+    assert 'hx-trigger="every 10s"' in html
+    assert "hx-trigger" not in page_of(tasks_view(filled().operations))

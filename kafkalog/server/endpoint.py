@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADMINISTRATIVE",
+    "CONSOLE_PREFIX",
     "DEBUG_PREFIX",
     "METRICS_PATH",
     "NATIVE_PREFIX",
@@ -59,6 +60,9 @@ NATIVE_PREFIX = "/v1/"
 
 DEBUG_PREFIX = "/debug/"
 """Of the routes that look into the process; asked in every phase of its life."""
+
+CONSOLE_PREFIX = "/console"
+"""Of the pages for people; their addresses take no unknown parameter either."""
 
 OPEN: None = None
 """In the place of an access: probes, which everybody may ask."""

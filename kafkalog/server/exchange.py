@@ -14,7 +14,8 @@ from aiohttp import HttpVersion11, hdrs, web
 
 from kafkalog.errors import KafkalogError, NotReady
 from kafkalog.server.api import Phase
-from kafkalog.server.endpoint import DEBUG_PREFIX, NATIVE_PREFIX, endpoint_of
+from kafkalog.server.console import error_page, wants_page
+from kafkalog.server.endpoint import CONSOLE_PREFIX, DEBUG_PREFIX, NATIVE_PREFIX, endpoint_of
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import EVENT_STREAM
 from kafkalog.server.parameters import check_query
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from kafkalog.server.security.guards import Guards
 
 _log = structlog.get_logger("kafkalog.server")
-_NATIVE_PREFIXES = (NATIVE_PREFIX, "/v3/", "/kafka/v3/", DEBUG_PREFIX)
-_STRICT_PREFIXES = (NATIVE_PREFIX, DEBUG_PREFIX)  # no query parameter passes unseen
+_NATIVE_PREFIXES = (NATIVE_PREFIX, "/v3/", "/kafka/v3/", DEBUG_PREFIX, CONSOLE_PREFIX)
+_STRICT_PREFIXES = (NATIVE_PREFIX, DEBUG_PREFIX, CONSOLE_PREFIX)  # no query parameter passes unseen
 # Routes that answer while the daemon starts, stops or has too much to do.
 _ALWAYS = frozenset(
     (
@@ -183,6 +184,8 @@ def _answer_error(request: web.Request, raised: Exception, request_id: str) -> w
         return come_again()
     is_v2 = not request.path.startswith(_NATIVE_PREFIXES)
     response = error_reply(error, request_id, is_v2=is_v2)
+    if wants_page(request):
+        response = error_page(error, response, request_id)
     framing = isinstance(error, ApiError) and error.entry.error_code == 40000
     if framing or response.status in _CLOSING:
         response.force_close()

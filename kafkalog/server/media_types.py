@@ -15,6 +15,7 @@ NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 TEXT = "text/plain"
 JSON = "application/json"
+HTML = "text/html"
 EVENT_STREAM = "text/event-stream"
 
 

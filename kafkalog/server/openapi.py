@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from pydantic.json_schema import models_json_schema
 
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
-from kafkalog.server.endpoint import DEBUG_PREFIX, NATIVE_PREFIX, endpoint_of
+from kafkalog.server.endpoint import CONSOLE_PREFIX, DEBUG_PREFIX, NATIVE_PREFIX, endpoint_of
 from kafkalog.server.error_map import REGISTER
 from kafkalog.server.media_types import JSON, V2_JSON
 from kafkalog.server.schemas import TOPIC_NAME_SCHEMA
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from kafkalog.server.endpoint import Endpoint, Link, Model
 
+_STRICT_PREFIXES = (NATIVE_PREFIX, DEBUG_PREFIX, CONSOLE_PREFIX)  # they take no others
 _COMPONENT = "#/components/schemas/{model}"
 _IN_PATH = re.compile(r"\{([a-z_]+)(?::[^}]*)?\}")
 
@@ -145,7 +146,7 @@ def error_numbers(path: str, promise: Endpoint) -> tuple[int, ...]:
         numbers.update(_WITH_ACCESS)
     for name in _IN_PATH.findall(path):
         numbers.update(by_parameter.get(name, ()))
-    if promise.parameters or path.startswith((NATIVE_PREFIX, DEBUG_PREFIX)):  # which take no others
+    if promise.parameters or path.startswith(_STRICT_PREFIXES):
         numbers.update(_WITH_QUERY)
     if promise.body:
         numbers.update(_WITH_BODY)

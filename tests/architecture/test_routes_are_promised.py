@@ -13,7 +13,7 @@ from kafkalog.server.app import ROUTE_TABLES
 from kafkalog.server.endpoint import Action, Resource, endpoint_of
 
 ROUTES = [route for table in ROUTE_TABLES for route in table if isinstance(route, web.RouteDef)]
-# What everybody may ask: probes, who answers here, and what the API is.
+# What everybody may ask: probes, who answers here, what the API is, and files without data.
 OPEN_PATHS = {
     "/",
     *(
@@ -26,6 +26,7 @@ OPEN_PATHS = {
         "/status/ready",
         "/startupz",
     ),
+    "/console/assets/{digest}/{asset}",
     *("/openapi.json", "/openapi.yaml", "/openapi", "/openapi/v3"),
 }
 CHANGING = {Action.WRITE, Action.CREATE, Action.DELETE, Action.ALTER, Action.CLUSTER}

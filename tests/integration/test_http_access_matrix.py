@@ -39,6 +39,8 @@ BODIES: dict[str, object] = {
 }
 # Routes that answer to everybody what he may see of it.
 FILTERED = {
+    "GET /console/topics",
+    "GET /console/topics.json",
     "GET /topics",
     "GET /v1/groups",
     "GET /v1/sinks",

@@ -1,0 +1,145 @@
+"""What all pages of the web console have in common: two renderers, headers, errors for people.
+
+A page is a view (``kafkalog.ui``) that is made on the control pool from the operations as the
+caller's principal may see them. Its address answers HTML, or JSON to who asks for that; with
+``.json`` behind it JSON alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from aiohttp import hdrs, web
+
+from kafkalog.server.api import api_of
+from kafkalog.server.endpoint import CONSOLE_PREFIX, Answer, endpoint
+from kafkalog.server.error_map import error_body
+from kafkalog.server.media_types import HTML, JSON, negotiate, parse_accept
+from kafkalog.server.parameters import FlagParameter
+from kafkalog.server.replies import bytes_reply
+from kafkalog.ui.rendering import Frame, render_error, render_html, render_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.errors import KafkalogError
+    from kafkalog.manager.operations import Operations
+    from kafkalog.server.endpoint import Access
+    from kafkalog.server.error_map import ApiError
+    from kafkalog.server.parameters import Parameter
+    from kafkalog.ui.view import View
+
+V = TypeVar("V", bound="View")
+
+_HTML_UTF8 = f"{HTML}; charset=utf-8"
+_TWIN = ".json"
+_TEXT = {"type": "string"}
+_REFRESH = FlagParameter("refresh", "The page asks for itself again every ten seconds.")
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+PAGE_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    hdrs.CACHE_CONTROL: "no-store",
+    hdrs.VARY: "Accept",
+}
+"""Of every page: nothing runs or is loaded that does not come from this address."""
+
+
+def page(
+    routes: web.RouteTableDef,
+    path: str,
+    operation_id: str,
+    access: Access,
+    model: type[View],
+    *,
+    parameters: tuple[Parameter, ...] = (),
+    errors: tuple[int, ...] = (),
+) -> Callable[[Callable[[web.Request, Operations], V]], Callable[[web.Request, Operations], V]]:
+    """Register what makes a view as a page and as its twin; its docstring describes both.
+
+    It runs on the control pool. What it raises is answered as everywhere, to people as a page.
+    """
+
+    def register(
+        make: Callable[[web.Request, Operations], V],
+    ) -> Callable[[web.Request, Operations], V]:
+        def json_bytes(request: web.Request, operations: Operations) -> bytes:
+            return render_json(make(request, operations))
+
+        def html_bytes(request: web.Request, operations: Operations, frame: Frame) -> bytes:
+            return render_html(make(request, operations), frame)
+
+        async def twin(request: web.Request) -> web.Response:
+            api = api_of(request)
+            body = await api.blocking(json_bytes, request, api.operations)
+            return bytes_reply(body, content_type=JSON, headers=PAGE_HEADERS)
+
+        async def either(request: web.Request) -> web.Response:
+            url = request.rel_url
+            frame = Frame(url.raw_path, url.raw_query_string, _REFRESH.read(request))
+            if negotiate(request.headers.get(hdrs.ACCEPT, ""), (HTML, JSON)) == JSON:
+                return await twin(request)
+            api = api_of(request)
+            body = await api.blocking(html_bytes, request, api.operations, frame)
+            return bytes_reply(body, content_type=_HTML_UTF8, headers=PAGE_HEADERS)
+
+        twin.__doc__ = either.__doc__ = make.__doc__
+        promised_twin = endpoint(
+            f"{operation_id}Json",
+            "console",
+            access,
+            {200: Answer("The page's facts.", {JSON: model})},
+            parameters=parameters,
+            errors=errors,
+        )(twin)
+        promised_page = endpoint(
+            operation_id,
+            "console",
+            access,
+            {200: Answer("The page.", {HTML: _TEXT, JSON: model})},
+            parameters=(*parameters, _REFRESH),
+            errors=(*errors, 406),
+        )(either)
+        # The twin first: of two patterns aiohttp takes the one that was added first.
+        routes.get(path + _TWIN)(promised_twin)
+        routes.get(path)(promised_page)
+        return make
+
+    return register
+
+
+def wants_page(request: web.Request) -> bool:
+    """Whether an error is for somebody who looks at pages: he asks for HTML by its name."""
+    path = request.path
+    if not path.startswith(CONSOLE_PREFIX) or path.endswith(_TWIN):
+        return False
+    return HTML in parse_accept(request.headers.get(hdrs.ACCEPT, ""))
+
+
+def error_page(
+    error: KafkalogError | ApiError, plain: web.Response, request_id: str
+) -> web.Response:
+    """The answer ``plain`` for people: its status and headers, its facts as a page."""
+    entry, facts = error_body(error)
+    body = render_error(entry.status, entry.error_code, str(facts["message"]), request_id)
+    kept = {
+        name: value
+        for name, value in plain.headers.items()
+        if name not in (hdrs.CONTENT_TYPE, hdrs.CONTENT_LENGTH)
+    }
+    return bytes_reply(
+        body, content_type=_HTML_UTF8, status=entry.status, headers=kept | PAGE_HEADERS
+    )

@@ -1,0 +1,144 @@
+"""The web console: its pages with their JSON twins, and its static files.
+
+No address ends in the name of a topic, because ``a.json`` is one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from aiohttp import hdrs, web
+
+from kafkalog.server.console import page
+from kafkalog.server.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
+from kafkalog.server.error_map import ApiError
+from kafkalog.server.parameters import IntegerParameter, TextParameter, partition_of, topic_of
+from kafkalog.server.replies import bytes_reply
+from kafkalog.ui.assets import ASSETS_PATH, all_assets
+from kafkalog.ui.daemon_views import LogDirsView, TasksView, log_dirs_view, tasks_view
+from kafkalog.ui.overview_view import OverviewView, overview_view
+from kafkalog.ui.partition_view import PartitionView, partition_view
+from kafkalog.ui.retention_view import RetentionView, retention_view
+from kafkalog.ui.topic_views import TopicsView, TopicView, topic_view, topics_view
+
+if TYPE_CHECKING:
+    from kafkalog.manager.operations import Operations
+
+ROUTES = web.RouteTableDef()
+_CONSOLE = "/console"
+_TOPIC = f"{_CONSOLE}/topics/{{topic}}"
+_DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
+_LOOK = Access(Action.DESCRIBE, Resource.CLUSTER)
+
+_PAGE = IntegerParameter("page", "Page of the list.", 1, 1, 1_000_000)
+_NAME_CONTAINS = TextParameter("name_contains", "Only topics whose name holds this.", "")
+_HORIZON_DAYS = IntegerParameter("horizon_days", "How far to look ahead.", 30, 0, 3650)
+_CONFIGS = tuple(
+    TextParameter(name, f"{name} to ask about; empty or absent: what the topic has.")
+    for name in ("retention.ms", "retention.bytes", "cleanup.policy")
+)
+
+_KEPT_FOR_EVER = "public, max-age=31536000, immutable"
+_ENTITY_TAG = re.compile(r'"([^"]*)"')
+
+
+@page(ROUTES, _CONSOLE, "consoleOverview", _LOOK, OverviewView)
+def overview(_: web.Request, operations: Operations) -> OverviewView:
+    """Console: is the daemon well, in words; its log directories and largest topics."""
+    return overview_view(operations)
+
+
+@page(
+    ROUTES,
+    f"{_CONSOLE}/topics",
+    "consoleTopics",
+    _DESCRIBE,
+    TopicsView,
+    parameters=(_NAME_CONTAINS, _PAGE),
+)
+def topics(request: web.Request, operations: Operations) -> TopicsView:
+    """Console: the topics that the caller may see, a hundred a page."""
+    name_contains = _NAME_CONTAINS.read(request) or ""
+    return topics_view(operations, name_contains, _PAGE.read(request))
+
+
+@page(
+    ROUTES,
+    f"{_TOPIC}/partitions",
+    "consoleTopic",
+    _DESCRIBE,
+    TopicView,
+    parameters=(_PAGE,),
+)
+def topic(request: web.Request, operations: Operations) -> TopicView:
+    """Console: a topic with its partitions, what retention takes next of each, and its configs."""
+    return topic_view(operations, topic_of(request), _PAGE.read(request))
+
+
+@page(
+    ROUTES,
+    f"{_TOPIC}/partitions/{{partition}}",
+    "consolePartition",
+    _DESCRIBE,
+    PartitionView,
+    parameters=(_PAGE,),
+)
+def partition(request: web.Request, operations: Operations) -> PartitionView:
+    """Console: a partition's segments as a strip and a table: why each is here, when it goes."""
+    return partition_view(operations, topic_of(request), partition_of(request), _PAGE.read(request))
+
+
+@page(
+    ROUTES,
+    f"{_TOPIC}/retention",
+    "consoleRetention",
+    _DESCRIBE,
+    RetentionView,
+    parameters=(*_CONFIGS, _HORIZON_DAYS),
+)
+def retention(request: web.Request, operations: Operations) -> RetentionView:
+    """Console: what would go of a topic under other limits; nothing is changed."""
+    configs = {each.name: text for each in _CONFIGS if (text := each.read(request))}
+    return retention_view(operations, topic_of(request), configs, _HORIZON_DAYS.read(request))
+
+
+@page(ROUTES, f"{_CONSOLE}/log-dirs", "consoleLogDirs", _LOOK, LogDirsView)
+def log_dirs(_: web.Request, operations: Operations) -> LogDirsView:
+    """Console: the log directories, their space and largest partitions."""
+    return log_dirs_view(operations)
+
+
+@page(ROUTES, f"{_CONSOLE}/tasks", "consoleTasks", _LOOK, TasksView)
+def tasks(_: web.Request, operations: Operations) -> TasksView:
+    """Console: what the background tasks do and did."""
+    return tasks_view(operations)
+
+
+_FILE = {"type": "string", "format": "binary"}
+
+
+@ROUTES.get(f"{ASSETS_PATH}/{{digest}}/{{asset}}")
+@endpoint(
+    "consoleAsset",
+    "console",
+    OPEN,
+    {
+        200: Answer(
+            "The file.",
+            dict.fromkeys(("text/css", "text/javascript", "image/svg+xml", "text/plain"), _FILE),
+            ("ETag", "Cache-Control"),
+        ),
+        304: Answer("The client has it."),
+    },
+    errors=(404,),
+)
+async def asset(request: web.Request) -> web.Response:
+    """A static file of the console by the digest of its bytes: it may be kept for ever."""
+    found = all_assets().get(request.match_info["asset"])
+    if found is None or request.match_info["digest"] != found.digest:
+        raise ApiError(404, "No such file of the console, or another version of it.")
+    headers = {hdrs.ETAG: f'"{found.digest}"', hdrs.CACHE_CONTROL: _KEPT_FOR_EVER}
+    if found.digest in _ENTITY_TAG.findall(request.headers.get(hdrs.IF_NONE_MATCH, "")):
+        return web.Response(status=304, headers=headers)
+    return bytes_reply(found.content, content_type=found.content_type, headers=headers)

@@ -53,6 +53,11 @@ class KafkalogError(Exception):
         self.details: dict[str, Detail] = details
         self.is_told = False  # the log has it already, from whoever knew more of it
 
+    @property
+    def public_message(self) -> str:
+        """What a client reads; ``message`` is the operator's and may name files."""
+        return self.message
+
 
 class InvalidRequest(KafkalogError):
     """The client's fault; nothing was appended or changed."""
@@ -336,9 +341,21 @@ class CorruptData(KafkalogError):
         self.file = file
         self.position = position
 
+    @property
+    def public_message(self) -> str:
+        """See KafkalogError: a corrupt file's path stays inside."""
+        return (
+            "The partition is out of service: its files are damaged; the daemon's log names them."
+        )
+
 
 class CorruptBatch(CorruptData):
     """A record batch of a segment is invalid; details: base_offset and last_offset when known."""
+
+    @property
+    def public_message(self) -> str:
+        """See KafkalogError."""
+        return "A stored record batch is corrupt and is not served."
 
 
 class CorruptIndex(CorruptData):

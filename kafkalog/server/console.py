@@ -13,8 +13,9 @@ from aiohttp import hdrs, web
 
 from kafkalog.server.api import api_of
 from kafkalog.server.endpoint import CONSOLE_PREFIX, Answer, endpoint
-from kafkalog.server.error_map import error_body
+from kafkalog.server.error_map import ApiError, error_body
 from kafkalog.server.media_types import HTML, JSON, negotiate, parse_accept
+from kafkalog.server.origin import origin_of
 from kafkalog.server.parameters import FlagParameter
 from kafkalog.server.replies import bytes_reply
 from kafkalog.ui.rendering import Frame, render_error, render_html, render_json
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from kafkalog.errors import KafkalogError
     from kafkalog.manager.operations import Operations
     from kafkalog.server.endpoint import Access
-    from kafkalog.server.error_map import ApiError
     from kafkalog.server.parameters import Parameter
     from kafkalog.ui.view import View
 
@@ -89,10 +89,16 @@ def page(
 
         async def either(request: web.Request) -> web.Response:
             url = request.rel_url
-            frame = Frame(url.raw_path, url.raw_query_string, _REFRESH.read(request))
+            api = api_of(request)
+            frame = Frame(
+                url.raw_path,
+                url.raw_query_string,
+                is_refreshing=_REFRESH.read(request),
+                # Else what changes something is behind another port than the pages.
+                is_administered=api.config.admin_port is None,
+            )
             if negotiate(request.headers.get(hdrs.ACCEPT, ""), (HTML, JSON)) == JSON:
                 return await twin(request)
-            api = api_of(request)
             body = await api.blocking(html_bytes, request, api.operations, frame)
             return bytes_reply(body, content_type=_HTML_UTF8, headers=PAGE_HEADERS)
 
@@ -119,6 +125,26 @@ def page(
         return make
 
     return register
+
+
+def refuse_other_origins(request: web.Request) -> None:
+    """ApiError 40301 when a browser says that a page of another origin sent the request.
+
+    A browser sends credentials that it knows along with what any page asks for. One that says
+    neither Sec-Fetch-Site nor Origin with a POST is none: programs bring credentials themselves.
+    """
+    site = request.headers.get("Sec-Fetch-Site")
+    if site is not None:
+        is_own = site in ("same-origin", "none")
+    else:
+        is_own = request.headers.get(hdrs.ORIGIN) in (None, origin_of(request))
+    if not is_own:
+        raise ApiError(40301, "A page of another origin may not do this.")
+
+
+def see_other(address: str) -> web.Response:
+    """What follows a form that was carried out: the page to look at."""
+    return web.Response(status=303, headers={hdrs.LOCATION: address, **PAGE_HEADERS})
 
 
 def wants_page(request: web.Request) -> bool:

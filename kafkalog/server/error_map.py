@@ -56,7 +56,8 @@ _ROWS = (
         40301,
         403,
         "TOPIC_AUTHORIZATION_FAILED",
-        "the access rules do not allow it; /debug/ without admin.port: not from this machine",
+        "the access rules do not allow it; /debug/ without admin.port: not from this "
+        "machine; /console: sent by a page of another origin",
     ),
     ErrorEntry(40401, 404, "UNKNOWN_TOPIC_OR_PARTITION", "topic not found"),
     ErrorEntry(40402, 404, "UNKNOWN_TOPIC_OR_PARTITION", "partition not found"),
@@ -286,7 +287,7 @@ def error_body(error: errors.KafkalogError | ApiError) -> tuple[ErrorEntry, dict
             ]
     body: dict[str, object] = {
         "error_code": entry.error_code,
-        "message": _message(error),
+        "message": error.message if isinstance(error, ApiError) else error.public_message,
         "kafka_error": kafka_error,
         "retriable": entry.retriable,
     }
@@ -304,17 +305,6 @@ def entry_error(error: errors.KafkalogError | ApiError) -> dict[str, object]:
         "kafka_error": body["kafka_error"],
         "error": body["message"],
     }
-
-
-def _message(error: errors.KafkalogError | ApiError) -> str:
-    """What the client reads; a corrupt file's path stays inside."""
-    if isinstance(error, errors.CorruptBatch):
-        return "A stored record batch is corrupt and is not served."
-    if isinstance(error, errors.CorruptData):
-        return (
-            "The partition is out of service: its files are damaged; the daemon's log names them."
-        )
-    return error.message
 
 
 def reference() -> str:

@@ -120,6 +120,12 @@ class PartitionView(View):
         return f"{self.topic}-{self.partition}"
 
     @property
+    def deletable(self) -> StateCount | None:
+        """What a retention pass would take now; None: nothing."""
+        found = [each for each in self.states if each.state is SegmentState.DELETABLE]
+        return found[0] if found else None
+
+    @property
     def strip(self) -> Strip:
         """The picture of this page's segments."""
         offsets = {
@@ -273,7 +279,7 @@ def _compaction(standing: Standing | None) -> CompactionView | None:
         first_uncleanable_offset=plan and plan.first_uncleanable_offset,
         cleanable_ratio=plan and plan.cleanable_ratio,
         min_cleanable_ratio=standing.log.config.min_cleanable_dirty_ratio,
-        fault=standing.fault and standing.fault.message,
+        fault=standing.fault and standing.fault.public_message,
     )
 
 

@@ -26,11 +26,13 @@ class Frame(NamedTuple):
     """What surrounds a page: its own address without a query, and its query as it was sent.
 
     is_refreshing   the page asks for itself again every REFRESH_SECONDS
+    is_administered forms that change something are shown
     """
 
     path: str
     query: str
     is_refreshing: bool
+    is_administered: bool = True
 
     @property
     def twin(self) -> str:

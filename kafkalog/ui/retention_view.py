@@ -97,7 +97,7 @@ def retention_view(
         except InvalidRequest:
             raise  # what was asked about is wrong, not the partition
         except KafkalogError as fault:
-            entries.append(PartitionWhatIf(partition=number, fault=fault.message))
+            entries.append(PartitionWhatIf(partition=number, fault=fault.public_message))
         else:
             entries.append(_entry(number, simulation))
             going += simulation.departures

@@ -179,7 +179,7 @@ def _partition(operations: Operations, topic: str, number: int) -> PartitionRow:
     except InvalidRequest:
         raise  # the topic is gone
     except KafkalogError as fault:
-        return PartitionRow(partition=number, fault=fault.message)
+        return PartitionRow(partition=number, fault=fault.public_message)
     return PartitionRow(
         partition=number,
         directory=log.directory,

@@ -180,3 +180,41 @@ def test_files_are_kept_for_ever_and_asked_for_once(filled: Daemon) -> None:
         assert (again.status, again.body) == (304, b"")
     refused(filled.request("GET", "/console/assets/0000000000000000/console.css"), 404, 404)
     refused(filled.request("GET", "/console/assets/0/..%2F..%2Fview.py"), 404, 404)
+
+
+def test_a_form_is_for_this_origin_alone(daemon: Daemon) -> None:
+    """Goal: no page of anybody else deletes with a browser's credentials; ours does what it says.
+    Method: a POST as browsers send it from elsewhere, by both headers; then from the page itself.
+    """
+    topic = "retained"
+    daemon.create_topic(topic, 1, segment_bytes="1048576")
+    for age_days in (9, 0):
+        data = batch_of(HALF_SEGMENT, timestamp_ms=now_ms() - age_days * DAY)
+        assert append(daemon, topic, data).status == 200
+    page = f"/console/topics/{topic}/partitions/0"
+    html = daemon.request("GET", page, None, BROWSER).body.decode()
+    assert f'<form method="post" action="{page}/retain">' in html
+    own = f"http://127.0.0.1:{daemon.port}"
+    for headers in (
+        {"Sec-Fetch-Site": "cross-site", "Origin": own},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "https://page.example"},
+        {"Origin": "null"},
+    ):
+        refused(daemon.request("POST", f"{page}/retain", b"", headers), 403, 40301)
+    segments = f"/v1/topics/{topic}/partitions/0/segments"
+    assert [each["state"] for each in daemon.request("GET", segments).json["segments"]] == [
+        "inactive",
+        "active",
+    ]
+    answer = daemon.request("POST", f"{page}/retain", b"", {"Origin": own})
+    assert (answer.status, answer.headers["Location"]) == (303, page)
+    assert [each["state"] for each in daemon.request("GET", segments).json["segments"]] == [
+        "deleting",
+        "active",
+    ]
+    again = daemon.request("POST", f"{page}/retain", b"", {"Sec-Fetch-Site": "same-origin"})
+    assert again.status == 303
+    html = daemon.request("GET", page, None, BROWSER).body.decode()
+    assert "<form" not in html
+    assert 'class="seg seg-deleting"' in html

@@ -120,7 +120,7 @@ def test_what_waits_for_its_deletion_is_shown_first() -> None:
     """Goal: files that are gone for readers are not forgotten.
     Method: a pass takes segments; the view at once, and after their files went.
     """
-    sim = filled(retention_ms="60000", file_delete_delay_ms="60000")
+    sim = filled(retention_ms="60000", file_delete_delay_ms="10000")
     sim.operations.retain("t", 0, dry_run=False)
     view = partition_view(sim.operations, "t", 0, 1)
     gone = [each for each in view.segments if each.letter == "W"]
@@ -128,7 +128,7 @@ def test_what_waits_for_its_deletion_is_shown_first() -> None:
     assert view.segments[: len(gone)] == gone
     assert all(each.reason.startswith("gone for readers; files gone at ") for each in gone)
     page_of(view)
-    sim.clock.advance_ms(61_000)
+    sim.clock.advance_ms(11_000)
     assert "W" not in {each.letter for each in partition_view(sim.operations, "t", 0, 1).segments}
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from aiohttp import hdrs, web
 
-from kafkalog.server.console import page
+from kafkalog.server.api import api_of
+from kafkalog.server.console import page, refuse_other_origins, see_other
 from kafkalog.server.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.parameters import IntegerParameter, TextParameter, partition_of, topic_of
@@ -113,6 +115,25 @@ def log_dirs(_: web.Request, operations: Operations) -> LogDirsView:
 def tasks(_: web.Request, operations: Operations) -> TasksView:
     """Console: what the background tasks do and did."""
     return tasks_view(operations)
+
+
+@ROUTES.post(f"{_TOPIC}/partitions/{{partition}}/retain")
+@endpoint(
+    "consoleRetain",
+    "console",
+    Access(Action.DELETE, Resource.TOPIC),
+    {303: Answer("Done; see the partition.", headers=("Location",))},
+)
+async def retain(request: web.Request) -> web.Response:
+    """Console: a retention pass over one partition now, instead of at the next check.
+
+    Pages of other origins are refused. Whatever is sent as a body is not read.
+    """
+    refuse_other_origins(request)
+    api = api_of(request)
+    name, number = topic_of(request), partition_of(request)
+    await api.blocking(api.operations.retain, name, number, dry_run=False)
+    return see_other(f"{_CONSOLE}/topics/{quote(name, safe='')}/partitions/{number}")
 
 
 _FILE = {"type": "string", "format": "binary"}

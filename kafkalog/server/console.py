@@ -21,13 +21,15 @@ from kafkalog.server.replies import bytes_reply
 from kafkalog.ui.rendering import Frame, render_error, render_html, render_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from kafkalog.errors import KafkalogError
     from kafkalog.manager.operations import Operations
     from kafkalog.server.endpoint import Access
     from kafkalog.server.parameters import Parameter
     from kafkalog.ui.view import View
+
+    _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 V = TypeVar("V", bound="View")
 
@@ -76,33 +78,7 @@ def page(
     def register(
         make: Callable[[web.Request, Operations], V],
     ) -> Callable[[web.Request, Operations], V]:
-        def json_bytes(request: web.Request, operations: Operations) -> bytes:
-            return render_json(make(request, operations))
-
-        def html_bytes(request: web.Request, operations: Operations, frame: Frame) -> bytes:
-            return render_html(make(request, operations), frame)
-
-        async def twin(request: web.Request) -> web.Response:
-            api = api_of(request)
-            body = await api.blocking(json_bytes, request, api.operations)
-            return bytes_reply(body, content_type=JSON, headers=PAGE_HEADERS)
-
-        async def either(request: web.Request) -> web.Response:
-            url = request.rel_url
-            api = api_of(request)
-            frame = Frame(
-                url.raw_path,
-                url.raw_query_string,
-                is_refreshing=_REFRESH.read(request),
-                # Else what changes something is behind another port than the pages.
-                is_administered=api.config.admin_port is None,
-            )
-            if negotiate(request.headers.get(hdrs.ACCEPT, ""), (HTML, JSON)) == JSON:
-                return await twin(request)
-            body = await api.blocking(html_bytes, request, api.operations, frame)
-            return bytes_reply(body, content_type=_HTML_UTF8, headers=PAGE_HEADERS)
-
-        twin.__doc__ = either.__doc__ = make.__doc__
+        twin, either = _handlers(make)
         promised_twin = endpoint(
             f"{operation_id}Json",
             "console",
@@ -125,6 +101,38 @@ def page(
         return make
 
     return register
+
+
+def _handlers(make: Callable[[web.Request, Operations], View]) -> tuple[_Handler, _Handler]:
+    """The twin's and the page's."""
+
+    def json_bytes(request: web.Request, operations: Operations) -> bytes:
+        return render_json(make(request, operations))
+
+    def html_bytes(request: web.Request, operations: Operations, frame: Frame) -> bytes:
+        return render_html(make(request, operations), frame)
+
+    async def twin(request: web.Request) -> web.Response:
+        api = api_of(request)
+        body = await api.blocking(json_bytes, request, api.operations)
+        return bytes_reply(body, content_type=JSON, headers=PAGE_HEADERS)
+
+    async def either(request: web.Request) -> web.Response:
+        api, url = api_of(request), request.rel_url
+        frame = Frame(
+            url.raw_path,
+            url.raw_query_string,
+            is_refreshing=_REFRESH.read(request),
+            # Else what changes something is behind another port than the pages.
+            is_administered=api.config.admin_port is None,
+        )
+        if negotiate(request.headers.get(hdrs.ACCEPT, ""), (HTML, JSON)) == JSON:
+            return await twin(request)
+        body = await api.blocking(html_bytes, request, api.operations, frame)
+        return bytes_reply(body, content_type=_HTML_UTF8, headers=PAGE_HEADERS)
+
+    twin.__doc__ = either.__doc__ = make.__doc__
+    return twin, either
 
 
 def refuse_other_origins(request: web.Request) -> None:

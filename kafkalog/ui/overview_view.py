@@ -1,4 +1,4 @@
-"""The first page: is the daemon well, in words; its log directories, largest topics and troubles."""
+"""The first page: whether the daemon is well, in words; its log directories and largest topics."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ def _sentence(
     ]
     for task in tasks:
         if task.name == RETENTION_TASK:
-            ran = "has not run yet" if task.last_run_ms is None else (
-                f"ran {relative(task.last_run_ms, now_ms)}"
-            )
-            told.append(f"retention {ran}")
+            if task.last_run_ms is None:
+                told.append("retention has not run yet")
+            else:
+                told.append(f"retention ran {relative(task.last_run_ms, now_ms)}")
             if task.next_run_ms is not None:
                 told.append(f"next {relative(task.next_run_ms, now_ms)}")
     return f"{'Healthy' if is_healthy else 'Needs attention'}: {', '.join(told)}."

@@ -1,4 +1,4 @@
-"""One partition: its offsets, its segments as a strip and as a table, and why each is still here."""
+"""One partition: offsets, segments as a strip and as a table, and why each is still here."""
 
 from __future__ import annotations
 

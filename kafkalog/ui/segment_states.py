@@ -71,7 +71,12 @@ class CleanRange(NamedTuple):
 
 
 def state_of(
-    base_offset: int, next_offset: int, rule: Rule | None, clean: CleanRange | None, *, is_active: bool
+    base_offset: int,
+    next_offset: int,
+    rule: Rule | None,
+    clean: CleanRange | None,
+    *,
+    is_active: bool,
 ) -> SegmentState:
     """Of a served segment; what retention takes comes first, then where appends go."""
     if rule is not None:

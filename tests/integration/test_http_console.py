@@ -1,6 +1,6 @@
 """Goal: every page of the console answers people and programs the same facts, safely.
-Method: a real daemon with segments of several ages; each page as HTML, as its twin by ``.json`` and by
-Accept, its headers, its errors, and its facts beside the API's.
+Method: a real daemon with segments of several ages; each page as HTML, as its twin by ``.json``
+and by Accept, its headers, its errors, and its facts beside the API's.
 """
 
 from __future__ import annotations
@@ -129,11 +129,12 @@ def test_what_if_is_the_simulation(filled: Daemon) -> None:
     assert wrong.status == 400
     assert "<h1>" in wrong.body.decode()
     refused(filled.request("GET", f"{path}.json?retention.ms=soon"), 400, 40002)
-    assert len(filled.request("GET", "/v1/topics/shown/partitions/0/segments").json["segments"]) == 4
+    listed = filled.request("GET", "/v1/topics/shown/partitions/0/segments").json["segments"]
+    assert len(listed) == 4
 
 
 def test_errors_are_pages_for_people(filled: Daemon) -> None:
-    """Goal: who looks at pages is told in words, a program by the one shape; the status is the same.
+    """Goal: who looks at pages is told in words, a program by the one shape; one status.
     Method: a topic and a partition that there are not, a parameter that nobody reads.
     """
     for path, status, code in (

@@ -1,4 +1,4 @@
-"""Goal: a strip says of each segment what the planner says, with every byte and marker in its place.
+"""Goal: a strip says of each segment what the planner says, each byte and marker in its place.
 Method: states and layouts of made-up segments; the pure functions alone.
 """
 

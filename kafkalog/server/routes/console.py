@@ -156,7 +156,8 @@ _FILE = {"type": "string", "format": "binary"}
 )
 async def asset(request: web.Request) -> web.Response:
     """A static file of the console by the digest of its bytes: it may be kept for ever."""
-    found = all_assets().get(request.match_info["asset"])
+    every = await api_of(request).blocking(all_assets)  # read from the disk by the first
+    found = every.get(request.match_info["asset"])
     if found is None or request.match_info["digest"] != found.digest:
         raise ApiError(404, "No such file of the console, or another version of it.")
     headers = {hdrs.ETAG: f'"{found.digest}"', hdrs.CACHE_CONTROL: _KEPT_FOR_EVER}

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.retention_report import RetentionSimulation
 
 DEPARTURES_SHOWN = 200
+PARTITIONS_SHOWN = 100
 DAY_MS = 86_400_000
 
 
@@ -63,7 +64,10 @@ class CurvePoint(Fragment):
 
 
 class RetentionView(View):
-    """``configs`` are those that were asked about, over the topic's own."""
+    """``configs`` are those that were asked about, over the topic's own.
+
+    Sums are over all partitions; ``partitions`` has the first PARTITIONS_SHOWN of them.
+    """
 
     template: ClassVar[str] = "retention.html"
 
@@ -74,6 +78,7 @@ class RetentionView(View):
     segments_going: int
     bytes_going: int
     bytes_left: int
+    partition_count: int
     partitions: list[PartitionWhatIf]
     curve: list[CurvePoint]
 
@@ -111,7 +116,8 @@ def retention_view(
         segments_going=sum(each.segments_going for each in entries),
         bytes_going=sum(each.bytes_going for each in entries),
         bytes_left=bytes_left,
-        partitions=entries,
+        partition_count=len(entries),
+        partitions=entries[:PARTITIONS_SHOWN],
         curve=_curve(going, bytes_left, now_ms, now_ms + horizon_days * DAY_MS),
     )
 

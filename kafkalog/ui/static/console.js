@@ -44,8 +44,15 @@
     return `${(bytes / 1024 ** unit).toFixed(unit ? 1 : 0)} ${units[unit]}`;
   }
 
+  const charts = new WeakMap();
+
   function draw(element) {
     const [moments, sizes] = JSON.parse(element.dataset.curve);
+    const curve = [moments.map((ms) => ms / 1000), sizes];
+    if (charts.has(element)) {
+      charts.get(element).setData(curve);
+      return;
+    }
     const text = getComputedStyle(element).color;
     const axis = { stroke: text, grid: { stroke: "#8884" } };
     const options = {
@@ -64,8 +71,19 @@
         },
       ],
     };
-    new uPlot(options, [moments.map((ms) => ms / 1000), sizes], element);
+    charts.set(element, new uPlot(options, curve, element));
   }
 
-  document.querySelectorAll("[data-curve]").forEach(draw);
+  const drawAll = () => document.querySelectorAll("[data-curve]").forEach(draw);
+  drawAll();
+  window.addEventListener("resize", () => {
+    document.querySelectorAll("[data-curve]").forEach((element) =>
+      charts.get(element)?.setSize({ width: element.clientWidth, height: 240 }));
+  });
+
+  // A page that renews itself says when it could not; the next one that could takes it back.
+  const tellStale = () => document.querySelector(".stale")?.removeAttribute("hidden");
+  document.addEventListener("htmx:after:swap", drawAll);
+  document.addEventListener("htmx:error", tellStale);
+  document.addEventListener("htmx:response:error", tellStale);
 })();

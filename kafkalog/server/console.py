@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from kafkalog.errors import KafkalogError
     from kafkalog.manager.operations import Operations
+    from kafkalog.server.api import Api
     from kafkalog.server.endpoint import Access
     from kafkalog.server.parameters import Parameter
     from kafkalog.ui.view import View
@@ -163,12 +164,14 @@ def wants_page(request: web.Request) -> bool:
     return HTML in parse_accept(request.headers.get(hdrs.ACCEPT, ""))
 
 
-def error_page(
-    error: KafkalogError | ApiError, plain: web.Response, request_id: str
+async def error_page(
+    api: Api, error: KafkalogError | ApiError, plain: web.Response, request_id: str
 ) -> web.Response:
     """The answer ``plain`` for people: its status and headers, its facts as a page."""
     entry, facts = error_body(error)
-    body = render_error(entry.status, entry.error_code, str(facts["message"]), request_id)
+    message = str(facts["message"])
+    # The first page loads what renders pages: not on the event loop.
+    body = await api.blocking(render_error, entry.status, entry.error_code, message, request_id)
     kept = {
         name: value
         for name, value in plain.headers.items()

@@ -88,7 +88,7 @@ def make_middleware(api: Api, ids: RequestIds, guards: Guards) -> Middleware:
             raise
         except Exception as raised:  # noqa: BLE001 - the outermost frame of a request: a defect is 500, never a dead loop
             error = raised
-            response = _answer_error(request, error, request_id)
+            response = await _answer_error(api, request, error, request_id)
         finally:
             api.requests_in_work -= 1
         seal(response, request_id)
@@ -167,7 +167,9 @@ def _is_event_source(request: web.Request) -> bool:
     return answer is not None and EVENT_STREAM in answer.content
 
 
-def _answer_error(request: web.Request, raised: Exception, request_id: str) -> web.Response:
+async def _answer_error(
+    api: Api, request: web.Request, raised: Exception, request_id: str
+) -> web.Response:
     """The answer to what a handler raised."""
     error: KafkalogError | ApiError
     if isinstance(raised, (ApiError, KafkalogError)):
@@ -185,7 +187,7 @@ def _answer_error(request: web.Request, raised: Exception, request_id: str) -> w
     is_v2 = not request.path.startswith(_NATIVE_PREFIXES)
     response = error_reply(error, request_id, is_v2=is_v2)
     if wants_page(request):
-        response = error_page(error, response, request_id)
+        response = await error_page(api, error, response, request_id)
     framing = isinstance(error, ApiError) and error.entry.error_code == 40000
     if framing or response.status in _CLOSING:
         response.force_close()

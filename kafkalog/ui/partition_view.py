@@ -219,9 +219,7 @@ def _segment(
     listed: ListedSegment, fate: SegmentFate, report: SegmentReport, clean: CleanRange | None
 ) -> SegmentView:
     base_offset = listed.facts.base_offset
-    state = state_of(
-        base_offset, listed.next_offset, fate.rule, clean, is_active=listed.is_active
-    )
+    state = state_of(base_offset, listed.next_offset, fate.rule, clean, is_active=listed.is_active)
     return SegmentView(
         base_offset=base_offset,
         next_offset=listed.next_offset,

@@ -43,7 +43,7 @@ def test_vendored_files_are_those_of_the_manifest() -> None:
     """Goal: nobody changes a file of another project unseen, or adds one without its licence.
     Method: the SHA-256 of every file; each is in the manifest, each package has a licence's text.
     """
-    named = {}
+    named = dict[str, str]()
     for package in vendored_packages():
         assert package.version
         assert package.licence

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.log.retention_forecast import Due, SegmentFate, Schedule, explain
+from kafkalog.log.retention_forecast import Due, Schedule, SegmentFate, explain
 from kafkalog.log.retention_plan import Keeper, LogFacts, RetentionPolicy, Rule, SegmentFacts
 from kafkalog.ui import words
 from kafkalog.ui.segment_states import CleanRange, SegmentState, reason_of, state_of
@@ -78,9 +78,7 @@ def test_a_reason_names_the_window_of_the_planner() -> None:
     Method: the fates that ``explain`` gives two segments, one inside its limit, one behind it.
     """
     newest_ms = NOW - (3 * 3_600_000 + 12 * 60_000)
-    facts = LogFacts(
-        (SegmentFacts(0, 100, newest_ms), SegmentFacts(10, 50, NOW)), 150, 0, 20, 20
-    )
+    facts = LogFacts((SegmentFacts(0, 100, newest_ms), SegmentFacts(10, 50, NOW)), 150, 0, 20, 20)
     policy = RetentionPolicy(True, 7 * DAY, -1)
     fates = explain(facts, policy, NOW, Schedule(NOW + 60_000, 300_000, 60_000))
     due = fates[0].due
@@ -148,9 +146,7 @@ def test_markers_stand_where_their_offset_is() -> None:
 
 
 @given(
-    st.lists(
-        st.tuples(st.integers(0, 1 << 40), st.sampled_from(list(SegmentState))), min_size=1
-    )
+    st.lists(st.tuples(st.integers(0, 1 << 40), st.sampled_from(list(SegmentState))), min_size=1)
 )
 def test_a_strip_is_whole(segments: list[tuple[int, SegmentState]]) -> None:
     """Goal: no segment is lost or drawn twice.

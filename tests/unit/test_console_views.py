@@ -93,8 +93,7 @@ def test_a_partition_is_its_segment_report() -> None:
         assert (shown.due is None) is (fate.due is None)
         if shown.due is not None and fate.due is not None:
             assert tuple(shown.due.model_dump().values()) == tuple(fate.due)
-    assert [each.letter for each in view.segments][0] == "X"
-    assert [each.letter for each in view.segments][-1] == "A"
+    assert (view.segments[0].letter, view.segments[-1].letter) == ("X", "A")
     assert sum(each.segments for each in view.states) == view.segment_count == 5
     html = page_of(view)
     assert html.count('class="seg seg-') == 5

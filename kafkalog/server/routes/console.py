@@ -41,6 +41,7 @@ _CONFIGS = tuple(
     for name in ("retention.ms", "retention.bytes", "cleanup.policy")
 )
 
+_ETAG = "ETag"
 _KEPT_FOR_EVER = "public, max-age=31536000, immutable"
 _ENTITY_TAG = re.compile(r'"([^"]*)"')
 
@@ -148,7 +149,7 @@ _FILE = {"type": "string", "format": "binary"}
         200: Answer(
             "The file.",
             dict.fromkeys(("text/css", "text/javascript", "image/svg+xml", "text/plain"), _FILE),
-            ("ETag", "Cache-Control"),
+            (_ETAG, "Cache-Control"),
         ),
         304: Answer("The client has it."),
     },
@@ -160,7 +161,7 @@ async def asset(request: web.Request) -> web.Response:
     found = every.get(request.match_info["asset"])
     if found is None or request.match_info["digest"] != found.digest:
         raise ApiError(404, "No such file of the console, or another version of it.")
-    headers = {hdrs.ETAG: f'"{found.digest}"', hdrs.CACHE_CONTROL: _KEPT_FOR_EVER}
+    headers: dict[str, str] = {_ETAG: f'"{found.digest}"', hdrs.CACHE_CONTROL: _KEPT_FOR_EVER}
     if found.digest in _ENTITY_TAG.findall(request.headers.get(hdrs.IF_NONE_MATCH, "")):
         return web.Response(status=304, headers=headers)
     return bytes_reply(found.content, content_type=found.content_type, headers=headers)

@@ -91,7 +91,11 @@ class StateCount(Fragment):
 
 
 class PartitionView(View):
-    """See the module. ``segments`` are those of one page, oldest first."""
+    """See the module. ``segments`` are those of one page, oldest first.
+
+    ``segment_count`` and ``size_bytes`` are of the served ones: what is being deleted is no more
+    part of the log.
+    """
 
     template: ClassVar[str] = "partition.html"
 
@@ -165,7 +169,7 @@ def partition_view(operations: Operations, topic: str, partition: int, page: int
         recovery_point=described.recovery_point,
         leader_epoch=described.leader_epoch,
         size_bytes=report.facts.size_bytes,
-        segment_count=len(every),
+        segment_count=len(report.segments),
         policy=policy_view(report.policy),
         schedule=schedule_view(report.schedule),
         compaction=_compaction(standing),

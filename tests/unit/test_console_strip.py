@@ -93,6 +93,19 @@ def test_a_reason_names_the_window_of_the_planner() -> None:
     assert behind.startswith("kept: older segments go first → earliest deletion ")
 
 
+def test_where_nothing_goes_nothing_goes_first() -> None:
+    """Goal: a log without ``delete`` in its policy is not said to wait for older segments.
+    Method: the fates of two segments that only compaction may touch.
+    """
+    segments = (SegmentFacts(0, 100, NOW), SegmentFacts(10, 50, NOW))
+    policy = RetentionPolicy(False, 7 * DAY, -1)
+    schedule = Schedule(NOW + 60_000, 300_000, 60_000)
+    fates = explain(LogFacts(segments, 150, 0, 20, 20), policy, NOW, schedule)
+    assert {reason_of(each, policy, NOW, has_record_timestamp=True) for each in fates} == {
+        "kept: cleanup.policy has no delete"
+    }
+
+
 @pytest.mark.parametrize("keeper", list(Keeper))
 @pytest.mark.parametrize("rule", [None, *Rule])
 def test_every_fate_has_a_reason(keeper: Keeper, rule: Rule | None) -> None:

@@ -126,6 +126,8 @@ def test_what_waits_for_its_deletion_is_shown_first() -> None:
     assert gone
     assert view.segments[: len(gone)] == gone
     assert all(each.reason.startswith("gone for readers; files gone at ") for each in gone)
+    assert view.segment_count == len(view.segments) - len(gone)
+    assert view.size_bytes == sum(each.size_bytes for each in view.segments if each not in gone)
     page_of(view)
     sim.clock.advance_ms(11_000)
     assert "W" not in {each.letter for each in partition_view(sim.operations, "t", 0, 1).segments}

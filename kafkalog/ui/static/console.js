@@ -44,6 +44,15 @@
     return `${(bytes / 1024 ** unit).toFixed(unit ? 1 : 0)} ${units[unit]}`;
   }
 
+  const powers = [...Array(63).keys()].map((power) => 2 ** power);
+  const moment = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
+
+  // The day where a step is one or a day begins, else the time.
+  function tick(seconds, step) {
+    const [day, time] = moment(seconds).split(" ");
+    return step >= 86400 || time === "00:00" ? day : time;
+  }
+
   const charts = new WeakMap();
 
   function draw(element) {
@@ -55,14 +64,18 @@
     }
     const text = getComputedStyle(element).color;
     const axis = { stroke: text, grid: { stroke: "#8884" } };
+    const ticks = (_, moments, __, ___, step) => moments.map((at) => tick(at, step));
     const options = {
       width: element.clientWidth,
       height: 240,
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
-      axes: [axis, { ...axis, size: 80, values: (_, ticks) => ticks.map(size) }],
+      axes: [
+        { ...axis, space: 90, values: ticks },
+        { ...axis, size: 80, incrs: powers, values: (_, sizes) => sizes.map(size) },
+      ],
       scales: { y: { range: (_, __, most) => [0, most || 1] } },
       series: [
-        { label: "UTC" },
+        { label: "UTC", value: (_, at) => (at === null ? "" : moment(at)) },
         {
           label: "Bytes",
           stroke: text,

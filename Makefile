@@ -6,6 +6,7 @@ RUN_READY := .venv/.run-ready
 DEV_READY := .venv/.dev-ready
 SPARK_READY := .venv/.spark-ready
 OPERATE_READY := .venv/.operate-ready
+CONSOLE_READY := .venv/.console-ready
 KERNELS_READY := .venv/.kernels-ready
 SOURCES := kafkalog pyspark_kafkalog tests
 KERNEL_SOURCES := $(wildcard kafkalog/kernels/*.py)
@@ -14,10 +15,10 @@ UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 --universal
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -q
-SLOW := "slow and not oracle and not spark and not prometheus"
-QUICK := "not oracle and not slow and not campaign and not spark and not spark_kafka and not operate and not prometheus and not image"
+SLOW := "slow and not oracle and not spark and not prometheus and not console"
+QUICK := "not oracle and not slow and not campaign and not spark and not spark_kafka and not operate and not prometheus and not image and not console"
 
-.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle prometheus spark spark-setup operate-setup spark-parity spark-freeze spark-kills pipeline crash kill slow slow-crashes slow-of-the-rest lane-alone lane-beside operate image-check bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle prometheus console-test console-setup screenshots spark spark-setup operate-setup spark-parity spark-freeze spark-kills pipeline crash kill slow slow-crashes slow-of-the-rest lane-alone lane-beside operate image-check bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -40,6 +41,11 @@ $(DEV_READY): $(RUN_READY) requirements/dev.txt
 $(OPERATE_READY): $(DEV_READY) requirements/operate.txt
 	@echo "setup: installing the locked requirements of the tests of deploy/"
 	@$(UV) --require-hashes -r requirements/operate.txt
+	@touch $@
+
+$(CONSOLE_READY): $(DEV_READY) requirements/console.txt
+	@echo "setup: installing the locked requirements of the tests of the console"
+	@$(UV) --require-hashes -r requirements/console.txt
 	@touch $@
 
 $(SPARK_READY): $(DEV_READY) requirements/spark.txt
@@ -95,6 +101,14 @@ oracle: $(KERNELS_READY) $(DEV_READY) | build ## compare with a real Apache Kafk
 prometheus: $(KERNELS_READY) $(DEV_READY) | build ## alerts and dashboards on a real Prometheus (Debian's, fetched when there is none)
 	@KAFKALOG_PROMETHEUS=required $(PYTEST) -m prometheus tests/operate
 
+console-setup: $(CONSOLE_READY)
+
+console-test: $(KERNELS_READY) $(CONSOLE_READY) | build ## the console in a real Chromium (Debian's, installed when there is none; needs npm)
+	@KAFKALOG_CONSOLE=required $(PYTEST) -m console tests/console
+
+screenshots: $(KERNELS_READY) $(CONSOLE_READY) ## make the pictures of docs/images anew (as console-test)
+	@$(BIN)/python -m tests.console.screenshots
+
 spark-setup: $(KERNELS_READY) $(SPARK_READY) ## add pyspark, pyarrow and pyiceberg to .venv
 
 pipeline: spark-setup | build ## a generated day of telemetry through daemon, Spark, Parquet, Iceberg, compaction and audit
@@ -134,7 +148,7 @@ campaign: $(KERNELS_READY) $(DEV_READY) | build ## long forms of the fuzz tests 
 
 # No test session keeps two cores busy: lanes of them go side by side. Benchmarks have the machine alone.
 ci: ## all that .ci/run calls: lanes of tests side by side, then quick benchmarks
-	@tests/tools/timed setup $(MAKE) -s spark-setup operate-setup
+	@tests/tools/timed setup $(MAKE) -s spark-setup operate-setup console-setup
 	@$(MAKE) -s -j3 lane-alone lane-beside
 	@tests/tools/timed bench-quick $(MAKE) -s bench-quick
 	@$(MAKE) -s mission
@@ -146,6 +160,7 @@ lane-alone:
 lane-beside:
 	@tests/tools/timed oracle $(MAKE) -s oracle
 	@tests/tools/timed prometheus $(MAKE) -s prometheus
+	@tests/tools/timed console $(MAKE) -s console-test
 	@tests/tools/timed spark $(MAKE) -s spark
 	@tests/tools/timed operate $(MAKE) -s operate
 
@@ -165,6 +180,7 @@ lock: $(RUN_READY) ## renew the hash-pinned requirement files
 	@for f in build run arrow dev; do $(LOCK) requirements/$$f.in -o requirements/$$f.txt; done
 	@$(LOCK) -c requirements/run.txt -c requirements/arrow.txt -c requirements/dev.txt requirements/spark.in -o requirements/spark.txt
 	@$(LOCK) requirements/operate.in -o requirements/operate.txt
+	@$(LOCK) requirements/console.in -o requirements/console.txt
 
 docs: $(DEV_READY) ## regenerate the generated pages under docs/ and the dashboards
 	@$(BIN)/python -m kafkalog.settings.reference > docs/configuration.md

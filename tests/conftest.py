@@ -21,6 +21,7 @@ MECHANISM = re.compile(r"\bM\d\d\b")
 REQUIREMENTS = {
     "oracle": "KAFKALOG_ORACLE",
     "operate": "KAFKALOG_OPERATE",
+    "console": "KAFKALOG_CONSOLE",
     "image": "KAFKALOG_IMAGE",
 }
 RESULTS = Path(__file__).resolve().parents[1] / "build" / "mission.jsonl"

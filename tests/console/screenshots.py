@@ -1,0 +1,67 @@
+"""Make the pictures of docs/images anew: ``python -m tests.console.screenshots``."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.console.browser import Window, browser_kit, running_browser
+from tests.console.shown_daemon import shown_daemon
+from tests.integration.daemon import ROOT
+
+IMAGES = ROOT / "docs" / "images"
+DATA = Path("/tmp/kafkalog")  # short, because pages show it
+WIDTH = 1120
+
+
+class Picture(NamedTuple):
+    """A page, down to the end of what ``last`` selects."""
+
+    name: str
+    path: str
+    last: str
+
+
+PICTURES = (
+    Picture("console-overview", "/console", "main"),
+    Picture("console-partition", "/console/topics/orders/partitions/0", "main details"),
+    Picture("console-compacted", "/console/topics/profiles/partitions/0", "main details"),
+    Picture(
+        "console-retention",
+        "/console/topics/orders/retention?retention.ms=172800000&horizon_days=7",
+        "main figure",
+    ),
+)
+
+
+def main() -> None:
+    """Each picture as ``docs/images/<name>.png``; FileExistsError when DATA is somebody's."""
+    DATA.mkdir()
+    try:
+        with shown_daemon(DATA) as daemon, running_browser(browser_kit()) as browser:
+            for picture in PICTURES:
+                with Window(browser, f"http://127.0.0.1:{daemon.port}", width=WIDTH) as window:
+                    _take(window, picture)
+    finally:
+        shutil.rmtree(DATA)
+
+
+def _take(window: Window, picture: Picture) -> None:
+    window.open(picture.path)
+    window.page.evaluate("document.fonts.ready")
+    box = window.page.locator(picture.last).first.bounding_box()
+    assert box is not None, f"{picture.path} has no {picture.last}"
+    height = round(box["y"] + box["height"]) + 16
+    window.page.set_viewport_size({"width": WIDTH, "height": height})
+    IMAGES.mkdir(exist_ok=True)
+    window.page.screenshot(
+        path=IMAGES / f"{picture.name}.png",
+        clip={"x": 0, "y": 0, "width": WIDTH, "height": height},
+        animations="disabled",
+    )
+    assert window.complaints == [], window.complaints
+
+
+if __name__ == "__main__":
+    main()

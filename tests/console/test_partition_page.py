@@ -1,0 +1,160 @@
+"""Goal: the segment strip is the truth about the segments, and can be used by anybody.
+Method: the drawn picture beside the API's segments; keys; without a script.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.console.browser import Window
+from tests.console.shown_daemon import SEGMENT_BYTES, fill
+from tests.console.test_pages import origin
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator
+
+    from tests.integration.daemon import Daemon
+
+pytestmark = pytest.mark.console
+LEAST_PIXELS = 6
+LETTERS = {"orders": "XXKKKKKA", "clicks": "WWWKA", "profiles": "WWWCCCDDDUA"}
+
+
+def segments(daemon: Daemon, topic: str) -> list[dict[str, Any]]:
+    """The API's, of the first partition."""
+    answer = daemon.request("GET", f"/v1/topics/{topic}/partitions/0/segments")
+    assert answer.status == 200, answer.body
+    found: list[dict[str, Any]] = answer.json["segments"]
+    return found
+
+
+def page_of(topic: str) -> str:
+    """The page of its first partition."""
+    return f"/console/topics/{topic}/partitions/0"
+
+
+def blocks(window: Window) -> Locator:
+    """The rectangles, which are links."""
+    return window.page.locator("[data-strip] a")
+
+
+def letters(window: Window) -> str:
+    """Of all blocks, as they are drawn."""
+    return "".join(blocks(window).locator("text").all_text_contents())
+
+
+@pytest.mark.parametrize("topic", list(LETTERS))
+def test_the_strip_is_the_segments_api(window: Window, shown: Daemon, topic: str) -> None:
+    """Goal: each segment is drawn, in its place, with its letter; the table has the API's numbers.
+    Method: geometry as the browser laid it out, texts and table beside ``GET .../segments``.
+    """
+    window.open(page_of(topic))
+    api = segments(shown, topic)
+    drawn = blocks(window)
+    assert letters(window) == LETTERS[topic]
+    assert drawn.count() == len(api)
+    boxes = [drawn.nth(at).locator(".seg").bounding_box() for at in range(len(api))]
+    edge = None
+    for box, segment, title in zip(
+        boxes, api, drawn.locator("title").all_text_contents(), strict=True
+    ):
+        assert box is not None
+        assert box["width"] >= LEAST_PIXELS
+        assert edge is None or box["x"] == pytest.approx(edge, abs=2)
+        edge = box["x"] + box["width"]
+        assert f"offset {segment['base_offset']:,}" in title
+    by_size = sorted(zip((box["width"] for box in boxes if box), api, strict=True), key=_width)
+    sizes = [segment["size_bytes"] for _, segment in by_size]
+    assert sizes == sorted(sizes)
+    rows = window.page.locator("tr[id^=segment-]")
+    assert rows.count() == len(api)
+    for at, segment in enumerate(api):
+        row = rows.nth(at)
+        assert row.locator("th").text_content() == f"{segment['base_offset']:,}"
+        assert row.locator("data").get_attribute("value") == str(segment["size_bytes"])
+
+
+def _width(pair: tuple[float, dict[str, Any]]) -> tuple[int, int]:
+    return round(pair[0]), pair[1]["size_bytes"]
+
+
+def test_keys_go_through_the_strip(window: Window) -> None:
+    """Goal: WCAG 2.1.1: one tab stop, arrows inside, Enter leads to the segment's row.
+    Method: keys alone, from the first block to the last one's row.
+    """
+    window.open(page_of("orders"))
+    page, strip = window.page, blocks(window)
+    assert [each.get_attribute("tabindex") for each in strip.all()].count("-1") == 7
+    strip.first.focus()
+    for key, at in (("ArrowLeft", 0), ("ArrowRight", 1), ("End", 7), ("ArrowRight", 7)):
+        page.keyboard.press(key)
+        assert _focused(window) == f"#segment-{at}"
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    assert not page.locator("#segment-1").is_visible()
+    page.keyboard.press("Enter")
+    row = page.locator("#segment-1")
+    row.wait_for(state="visible")
+    assert row.evaluate("(each) => each.matches(':target')")
+    page.keyboard.press("/")  # there is no search here, and nothing breaks
+    page.keyboard.press("Shift+Tab")
+
+
+def _focused(window: Window) -> str | None:
+    return window.page.evaluate("document.activeElement.getAttribute('href')")  # type: ignore[no-any-return]  # a string or null
+
+
+def test_a_block_leads_to_its_row_without_a_script(browser: Browser, shown: Daemon) -> None:
+    """Goal: the picture is of use in a browser that runs no script.
+    Method: a click on a block; its row stands in a table that was folded.
+    """
+    with Window(browser, origin(shown), has_script=False) as window:
+        window.open(page_of("orders"))
+        blocks(window).nth(2).click()
+        window.page.locator("#segment-2").wait_for(state="visible")
+
+
+def test_the_search_has_a_key(window: Window) -> None:
+    """Goal: ``/`` goes to the search, and types a slash once one is there.
+    Method: the list of topics.
+    """
+    window.open("/console/topics")
+    search = window.page.locator("#search")
+    window.page.keyboard.press("/")
+    assert search.evaluate("(each) => each === document.activeElement")
+    window.page.keyboard.type("ord/")
+    assert search.input_value() == "ord/"
+    window.page.keyboard.press("Backspace")
+    window.page.keyboard.press("Enter")
+    window.page.wait_for_url("**/console/topics?name_contains=ord")
+    names = window.page.locator("tbody th a").all_inner_texts()
+    assert names == ["orders"]
+
+
+def test_renewal_keeps_what_the_reader_did(window: Window, shown: Daemon) -> None:
+    """Goal: a page that renews itself takes neither the focus nor what was unfolded.
+    Method: unfold the table, focus a block, append; the browser's clock goes on ten seconds.
+    """
+    shown.create_topic("renewed", 1, segment_bytes=SEGMENT_BYTES)
+    fill(shown, "renewed", [2, 1, 0])
+    page = window.page
+    page.clock.install()
+    window.open(f"{page_of('renewed')}?refresh=true")
+    page.locator("details summary").first.click()
+    last = blocks(window).nth(1)
+    blocks(window).first.focus()
+    page.keyboard.press("ArrowRight")
+    assert last.evaluate("(each) => each === document.activeElement")
+    fill(shown, "renewed", [0])
+    with page.expect_response(lambda answer: "refresh=true" in answer.url):
+        page.clock.run_for(11_000)
+    page.locator("#segment-3").wait_for(state="visible")
+    assert page.locator("details").first.get_attribute("open") is not None
+    assert _focused(window) == "#segment-1"
+    assert blocks(window).count() == 4
+    assert [each.get_attribute("tabindex") for each in blocks(window).all()].count("-1") == 3
+    pause = page.get_by_role("link", name="Pause")
+    pause.click()
+    page.wait_for_url("**/partitions/0")

@@ -97,16 +97,16 @@ def test_the_judges_see(browser: Browser, kit: BrowserKit, shown: Daemon) -> Non
     """
     with Window(browser, origin(shown)) as window:
         window.open("/console")
-        window.page.evaluate(
-            """() => {
+        with window.page.expect_console_message(lambda each: "policy: img-src" in each.text):
+            window.page.evaluate(
+                """() => {
               const script = document.createElement("script");
               script.textContent = "document.title = 'run'";
               const picture = document.createElement("img");
               picture.src = "https://other.example/picture.png";
               document.querySelector("main").append(script, picture);
             }"""
-        )
-        window.page.wait_for_timeout(0)
+            )
         assert any("script-src" in each for each in window.complaints)
         assert any("img-src" in each for each in window.complaints)
         assert window.page.title() != "run"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.console.browser import Window
-from tests.console.shown_daemon import SEGMENT_BYTES, fill
 from tests.console.test_pages import origin
 
 if TYPE_CHECKING:
@@ -38,6 +37,12 @@ def page_of(topic: str) -> str:
 def blocks(window: Window) -> Locator:
     """The rectangles, which are links."""
     return window.page.locator("[data-strip] a")
+
+
+def focused(window: Window) -> str | None:
+    """The address of the link that has the focus."""
+    address: str | None = window.page.evaluate("document.activeElement.getAttribute('href')")
+    return address
 
 
 def letters(window: Window) -> str:
@@ -90,7 +95,7 @@ def test_keys_go_through_the_strip(window: Window) -> None:
     strip.first.focus()
     for key, at in (("ArrowLeft", 0), ("ArrowRight", 1), ("End", 7), ("ArrowRight", 7)):
         page.keyboard.press(key)
-        assert _focused(window) == f"#segment-{at}"
+        assert focused(window) == f"#segment-{at}"
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     assert not page.locator("#segment-1").is_visible()
@@ -100,10 +105,6 @@ def test_keys_go_through_the_strip(window: Window) -> None:
     assert row.evaluate("(each) => each.matches(':target')")
     page.keyboard.press("/")  # there is no search here, and nothing breaks
     page.keyboard.press("Shift+Tab")
-
-
-def _focused(window: Window) -> str | None:
-    return window.page.evaluate("document.activeElement.getAttribute('href')")  # type: ignore[no-any-return]  # a string or null
 
 
 def test_a_block_leads_to_its_row_without_a_script(browser: Browser, shown: Daemon) -> None:
@@ -131,30 +132,3 @@ def test_the_search_has_a_key(window: Window) -> None:
     window.page.wait_for_url("**/console/topics?name_contains=ord")
     names = window.page.locator("tbody th a").all_inner_texts()
     assert names == ["orders"]
-
-
-def test_renewal_keeps_what_the_reader_did(window: Window, shown: Daemon) -> None:
-    """Goal: a page that renews itself takes neither the focus nor what was unfolded.
-    Method: unfold the table, focus a block, append; the browser's clock goes on ten seconds.
-    """
-    shown.create_topic("renewed", 1, segment_bytes=SEGMENT_BYTES)
-    fill(shown, "renewed", [2, 1, 0])
-    page = window.page
-    page.clock.install()
-    window.open(f"{page_of('renewed')}?refresh=true")
-    page.locator("details summary").first.click()
-    last = blocks(window).nth(1)
-    blocks(window).first.focus()
-    page.keyboard.press("ArrowRight")
-    assert last.evaluate("(each) => each === document.activeElement")
-    fill(shown, "renewed", [0])
-    with page.expect_response(lambda answer: "refresh=true" in answer.url):
-        page.clock.run_for(11_000)
-    page.locator("#segment-3").wait_for(state="visible")
-    assert page.locator("details").first.get_attribute("open") is not None
-    assert _focused(window) == "#segment-1"
-    assert blocks(window).count() == 4
-    assert [each.get_attribute("tabindex") for each in blocks(window).all()].count("-1") == 3
-    pause = page.get_by_role("link", name="Pause")
-    pause.click()
-    page.wait_for_url("**/partitions/0")

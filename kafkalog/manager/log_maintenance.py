@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kafkalog.errors import UnknownSegment
 from kafkalog.manager.commands import COMMAND_OVERHEAD_BYTES, Command, FlushCommand, Step
+from kafkalog.manager.log_meter import MeteredLog
 
 if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
 
 class LogDescription(NamedTuple):
-    """One log now. ``unflushed_records``: offsets between the recovery point and the end."""
+    """One log now. ``unflushed_records``: offsets between the recovery point and the end.
+
+    ``records`` (compaction leaves holes between offsets) and the timestamps are of the latest look
+    of the task ``kafkalog-log-metrics``; None: not known yet, or there is no record with one.
+    """
 
     directory: str
     topic_id: str | None
@@ -32,6 +37,9 @@ class LogDescription(NamedTuple):
     size_bytes: int
     segments: int
     active_base_offset: int
+    records: int | None
+    oldest_timestamp_ms: int | None
+    newest_timestamp_ms: int | None
 
 
 class Rolled(NamedTuple):
@@ -76,6 +84,7 @@ class LogMaintenance:
     def describe(self, log: UnifiedLog) -> LogDescription:
         """The log as it is published now; no disk, any thread."""
         recovery_point, end = log.recovery_point, log.log_end_offset
+        metered = self._manager.meter.find(log) or MeteredLog(log)
         return LogDescription(
             directory=log.directory,
             topic_id=log.topic_id,
@@ -89,6 +98,9 @@ class LogMaintenance:
             size_bytes=log.size_bytes,
             segments=len(log.segments),
             active_base_offset=log.segments.active.base_offset,
+            records=metered.records,
+            oldest_timestamp_ms=metered.oldest_ms,
+            newest_timestamp_ms=metered.newest_ms,
         )
 
     def roll(self, log: UnifiedLog) -> Rolled:

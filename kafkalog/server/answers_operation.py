@@ -291,7 +291,8 @@ class RaisedOffsetsAnswer(Body):
 class LogAnswer(Body):
     """One log as it is published now; ``leader_epoch`` is -1 before the first record.
 
-    ``cleaning`` is null unless the topic is compacted.
+    ``cleaning`` is null unless the topic is compacted. ``records`` and the timestamps (ms since
+    1970) are those of the metrics: some seconds old, null before the first look at them.
     """
 
     topic: str
@@ -308,6 +309,9 @@ class LogAnswer(Body):
     size_bytes: int
     segments: int
     active_base_offset: int
+    records: int | None
+    oldest_timestamp_ms: int | None
+    newest_timestamp_ms: int | None
     cleaning: StandingAnswer | None
 
 

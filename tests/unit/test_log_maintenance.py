@@ -24,6 +24,20 @@ def with_records(count: int = 3, acks: Acks = Acks.LEADER) -> SimManager:
     return sim
 
 
+def test_a_log_is_described_with_what_the_metrics_found() -> None:
+    """Goal: records and their times are told once they were looked at, and nothing is made up.
+    Method: before the first look, and after it.
+    """
+    sim = with_records()
+    before = sim.operations.describe_log("t", 0)
+    assert (before.records, before.oldest_timestamp_ms, before.newest_timestamp_ms) == (None,) * 3
+    sim.clock.advance_ms(60_000)
+    after = sim.operations.describe_log("t", 0)
+    assert after.records == 3
+    assert after.oldest_timestamp_ms is not None
+    assert after.oldest_timestamp_ms <= (after.newest_timestamp_ms or 0)
+
+
 @pytest.mark.parametrize("mode", CrashMode)
 def test_a_roll_that_was_answered_is_durable(mode: CrashMode) -> None:
     """M14: records that nobody synced are kept with it.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import math
 from typing import TYPE_CHECKING, ClassVar
 
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownTopic
@@ -9,6 +11,9 @@ from kafkalog.ui.partition_view import DueView, due_view
 from kafkalog.ui.view import Fragment, View, page_count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.manager.log_maintenance import LogDescription
     from kafkalog.manager.operations import Operations
     from kafkalog.manager.values import ConfigEntry, TopicDescription
 
@@ -18,24 +23,53 @@ _HORIZON_MS = 30 * 86_400_000
 
 
 class TopicRow(Fragment):
-    """One topic; ``size_bytes`` of its served partitions, limits as the topic's configs say."""
+    """One topic; ``size_bytes`` of its served partitions, limits as the topic's configs say.
+
+    ``records`` and ``oldest_timestamp_ms`` are of those that the metrics have looked at; null:
+    none yet.
+    """
 
     name: str
     is_internal: bool
     partitions: int
     partitions_unserved: int
     size_bytes: int
+    records: int | None
+    oldest_timestamp_ms: int | None
     cleanup_policy: str
     retention_ms: int
     retention_bytes: int
 
 
+class TopicOrder(enum.Enum):
+    """Of a list of topics; the value is what its address says. Equal ones stand by name."""
+
+    NAME = "name"
+    PARTITIONS = "partitions"
+    RECORDS = "records"
+    SIZE = "size"
+    OLDEST = "oldest"
+
+    def rank(self, row: TopicRow) -> tuple[float, str]:
+        """What is large comes first, or old; what is not known comes last."""
+        oldest_ms = row.oldest_timestamp_ms
+        rank = {
+            TopicOrder.NAME: 0,
+            TopicOrder.PARTITIONS: -row.partitions,
+            TopicOrder.RECORDS: 1 if row.records is None else -row.records,
+            TopicOrder.SIZE: -row.size_bytes,
+            TopicOrder.OLDEST: math.inf if oldest_ms is None else oldest_ms,
+        }[self]
+        return rank, row.name
+
+
 class TopicsView(View):
-    """Topics whose name holds ``name_contains``, by name."""
+    """Topics whose name holds ``name_contains``, in the order of ``sort``."""
 
     template: ClassVar[str] = "topics.html"
 
     name_contains: str
+    sort: TopicOrder
     total: int
     page: int
     pages: int
@@ -47,21 +81,26 @@ class TopicsView(View):
         return "Topics"
 
 
-def topics_view(operations: Operations, name_contains: str, page: int) -> TopicsView:
-    """Page ``page`` (from 1) of the topics that the caller may see. No disk."""
+def topics_view(
+    operations: Operations, name_contains: str, sort: TopicOrder, page: int
+) -> TopicsView:
+    """Page ``page`` (from 1) of the topics that the caller may see. No disk.
+
+    Any order but that of names costs a look at every partition.
+    """
     names = [name for name in operations.topic_names() if name_contains in name]
     pages = page_count(len(names), TOPICS_A_PAGE)
     shown = min(page, pages)
     first = (shown - 1) * TOPICS_A_PAGE
-    rows = []
-    for name in names[first : first + TOPICS_A_PAGE]:
-        try:
-            rows.append(_row(operations, operations.topics.describe(name)))
-        except UnknownTopic:
-            continue  # deleted since the names were taken
+    last = first + TOPICS_A_PAGE
+    if sort is TopicOrder.NAME:
+        rows = _rows(operations, names[first:last])
+    else:
+        rows = sorted(_rows(operations, names), key=sort.rank)[first:last]
     return TopicsView(
         now_ms=operations.now_ms(),
         name_contains=name_contains,
+        sort=sort,
         total=len(names),
         page=shown,
         pages=pages,
@@ -69,27 +108,42 @@ def topics_view(operations: Operations, name_contains: str, page: int) -> Topics
     )
 
 
+def _rows(operations: Operations, names: Sequence[str]) -> list[TopicRow]:
+    rows = []
+    for name in names:
+        try:
+            rows.append(_row(operations, operations.topics.describe(name)))
+        except UnknownTopic:
+            continue  # deleted since the names were taken
+    return rows
+
+
 def _row(operations: Operations, topic: TopicDescription) -> TopicRow:
     configs = {entry.name: entry.value or "" for entry in topic.configs}
     served = [each for each in range(topic.partition_count) if each not in topic.faults]
+    logs = [log for each in served if (log := _log(operations, topic.name, each)) is not None]
+    counts = [log.records for log in logs if log.records is not None]
+    times_ms = [log.oldest_timestamp_ms for log in logs if log.oldest_timestamp_ms is not None]
     return TopicRow(
         name=topic.name,
         is_internal=topic.is_internal,
         partitions=topic.partition_count,
         partitions_unserved=len(topic.faults),
-        size_bytes=sum(_size_bytes(operations, topic.name, each) for each in served),
+        size_bytes=sum(log.size_bytes for log in logs),
+        records=sum(counts) if counts else None,
+        oldest_timestamp_ms=min(times_ms, default=None),
         cleanup_policy=configs["cleanup.policy"],
         retention_ms=int(configs["retention.ms"]),
         retention_bytes=int(configs["retention.bytes"]),
     )
 
 
-def _size_bytes(operations: Operations, topic: str, partition: int) -> int:
-    """0 of a partition that went out of service since the topic was looked at."""
+def _log(operations: Operations, topic: str, partition: int) -> LogDescription | None:
+    """None of a partition that went out of service since the topic was looked at."""
     try:
-        return operations.describe_log(topic, partition).size_bytes
+        return operations.describe_log(topic, partition)
     except KafkalogError:
-        return 0
+        return None
 
 
 class NextDeparture(Fragment):

@@ -129,6 +129,6 @@ def test_the_search_has_a_key(window: Window) -> None:
     assert search.input_value() == "ord/"
     window.page.keyboard.press("Backspace")
     window.page.keyboard.press("Enter")
-    window.page.wait_for_url("**/console/topics?name_contains=ord")
+    window.page.wait_for_url("**name_contains=ord&sort=name")
     names = window.page.locator("tbody th a").all_inner_texts()
     assert names == ["orders"]

@@ -18,7 +18,8 @@ from kafkalog.ui.overview_view import overview_view
 from kafkalog.ui.partition_view import partition_view
 from kafkalog.ui.rendering import Frame, render_error, render_html, render_json
 from kafkalog.ui.retention_view import retention_view
-from kafkalog.ui.topic_views import topic_view, topics_view
+from kafkalog.ui.topic_views import TopicOrder, topic_view, topics_view
+from tests.cleaning_daemon import NOW_MS, keyed_batch
 from tests.unit.test_retention import bases, fill, started
 
 if TYPE_CHECKING:
@@ -168,14 +169,18 @@ def test_topics_and_a_topic() -> None:
     """
     sim = filled(retention_ms="600000")
     sim.operations.topics.create("other", 3)
-    view = topics_view(sim.operations, "", 99)
+    view = topics_view(sim.operations, "", TopicOrder.NAME, 99)
     assert [each.name for each in view.topics] == ["other", "t"]
     assert (view.page, view.pages, view.total) == (1, 1, 2)
     row = view.topics[1]
     assert row.size_bytes == sim.operations.describe_log("t", 0).size_bytes > 0
     assert (row.retention_ms, row.retention_bytes) == (600_000, -1)
-    assert [each.name for each in topics_view(sim.operations, "oth", 1).topics] == ["other"]
-    assert "No topic has such a name." in page_of(topics_view(sim.operations, "<b>", 1))
+    assert [
+        each.name for each in topics_view(sim.operations, "oth", TopicOrder.SIZE, 1).topics
+    ] == ["other"]
+    assert "No topic has such a name." in page_of(
+        topics_view(sim.operations, "<b>", TopicOrder.NAME, 1)
+    )
     topic = topic_view(sim.operations, "t", 1)
     departure = topic.partitions[0].next_departure
     assert departure is not None
@@ -189,6 +194,35 @@ def test_topics_and_a_topic() -> None:
         topic_view(sim.operations, "none", 1)
     with pytest.raises(UnknownPartition):
         partition_view(sim.operations, "t", 7, 1)
+
+
+@pytest.mark.parametrize(
+    ("sort", "names"),
+    [
+        (TopicOrder.NAME, ["none", "old", "t"]),
+        (TopicOrder.PARTITIONS, ["none", "old", "t"]),
+        (TopicOrder.RECORDS, ["t", "old", "none"]),
+        (TopicOrder.SIZE, ["t", "old", "none"]),
+        (TopicOrder.OLDEST, ["old", "t", "none"]),
+    ],
+)
+def test_topics_stand_in_the_order_asked_for(sort: TopicOrder, names: list[str]) -> None:
+    """Goal: what is largest, fullest or oldest is found without a search.
+    Method: three topics in every order, before the metrics have looked at them and after.
+    """
+    sim = started()
+    for name, partitions in (("t", 1), ("old", 1), ("none", 3)):
+        sim.operations.topics.create(name, partitions, {"retention.ms": "-1"})
+    for name, timestamp_ms in (("old", NOW_MS), ("t", NOW_MS + 1), ("t", NOW_MS + 2)):
+        batch = keyed_batch(("key", "value"), timestamp_ms=timestamp_ms)
+        assert sim.produce(name, batch).error is None
+    unknown = topics_view(sim.operations, "", sort, 1)
+    assert {(each.records, each.oldest_timestamp_ms) for each in unknown.topics} == {(None, None)}
+    sim.clock.advance_ms(60_000)
+    view = topics_view(sim.operations, "", sort, 1)
+    assert [each.name for each in view.topics] == names
+    assert {each.name: each.records for each in view.topics} == {"t": 2, "old": 1, "none": 0}
+    assert page_of(view).count("aria-sort=") == 1
 
 
 def test_the_daemon_s_pages() -> None:
@@ -218,7 +252,7 @@ def test_names_are_escaped() -> None:
     """
     sim = filled()
     hostile = "\"><script>alert('x')</script>"
-    html = page_of(topics_view(sim.operations, hostile, 1))
+    html = page_of(topics_view(sim.operations, hostile, TopicOrder.NAME, 1))
     assert "<script>alert" not in html
     assert "<script>" not in render_error(404, 40401, hostile, hostile).decode().replace(
         "<script src", ""

@@ -15,14 +15,20 @@ from kafkalog.server.api import api_of
 from kafkalog.server.console import page, refuse_other_origins, see_other
 from kafkalog.server.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError
-from kafkalog.server.parameters import IntegerParameter, TextParameter, partition_of, topic_of
+from kafkalog.server.parameters import (
+    ChoiceParameter,
+    IntegerParameter,
+    TextParameter,
+    partition_of,
+    topic_of,
+)
 from kafkalog.server.replies import bytes_reply
 from kafkalog.ui.assets import ASSETS_PATH, all_assets
 from kafkalog.ui.daemon_views import LogDirsView, TasksView, log_dirs_view, tasks_view
 from kafkalog.ui.overview_view import OverviewView, overview_view
 from kafkalog.ui.partition_view import PartitionView, partition_view
 from kafkalog.ui.retention_view import RetentionView, retention_view
-from kafkalog.ui.topic_views import TopicsView, TopicView, topic_view, topics_view
+from kafkalog.ui.topic_views import TopicOrder, TopicsView, TopicView, topic_view, topics_view
 
 if TYPE_CHECKING:
     from kafkalog.manager.operations import Operations
@@ -35,6 +41,12 @@ _LOOK = Access(Action.DESCRIBE, Resource.CLUSTER)
 
 _PAGE = IntegerParameter("page", "Page of the list.", 1, 1, 1_000_000)
 _NAME_CONTAINS = TextParameter("name_contains", "Only topics whose name holds this.", "")
+_SORT = ChoiceParameter(
+    "sort",
+    "Order of the list: by name, or what is largest or oldest first.",
+    {each.value: each for each in TopicOrder},
+    TopicOrder.NAME,
+)
 _HORIZON_DAYS = IntegerParameter("horizon_days", "How far to look ahead.", 30, 0, 3650)
 _CONFIGS = tuple(
     TextParameter(name, f"{name} to ask about; empty or absent: what the topic has.")
@@ -58,12 +70,13 @@ def overview(_: web.Request, operations: Operations) -> OverviewView:
     "consoleTopics",
     _DESCRIBE,
     TopicsView,
-    parameters=(_NAME_CONTAINS, _PAGE),
+    parameters=(_NAME_CONTAINS, _SORT, _PAGE),
 )
 def topics(request: web.Request, operations: Operations) -> TopicsView:
     """Console: the topics that the caller may see, a hundred a page."""
     name_contains = _NAME_CONTAINS.read(request) or ""
-    return topics_view(operations, name_contains, _PAGE.read(request))
+    sort, number = _SORT.read(request), _PAGE.read(request)
+    return topics_view(operations, name_contains, sort, number)
 
 
 @page(

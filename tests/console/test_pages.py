@@ -79,7 +79,7 @@ def test_a_page_fits_a_narrow_screen(browser: Browser, shown: Daemon, path: str)
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_needs_no_script(browser: Browser, shown: Daemon, path: str) -> None:
     """Goal: every page says the same without a script.
-    Method: its text without scripts holds what stands in it with them, but for the clock's words.
+    Method: its heading and how many tables it has, without scripts and with them.
     """
     with Window(browser, origin(shown), has_script=False) as window:
         window.open(path)

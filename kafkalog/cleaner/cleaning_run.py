@@ -35,6 +35,15 @@ class CleaningRun(NamedTuple):
     is_aborted: bool = False  # somebody wanted the log, or the thread was to stop
 
     @property
+    def outcome(self) -> str:
+        """In a word: cleaned, nothing_cleanable, aborted or failed."""
+        if self.is_aborted:
+            return "aborted"
+        if self.error is not None:
+            return "failed"
+        return "nothing_cleanable" if self.stats is None else "cleaned"
+
+    @property
     def is_fruitful(self) -> bool:
         """Whether the next look finds another picture: the log is cleaner, or held back."""
         if self.error is not None:

@@ -1,8 +1,8 @@
-"""CleaningObserver: what cleaner threads tell, kept for the metrics page.
+"""CleaningObserver: what cleaner threads tell, kept for the metrics page and for who asks later.
 
-Owns when each log was last cleaned well, and what that clean left for later; everything else is the
-cleaner's and is read when a scrape asks. The threads call it, the event loop reads it: single
-dictionary operations.
+Owns when each log was last cleaned well, what that clean left for later, and the history of cleans;
+everything else is the cleaner's and is read when a scrape asks. The threads call it, the event loop
+reads it: single dictionary operations, but for the history.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.cleaner.cleaner_thread import thread_name
 from kafkalog.errors import LogDirOffline
+from kafkalog.manager.cleaning_history import CleaningHistory
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.observe.cleaner_metrics import (
     CleanerFacts,
@@ -41,6 +42,7 @@ class CleaningObserver:
         self._manager = manager
         self._metrics = manager.seams.metrics.cleaner
         self.beat = self._metrics.beat
+        self.history = CleaningHistory(manager.seams.threads.mutex())
         # written by cleaner threads
         self._last_success_ms: dict[TopicPartition, int] = {}
         self._horizons: dict[TopicPartition, Horizons] = {}
@@ -57,6 +59,7 @@ class CleaningObserver:
 
     def ended(self, run: CleaningRun) -> None:
         """See ThreadObserver. An abort is no failure."""
+        self.history.note(run)
         topic, stats, error = run.topic_partition.topic, run.stats, run.error
         if stats is not None:
             removed = {

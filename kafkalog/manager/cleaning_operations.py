@@ -28,8 +28,12 @@ if TYPE_CHECKING:
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.background_operations import BackgroundOperation
+    from kafkalog.manager.cleaning_history import PastClean
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.manager.ordered_cleans import CleanEnd
+
+LOG_CLEAN = "log-clean"
+"""The kind of the operations that ``begin`` begins."""
 
 
 class WhyNot(enum.Enum):
@@ -111,6 +115,11 @@ class CleaningOperations:
             ],
         )
 
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
+    def history(self) -> list[PastClean]:
+        """The cleans that ended within a day and since the start, oldest first; no disk."""
+        return self._cleaning.observer.history.cleans(self._manager.seams.clock.wall_ms())
+
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def look(self, topic: str, partition: int) -> Standing | None:
         """How one log stands with the cleaner; None: it is not compacted. May read indexes."""
@@ -169,7 +178,7 @@ class CleaningOperations:
         """``submit`` as an operation that outlasts its request; ``result`` describes the run."""
         log = self._compacted(topic, partition)
         background = self._manager.background
-        operation = background.begin_elsewhere("log-clean", {"partition": str(log.topic_partition)})
+        operation = background.begin_elsewhere(LOG_CLEAN, {"partition": str(log.topic_partition)})
 
         def done(run: CleaningRun) -> None:
             operation.result = result(run)

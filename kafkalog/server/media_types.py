@@ -16,6 +16,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 TEXT = "text/plain"
 JSON = "application/json"
 HTML = "text/html"
+FORM = "application/x-www-form-urlencoded"
 EVENT_STREAM = "text/event-stream"
 
 

@@ -29,6 +29,7 @@ PAGES = [
     "/console/topics/shown/retention",
     "/console/log-dirs",
     "/console/tasks",
+    "/console/compaction",
 ]
 
 

@@ -109,7 +109,7 @@ def _thread_json(status: ThreadStatus) -> dict[str, object]:
         "partition": None if at_work is None else at_work.partition,
         "busy_since_ms": status.busy_since_ms,
         "next_turn_ms": status.next_turn_ms,
-        "last_run": None if status.last_run is None else _run_json(status.last_run),
+        "last_run": None if status.last_run is None else run_json(status.last_run),
     }
 
 
@@ -153,13 +153,13 @@ def standing_json(standing: Standing) -> dict[str, object]:
     }
 
 
-def _run_json(run: CleaningRun) -> dict[str, object]:
-    """``outcome``: cleaned, nothing_cleanable, aborted or failed."""
+def run_json(run: CleaningRun) -> dict[str, object]:
+    """A run that ended, as every answer tells of it."""
     entry: dict[str, object] = {
         "topic": run.topic_partition.topic,
         "partition": run.topic_partition.partition,
         "dry_run": run.is_dry,
-        "outcome": _outcome(run),
+        "outcome": run.outcome,
         "started_ms": run.started_ms,
         "ended_ms": run.ended_ms,
         "first_dirty_offset": run.to_clean and run.to_clean.first_dirty_offset,
@@ -170,14 +170,6 @@ def _run_json(run: CleaningRun) -> dict[str, object]:
     if run.error is not None:
         entry.update(_error_json(run.error))
     return entry
-
-
-def _outcome(run: CleaningRun) -> str:
-    if run.is_aborted:
-        return "aborted"
-    if run.error is not None:
-        return "failed"
-    return "nothing_cleanable" if run.stats is None else "cleaned"
 
 
 def _stats_json(stats: CleanerStats) -> dict[str, object]:
@@ -234,13 +226,13 @@ async def clean(request: web.Request) -> web.Response:
         wanted = parse_optional_body(CleanRequest, data)
     is_dry, cleaning = wanted.dry_run, api.operations.cleaning
     if prefers_async(request):
-        return begun_async(cleaning.begin(topic, partition, is_dry=is_dry, result=_run_json))
+        return begun_async(cleaning.begin(topic, partition, is_dry=is_dry, result=run_json))
     run: CleaningRun = await _waited_for(
         lambda done: cleaning.submit(topic, partition, is_dry=is_dry, on_done=done)
     )
     if run.error is not None:
         raise run.error
-    return json_reply(_run_json(run))
+    return json_reply(run_json(run))
 
 
 @ROUTES.post("/v1/cleaner:run")
@@ -279,7 +271,7 @@ async def run(request: web.Request) -> web.Response:
 
 def _end_json(key: TopicPartition, end: CleanEnd) -> dict[str, object]:
     if not isinstance(end, KafkalogError):
-        return _run_json(end)
+        return run_json(end)
     head = {"topic": key.topic, "partition": key.partition, "outcome": "failed"}
     return {**head, **_error_json(end)}
 

@@ -126,6 +126,7 @@ def _handlers(make: Callable[[web.Request, Operations], View]) -> tuple[_Handler
             is_refreshing=_REFRESH.read(request),
             # Else what changes something is behind another port than the pages.
             is_administered=api.config.admin_port is None,
+            has_records=api.config.console_records,
         )
         if negotiate(request.headers.get(hdrs.ACCEPT, ""), (HTML, JSON)) == JSON:
             return await twin(request)

@@ -256,6 +256,14 @@ def check_query(request: web.Request, parameters: Sequence[Parameter]) -> None:
             raise wrong_parameter(name, f"Query parameter '{name}' stands more than once.")
 
 
+def refuse_several(request: web.Request, *choices: Parameter) -> None:
+    """ApiError 40005 when more than one of them is given: they answer one question."""
+    named = [each.name for each in choices if each.name in request.query]
+    if len(named) > 1:
+        allowed = ", ".join(each.name for each in choices)
+        raise wrong_parameter(named[1], f"Give one of {allowed}.")
+
+
 def wrong_parameter(name: str, message: str) -> ApiError:
     """40005, with the parameter's name."""
     return ApiError(40005, message, details={"parameter": name})

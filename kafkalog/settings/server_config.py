@@ -69,6 +69,7 @@ class ServerConfig:
     metrics_topic_exclude: str | None = None
     admin_port: int | None = None
     admin_host: str = "127.0.0.1"
+    console_records: bool = True
     socket_request_max_bytes: int = 104_857_600
     queued_max_request_bytes: int = 268_435_456
     http_max_inflight_requests: int = 1_000

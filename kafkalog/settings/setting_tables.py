@@ -268,6 +268,7 @@ SERVER_SETTINGS: tuple[Setting, ...] = (
     _server("metrics.topic.exclude", _S, None, "", ANY, "Regular expression of the names of topics that have none, whatever metrics.topic.include says."),
     _server("admin.port", _I, None, "", _PORT, "A further port for the administrative routes (those that create, delete, alter or operate), which then leave http.port; unset: none."),
     _server("admin.host", _S, "127.0.0.1", "", ANY, "Address of admin.port; the same rule as for http.host."),
+    _server("console.records", _B, True, "", ANY, "Whether the web console shows records; the API does in any case."),
     _server("socket.request.max.bytes", _I, 104_857_600, "bytes", _POSITIVE, "Largest request body, counted after inflation.", own=False),
     _server("queued.max.request.bytes", _L, 268_435_456, "bytes", _POSITIVE, "Request bytes held at once, in the edge and in each directory's queue; more is refused, to be retried. Differs from Kafka: bounded by default, -1 is refused.", own=False),
     _server("max.decompressed.batch.bytes", _L, 67_108_864, "bytes", _POSITIVE, "Largest size of one batch after decompression."),

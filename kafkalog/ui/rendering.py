@@ -27,12 +27,14 @@ class Frame(NamedTuple):
 
     is_refreshing   the page asks for itself again every REFRESH_SECONDS
     is_administered forms that change something are shown
+    has_records     pages of records are there to lead to
     """
 
     path: str
     query: str
     is_refreshing: bool
     is_administered: bool = True
+    has_records: bool = True
 
     @property
     def twin(self) -> str:

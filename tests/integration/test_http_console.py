@@ -26,6 +26,7 @@ PAGES = [
     "/console/topics",
     "/console/topics/shown/partitions",
     "/console/topics/shown/partitions/0",
+    "/console/topics/shown/partitions/0/records",
     "/console/topics/shown/retention",
     "/console/log-dirs",
     "/console/tasks",

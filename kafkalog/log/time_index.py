@@ -80,6 +80,12 @@ class TimeIndex(AbstractIndex[TimeEntries, TimestampOffset]):
         store = self.store(may_block=may_block)
         return self._entry(store, bisect_right(store.timestamps, timestamp_ms, 0, store.count) - 1)
 
+    def floor_offset(self, offset: int, *, may_block: bool = True) -> TimestampOffset | None:
+        """The last entry for an offset that is no higher; None without one."""
+        store = self.store(may_block=may_block)
+        slot = bisect_right(store.relative, offset - self.base_offset, 0, store.count) - 1
+        return self._entry(store, slot) if slot >= 0 else None
+
     def _entry(self, store: TimeEntries, slot: int) -> TimestampOffset:
         """Entry of a slot; slot -1 stands before all timestamps."""
         if slot < 0:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import BackupRunning, InvalidTopicConfig, KafkalogError, UnknownTopic
 from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.log import offset_place
 from kafkalog.manager.access_rules import Action, Resource
 from kafkalog.manager.authorized import lists, open_to_all, operation_class, requires
 from kafkalog.manager.backup import Backup
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from kafkalog.env.scheduler import TaskStatus
+    from kafkalog.log.offset_place import OffsetPlace
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, Isolation, TimestampOffset, ValidatedRecords
     from kafkalog.manager.archived_offsets import ArchivedPartition
@@ -405,6 +407,13 @@ class Operations:
     def describe_log(self, topic: str, partition: int) -> LogDescription:
         """Offsets, sizes and durability of one log; no disk."""
         return self._maintenance.describe(self.partition_log(topic, partition))
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def locate(self, topic: str, partition: int, offset: int) -> OffsetPlace:
+        """Segment, index entries and position of an offset; errors: ``offset_place.locate``."""
+        log = self.partition_log(topic, partition)
+        with self._manager.unit_of(log).log_dir.guard():
+            return offset_place.locate(log, offset)
 
     @requires(Action.ALTER, Resource.TOPIC, "topic")
     def roll(self, topic: str, partition: int) -> Rolled:

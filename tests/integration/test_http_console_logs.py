@@ -1,0 +1,45 @@
+"""Goal: the pages of offsets and of deleting records do over HTTP what they say.
+Method: a real daemon; places beside the API, the wizard from its question to the deleted records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.integration.http_world import append, batch_of, refused
+from tests.integration.test_http_console import BROWSER
+
+if TYPE_CHECKING:
+    from tests.integration.daemon import Daemon
+
+SETTINGS = {"log_initial_task_delay_ms": "86400000"}
+FIRST_MS = 1_700_000_000_000
+
+
+def filled(daemon: Daemon, topic: str) -> str:
+    """Four records a second apart in segments of two; the partition's address."""
+    daemon.create_topic(topic, 1, segment_bytes="1048576", retention_ms="-1")
+    for number in range(4):
+        data = batch_of(b"x" * 500_000, timestamp_ms=FIRST_MS + 1_000 * number)
+        assert append(daemon, topic, data).status == 200
+    return f"/console/topics/{topic}/partitions/0"
+
+
+def test_offsets_and_times(daemon: Daemon) -> None:
+    """Goal: the place of an offset is the segment's of the API, a time's offset list-offsets'.
+    Method: every offset, a time, what is no offset.
+    """
+    address = filled(daemon, "placed")
+    segments = daemon.request("GET", "/v1/topics/placed/partitions/0/segments").json["segments"]
+    for segment in segments:
+        for offset in range(segment["base_offset"], segment["next_offset"]):
+            found = daemon.request("GET", f"{address}/offsets.json?offset={offset}").json["found"]
+            assert found["base_offset"] == segment["base_offset"]
+            assert found["next_offset"] == segment["next_offset"]
+    found = daemon.request("GET", f"{address}/offsets.json?timestamp={FIRST_MS + 1}").json["found"]
+    assert (found["offset"], found["timestamp_ms"]) == (1, FIRST_MS + 1_000)
+    html = daemon.request("GET", f"{address}/offsets?offset=3", None, BROWSER).body.decode()
+    assert "<h2>Offset 3</h2>" in html
+    assert daemon.request("GET", f"{address}/offsets.json?offset=99").json["found"] is None
+    for query in ("offset=-1", "offset=1&timestamp=2", "timestamp=yesterday"):
+        refused(daemon.request("GET", f"{address}/offsets.json?{query}"), 400, 40005)

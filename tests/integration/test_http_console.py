@@ -28,6 +28,7 @@ PAGES = [
     "/console/topics/shown/partitions/0",
     "/console/topics/shown/partitions/0/records",
     "/console/topics/shown/partitions/0/offsets",
+    "/console/topics/shown/partitions/0/delete-records",
     "/console/topics/shown/retention",
     "/console/log-dirs",
     "/console/tasks",

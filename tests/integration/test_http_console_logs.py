@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.integration.http_world import append, batch_of, refused
 from tests.integration.test_http_console import BROWSER
+from tests.integration.test_http_console_compaction import FORM, posted
 
 if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
@@ -43,3 +44,29 @@ def test_offsets_and_times(daemon: Daemon) -> None:
     assert daemon.request("GET", f"{address}/offsets.json?offset=99").json["found"] is None
     for query in ("offset=-1", "offset=1&timestamp=2", "timestamp=yesterday"):
         refused(daemon.request("GET", f"{address}/offsets.json?{query}"), 400, 40005)
+
+
+def test_the_wizard(daemon: Daemon) -> None:
+    """Goal: nothing goes before it was shown and confirmed in full; then just what was shown.
+    Method: the preview; a wrong confirmation, another origin, half a form; the right one.
+    """
+    address = filled(daemon, "shrunk")
+    page = f"{address}/delete-records"
+    preview = daemon.request("GET", f"{page}.json?offset=3").json["preview"]
+    assert preview["offsets_going"] == 3
+    html = daemon.request("GET", f"{page}?timestamp={FIRST_MS + 2_500}", None, BROWSER)
+    assert b'name="offset" value="3"' in html.body
+    whole = {"offset": "3", "confirmation": "shrunk-0"}
+    refused(posted(daemon, page, whole | {"confirmation": "shrunk"}), 400, 40002)
+    refused(posted(daemon, page, {"offset": "3"}), 400, 40002)
+    refused(posted(daemon, page, whole | {"offset": "-1"}), 400, 40002)
+    refused(posted(daemon, page, whole | {"offset": "9"}), 416, 41602)
+    foreign = FORM | {"Sec-Fetch-Site": "same-site"}
+    body = b"offset=3&confirmation=shrunk-0"
+    refused(daemon.request("POST", page, body, foreign), 403, 40301)
+    assert daemon.request("GET", f"{page}.json").json["log_start_offset"] == 0
+    done = posted(daemon, page, whole)
+    assert (done.status, done.headers["Location"]) == (303, address)
+    assert daemon.request("GET", f"{page}.json").json["log_start_offset"] == 3
+    html = daemon.request("GET", f"{page}?offset=3", None, BROWSER)
+    assert b"Nothing lies before offset 3" in html.body

@@ -1,0 +1,77 @@
+"""The pages of the web console that delete records: what would go, then its deletion."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from aiohttp import web
+
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.server.api import api_of
+from kafkalog.server.console import page, refuse_other_origins, see_other
+from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.error_map import ApiError
+from kafkalog.server.form_body import form_fields, form_schema
+from kafkalog.server.media_types import FORM
+from kafkalog.server.parameters import partition_of, topic_of
+from kafkalog.server.routes.console_offsets import QUESTION, question_of
+from kafkalog.server.routes.delete_records import delete_one
+from kafkalog.server.schemas import DeleteRecordsEntry
+from kafkalog.ui.delete_records_view import (
+    DeleteRecordsView,
+    confirmation_of,
+    delete_records_view,
+)
+
+if TYPE_CHECKING:
+    from kafkalog.manager.operations import Operations
+
+ROUTES = web.RouteTableDef()
+_ADDRESS = "/console/topics/{topic}/partitions/{partition}/delete-records"
+_OFFSET_TEXT = re.compile(r"[0-9]{1,19}")
+
+
+@page(
+    ROUTES,
+    _ADDRESS,
+    "consoleDeleteRecords",
+    Access(Action.DESCRIBE, Resource.TOPIC),
+    DeleteRecordsView,
+    parameters=QUESTION,
+)
+def delete_records(request: web.Request, operations: Operations) -> DeleteRecordsView:
+    """Console: what would go if the records before an offset or a time were deleted.
+
+    One of the two, or none for the questions alone. Nothing is changed.
+    """
+    question = question_of(request)
+    return delete_records_view(operations, topic_of(request), partition_of(request), question)
+
+
+@ROUTES.post(_ADDRESS)
+@endpoint(
+    "consoleDeleteRecordsNow",
+    "console",
+    Access(Action.DELETE, Resource.TOPIC),
+    {303: Answer("Done, durable; see the partition.", headers=("Location",))},
+    body={FORM: form_schema("offset", "confirmation")},
+    errors=(40907, 41602),
+)
+async def delete_records_now(request: web.Request) -> web.Response:
+    """Console: delete the records before an offset; ``confirmation`` is <topic>-<partition>.
+
+    Pages of other origins are refused.
+    """
+    refuse_other_origins(request)
+    api, topic, partition = api_of(request), topic_of(request), partition_of(request)
+    fields = await form_fields(request, api, "offset", "confirmation")
+    if fields["confirmation"] != confirmation_of(topic, partition):
+        wanted = confirmation_of(topic, partition)
+        raise ApiError(40002, f"Nothing was deleted: type {wanted} to say that you mean it.")
+    offset = fields["offset"]
+    if not _OFFSET_TEXT.fullmatch(offset) or int(offset) > INT64_MAX:
+        raise ApiError(40002, "An offset is a whole number.")
+    await delete_one(api, DeleteRecordsEntry(topic=topic, partition=partition, offset=int(offset)))
+    return see_other(f"/console/topics/{quote(topic, safe='')}/partitions/{partition}")

@@ -49,6 +49,11 @@ class ConfigEntry(ConfigSynonym, Protocol):
         ...
 
     @property
+    def default(self) -> str | None:
+        """What the key is where nobody set anything."""
+        ...
+
+    @property
     def is_default(self) -> bool:
         """Whether nobody set it."""
         ...

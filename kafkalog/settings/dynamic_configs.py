@@ -155,6 +155,7 @@ def _entry(
     return ConfigEntry(
         setting.key,
         format_value(dynamic.get(setting.key, value)),
+        format_value(setting.default),
         chain[0].source if chain else DEFAULT_SOURCE,
         setting.kind.name,
         setting.doc,

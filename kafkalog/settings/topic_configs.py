@@ -37,10 +37,14 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One key as the admin API describes it; source uses Kafka's words."""
+    """One key as the admin API describes it; source uses Kafka's words.
+
+    default     of the key itself, whoever set something else at whichever level
+    """
 
     name: str
     value: str | None
+    default: str | None
     source: str
     type: str
     documentation: str
@@ -151,6 +155,7 @@ def _entry(
     return ConfigEntry(
         setting.key,
         format_value(value),
+        format_value(setting.default),
         chain[0].source if chain else DEFAULT_SOURCE,
         setting.kind.name,
         setting.doc,

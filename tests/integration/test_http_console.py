@@ -33,6 +33,8 @@ PAGES = [
     "/console/log-dirs",
     "/console/tasks",
     "/console/compaction",
+    "/console/configs",
+    "/console/topics/shown/configs",
 ]
 
 

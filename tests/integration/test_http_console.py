@@ -35,6 +35,7 @@ PAGES = [
     "/console/compaction",
     "/console/configs",
     "/console/topics/shown/configs",
+    "/console/about",
 ]
 
 

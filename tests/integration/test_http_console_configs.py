@@ -32,3 +32,18 @@ def test_configs(daemon: Daemon) -> None:
     (row,) = daemon.request("GET", "/console/topics/set/configs.json").json["configs"]
     assert (row["name"], row["value"], row["default"]) == ("retention.ms", "600000", "604800000")
     refused(daemon.request("GET", "/console/topics/none/configs.json"), 404, 40401)
+
+
+def test_about(daemon: Daemon) -> None:
+    """Goal: who runs here, as ``GET /v1/info`` says; licences can be read.
+    Method: the twin beside it, and each licence's address.
+    """
+    twin = daemon.request("GET", "/console/about.json").json
+    info = daemon.request("GET", "/v1/info").json
+    assert {key: twin[key] for key in ("version", "cluster_id", "node_id")} == {
+        key: info[key] for key in ("version", "cluster_id", "node_id")
+    }
+    for package in twin["vendored"]:
+        answer = daemon.request("GET", package["licence_address"])
+        assert answer.status == 200
+        assert answer.headers["Content-Type"].startswith("text/plain")

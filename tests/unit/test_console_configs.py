@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import pytest
 
+from kafkalog import __version__
 from kafkalog.errors import UnknownTopic
 from kafkalog.manager.values import ConfigChange
+from kafkalog.ui.about_view import about_view
+from kafkalog.ui.assets import all_assets
 from kafkalog.ui.configs_view import broker_configs_view, topic_configs_view
 from tests.unit.test_console_views import page_of
 from tests.unit.test_retention import started
@@ -59,3 +62,19 @@ def test_the_daemon_beside_its_defaults() -> None:
     assert len(every.configs) == every.total == len(sim.operations.describe_broker_configs())
     for view in (before, after, every):
         page_of(view)
+
+
+def test_about() -> None:
+    """Goal: version, and of every vendored file its project, licence and digest.
+    Method: beside the files that are served.
+    """
+    view = about_view(started().operations)
+    assert view.version == __version__
+    assert {each.name for each in view.vendored} == {"htmx.org", "uplot"}
+    for package in view.vendored:
+        assert package.licence_address.startswith("/console/assets/")
+        for name, sha256 in package.files.items():
+            assert all_assets()[name].sha256 == sha256
+    html = page_of(view)
+    assert "0BSD" in html
+    assert f"{__version__}, licence Apache-2.0" in html

@@ -9,6 +9,7 @@ from aiohttp import web
 from kafkalog.server.console import page
 from kafkalog.server.endpoint import Access, Action, Resource
 from kafkalog.server.parameters import FlagParameter, TextParameter, topic_of
+from kafkalog.ui.about_view import AboutView, about_view
 from kafkalog.ui.configs_view import ConfigsView, broker_configs_view, topic_configs_view
 
 if TYPE_CHECKING:
@@ -47,3 +48,9 @@ def topic_configs(request: web.Request, operations: Operations) -> ConfigsView:
     name_contains = _NAME_CONTAINS.read(request) or ""
     is_all = _ALL.read(request)
     return topic_configs_view(operations, topic_of(request), name_contains, is_all=is_all)
+
+
+@page(ROUTES, "/console/about", "consoleAbout", _LOOK, AboutView)
+def about(_: web.Request, operations: Operations) -> AboutView:
+    """Console: version, build, and the licences of what is delivered with it."""
+    return about_view(operations)

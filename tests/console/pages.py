@@ -10,6 +10,18 @@ from kafkalog.server.endpoint import CONSOLE_PREFIX
 _TWIN = ".json"
 
 
+# Pages that answer a question: with one, so that what they then show is judged too.
+ANSWERED = [
+    "/console/compaction?topic=profiles&hours=1",
+    "/console/configs?all=true",
+    "/console/topics/profiles/configs",
+    "/console/topics/profiles/partitions/0/records?offset=0&show=hex",
+    "/console/topics/orders/partitions/0/offsets?offset=2",
+    "/console/topics/orders/partitions/0/delete-records?offset=3",
+    "/console/topics/orders/partitions/0/delete-records?offset=0",
+]
+
+
 def page_addresses(*topics: str) -> list[str]:
     """Of each page, of each topic's first partition where it is about one."""
     paths = {

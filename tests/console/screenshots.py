@@ -32,6 +32,12 @@ PICTURES = (
         "/console/topics/orders/retention?retention.ms=172800000&horizon_days=7",
         "main figure",
     ),
+    Picture("console-compaction", "/console/compaction", "main details"),
+    Picture(
+        "console-delete-records",
+        "/console/topics/orders/partitions/0/delete-records?offset=3",
+        "main button >> nth=-1",
+    ),
 )
 
 

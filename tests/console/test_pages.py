@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.console.browser import Window
-from tests.console.pages import page_addresses
+from tests.console.pages import ANSWERED, page_addresses
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
 
 pytestmark = pytest.mark.console
-PAGES = page_addresses("orders", "profiles")
+PAGES = page_addresses("orders", "profiles") + ANSWERED
 PHONE_PIXELS = 320
 _TOO_WIDE = """() => {
   const width = document.documentElement.clientWidth;

@@ -33,6 +33,15 @@ def values_of(counter: Counter) -> list[tuple[tuple[str, ...], float]]:
     return [(tuple(labels), cast("Counter", child)._value.get()) for labels, child in children]
 
 
+def take_out(counter: Counter, first_label: str) -> list[tuple[tuple[str, ...], float]]:
+    """Remove every child of that first label; as ``values_of``, what they had come to by then."""
+    children = list(counter._metrics.items())  # one step, as above
+    taken = [(tuple(labels), child) for labels, child in children if labels[0] == first_label]
+    for labels, _ in taken:
+        counter.remove(*labels)
+    return [(labels, cast("Counter", child)._value.get()) for labels, child in taken]
+
+
 def observe(histogram: Histogram, seconds: float) -> None:
     """``histogram.observe`` for a child with SECONDS_BUCKETS."""
     histogram._sum.inc(seconds)

@@ -7,11 +7,12 @@ exist: whoever counts has found a log.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter
 
-from kafkalog.observe.children import child_of, values_of
+from kafkalog.observe.children import child_of, take_out, values_of
 from kafkalog.observe.exposition import labels_text
 from kafkalog.observe.row_renderer import RowFamily
 
@@ -94,7 +95,9 @@ class TopicTraffic:
             self.append_rejected_bytes, self.fetch_records, self.fetch_bytes,
             self.fetch_requests, self.fetch_refusals,
         )  # fmt: skip
-        # what deleted topics had come to, by counter and the labels behind the topic
+        # Between a topic that goes and a sum that is made: it counts once, here or there.
+        self._mutex = threading.Lock()
+        # guarded by the mutex: what deleted topics had come to, by counter and the labels behind
         self._departed: dict[tuple[Counter, tuple[str, ...]], float] = {}
 
     # ---- counting, any thread
@@ -131,27 +134,25 @@ class TopicTraffic:
 
     def forget_topic(self, topic: str) -> None:
         """A deleted topic loses its counters; unknown topics are ignored."""
-        for counter in self._counters:
-            for labels, value in values_of(counter):
-                if labels[0] == topic:
+        with self._mutex:
+            for counter in self._counters:
+                for labels, value in take_out(counter, topic):
                     key = (counter, labels[1:])
                     self._departed[key] = self._departed.get(key, 0.0) + value
-            counter.remove_by_labels({"topic": topic})
 
     # ---- for the scrape
 
     def totals(self) -> Iterator[TopicTotals]:
         """All topics together, then each that was counted."""
-        columns = [
-            self._by_topic(counter)
-            for counter in (
-                self.append_bytes, self.fetch_bytes, self.append_records, self.append_requests,
-                self.fetch_requests, self.append_refusals, self.fetch_refusals,
-                self.append_rejected_bytes,
-            )
-        ]  # fmt: skip
+        counters = (
+            self.append_bytes, self.fetch_bytes, self.append_records, self.append_requests,
+            self.fetch_requests, self.append_refusals, self.fetch_refusals,
+            self.append_rejected_bytes,
+        )  # fmt: skip
+        with self._mutex:
+            columns = [self._by_topic(counter) for counter in counters]
+            errors = self._by_error()
         whole = [sum(column.values()) for column in columns]
-        errors = self._by_error()
         yield TopicTotals._make(
             ("", *whole, errors.get("BadBatchCrc", 0.0), errors.get("NullKey", 0.0))
         )
@@ -161,7 +162,7 @@ class TopicTraffic:
 
     def _by_topic(self, counter: Counter) -> dict[str, float]:
         """Sums by topic; those of deleted topics under ""."""
-        sums = {"": sum(value for (of, _), value in self._left_over() if of is counter)}
+        sums = {"": sum(value for (of, _), value in self._departed.items() if of is counter)}
         for labels, value in values_of(counter):
             sums[labels[0]] = sums.get(labels[0], 0.0) + value
         return sums
@@ -169,12 +170,9 @@ class TopicTraffic:
     def _by_error(self) -> dict[str, float]:
         """Refused appends of all topics."""
         sums: dict[str, float] = {}
-        for (of, labels), value in self._left_over():
+        for (of, labels), value in self._departed.items():
             if of is self.append_refusals:
                 sums[labels[0]] = sums.get(labels[0], 0.0) + value
         for (_, error), value in values_of(self.append_refusals):
             sums[error] = sums.get(error, 0.0) + value
         return sums
-
-    def _left_over(self) -> list[tuple[tuple[Counter, tuple[str, ...]], float]]:
-        return list(self._departed.items())

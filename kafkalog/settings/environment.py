@@ -3,8 +3,8 @@
 The prefix is removed and the rest lower-cased; then ``___`` is ``-``, ``__`` is ``_`` and ``_`` is
 ``.``. ``KAFKALOG_`` beats ``KAFKA_`` beats ``KAFKA_CFG_``. A variable of a known key with ``_FILE``
 behind it names a file that holds the value, as secrets are mounted. Reads neither the environment
-nor a file itself: both are passed in. Ignored is what start scripts and Kubernetes service links
-inject.
+nor a file itself: both are passed in. Ignored is what start scripts inject, and what Kubernetes
+injects for a Service: its address, and what stands beside one (``..._PORT`` alone is mistyped).
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ _NOT_SETTINGS = re.compile(
     r"|KAFKALOG_(?:KERNEL_CACHE|ORACLE|ORACLE_.*|VERSION|HOME|SERVER_PROPERTIES)"
     r"|KAFKALOG_(?:URL|USER|PASSWORD_FILE|TOKEN_FILE|CA_FILE|CLIENT_CERT|CLIENT_KEY)"
 )
-# KAFKALOG_SERVICE_HOST, KAFKALOG_PORT=tcp://..., KAFKALOG_PORT_8082_TCP_ADDR
-_SERVICE_LINK = re.compile(r"(?:.*_)?(?:SERVICE_.*|PORT|PORT_.*)")
-_LINK_VALUE = re.compile(r"(?:tcp|udp|sctp)://")
+# KAFKALOG_SERVICE_HOST, KAFKALOG_PORT_8082_TCP_ADDR
+_SERVICE_ADDRESS = re.compile(r".+_(?:SERVICE_HOST|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_[A-Z]+)?)")
+# KAFKALOG_SERVICE_PORT_HTTP, KAFKALOG_PORT: of the service in front
+_SERVICE_PORT = re.compile(r"(.+?)_(?:SERVICE_PORT(?:_.*)?|PORT)")
+_LINK_VALUE = re.compile(r"(?:tcp|udp|sctp)://")  # KAFKALOG_PORT=tcp://...
 _UNDERSCORES = re.compile(r"_{1,3}")
 _MEANING = {"_": ".", "__": "_", "___": "-"}
 _FILE_SUFFIX = "_FILE"
@@ -77,11 +79,19 @@ def settings_of_environment(
                 found[key_of_variable(plain)] = GivenText(text, variable, is_from_file=True)
                 continue
             is_link = _LINK_VALUE.match(value) or (
-                key not in BROKER_LEVEL and _SERVICE_LINK.fullmatch(suffix)
+                key not in BROKER_LEVEL and _is_of_service(variable, environment)
             )
             if suffix and not is_link:
                 found[key] = GivenText(value, variable)
     return found
+
+
+def _is_of_service(variable: str, environment: Mapping[str, str]) -> bool:
+    """Whether Kubernetes injected it: there is a service of that name."""
+    if _SERVICE_ADDRESS.fullmatch(variable):
+        return True
+    port = _SERVICE_PORT.fullmatch(variable)
+    return port is not None and f"{port[1]}_SERVICE_HOST" in environment
 
 
 def _without_file(suffix: str) -> str | None:

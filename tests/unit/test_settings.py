@@ -275,6 +275,28 @@ def test_prefixes_have_an_order_and_traps_are_ignored() -> None:
     assert "unknown" not in messages(settings)
 
 
+@pytest.mark.parametrize(
+    ("variable", "key"),
+    [
+        ("KAFKALOG_HTPP_PORT", "htpp.port"),
+        ("KAFKALOG_PORT", "port"),
+        ("KAFKALOG_HTTP_SERVICE_LIMIT", "http.service.limit"),
+    ],
+)
+def test_a_mistyped_variable_is_no_service(variable: str, key: str) -> None:
+    """Goal: a port that is given by a wrong name is told, as every other unknown key is.
+
+    Method: a number under it alone; the same beside the address of a service of that name.
+    """
+    assert f"unknown configuration key {key} (from {variable})" in messages(
+        load("", {variable: "9000"})
+    )
+    service = variable.removesuffix("_PORT")
+    beside = {variable: "9000", f"{service}_SERVICE_HOST": "10.0.0.1"}
+    is_told = f"unknown configuration key {key} " in messages(load("", beside))
+    assert is_told is (service == variable)
+
+
 FILES = {
     "/run/secrets/hours": "7\n",
     "/run/secrets/issuer": "s3cret-canary\r\n",

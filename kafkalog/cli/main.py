@@ -54,6 +54,8 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "segments": {
         "dump": "kafkalog.cli.dump_log_segments:dump_command",
+        "list": "kafkalog.cli.segments_list:list_command",
+        "repair": "kafkalog.cli.segments_repair:repair",
         "verify": "kafkalog.cli.segments_verify:verify",
     },
     "auth": {

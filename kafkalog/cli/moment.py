@@ -1,7 +1,8 @@
-"""A moment as the value of an option."""
+"""A moment as the value of an option, and as text."""
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import click
@@ -28,3 +29,14 @@ class Moment(click.ParamType[int]):
             kinds = "ms since 1970 or ISO-8601 with a zone, as 2026-01-31T12:00:00Z"
             self.fail(f"'{value}' is not {kinds}", param, ctx)
         return found
+
+
+def moment_text(moment_ms: int | None) -> str:
+    """ISO-8601 in UTC; milliseconds where the calendar ends; - without."""
+    if moment_ms is None:
+        return "-"
+    try:
+        moment = datetime.datetime.fromtimestamp(moment_ms // 1000, datetime.UTC)
+    except (OverflowError, OSError, ValueError):
+        return f"{moment_ms} ms"
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment_ms % 1000:03}Z"

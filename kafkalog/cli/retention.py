@@ -5,7 +5,6 @@ The daemon answers; this module asks and prints. Moments are UTC.
 
 from __future__ import annotations
 
-import datetime
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import click
 from kafkalog.cli.completing import topic_argument, topic_configs_option
 from kafkalog.cli.config_pairs import config_pairs
 from kafkalog.cli.connection import output_option, with_client
+from kafkalog.cli.moment import moment_text
 from kafkalog.cli.partial_failure import end_with_failures, is_failed
 from kafkalog.cli.table import print_table
 from kafkalog.format.integers import INT64_MAX
@@ -188,7 +188,7 @@ def _print_report(report: dict[str, Any]) -> None:
     for each in report["segments"]:
         if each["state"] == "deleting":
             base, size = str(each["base_offset"]), str(each["size_bytes"])
-            gone = _moment(each["files_gone_ms"])
+            gone = moment_text(each["files_gone_ms"])
             rows.append((base, "-", size, "-", "deleting", "-", "-", "-", "-", gone))
         else:
             rows.append(_segment_row(each))
@@ -214,14 +214,14 @@ def _segment_row(each: dict[str, Any]) -> tuple[str, ...]:
 
 def _newest(each: dict[str, Any]) -> str:
     """The moment that the time rule counts from, and where it is not a record's."""
-    moment = _moment(each["largest_timestamp_ms"])
+    moment = moment_text(each["largest_timestamp_ms"])
     return moment if each["largest_timestamp_source"] == "record" else f"{moment} (file)"
 
 
 def _print_simulation(topic: str, entry: dict[str, Any]) -> None:
     click.echo(
-        f"Topic: {topic}\tPartition: {entry['partition']}\tFrom: {_moment(entry['start_ms'])}"
-        f"\tTo: {_moment(entry['end_ms'])}"
+        f"Topic: {topic}\tPartition: {entry['partition']}\tFrom: {moment_text(entry['start_ms'])}"
+        f"\tTo: {moment_text(entry['end_ms'])}"
     )
     _print_schedule(entry["schedule"])
     _print_table(
@@ -268,7 +268,7 @@ def _print_schedule(schedule: dict[str, Any] | None) -> None:
         return
     next_ms = schedule["next_check_ms"]
     who = "Checks by the cleaner" if schedule["runs_in"] == "log_cleaner" else "Checks"
-    when = "one is running" if next_ms is None else f"next at {_moment(next_ms)}"
+    when = "one is running" if next_ms is None else f"next at {moment_text(next_ms)}"
     click.echo(
         f"{who}: {when}, then every {schedule['check_interval_ms']} ms; "
         f"files go {schedule['delete_delay_ms']} ms later."
@@ -285,21 +285,10 @@ def _due_cells(due: dict[str, Any] | None) -> tuple[str, str, str]:
     if due is None:
         return "-", "-", "-"  # never, or nobody can say
     return (
-        _moment(due["earliest_ms"]),
-        _moment(due["latest_ms"]),
-        _moment(due["files_gone_ms"]),
+        moment_text(due["earliest_ms"]),
+        moment_text(due["latest_ms"]),
+        moment_text(due["files_gone_ms"]),
     )
-
-
-def _moment(moment_ms: int | None) -> str:
-    """ISO-8601 in UTC; milliseconds where the calendar ends."""
-    if moment_ms is None:
-        return "-"
-    try:
-        moment = datetime.datetime.fromtimestamp(moment_ms // 1000, datetime.UTC)
-    except (OverflowError, OSError, ValueError):
-        return f"{moment_ms} ms"
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment_ms % 1000:03}Z"
 
 
 def _counted(segments: int, size_bytes: int) -> str:

@@ -26,10 +26,14 @@ from kafkalog.log.segment_read import SCAN_CHUNK_BYTES, scan_chunks
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy.typing as npt
+
     from kafkalog.format.batch_scan import BatchRows
     from kafkalog.log.log_segment import LogSegment
     from kafkalog.log.segment_read import ScannedChunk
     from kafkalog.log.unified_log import UnifiedLog
+
+    Mask = npt.NDArray[np.bool_]
 
 _CONTROL_BIT = 0x20
 _SMALL_CHUNK_BYTES = 64 << 10  # most batches are smaller
@@ -105,7 +109,7 @@ def _walk(known: _Counted, end: int, most_bytes: int) -> int:
     if most_bytes > 0:
         chunk_bytes = min(max(most_bytes, _SMALL_CHUNK_BYTES), SCAN_CHUNK_BYTES)
         for chunk in _scan(known.segment, first, end, chunk_bytes):
-            known.records += _records_in(chunk.rows, chunk.rows.count)
+            known.records += records_in(chunk.rows, chunk.rows.count)
             known.position = chunk.position + chunk.rows.consumed_bytes
             if known.position - first >= most_bytes:
                 break
@@ -122,7 +126,7 @@ def _walk_to_start(known: _Counted, end: int, start: int) -> int:
     first, divided, is_done = known.start_position, 0, known.position == end
     for chunk in _scan(known.segment, first, known.position):
         row = int(np.searchsorted(chunk.rows.column(BatchColumn.LAST_OFFSET), start))
-        known.records_passed += _records_in(chunk.rows, row)
+        known.records_passed += records_in(chunk.rows, row)
         if row < chunk.rows.count:
             known.start_position = chunk.position + _cell(chunk.rows, row, BatchColumn.POSITION)
             divided, is_done = _records_below(chunk, row, start), True
@@ -134,10 +138,15 @@ def _walk_to_start(known: _Counted, end: int, start: int) -> int:
     return known.start_position - first
 
 
-def _records_in(rows: BatchRows, count: int) -> int:
+def is_data(rows: BatchRows) -> Mask:
+    """Which rows are no markers."""
+    found: Mask = rows.column(BatchColumn.ATTRIBUTES) & _CONTROL_BIT == 0
+    return found
+
+
+def records_in(rows: BatchRows, count: int) -> int:
     """Records of the first ``count`` rows that are no markers."""
-    is_data = rows.column(BatchColumn.ATTRIBUTES)[:count] & _CONTROL_BIT == 0
-    return int(rows.column(BatchColumn.RECORD_COUNT)[:count][is_data].sum())
+    return int(rows.column(BatchColumn.RECORD_COUNT)[:count][is_data(rows)[:count]].sum())
 
 
 def _records_below(chunk: ScannedChunk, row: int, start: int) -> int:

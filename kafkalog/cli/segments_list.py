@@ -1,0 +1,83 @@
+"""``kafkalog segments list DIR``: the segments of a partition directory, without a server.
+
+Owns the printed lines alone; what headers say is ``log/segment_summary.py``. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkalog.cli.connection import output_option
+from kafkalog.cli.moment import moment_text
+from kafkalog.cli.partition_argument import require_partition_directory
+from kafkalog.cli.table import print_table
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.log.segment_summary import summarize_segments
+
+if TYPE_CHECKING:
+    from kafkalog.log.segment_summary import SegmentSummary
+
+_HEADINGS = ("STATE", "BASE", "NEXT", "BYTES", "BATCHES", "RECORDS", "OLDEST", "NEWEST")
+
+
+@click.command("list")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@output_option
+def list_command(directory: str, output: str) -> None:
+    """List the segments of a partition directory: what their batch headers say; no CRC is checked.
+
+    State: active (the last one, which a start appends to), closed, broken (the headers end before
+    the file does), or what the file's name says: deleted (set aside), cleaned, swap. Records are
+    without transaction markers. The directory should not be written meanwhile.
+
+    Example: kafkalog segments list ./data/orders-0
+    """
+    require_partition_directory(directory)
+    try:
+        found = list(summarize_segments(os.path.abspath(directory), SystemFilesystem()))
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+    if output == "json":
+        segments = [_document(each) for each in found]
+        click.echo(json.dumps({"directory": directory, "segments": segments}))
+        return
+    print_table([_HEADINGS, *map(_row, found)])
+
+
+def _state(segment: SegmentSummary) -> str:
+    if segment.stage:
+        return segment.stage.removeprefix(".")
+    if segment.whole_bytes < segment.size_bytes:
+        return "broken"
+    return "active" if segment.is_last else "closed"
+
+
+def _row(segment: SegmentSummary) -> tuple[str, ...]:
+    return (
+        _state(segment),
+        str(segment.base_offset),
+        str(segment.next_offset),
+        str(segment.size_bytes),
+        str(segment.batches),
+        str(segment.records),
+        moment_text(segment.oldest_ms),
+        moment_text(segment.newest_ms),
+    )
+
+
+def _document(segment: SegmentSummary) -> dict[str, object]:
+    return {
+        "state": _state(segment),
+        "base_offset": segment.base_offset,
+        "next_offset": segment.next_offset,
+        "size_bytes": segment.size_bytes,
+        "whole_bytes": segment.whole_bytes,
+        "batches": segment.batches,
+        "records": segment.records,
+        "oldest_ms": segment.oldest_ms,
+        "newest_ms": segment.newest_ms,
+    }

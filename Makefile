@@ -186,6 +186,7 @@ docs: $(DEV_READY) ## regenerate the generated pages under docs/ and the dashboa
 	@$(BIN)/python -m kafkalog.settings.reference > docs/configuration.md
 	@$(BIN)/python -m kafkalog.observe.reference > docs/metrics.md
 	@$(BIN)/kafkalog reference > docs/cli.md
+	@$(BIN)/kafkalog reference --man > docs/man/kafkalog.1
 	@$(BIN)/python -m kafkalog.server.error_map > docs/errors.md
 	@$(BIN)/python -m kafkalog.observe.dashboards deploy/grafana
 

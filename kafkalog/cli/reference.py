@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog.cli.completion import PROGRAM
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from kafkalog.cli.command_tree import PROGRAM, SAMPLE, leaves, options_of, usage_of
+from kafkalog.cli.man_page import man_page
 
 _INTRODUCTION = """# Command line
 
@@ -28,82 +25,38 @@ Commands that ask a daemon take these options beside their own; secrets come fro
 the terminal.
 
 """
-_CONNECTION = frozenset(
-    {
-        "--url", "--bootstrap-server", "--user", "--password-file", "--token-file", "--ca-file",
-        "--client-cert", "--client-key",
-    }
-)  # fmt: skip
-_SAMPLE = ("topics", "list")  # a command that has all of these
 
 
 @click.command(hidden=True)
+@click.option("--man", "is_man", is_flag=True, help="Print docs/man/kafkalog.1 instead.")
 @click.pass_context
-def reference(ctx: click.Context) -> None:
+def reference(ctx: click.Context, is_man: bool) -> None:
     """Print docs/cli.md."""
-    click.echo(reference_page(ctx.find_root().command), nl=False)
+    page = man_page if is_man else reference_page
+    click.echo(page(ctx.find_root().command), nl=False)
 
 
 def reference_page(root: click.Command) -> str:
     """The whole page as Markdown: every command in the order of its words."""
     commands = dict(leaves(root))
-    connection = _options(*_context(commands[_SAMPLE], _SAMPLE), is_connection=True)
+    connection = options_of(commands[SAMPLE], SAMPLE, is_connection=True)
     parts = [_INTRODUCTION + _table(connection)]
     parts += [_section(command, words) for words, command in commands.items()]
     return "\n".join(parts)
 
 
-def leaves(
-    command: click.Command, words: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command that is shown, with the words that call it."""
-    if command.hidden:
-        return
-    if not isinstance(command, click.Group):
-        yield words, command
-        return
-    context = click.Context(command, info_name=words[-1] if words else PROGRAM)
-    for name in sorted(command.list_commands(context)):
-        child = command.get_command(context, name)
-        assert child is not None
-        yield from leaves(child, (*words, name))
-
-
-def _context(command: click.Command, words: tuple[str, ...]) -> tuple[click.Command, click.Context]:
-    return command, click.Context(command, info_name=" ".join((PROGRAM, *words)))
-
-
 def _section(command: click.Command, words: tuple[str, ...]) -> str:
-    command, context = _context(command, words)
-    name = " ".join((PROGRAM, *words))
-    usage = " ".join((name, *command.collect_usage_pieces(context)))
-    lines = [f"## {name}\n", f"`{usage}`\n"]
+    lines = [f"## {' '.join((PROGRAM, *words))}\n", f"`{usage_of(command, words)}`\n"]
     for paragraph in (command.help or "").split("\n\n"):
         text = " ".join(paragraph.split())
         example = text.removeprefix("Example: ")
         lines.append(f"{text}\n" if example == text else f"```\n{example}\n```\n")
-    options = _options(command, context, is_connection=False)
+    options = options_of(command, words, is_connection=False)
     if options:
         lines.append(_table(options))
-    if _options(command, context, is_connection=True):
+    if options_of(command, words, is_connection=True):
         lines.append("Asks a daemon.\n")
     return "\n".join(lines)
-
-
-def _options(
-    command: click.Command, context: click.Context, *, is_connection: bool
-) -> list[tuple[str, str]]:
-    """Names and meanings of those of the connection, or of the others."""
-    found = []
-    for parameter in command.get_params(context):
-        if not isinstance(parameter, click.Option) or "--help" in parameter.opts:
-            continue
-        record = parameter.get_help_record(context)
-        is_common = parameter.opts[0] in _CONNECTION and parameter.name != "bootstrap"
-        if record is not None and is_common is is_connection:
-            variable = f" (`{parameter.envvar}`)" if parameter.envvar else ""
-            found.append((record[0], record[1] + variable))
-    return found
 
 
 def _table(rows: list[tuple[str, str]]) -> str:

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from kafkalog.__main__ import root_command
-from kafkalog.cli.reference import leaves
+from kafkalog.cli.command_tree import leaves
 from kafkalog.server.app import ROUTE_TABLES
 from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
 from tests.integration.daemon import ROOT

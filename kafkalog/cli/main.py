@@ -67,6 +67,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "kafka-configs": "kafkalog.cli.compat.configs:configs",
         "kafka-console-consumer": "kafkalog.cli.compat.console_consumer:console_consumer",
         "kafka-console-producer": "kafkalog.cli.compat.console_producer:console_producer",
+        "kafka-consumer-groups": "kafkalog.cli.compat.consumer_groups:consumer_groups",
         "kafka-consumer-perf-test": ("kafkalog.cli.compat.consumer_perf_test:consumer_perf_test"),
         "kafka-delete-records": "kafkalog.cli.compat.delete_records:delete_records",
         "kafka-dump-log": "kafkalog.cli.dump_log_segments:dump_command",

@@ -43,11 +43,11 @@ def split(
 
 
 class DisturbedRunner:
-    """A pool of two; in one phase ``deed(work, label of the first task, task)`` does the tasks."""
+    """A pool; in one phase ``deed(work, label of the first task, task)`` does the tasks."""
 
-    def __init__(self, phase: str, deed: Callable[..., Any]) -> None:
+    def __init__(self, phase: str, deed: Callable[..., Any], processes: int = 2) -> None:
         self._left, self._deed = PHASES.index(phase), deed
-        self._pool = ProcessPool(2)
+        self._pool = ProcessPool(processes)
 
     def run(
         self,

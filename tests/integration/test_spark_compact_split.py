@@ -33,11 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.spark.jobs.tasks import ResultT, Runner, TaskT
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 120
-SOME_SLOW = [
-    pytest.param(each, marks=[] if each in ("keys", "rewrite") else [pytest.mark.slow])
-    for each in PHASES
-]
+DEADLINE_S = 60
 
 
 @pytest.fixture(autouse=True)
@@ -164,21 +160,32 @@ def test_the_command_splits_from_a_size_on(tmp_path: Path) -> None:
     assert contents(tmp_path / "split" / "t-0") == expected
 
 
-@pytest.mark.parametrize(("deed", "said"), [(die_on, "ended with -9"), (fail_on, "A batch fails")])
-@pytest.mark.parametrize("phase", SOME_SLOW)
-def test_a_task_that_ends_early_leaves_nothing_behind(
-    tmp_path: Path, phase: str, deed: Callable[..., Any], said: str
-) -> None:
+@pytest.mark.parametrize(
+    "phase",
+    [pytest.param(each, marks=() if each == "rewrite" else pytest.mark.slow) for each in PHASES],
+)
+def test_a_killed_process_leaves_nothing_behind(tmp_path: Path, phase: str) -> None:
     """Goal: whole or not at all, in every phase; the error names the partition, and the next run
     makes what the first one would have made.
-    Method: a process that is killed beside one that works, and damage.
+    Method: kill -9 of a process beside one that works.
     """
+    ends_early(tmp_path, DisturbedRunner(phase, die_on), "ended with -9")
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_damage_that_a_task_meets_leaves_nothing_behind(tmp_path: Path, phase: str) -> None:
+    """Goal: as for a process that is killed. Method: a task that finds a wrong CRC."""
+    ends_early(tmp_path, DisturbedRunner(phase, fail_on, processes=1), "A batch fails")
+
+
+def ends_early(tmp_path: Path, runner: Runner, said: str) -> None:
+    """A job that fails, and one that does not."""
     source = tmp_path / "a"
     plant_partition(source / "t-0", keyed_segments(6, 5))
     before = contents(tmp_path)
     out = str(tmp_path / "out")
     with pytest.raises(TaskFailed, match=said) as caught:
-        split(str(source), out, DisturbedRunner(phase, deed), segment_bytes=SEGMENT_BYTES)
+        split(str(source), out, runner, segment_bytes=SEGMENT_BYTES)
     assert "t-0" in caught.value.message
     assert contents(tmp_path) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
@@ -192,7 +199,8 @@ def small_groups(source: Path, check: Path) -> dict[str, bytes]:
     return offline(source / "t-0", check / "t-0", *words)
 
 
-@pytest.mark.parametrize("phase", SOME_SLOW)
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", PHASES)
 def test_a_killed_driver_leaves_the_source_as_it_was(tmp_path: Path, phase: str) -> None:
     """Goal: kill -9 in any phase costs the work alone. The next run names what lies there, also
     while processes of the killed one still work, and makes the same bytes once it is removed.

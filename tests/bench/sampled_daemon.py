@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Key = TypeVar("Key")
 
 _PERIOD_SECONDS = 0.004
+_HERE = f"{Path.cwd()}/"  # a writer is named after its directory, and reports are kept
 _TOP = 40
 _STACKS = 25
 
@@ -75,7 +76,7 @@ class Sampler:
             short = "/".join(code.co_filename.rsplit("/", 3)[-2:])
             stack.append(f"{short}:{code.co_qualname}")
             frame = frame.f_back
-        self.by_thread[thread] += weight
+        self.by_thread[thread.replace(_HERE, "")] += weight
         self.own[stack[0]] += weight
         for name in set(stack):
             self.cumulative[name] += weight

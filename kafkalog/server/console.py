@@ -15,7 +15,7 @@ from kafkalog.server.api import api_of
 from kafkalog.server.endpoint import CONSOLE_PREFIX, Answer, endpoint
 from kafkalog.server.error_map import ApiError, error_body
 from kafkalog.server.media_types import HTML, JSON, negotiate, parse_accept
-from kafkalog.server.origin import origin_of
+from kafkalog.server.origin import is_of_other_page
 from kafkalog.server.parameters import FlagParameter
 from kafkalog.server.replies import bytes_reply
 from kafkalog.ui.rendering import Frame, render_error, render_html, render_json
@@ -138,17 +138,8 @@ def _handlers(make: Callable[[web.Request, Operations], View]) -> tuple[_Handler
 
 
 def refuse_other_origins(request: web.Request) -> None:
-    """ApiError 40301 when a browser says that a page of another origin sent the request.
-
-    A browser sends credentials that it knows along with what any page asks for. One that says
-    neither Sec-Fetch-Site nor Origin with a POST is none: programs bring credentials themselves.
-    """
-    site = request.headers.get("Sec-Fetch-Site")
-    if site is not None:
-        is_own = site in ("same-origin", "none")
-    else:
-        is_own = request.headers.get(hdrs.ORIGIN) in (None, origin_of(request))
-    if not is_own:
+    """ApiError 40301 for another page, whatever ``access.control.allow.origin`` names."""
+    if is_of_other_page(request):
         raise ApiError(40301, "A page of another origin may not do this.")
 
 

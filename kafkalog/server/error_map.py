@@ -57,7 +57,7 @@ _ROWS = (
         403,
         "TOPIC_AUTHORIZATION_FAILED",
         "the access rules do not allow it; /debug/ without admin.port: not from this "
-        "machine; /console: sent by a page of another origin",
+        "machine; a change that a page of another origin asked for",
     ),
     ErrorEntry(40401, 404, "UNKNOWN_TOPIC_OR_PARTITION", "topic not found"),
     ErrorEntry(40402, 404, "UNKNOWN_TOPIC_OR_PARTITION", "partition not found"),

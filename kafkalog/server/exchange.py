@@ -18,6 +18,7 @@ from kafkalog.server.console import error_page, wants_page
 from kafkalog.server.endpoint import CONSOLE_PREFIX, DEBUG_PREFIX, NATIVE_PREFIX, endpoint_of
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import EVENT_STREAM
+from kafkalog.server.origin import is_of_other_page
 from kafkalog.server.parameters import check_query
 from kafkalog.server.replies import (
     HAS_OTHER_VERSION,
@@ -58,6 +59,7 @@ _HOST = re.compile(r"[A-Za-z0-9._~:%\[\]-]{0,260}")
 _PORT = re.compile(r":[0-9]*$")
 # What the rest of a body is not worth reading after.
 _CLOSING = (408, 413, 417, 505)
+_SAFE = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS})
 
 
 def make_middleware(api: Api, ids: RequestIds, guards: Guards) -> Middleware:
@@ -77,6 +79,7 @@ def make_middleware(api: Api, ids: RequestIds, guards: Guards) -> Middleware:
             _admit(api, request)
             preflight = cors.preflight(request) if cors is not None else None
             if preflight is None:
+                _refuse_other_pages(guards, request)
                 await _let_in(guards, request)
                 _check_query(request)
                 if hdrs.EXPECT in request.headers:
@@ -129,6 +132,16 @@ def _admit(api: Api, request: web.Request) -> None:
         > api.config.http_max_inflight_requests
     ):
         raise ApiError(42902, "Too many requests in work; nothing was appended. Try again.")
+
+
+def _refuse_other_pages(guards: Guards, request: web.Request) -> None:
+    """A page of another origin changes nothing, unless its origin is named as one that may ask."""
+    if request.method in _SAFE or not is_of_other_page(request):
+        return
+    if guards.cors is None or not guards.cors.allows(request):
+        raise ApiError(
+            40301, "A page of another origin asked; access.control.allow.origin names those."
+        )
 
 
 async def _let_in(guards: Guards, request: web.Request) -> None:

@@ -11,6 +11,8 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING
 
+from aiohttp import hdrs
+
 from kafkalog.server.api import api_of
 
 if TYPE_CHECKING:
@@ -49,6 +51,20 @@ def path_of(request: web.Request) -> str:
     if not _PATH.fullmatch(path) or not is_from_trusted_proxy(request):
         return own
     return path if path.endswith(own) else path + own
+
+
+def is_of_other_page(request: web.Request) -> bool:
+    """Whether a browser says that a page of another origin than this one sent the request.
+
+    A browser sends credentials that it knows, and its own access to this network, along with what
+    any page asks for; a form or a text needs no preflight. A request with neither Sec-Fetch-Site
+    nor Origin is no browser's: programs are where they are by their own right.
+    """
+    site = request.headers.get("Sec-Fetch-Site")
+    if site is not None:
+        return site not in {"same-origin", "none"}
+    origin = request.headers.get(hdrs.ORIGIN)
+    return origin is not None and origin != origin_of(request)
 
 
 def is_from_trusted_proxy(request: web.Request) -> bool:

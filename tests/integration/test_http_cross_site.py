@@ -84,3 +84,47 @@ def test_hosts_that_are_not_ours_are_refused(opened: Daemon) -> None:
     for host in ("evil.example", "127.0.0.1.evil.example", "evil:127.0.0.1"):
         refused(opened.request("GET", "/topics", None, {"Host": host}), 400, 40000)
     assert opened.request("GET", "/readyz", None, {"Host": "10.1.2.3"}).status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ORIGIN,
+        {"Sec-Fetch-Site": "cross-site", **ORIGIN},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "null"},
+    ],
+)
+def test_a_page_of_another_origin_changes_nothing(daemon: Daemon, headers: dict[str, str]) -> None:
+    """Goal: what a page may send without a preflight, with the user's credentials, does nothing.
+    Method: a text that is a request, at routes of all three APIs; then the same from no browser.
+    """
+    plain = {"Content-Type": "text/plain"}
+    topic = "crossed" + "".join(filter(str.isalpha, "".join(headers.values())))
+    daemon.create_topic(topic)
+    cluster = daemon.request("GET", "/v3/clusters").json["data"][0]["cluster_id"]
+    asked = [
+        ("POST", "/v1/records:delete", {"partitions": [{"topic": topic, "partition": 0}]}),
+        ("POST", "/admin/topics", {"topic_name": f"{topic}-new", "partitions_count": 1}),
+        ("POST", f"/v1/topics/{topic}/partitions/0/log:roll", {}),
+        ("DELETE", f"/v3/clusters/{cluster}/topics/{topic}", None),
+    ]
+    for method, path, body in asked:
+        refused(daemon.request(method, path, body, {**plain, **headers}), 403, 40301)
+    assert daemon.request("GET", f"/topics/{topic}", None, headers).status == 200
+    assert daemon.request("GET", f"/topics/{topic}-new").status == 404
+    own = {"Origin": f"http://127.0.0.1:{daemon.port}"}
+    for whose in ({}, own, {"Sec-Fetch-Site": "same-origin", **own}, {"Sec-Fetch-Site": "none"}):
+        answer = daemon.request("POST", f"/v1/topics/{topic}/partitions/0/log:roll", {}, whose)
+        assert answer.status == 200, answer.body
+
+
+def test_a_page_that_is_named_may_ask(opened: Daemon) -> None:
+    """Goal: whoever may read answers may send what they answer.
+    Method: a produce from an allowed origin and from another, as a browser marks both.
+    """
+    site = {"Sec-Fetch-Site": "cross-site"}
+    for origin, status in (("https://other.example", 200), ("https://evil.example", 403)):
+        headers = {**by("writer"), **site, "Origin": origin}
+        answer = opened.request("POST", "/topics/t-none", {"records": [{"value": 1}]}, headers)
+        assert answer.status == status, answer.body

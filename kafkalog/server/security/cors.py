@@ -59,6 +59,10 @@ class Cors:
             return None
         return web.Response(status=204, headers=self._allow)
 
+    def allows(self, request: web.Request) -> bool:
+        """Whether the page that sent the request may read the answer, and so ask for changes."""
+        return self._allowed(request) is not None
+
     def mark(self, request: web.Request, response: web.StreamResponse) -> None:
         """Say on an answer who may read it."""
         headers = response.headers

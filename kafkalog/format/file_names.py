@@ -74,13 +74,17 @@ def offset_of_file(name: str) -> int:
 def parse_segment_file(name: str) -> SegmentFileName | None:
     """The parts of a segment or snapshot file's name; None for every other file.
 
-    FormatError when the kind is known and the offset is not one.
+    FormatError when the kind is known and the offset is not one of twenty digits: another number of
+    them is no name that anything was written under, and two would stand for one offset.
     """
     stage = next((known for known in STAGE_SUFFIXES if name.endswith(known)), "")
     bare = name.removesuffix(stage)
     for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
         if bare.endswith(suffix):
-            return SegmentFileName(offset_of_file(name), suffix, stage)
+            parsed = SegmentFileName(offset_of_file(name), suffix, stage)
+            if str(parsed) != name:
+                raise FormatError(f"File name '{name}' does not start with twenty digits")
+            return parsed
     return None
 
 

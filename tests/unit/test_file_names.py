@@ -58,6 +58,15 @@ def test_a_segment_file_without_an_offset_is_refused(name: str) -> None:
         parse_segment_file(name)
 
 
+@pytest.mark.parametrize(
+    "name", ["123.log", "0" * 18 + "123.log", "0" * 20 + "7.index", "7.log.swap", "7.snapshot"]
+)
+def test_another_number_of_digits_is_no_name_of_a_segment(name: str) -> None:
+    """M02: else a stray file stands for a segment whose files nobody has."""
+    with pytest.raises(FormatError, match="twenty digits"):
+        parse_segment_file(name)
+
+
 def test_the_offset_is_what_stands_before_the_first_dot() -> None:
     assert file_names.offset_of_file("00000000000000000007.index.cleaned.whatever") == 7
     assert file_names.offset_of_file("7.log") == 7

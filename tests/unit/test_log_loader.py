@@ -52,6 +52,23 @@ def test_stage_suffixes_are_settled() -> None:
     check_invariants(world.log)
 
 
+@pytest.mark.parametrize("stage", ["", ".cleaned", ".swap"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_name_of_fewer_digits_is_left_alone(stage: str, *, clean: bool) -> None:
+    """A stray file is no segment of this log, whatever it looks like, and stops no load."""
+    world = filled()
+    world.flush()
+    world.log.close()
+    stray = f"123.log{stage}"
+    world.filesystem.open_write(f"{DIRECTORY}/{stray}")
+    world.open(clean=clean, recovery_point=10)
+    assert stray in world.names()
+    assert len(values(world)) == 10
+    check_invariants(world.log)
+    (finding,) = verify_directory(DIRECTORY, world.filesystem)
+    assert stray in str(finding)
+
+
 def test_swap_is_finished() -> None:
     """M09: a complete .swap replaces the originals in its range."""
     world = filled()

@@ -145,13 +145,16 @@ class LogMeter:
     def _deletable(self, logs: Iterable[UnifiedLog]) -> list[DeletableSample]:
         """What a retention pass would take, by topic and rule; 0 for each rule that the log has.
 
-        None of a topic with a segment whose largest timestamp nobody has read yet.
+        None of a topic with a segment whose largest timestamp nobody has read yet. Logs of offline
+        directories count for nothing: no pass can take what they hold, and the loss is told of.
         """
         sums: dict[tuple[str, str], int] = {}
         unknown: set[str] = set()
         turns = Turns(self._clock)
         for log in logs:
             turns.rest()
+            if not self._manager.unit_of(log).log_dir.is_online:
+                continue
             try:
                 self._add_deletable(log, sums)
             except (WouldBlock, KafkalogError, FormatError, OSError):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.manager.broker_config import BrokerConfig
@@ -111,6 +112,35 @@ def test_what_retention_would_delete_is_told() -> None:
     assert deletable(sim, "t") == {"start_offset": 0, "size": 0}
     sim.operations.topics.delete("t")
     assert deletable(sim, "t") == {}
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["known", "cold"])
+def test_an_offline_directory_has_nothing_to_delete(*, is_restarted: bool) -> None:
+    """M26: what a lost directory holds neither counts as late nor hides what is.
+
+    Goal: a retention that is stuck shows for the partitions that are served, and for no other.
+    Method: a topic over both directories, one of them lost: with timestamps known, and behind a
+    restart before any index was read; the served partitions alone are held up, then not.
+    """
+    sim = SimManager().start()
+    limits = {"internal.segment.bytes": "100", "retention.bytes": "150", "retention.ms": "-1"}
+    sim.operations.topics.create("t", 2, limits)
+    for _ in range(5):
+        for partition in range(2):
+            assert sim.produce("t", batch_of("v" * 20), partition=partition).error is None
+    if is_restarted:
+        sim = SimManager(sim.stop()).start()
+    lost, served = (sim.operations.partition_log("t", partition) for partition in range(2))
+    assert log_dir_of(lost) != log_dir_of(served)
+    sim.manager.cleaning.states.abort_and_pause_cleaning(served.topic_partition)
+    sim.manager.unit_of(lost).log_dir.take_offline("EIO")
+    sim.clock.advance_ms(2 * READS_MS)
+    late = deletable(sim, "t")
+    assert served.size_bytes - 150 - 100 < late["size"] <= served.size_bytes - 150
+    sim.manager.cleaning.states.resume_cleaning([served.topic_partition])
+    sim.manager.retention.run_once()
+    sim.clock.advance_ms(10_000)
+    assert deletable(sim, "t") == {"start_offset": 0, "size": 0}
 
 
 def test_a_read_for_a_number_costs_no_directory() -> None:

@@ -176,6 +176,7 @@ class LogMeter:
         # Without the guard of the directory, as every read here.
         hold, now_ms = self._manager.archived_offsets.hold_of(log), self._clock.wall_ms()
         planned = retention_pass.plan_of(log, now_ms, hold, may_block=False)
+        self._manager.retention.note_held(log, planned)  # a check may be minutes away
         for deletion in planned.deletions:
             segment = log.segments.get(deletion.base_offset)
             if segment is not None:  # else it went meanwhile

@@ -24,7 +24,7 @@ from kafkalog.env.turns import Turns
 from kafkalog.errors import DiskFull, KafkalogError, PartitionMoving, UnknownTopic
 from kafkalog.log import retention_pass
 from kafkalog.log.retention_forecast import Schedule
-from kafkalog.log.retention_plan import Rule, plan
+from kafkalog.log.retention_plan import Rule
 from kafkalog.manager.clock_guard import ClockGuard
 from kafkalog.manager.commands import (
     COMMAND_OVERHEAD_BYTES,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.retention_pass import Deleted
-    from kafkalog.log.retention_plan import Deletion, Hold, RetentionPlan, SegmentFacts
+    from kafkalog.log.retention_plan import Deletion, Hold, RetentionPlan
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir_unit import LogDirUnit
     from kafkalog.manager.log_dir_writer import LogDirWriter
@@ -161,22 +161,20 @@ class Retention:
 
     def plan_of(self, log: UnifiedLog) -> RetentionPlan:
         """What a pass would delete now, and what a hold keeps from it; StorageFault."""
-        hold = self._archived.hold_of(log)
+        now_ms, hold = self._clock.wall_ms(), self._archived.hold_of(log)
         with self._manager.unit_of(log).log_dir.guard():
-            facts = retention_pass.facts_of(log, hold)
-            policy = retention_pass.policy_of(log.config)
-            planned = plan(facts, policy, self._clock.wall_ms())
-            first = len(planned.deletions)
-            segments = facts.segments[first : first + len(planned.held)]
-        self._note_held(log.topic_partition, segments)
+            planned = retention_pass.plan_of(log, now_ms, hold)
+        self.note_held(log, planned)
         return planned
 
-    def _note_held(self, topic_partition: TopicPartition, segments: Sequence[SegmentFacts]) -> None:
-        if segments:
-            size_bytes = sum(each.size_bytes for each in segments)
-            self._held[topic_partition] = Held(len(segments), size_bytes)
+    def note_held(self, log: UnifiedLog, planned: RetentionPlan) -> None:
+        """Whoever planned a pass tells what a hold keeps from it: see ``held_of``."""
+        found = [log.segments.get(each.base_offset) for each in planned.held]
+        sizes = [each.size_bytes for each in found if each is not None]  # else it went meanwhile
+        if sizes:
+            self._held[log.topic_partition] = Held(len(sizes), sum(sizes))
         else:
-            self._held.pop(topic_partition, None)
+            self._held.pop(log.topic_partition, None)
 
     def is_due(self, log: UnifiedLog) -> bool:
         """Whether a pass would delete something now; StorageFault."""

@@ -143,6 +143,26 @@ def test_an_offline_directory_has_nothing_to_delete(*, is_restarted: bool) -> No
     assert deletable(sim, "t") == {"start_offset": 0, "size": 0}
 
 
+def test_what_a_hold_keeps_is_renewed_between_checks() -> None:
+    """M26: an archive that stands still shows within seconds, and so does one that caught up.
+
+    Goal: ``kafkalog_archive_held_segments`` is of the last survey, not of the last retention check.
+    Method: appends over the size limit, then an archive that has all; the sample after each,
+    between two checks.
+    """
+    sim = SimManager().start()
+    limits = {"internal.segment.bytes": "100", "retention.bytes": "150", "retention.ms": "-1"}
+    sim.operations.topics.create("t", 1, limits | {"archive.hold": "true"})
+    sim.clock.advance_ms(READS_MS)
+    for _ in range(6):
+        assert sim.produce("t", batch_of("v" * 20)).error is None
+    sim.clock.advance_ms(20_000)
+    assert sample_of(sim, "t").archive_held_segments == 4
+    sim.operations.raise_archived_offsets("t", {0: 6})
+    sim.clock.advance_ms(20_000)
+    assert sample_of(sim, "t").archive_held_segments == 0
+
+
 def test_a_read_for_a_number_costs_no_directory() -> None:
     """M26: nobody has asked for these bytes; the number is absent, the rest of the log is served.
 

@@ -60,7 +60,7 @@ class RecordCount:
         self.records: int | None = None
         """That could be read at the last look; None: something of the log was not walked yet."""
         self.walked_bytes = 0
-        """Of the segments that were there at the last look."""
+        """Of the segments that were there at the last look, but for what has to be walked again."""
 
     def look(self, log: UnifiedLog, most_bytes: int) -> int:
         """Walk what was not walked yet, about ``most_bytes`` of it; the bytes that were read.
@@ -71,7 +71,7 @@ class RecordCount:
         start, segments = log.log_start_offset, log.segments.values
         following = [each.base_offset for each in segments[1:]]
         kept: dict[int, _Counted] = {}
-        read_bytes, records, is_whole = 0, 0, True
+        read_bytes, walked_bytes, records, is_whole = 0, 0, 0, True
         for segment, next_base in zip(segments, [*following, None], strict=True):
             if next_base is not None and next_base <= start:
                 continue  # retention has not taken it yet; nobody can read it
@@ -82,21 +82,24 @@ class RecordCount:
             size_bytes = segment.size_bytes
             read_bytes += _walk(known, size_bytes, most_bytes - read_bytes)
             is_whole = is_whole and known.position == size_bytes
+            walked_bytes += known.position
             if segment.base_offset < start:
-                read_bytes += _walk_to_start(known, size_bytes, start)
+                read_bytes += _walk_to_start(known, size_bytes, start, most_bytes - read_bytes)
+                if known.start_offset != start:
+                    is_whole = False
+                    walked_bytes -= known.position - known.start_position
                 records -= known.records_passed + known.records_divided
             records += known.records
         self._segments = kept
-        self.walked_bytes = sum(each.position for each in kept.values())
+        self.walked_bytes = walked_bytes
         self.records = records if is_whole else None
         return read_bytes
 
 
-def _scan(
-    segment: LogSegment, position: int, end: int, chunk_bytes: int = SCAN_CHUNK_BYTES
-) -> Iterator[ScannedChunk]:
-    """As scan_chunks, beside the page cache and the handles of readers."""
+def _scan(segment: LogSegment, position: int, end: int, most_bytes: int) -> Iterator[ScannedChunk]:
+    """As scan_chunks, beside the page cache and the handles of readers; small chunks for few."""
     if position < end:
+        chunk_bytes = min(max(most_bytes, _SMALL_CHUNK_BYTES), SCAN_CHUNK_BYTES)
         file = segment.log_file.open_scan()
         yield from scan_chunks(
             segment, position, end, check_crc=False, chunk_bytes=chunk_bytes, file=file
@@ -107,8 +110,7 @@ def _walk(known: _Counted, end: int, most_bytes: int) -> int:
     """Go on to ``end``, unless that is too far; bytes that were read."""
     first = known.position
     if most_bytes > 0:
-        chunk_bytes = min(max(most_bytes, _SMALL_CHUNK_BYTES), SCAN_CHUNK_BYTES)
-        for chunk in _scan(known.segment, first, end, chunk_bytes):
+        for chunk in _scan(known.segment, first, end, most_bytes):
             known.records += records_in(chunk.rows, chunk.rows.count)
             known.position = chunk.position + chunk.rows.consumed_bytes
             if known.position - first >= most_bytes:
@@ -116,15 +118,16 @@ def _walk(known: _Counted, end: int, most_bytes: int) -> int:
     return known.position - first
 
 
-def _walk_to_start(known: _Counted, end: int, start: int) -> int:
+def _walk_to_start(known: _Counted, end: int, start: int, most_bytes: int) -> int:
     """Count those below the log start, which only rises; bytes that were read.
 
-    Not done, to be gone on with, while the walk has not come so far.
+    Not done, to be gone on with, while that is too far or the walk has not come so far.
     """
-    if known.start_offset == start:
+    if known.start_offset == start or most_bytes <= 0:
         return 0
-    first, divided, is_done = known.start_position, 0, known.position == end
-    for chunk in _scan(known.segment, first, known.position):
+    read_bytes, divided, is_done = 0, 0, False
+    for chunk in _scan(known.segment, known.start_position, known.position, most_bytes):
+        read_bytes += chunk.rows.consumed_bytes
         row = int(np.searchsorted(chunk.rows.column(BatchColumn.LAST_OFFSET), start))
         known.records_passed += records_in(chunk.rows, row)
         if row < chunk.rows.count:
@@ -132,10 +135,12 @@ def _walk_to_start(known: _Counted, end: int, start: int) -> int:
             divided, is_done = _records_below(chunk, row, start), True
             break
         known.start_position = chunk.position + chunk.rows.consumed_bytes
-    if is_done:
+        if read_bytes >= most_bytes:
+            break
+    if is_done or known.start_position == end:
         known.records_divided = divided
         known.start_offset = start
-    return known.start_position - first
+    return read_bytes
 
 
 def is_data(rows: BatchRows) -> Mask:
@@ -176,7 +181,7 @@ def oldest_timestamp_ms(log: UnifiedLog) -> int | None:
     segment: LogSegment | None = log.segments.floor(start) or log.segments.first
     while segment is not None:
         position = segment.floor_position(start) if segment.base_offset < start else 0
-        for chunk in _scan(segment, position, segment.size_bytes, _SMALL_CHUNK_BYTES):
+        for chunk in _scan(segment, position, segment.size_bytes, most_bytes=1):
             for row in range(chunk.rows.count):
                 attributes = _cell(chunk.rows, row, BatchColumn.ATTRIBUTES)
                 reaches = _cell(chunk.rows, row, BatchColumn.LAST_OFFSET) >= start

@@ -19,6 +19,7 @@ from tests.sim.sim_manager import DIRS, SimManager, batch_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.observe.partition_rows import PartitionSample
 
 READS_MS = 30_000  # log.initial.task.delay.ms: nothing is read before
@@ -209,29 +210,41 @@ def test_the_walk_takes_its_share_evenly() -> None:
     """M26: a disk that serves appends and fetches never belongs to the metrics for seconds.
 
     Goal: what is read is within the rate in every second, and nothing is before the daemon settled.
-    Method: a log of 12 MB at 1 MB/s; how far the walk has come, ten times a second.
+    Method: a log of 12 MB at 1 MB/s; how far the walk has come, ten times a second; then again
+    below a log start that moves to the end of the only large segment.
     """
     rate = 1_000_000
     config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=rate)
     disk = SimFilesystem()
     sim = SimManager(disk, config=config).start()
-    sim.operations.topics.create("t", 1, {"segment.bytes": "3000000"})
+    sim.operations.topics.create("t", 1, {"segment.bytes": "100000000"})
     for _ in range(300):
         assert sim.produce("t", batch_of("v" * 40_000)).error is None
     log = sim.operations.partition_log("t", 0)
     reads = disk.faults.add(Fault(kinds=READ, times=0))  # strikes nothing
     sim.clock.advance_ms(READS_MS - 1)
     assert reads.seen == 0
-    walked = [0]
+    walk_evenly(sim, log, rate)
+    assert sample_of(sim, "t").records == 300
+    sim.delete_records("t", 299)
+    sim.clock.advance_ms(10_000)
+    walk_evenly(sim, log, rate)
+    assert sample_of(sim, "t").records == 1
+
+
+def walk_evenly(sim: SimManager, log: UnifiedLog, rate: int) -> None:
+    """Until the walk is over: how far it has come, ten times a second."""
+    known = sim.manager.meter.find(log)
+    walked = [0 if known is None else known.count.walked_bytes]
     while walked[-1] < log.size_bytes:
         sim.clock.advance_ms(100)
         known = sim.manager.meter.find(log)
         assert known is not None
         walked.append(known.count.walked_bytes)
+    assert len(walked) > 10, "a second and more"
     for early, late in zip(walked, walked[10:], strict=False):
         assert late - early <= rate * 1.2, "a turn more may lie at the edge"
     assert len(walked) / 10 < 1.5 * log.size_bytes / rate, "nor is it slower for no reason"
-    assert sample_of(sim, "t").records == 300
 
 
 def test_a_walk_leaves_the_page_cache_and_the_handles_alone() -> None:

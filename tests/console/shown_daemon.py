@@ -61,7 +61,10 @@ def run_retention(daemon: Daemon, topic: str) -> None:
 
 
 def _fill_compacted(daemon: Daemon) -> None:
-    """Old segments, a clean, more of the old and one of now, which the lag keeps from cleaning."""
+    """Old segments, a clean, more of the old and one of now, which the lag keeps from cleaning.
+
+    A thread that has cleaned looks for more at once: what follows the clean is never dirty enough.
+    """
     daemon.create_topic(
         "profiles",
         1,
@@ -69,6 +72,7 @@ def _fill_compacted(daemon: Daemon) -> None:
         cleanup_policy="compact",
         file_delete_delay_ms=str(HOUR_MS),
         min_compaction_lag_ms=str(HOUR_MS),
+        min_cleanable_dirty_ratio="1.0",
     )
     for number in range(4):
         _append(daemon, "profiles", f"user-{number % 3}", number, 2, 0)

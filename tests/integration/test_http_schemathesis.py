@@ -55,6 +55,7 @@ def ask(daemon: Daemon, *options: str) -> int:
     return int(counted[1])
 
 
+@pytest.mark.timeout(400)  # half a minute by itself; beside others it waits for its processor
 def test_a_few_requests_of_each_kind(asked: Daemon) -> None:
     """What a developer breaks is mostly seen here.
 
@@ -64,7 +65,7 @@ def test_a_few_requests_of_each_kind(asked: Daemon) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_ten_thousand_requests(asked: Daemon) -> None:
     """No status that is not declared, no body of another shape, no 500.
 

@@ -19,6 +19,7 @@ from kafkalog.cli.partition_copy import (
     checked_target,
     high_watermark_option,
     log_start_option,
+    sets_option,
     topic_config,
 )
 from kafkalog.env.directory_copy import copy_files
@@ -66,7 +67,7 @@ _SIZE = click.IntRange(min=1, max=2**31 - 1)
     show_default=True,
     help="As log.cleaner.tombstone.horizon.",
 )
-@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Topic config. Repeatable.")
+@sets_option
 def compact(
     source: str,
     target: str,

@@ -18,8 +18,10 @@ import click
 from kafkalog.cli.partition_copy import (
     OFFSET,
     checked_target,
+    corruption_option,
     high_watermark_option,
     log_start_option,
+    sets_option,
     topic_config,
 )
 from kafkalog.env.clock import FixedWallClock, SystemClock
@@ -106,14 +108,8 @@ def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[s
 @click.option("--delete-records", type=OFFSET, metavar="N", help="Then move the log start up.")
 @click.option("--roll", is_flag=True, help="Then start a new segment.")
 @click.option("--retention", is_flag=True, help="Then delete what retention lets go at that time.")
-@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Topic config. Repeatable.")
-@click.option(
-    "--corruption",
-    type=click.Choice(["kafka", "keep"]),
-    default="kafka",
-    show_default=True,
-    help="At a bad batch: cut there as Kafka does, or keep what follows as the server does.",
-)
+@sets_option
+@corruption_option("kafka")
 def load(
     source: str,
     target: str,

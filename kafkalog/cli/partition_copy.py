@@ -6,6 +6,7 @@ The copy itself is made by ``env.directory_copy`` and opened with ``log.offline_
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +16,11 @@ from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
 from kafkalog.log.log_config import LogConfig
 from kafkalog.settings.topic_configs import parse_topic_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.cli.connection import Command
 
 OFFSET = click.IntRange(min=0, max=INT64_MAX)
 
@@ -29,6 +35,21 @@ log_start_option = click.option(
 high_watermark_option = click.option(
     "--hw", type=OFFSET, metavar="N", help="High watermark. Default: the log end."
 )
+
+sets_option = click.option(
+    "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Topic config. Repeatable."
+)
+
+
+def corruption_option(default: str) -> Callable[[Command], Command]:
+    """``--corruption``: what a load does at a bad batch; ``default`` is ``kafka`` or ``keep``."""
+    return click.option(
+        "--corruption",
+        type=click.Choice(["kafka", "keep"]),
+        default=default,
+        show_default=True,
+        help="At a bad batch: cut there as Kafka does, or keep what follows as the server does.",
+    )
 
 
 def topic_config(pairs: tuple[str, ...], **defaults: str) -> LogConfig:

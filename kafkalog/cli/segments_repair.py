@@ -20,7 +20,7 @@ import click
 from kafkalog.cli.connection import output_option
 from kafkalog.cli.offline_load import LoadOptions, load_copy
 from kafkalog.cli.partition_argument import require_partition_directory
-from kafkalog.cli.partition_copy import topic_config
+from kafkalog.cli.partition_copy import corruption_option, sets_option, topic_config
 from kafkalog.env.directory_copy import copy_files
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
@@ -60,14 +60,8 @@ class FileChange(NamedTuple):
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.option("--dry-run", is_flag=True, help="Must be given: a start of the daemon repairs.")
-@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Topic config. Repeatable.")
-@click.option(
-    "--corruption",
-    type=click.Choice(["kafka", "keep"]),
-    default="keep",
-    show_default=True,
-    help="At a bad batch: cut there as Kafka does, or keep what follows as the server does.",
-)
+@sets_option
+@corruption_option("keep")
 @click.option(
     "--scratch",
     type=click.Path(exists=True, file_okay=False, writable=True),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.cli.compat.java_hash import in_hash_map_order, string_hash
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import append, batch_of, check_sealed
 from tests.integration.test_cli_over_http import done, run
@@ -89,7 +90,7 @@ def test_only_some_topics(two: Daemon) -> None:
 
 
 def test_the_command_line(two: Daemon) -> None:
-    """M14: kafka-log-dirs' three lines; the whole answer as JSON."""
+    """M14: kafka-log-dirs' three lines, directories in Java's order; the whole answer as JSON."""
     result = run(two, "dirs", "describe", "--topics", "other,nope")
     first, second, last = done(result).decode().splitlines()
     assert result.stderr == b""
@@ -97,10 +98,11 @@ def test_the_command_line(two: Daemon) -> None:
     assert second == "Received log directory information from brokers 1"
     size = '{"partition":"other-0","size":0,"offsetLag":0,"isFuture":false}'
     lists = [size if path.joinpath("other-0").exists() else "" for path in two.log_dirs]
-    entries = ",".join(
-        f'{{"partitions":[{partitions}],"error":null,"logDir":"{path}"}}'
+    by_path = {
+        str(path): f'{{"partitions":[{partitions}],"error":null,"logDir":"{path}"}}'
         for partitions, path in zip(lists, two.log_dirs, strict=True)
-    )
+    }
+    entries = ",".join(by_path[path] for path in in_hash_map_order(by_path, string_hash))
     assert last == f'{{"brokers":[{{"broker":1,"logDirs":[{entries}]}}],"version":1}}'
     document = json.loads(done(run(two, "dirs", "describe", "--output", "json")))
     (broker,) = document["brokers"]

@@ -57,7 +57,8 @@ class BackgroundOperations:
         self._scheduler = seams.scheduler
         # single dictionary operations by any thread
         self._operations: dict[str, BackgroundOperation] = {}
-        self._is_stopping = False
+        # published
+        self.is_stopping = False
 
     def begin(
         self,
@@ -102,11 +103,11 @@ class BackgroundOperations:
 
     def stop(self) -> None:
         """The daemon stops: what runs ends at its next ``check_stop``."""
-        self._is_stopping = True
+        self.is_stopping = True
 
     def check_stop(self) -> None:
         """For work, between its slices: NotReady when the daemon stops."""
-        if self._is_stopping:
+        if self.is_stopping:
             raise NotReady("The daemon is stopping")
 
     def _run(

@@ -153,6 +153,8 @@ class LogMeter:
         turns = Turns(self._clock)
         for log in logs:
             turns.rest()
+            if self._is_stopped:
+                break
             if not self._manager.unit_of(log).log_dir.is_online:
                 continue
             try:

@@ -272,22 +272,27 @@ class Retention:
     def run_once(self) -> int:
         """A pass over all logs without compaction; how many segments went. Loop body.
 
-        A log that fails does not hold up the others; the first fault is raised after the last one.
+        Ends between two logs when the daemon stops: then it is no run. A log that fails does not
+        hold up the others; the first fault is raised after the last one.
         """
         started_ns = self._clock.monotonic_ns()
         jump_ms = self._clock_guard.look()
         count, faults, turns = 0, list[KafkalogError](), Turns(self._clock)
         for unit in self._manager.online_units:
             count += self._run_unit(unit, jump_ms, faults, turns)
-        seconds = (self._clock.monotonic_ns() - started_ns) / 1e9
+        if not self._manager.background.is_stopping:
+            self._note_run(count, self._clock.monotonic_ns() - started_ns)
+        if faults:
+            raise faults[0]
+        return count
+
+    def _note_run(self, count: int, run_ns: int) -> None:
+        seconds = run_ns / 1e9
         self._metrics.observe_retention_run(seconds, self._clock.wall_ms())
         for topic_partition in list(self._held):
             if self._manager.table.find(topic_partition) is None:  # its topic was deleted
                 self._held.pop(topic_partition, None)
         _log.debug(f"Log cleanup completed. {count} files deleted in {seconds:.3f} seconds")
-        if faults:
-            raise faults[0]
-        return count
 
     def _run_unit(
         self, unit: LogDirUnit, jump_ms: int, faults: list[KafkalogError], turns: Turns
@@ -295,6 +300,8 @@ class Retention:
         count = 0
         for log in self._manager.table.logs_in(unit.log_dir.path):
             turns.rest()
+            if self._manager.background.is_stopping:
+                return count
             if log.config.is_compacted:
                 continue
             if self.is_guarded(log, jump_ms):

@@ -128,10 +128,14 @@ class RetentionReport:
     def over_all(
         self, *, dry_run: bool
     ) -> Iterator[tuple[TopicPartition, RetentionOutcome | KafkalogError]]:
-        """The logs that the task looks at, one after the other; a failure is that log's alone."""
+        """The logs that the task looks at, one after the other; a failure is that log's alone.
+
+        NotReady between two of them when the daemon stops.
+        """
         turns = Turns(self._clock)
         for log in self._manager.table.logs():
             turns.rest()
+            self._manager.background.check_stop()
             if log.config.is_compacted:
                 continue
             try:

@@ -8,8 +8,10 @@ import errno
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafkalog.env.scheduler import TaskState
+from kafkalog.errors import NotReady
 from kafkalog.format.batch_builder import RecordColumns, build_batch
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.log.invariants import check_invariants
@@ -19,6 +21,7 @@ from kafkalog.log.values import AppendOrigin, Isolation
 from kafkalog.manager import manager_tasks
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.retention import RETENTION_TASK, FinishCommand
+from kafkalog.manager.retention_report import RetentionOutcome
 from kafkalog.manager.values import Acks
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager
@@ -242,6 +245,26 @@ def test_a_directory_that_fails_does_not_stop_the_others() -> None:
     runs = sim.metrics.registry.get_sample_value("kafkalog_retention_runs_total")
     assert runs == task.runs
     assert [unit.log_dir.is_online for unit in sim.manager.units].count(False) == 1
+
+
+def test_a_check_ends_with_the_daemon() -> None:
+    """M09: a stop in the middle of a check is no failure of the logs that are left.
+
+    Goal: no line "retention_failed" for each log that is due, and no waiting for a check of many
+    logs. Method: a check, and one by order, that go on behind the end of the manager.
+    """
+    sim = started(check_ms=10**12)
+    for topic in ("t", "u"):
+        sim.operations.topics.create(topic, 1, {"retention.ms": "1"})
+        fill(sim, 2, topic=topic)
+    ordered = sim.operations.retain_all(dry_run=False)
+    assert isinstance(next(ordered)[1], RetentionOutcome)
+    sim.manager.shutdown()
+    with capture_logs() as lines:
+        assert sim.manager.retention.run_once() == 0
+    assert lines == []
+    with pytest.raises(NotReady, match="stopping"):
+        next(ordered)
 
 
 def test_a_topic_deleted_during_the_check_is_no_failure() -> None:

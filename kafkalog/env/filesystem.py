@@ -167,7 +167,8 @@ class Filesystem(ReadFilesystem, Protocol):
     def open_scan(self, path: str) -> File:
         """Open an existing file for a walk over it that nobody waits for.
 
-        What its ``pread_into`` brings into the page cache leaves it again; what was there stays.
+        What its ``pread_into`` brings into the page cache leaves it again; what was there stays,
+        but for pages within 64 KiB of one that was not.
         """
         ...
 

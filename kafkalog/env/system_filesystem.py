@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _IOV_MAX = 1024
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_SCAN_PIECE_BYTES = 64 << 10  # of a walk: goes in and out of the cache together
 _FILE_MODE = 0o640
 _DIR_MODE = 0o750
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS}
@@ -183,10 +184,20 @@ class ScannedFile(SystemFile):
 
     def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
         """See Filesystem.open_scan. Where nobody can tell what was cached, all stays."""
-        cached = self.try_pread_into(buffer, position)
+        view, done = memoryview(buffer), 0
+        while done < len(view):
+            piece = view[done : done + _SCAN_PIECE_BYTES - (position + done) % _SCAN_PIECE_BYTES]
+            count = self._read_piece(piece, position + done)
+            done += count
+            if count < len(piece):
+                break
+        return done
+
+    def _read_piece(self, piece: memoryview, position: int) -> int:
+        cached = self.try_pread_into(piece, position)
         if cached is not None:
             return cached
-        done = super().pread_into(buffer, position)
+        done = super().pread_into(piece, position)
         if self._device not in _no_nowait_devices:
             start = position - position % _PAGE_BYTES  # parts of pages stay: the read before's too
             os.posix_fadvise(self._fd, start, position + done - start, os.POSIX_FADV_DONTNEED)

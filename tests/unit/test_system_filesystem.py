@@ -119,3 +119,27 @@ def test_an_entry_that_is_no_file_is_listed_as_neither(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (entry,) = SystemFilesystem().list_dir_stats(str(tmp_path))
     assert (entry.name, entry.is_dir, entry.is_file) == ("pipe", False, False)
+
+
+def test_a_scan_leaves_what_a_reader_has_read_of_the_same_piece(tmp_path: Path) -> None:
+    """Goal: a reader that works where a walk passes keeps its pages.
+
+    Method: the first half of a mebibyte in the cache, the second half not; it is walked at once,
+    and the cache asked for the first half.
+    """
+    path = f"{tmp_path}/a"
+    fs = SystemFilesystem()
+    file = fs.open_write(path)
+    file.pwrite(os.urandom(4 << 20), 0)
+    file.sync()
+    fd = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    os.pread(fd, 512 << 10, 0)
+    os.close(fd)
+    places = range(0, 512 << 10, 4096)
+    before = [file.try_pread_into(bytearray(4096), each) for each in places]
+    whole = bytearray(1 << 20)
+    assert fs.open_scan(path).pread_into(whole, 0) == len(whole)
+    assert before == [file.try_pread_into(bytearray(4096), each) for each in places]
+    assert whole == file.pread(1 << 20, 0)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from kafkalog.log.would_block import WouldBlock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog.env.filesystem import File, Filesystem
     from kafkalog.log.environment import LogEnvironment
 
@@ -99,9 +101,9 @@ class SegmentFile:
     def open_scan(self) -> File:
         """A handle of one's own for a walk (``Filesystem.open_scan``), beside the cache of them.
 
-        FileNotFoundError when the file is gone, or changed its name at this moment.
+        FileNotFoundError when the file is gone.
         """
-        return self._environment.filesystem.open_scan(self.path)
+        return self._open_by(self._environment.filesystem.open_scan)
 
     def pin_for_write(self, *, create: bool = False, exclusive: bool = False) -> File:
         """Hold for writing until ``unpin``; a handle that is pinned or cached for it is used."""
@@ -180,21 +182,27 @@ class SegmentFile:
         self._environment.filesystem.sync_dir(self._directory.path)
 
     def _open(self) -> File:
+        return self._open_by(self._environment.filesystem.open_read)
+
+    def _open_by(self, opener: Callable[[str], File]) -> File:
         """Open for reading whatever name it has; see the module's theory."""
         while True:
             names, directories = self._names, self._directory.paths
-            file = self._open_first(names, directories)
+            file = _open_first(opener, names, directories)
             if names is self._names and directories is self._directory.paths:
                 if file is None:
                     raise FileNotFoundError(2, "No such file or directory", self.path)
                 return file
 
-    def _open_first(self, names: tuple[str, ...], directories: tuple[str, ...]) -> File | None:
-        """The first combination that exists, or None."""
-        for directory in directories:
-            for name in names:
-                try:
-                    return self._environment.filesystem.open_read(f"{directory}/{name}")
-                except FileNotFoundError:
-                    continue
-        return None
+
+def _open_first(
+    opener: Callable[[str], File], names: tuple[str, ...], directories: tuple[str, ...]
+) -> File | None:
+    """The first combination that exists, or None."""
+    for directory in directories:
+        for name in names:
+            try:
+                return opener(f"{directory}/{name}")
+            except FileNotFoundError:
+                continue
+    return None

@@ -12,6 +12,7 @@ from kafkalog.log.index_cache import ENTRY_OVERHEAD_BYTES, IndexCache
 from kafkalog.log.segment_file import MovableDirectory, SegmentFile
 from kafkalog.log.would_block import WouldBlock
 from tests.log_world import DIRECTORY, LogWorld
+from tests.sim.sim_filesystem import SimFilesystem
 
 
 def made_file(world: LogWorld, name: str, content: bytes) -> SegmentFile:
@@ -73,6 +74,31 @@ def test_renamed_and_moved_files_are_found() -> None:
     assert not file.datasync()
     with pytest.raises(FileNotFoundError):
         file.acquire()
+
+
+@pytest.mark.parametrize("is_directory", [False, True])
+def test_a_walk_begins_in_the_middle_of_a_rename(*, is_directory: bool) -> None:
+    """M26: a segment that changes its name at this moment is no missing file.
+
+    Goal: no warning about a sound log, whose number would be gone until the next survey.
+    Method: a walk from inside the call that renames the file, or its directory.
+    """
+    read: list[bytes] = []
+
+    def walk() -> None:
+        if is_renaming and not read:
+            read.append(b"")  # asks the disk, too
+            read[0] = file.open_scan().pread(4, 0)
+
+    is_renaming = False
+    world = LogWorld(disk=SimFilesystem(on_call=walk))
+    file = made_file(world, "1.log.swap", b"data")
+    is_renaming = True
+    if is_directory:
+        world.directory.rename(world.filesystem, f"{DIRECTORY}.x-delete")
+    else:
+        file.rename("1.log")
+    assert read == [b"data"]
 
 
 def test_missing_file_keeps_the_new_name() -> None:

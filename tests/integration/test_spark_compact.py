@@ -6,6 +6,7 @@ damage, held locks, targets that cannot be, and tasks that run twice.
 from __future__ import annotations
 
 import json
+import os
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.checkpoint_text import decode_offsets
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.spark.jobs.compact import CompactTask, compact_directories, compact_partition
+from kafkalog.spark.jobs.compacted_partition import made_in, make_run
 from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
 from kafkalog.spark.jobs.tasks import InProcess
 from tests.fleet_world import (
@@ -227,11 +229,12 @@ def test_a_task_that_runs_twice_is_no_error(tmp_path: Path) -> None:
     """
     source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(2, 4)).parent
     staging = tmp_path / "staging"
-    staging.mkdir()
+    run = make_run(str(staging), SystemFilesystem())
     (partition,) = find_partitions([str(source)], SystemFilesystem())
-    task = CompactTask(partition, str(staging), NOW_MS, 10_000)
+    task = CompactTask(partition, run, NOW_MS, 10_000)
     assert compact_partition(task) == compact_partition(task)
-    assert [path.name for path in staging.iterdir()] == ["t-0"]
+    assert os.listdir(run) == ["made"]
+    assert os.listdir(made_in(run)) == ["t-0"]
     for path in sorted(staging.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     staging.rmdir()

@@ -21,7 +21,9 @@ from click.testing import CliRunner
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import CorruptBatch
-from kafkalog.spark.jobs.fleet import UnusableDirectory
+from kafkalog.log.log_config import LogConfig
+from kafkalog.spark.jobs.compact import compact_directories
+from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
 from kafkalog.spark.jobs.tasks import InProcess, ProcessPool, TaskFailed
 from tests.fleet_world import contents, kept_logging, keyed_segments, plant_partition
 from tests.held_split import NOW_MS, PHASES, SEGMENT_BYTES, DisturbedRunner, split
@@ -227,6 +229,52 @@ def test_a_killed_driver_leaves_the_source_as_it_was(tmp_path: Path, phase: str)
     split(str(source), str(out), ProcessPool(2), segment_bytes=SEGMENT_BYTES)
     assert contents(out / "t-0") == small_groups(source, tmp_path / "check")
     assert contents(source) == before
+
+
+class LateRunner:
+    """Does every task; before those of a phase, the ones that another run had in it, if any."""
+
+    def __init__(self, former: LateRunner | None = None) -> None:
+        self._former = iter(former.phases) if former is not None else iter(())
+        self.phases: list[tuple[Sequence[Any], Callable[[Any], Any]]] = []
+
+    def run(
+        self,
+        tasks: Sequence[TaskT],
+        work: Callable[[TaskT], ResultT],
+        on_done: Callable[[TaskT], None],
+    ) -> list[ResultT]:
+        """See Runner."""
+        self.phases.append((tasks, work))
+        late_tasks, late_work = next(self._former, ((), work))
+        for late in late_tasks:
+            with pytest.raises(UnusableDirectory, match="given up"):
+                late_work(late)
+        return InProcess().run(tasks, work, on_done)
+
+
+def test_late_tasks_of_a_former_run_change_nothing(tmp_path: Path) -> None:
+    """Goal: what a killed driver left running on other machines gets nothing into the next run's
+    place: with other segments that would be the records of another group.
+    Method: all tasks of a run with large segments once more, in each phase of one with small ones;
+    a partition that is split, and one that is not.
+    """
+    source = tmp_path / "a"
+    plant_partition(source / "t-0", keyed_segments(6, 5))
+    plant_partition(source / "t-1", keyed_segments(1, 1))
+    former = LateRunner()
+    out = str(tmp_path / "out")
+    for runner, segment_bytes in ((former, 2_000), (LateRunner(former), SEGMENT_BYTES)):
+        config = LogConfig(internal_segment_bytes=segment_bytes)
+        partitions = find_partitions(
+            [str(source)], SystemFilesystem(), config_of=lambda *_, config=config: config
+        )
+        compact_directories(partitions, out, runner, now_ms=NOW_MS, split_bytes=1_000)
+        assert len(runner.phases) == 1 + len(PHASES)
+        made = contents(tmp_path / "out" / "t-0")
+        SystemFilesystem().remove_tree(out)
+    assert made == small_groups(source, tmp_path / "check")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "check"]
 
 
 def test_a_damaged_source_leaves_nothing_behind(tmp_path: Path) -> None:

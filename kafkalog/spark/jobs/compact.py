@@ -30,6 +30,8 @@ from kafkalog.spark.jobs.compact_split import SplitOrder, compact_split
 from kafkalog.spark.jobs.compacted_partition import (
     CompactedPartition,
     finish_directory,
+    made_in,
+    make_run,
     name_of_attempt,
     remove_directory,
     settle,
@@ -57,10 +59,10 @@ _UNFINISHED = ".unfinished"
 
 @dataclass(frozen=True, slots=True)
 class CompactTask:
-    """One partition, and the directory that its result comes into."""
+    """One partition, and the directory of the run."""
 
     partition: FleetPartition
-    staging: str
+    run: str
     now_ms: int
     map_bytes: int
 
@@ -102,18 +104,19 @@ def compact_directories(
         HeldDirectories(log_dirs, filesystem),
         taken_back("compact", lambda: remove_directory(staging, filesystem)),
     ):
-        filesystem.make_dir(staging)
+        run = make_run(staging, filesystem)
         rows: list[CompactedPartition] = []
         if whole:
-            tasks = [CompactTask(each, staging, now_ms, map_bytes) for each in whole]
+            tasks = [CompactTask(each, run, now_ms, map_bytes) for each in whole]
             rows += run_job(Job("compact", tasks, compact_partition, list), runner, progress)
         if huge:
-            order = SplitOrder(staging, now_ms, map_bytes)
+            order = SplitOrder(run, now_ms, map_bytes)
             rows += compact_split(huge, order, runner, progress)
         by_source = {row.source: row for row in rows}
-        return _publish(
-            [by_source[each.directory] for each in partitions], staging, out, filesystem
-        )
+        rows = [by_source[each.directory] for each in partitions]
+        _publish(rows, made_in(run), out, filesystem)
+        remove_directory(staging, filesystem)
+    return rows
 
 
 def _check_target(
@@ -150,15 +153,15 @@ def _check_target(
 
 
 def compact_partition(task: CompactTask) -> CompactedPartition:
-    """The work of one task; the partition lies in the staging directory afterwards, synced."""
+    """The work of one task; the partition lies among the run's finished ones afterwards, synced."""
     filesystem, source = SystemFilesystem(), task.partition
-    attempt = name_of_attempt(task.staging, filesystem)
+    attempt = name_of_attempt(task.run, filesystem)
     made = f"{attempt}/{source.name}"
     try:
         copy_files(source.directory, made)
         row = _cleaned(made, task)
         finish_directory(made, filesystem)
-        settle(made, f"{task.staging}/{source.name}", filesystem)
+        settle(made, f"{made_in(task.run)}/{source.name}", filesystem)
     finally:
         remove_directory(attempt, filesystem)
     return row
@@ -200,8 +203,8 @@ def _is_dirty(result: Mapping[str, Any]) -> bool:
 
 
 def _publish(
-    rows: list[CompactedPartition], staging: str, out: str, filesystem: Filesystem
-) -> list[CompactedPartition]:
+    rows: Sequence[CompactedPartition], made: str, out: str, filesystem: Filesystem
+) -> None:
     """The checkpoints that keep the partitions what they are, then the directory's own name."""
     starts = {_key(row): row.log_start_offset for row in rows if row.log_start_offset}
     checkpoints: dict[str, Mapping[TopicPartition, int]] = {
@@ -209,11 +212,10 @@ def _publish(
         LOG_START_OFFSET_CHECKPOINT: starts,
     }
     for name, offsets in checkpoints.items():
-        filesystem.write_file_atomically(f"{staging}/{name}", encode_offsets(offsets))
-    filesystem.sync_dir(staging)
-    filesystem.rename(staging, out)
+        filesystem.write_file_atomically(f"{made}/{name}", encode_offsets(offsets))
+    filesystem.sync_dir(made)
+    filesystem.rename(made, out)
     filesystem.sync_dir(out.rpartition("/")[0] or "/")
-    return rows
 
 
 def _key(row: CompactedPartition) -> TopicPartition:

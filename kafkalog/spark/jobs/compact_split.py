@@ -2,7 +2,7 @@
 
 | phase | where | what |
 | --- | --- | --- |
-| copy | a task a file | the partition into a directory below the staging one |
+| copy | a task a file | the partition into a directory of the run |
 | open | here | load, roll, plan the groups (``cleaner.split_round``) |
 | keys | a task a group | its keys with their last offsets, by parts of the hash; its transactions |
 | merge | a task a part | the last offset of each key over all groups, for each group |
@@ -15,7 +15,7 @@ the files are those of one round with a large enough map. Values never leave the
 
 What data a group may leave out as aborted hangs on markers before it, which others read at the same
 time: the state is guessed from the transaction indexes, and a group whose guess was wrong (a marker
-is missing) is read again. The tasks are ``split_tasks``; the caller removes the staging directory
+is missing) is read again. The tasks are ``split_tasks``; the caller removes the run's directory
 after an error.
 """
 
@@ -43,6 +43,7 @@ from kafkalog.log.offline_log import flush_and_close
 from kafkalog.spark.jobs.compacted_partition import (
     CompactedPartition,
     finish_directory,
+    made_in,
     remove_directory,
 )
 from kafkalog.spark.jobs.split_tasks import (
@@ -72,9 +73,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SplitOrder:
-    """What all partitions of a job share. ``map_bytes``: memory for keys of the phase ``keys``."""
+    """What all partitions of a job share.
 
-    staging: str
+    run        its directory
+    map_bytes  memory for keys of the phase ``keys``
+    """
+
+    run: str
     now_ms: int
     map_bytes: int
 
@@ -86,7 +91,7 @@ class _Split:
         # constant after construction
         self._partition = partition
         self._order = order
-        self._work = f"{order.staging}/{partition.name}.split"
+        self._work = f"{order.run}/{partition.name}.split"
         self._copied = f"{self._work}/copied"
         self._directory = f"{self._work}/log/{partition.name}"
         self._filesystem = SystemFilesystem()
@@ -199,7 +204,8 @@ class _Split:
         )
         flush_and_close(log)
         finish_directory(self._directory, self._filesystem)
-        self._filesystem.rename(self._directory, f"{self._order.staging}/{source.name}")
+        made = f"{made_in(self._order.run)}/{source.name}"
+        self._filesystem.rename(self._directory, made)
         remove_directory(self._work, self._filesystem)
         return row
 
@@ -237,9 +243,9 @@ def compact_split(
     runner: Runner,
     progress: Progress | None = None,
 ) -> list[CompactedPartition]:
-    """Compact the partitions into the staging directory, in the order in which they are given.
+    """Compact the partitions into those that the run has made, in the order they are given in.
 
-    Raises TaskFailed, KafkalogError, OSError; the staging directory is the caller's to remove.
+    Raises TaskFailed, KafkalogError, OSError; the run's directory is the caller's to remove.
     """
     phases = _Phases(runner, progress)
     splits = [_Split(each, order) for each in partitions]

@@ -1,7 +1,9 @@
 """CompactedPartition: what a compaction made of one partition, and how it gets into its place.
 
-Everything that a task of the job ``compact`` makes has a name of its own below the staging
-directory until it is whole; one rename gives it the name that the job looks for.
+Everything that a task of the job ``compact`` makes has a name of its own below the directory of the
+run until it is whole; one rename gives it the name that the job looks for. A run has a directory of
+its own below the staging one: a task that comes late, of a run that was killed, finds it gone, and
+gets nothing into the place of another run's.
 """
 
 from __future__ import annotations
@@ -36,14 +38,26 @@ class CompactedPartition(NamedTuple):
     cleaned_to: int
 
 
-def name_of_attempt(staging: str, filesystem: Filesystem) -> str:
-    """A path in the staging directory that no other task uses.
+def make_run(staging: str, filesystem: Filesystem) -> str:
+    """The directory of a new run in the staging one, which is made too. OSError."""
+    run = f"{staging}/{SystemRandom().uuid_bytes().hex()}"
+    filesystem.make_dir(made_in(run))
+    return run
+
+
+def made_in(run: str) -> str:
+    """The directory of a run that its finished partitions lie in."""
+    return f"{run}/made"
+
+
+def name_of_attempt(work: str, filesystem: Filesystem) -> str:
+    """A path in ``work``, a directory of the run or that itself, that no other task uses.
 
     Raises UnusableDirectory when the directory is gone: the job was given up.
     """
-    if not filesystem.exists(staging):
-        raise UnusableDirectory(f"{staging} has gone: the job was given up")
-    return f"{staging}/attempt-{SystemRandom().uuid_bytes().hex()}"
+    if not filesystem.exists(work):
+        raise UnusableDirectory(f"{work} has gone: the job was given up")
+    return f"{work}/attempt-{SystemRandom().uuid_bytes().hex()}"
 
 
 def settle(made: str, place: str, filesystem: Filesystem) -> None:

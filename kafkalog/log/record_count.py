@@ -1,4 +1,4 @@
-"""What batch headers tell of a log without opening it: how many records can be read, and from when.
+"""What batch headers tell of a log, almost without opening it: how many records, and from when.
 
 Each segment is walked once, as far as it goes; what is appended afterwards is walked by the next
 look, so that a look at a quiet log costs no read. Records below the log start do not count: those
@@ -20,7 +20,12 @@ import numpy as np
 
 from kafkalog.format.batch_scan import BatchColumn
 from kafkalog.format.record import read_records
-from kafkalog.format.record_batch import TimestampType, is_control, timestamp_type_of
+from kafkalog.format.record_batch import (
+    TimestampType,
+    has_delete_horizon,
+    is_control,
+    timestamp_type_of,
+)
 from kafkalog.log.segment_read import SCAN_CHUNK_BYTES, scan_chunks
 
 if TYPE_CHECKING:
@@ -163,9 +168,7 @@ def _records_below(chunk: ScannedChunk, row: int, start: int) -> int:
         return 0
     if _cell(rows, row, BatchColumn.RECORD_COUNT) == last - base + 1:
         return start - base
-    position = _cell(rows, row, BatchColumn.POSITION)
-    batch = chunk.data[position : position + _cell(rows, row, BatchColumn.SIZE)]
-    return int((read_records(batch).offsets < start).sum())
+    return int((read_records(_batch(chunk.data, rows, row)).offsets < start).sum())
 
 
 def _cell(rows: BatchRows, row: int, column: BatchColumn) -> int:
@@ -175,20 +178,40 @@ def _cell(rows: BatchRows, row: int, column: BatchColumn) -> int:
 def oldest_timestamp_ms(log: UnifiedLog) -> int | None:
     """Timestamp of the first batch that can be read: its first record's; None without any.
 
-    Markers have none that anybody asks for. OSError.
+    Markers have none that anybody asks for. OSError; errors as ``oldest_in``.
     """
     start = log.log_start_offset
     segment: LogSegment | None = log.segments.floor(start) or log.segments.first
     while segment is not None:
         position = segment.floor_position(start) if segment.base_offset < start else 0
         for chunk in _scan(segment, position, segment.size_bytes, most_bytes=1):
-            for row in range(chunk.rows.count):
-                attributes = _cell(chunk.rows, row, BatchColumn.ATTRIBUTES)
-                reaches = _cell(chunk.rows, row, BatchColumn.LAST_OFFSET) >= start
-                if reaches and not is_control(attributes):
-                    is_stamped = timestamp_type_of(attributes) is TimestampType.LOG_APPEND_TIME
-                    column = BatchColumn.MAX_TIMESTAMP if is_stamped else BatchColumn.BASE_TIMESTAMP
-                    timestamp_ms = _cell(chunk.rows, row, column)
-                    return timestamp_ms if timestamp_ms >= 0 else None
+            timestamp_ms = oldest_in(chunk.data, chunk.rows, start)
+            if timestamp_ms is not None:
+                return timestamp_ms if timestamp_ms >= 0 else None
         segment = log.segments.higher(segment.base_offset)
     return None
+
+
+def oldest_in(data: memoryview | bytes, rows: BatchRows, start: int = 0) -> int | None:
+    """Of the first batch with records that reaches ``start``: its first record's timestamp.
+
+    None without such a batch; -1 when its records have none. ``rows`` are those of ``data``. A
+    delete horizon lies where the header has the first timestamp otherwise: then the batch is
+    opened. FormatError and InvalidRequest when it cannot be.
+    """
+    has_records = is_data(rows) & (rows.column(BatchColumn.RECORD_COUNT) > 0)
+    found = np.flatnonzero(has_records & (rows.column(BatchColumn.LAST_OFFSET) >= start))
+    if not len(found):
+        return None
+    row = int(found[0])
+    attributes = _cell(rows, row, BatchColumn.ATTRIBUTES)
+    if timestamp_type_of(attributes) is TimestampType.LOG_APPEND_TIME:
+        return _cell(rows, row, BatchColumn.MAX_TIMESTAMP)
+    if not has_delete_horizon(attributes):
+        return _cell(rows, row, BatchColumn.BASE_TIMESTAMP)
+    return int(read_records(_batch(data, rows, row)).timestamps[0])
+
+
+def _batch(data: memoryview | bytes, rows: BatchRows, row: int) -> memoryview:
+    position = _cell(rows, row, BatchColumn.POSITION)
+    return memoryview(data)[position : position + _cell(rows, row, BatchColumn.SIZE)]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog.errors import InvalidRequest
 from kafkalog.format.batch_scan import BatchColumn, ScanStop, scan
 from kafkalog.format.file_names import LOG_SUFFIX, parse_segment_file
 from kafkalog.format.format_error import FormatError
-from kafkalog.log.record_count import is_data, records_in
+from kafkalog.log.record_count import oldest_in, records_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +32,8 @@ class SegmentSummary(NamedTuple):
     next_offset       behind its last whole batch
     size_bytes        of the file; whole_bytes of them are batches
     records           that are no transaction markers
-    oldest_ms         of the first data batch (its first record's timestamp), newest_ms the largest
-                      of all; None without any
+    oldest_ms         of the first record, newest_ms the largest of all; None without any, and where
+                      the first record's batch cannot be opened
     """
 
     base_offset: int
@@ -77,15 +78,15 @@ def _summarize(
         newest_ms = -1
         wanted = _CHUNK_BYTES
         while position < size_bytes:
-            rows = scan(file.pread(min(wanted, size_bytes - position), position), check_crc=False)
+            data = file.pread(min(wanted, size_bytes - position), position)
+            rows = scan(data, check_crc=False)
             if rows.count:
-                data = is_data(rows)
                 batches += rows.count
                 records += records_in(rows, rows.count)
                 next_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
                 newest_ms = max(newest_ms, int(rows.column(BatchColumn.MAX_TIMESTAMP).max()))
-                if oldest_ms is None and data.any():
-                    oldest_ms = int(rows.column(BatchColumn.BASE_TIMESTAMP)[data.argmax()])
+                if oldest_ms is None:
+                    oldest_ms = _oldest_in(data, rows)
             position += rows.consumed_bytes
             if _is_over(rows, is_whole=position + wanted >= size_bytes):
                 break
@@ -97,6 +98,14 @@ def _summarize(
         oldest_ms if oldest_ms is not None and oldest_ms >= 0 else None,
         newest_ms if newest_ms >= 0 else None,
     )  # fmt: skip
+
+
+def _oldest_in(data: bytes, rows: BatchRows) -> int | None:
+    """As oldest_in; -1 as well for a batch that is broken, which is no business of this module."""
+    try:
+        return oldest_in(data, rows)
+    except (FormatError, InvalidRequest):
+        return -1
 
 
 def _is_over(rows: BatchRows, *, is_whole: bool) -> bool:

@@ -56,7 +56,7 @@ PARTITION_FAMILIES: tuple[RowFamily, ...] = tuple(
         ("log_records", "records", "Records that can be read, counted: holes of compaction and "
          "transaction markers are none. Absent until the partition was counted."),
         ("log_oldest_record_timestamp_seconds", "oldest_s",
-         "Timestamp of the first batch that can be read; absent without any."),
+         "Timestamp of the first record that can be read; absent without any."),
         ("log_newest_record_timestamp_seconds", "newest_s",
          "Largest timestamp of a record; absent without any."),
         ("cleaner_dirty_ratio", "dirty_ratio", "Share of cleanable bytes, at the last look."),

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog.format.record_batch import Codec
 from kafkalog.log.record_count import RecordCount, oldest_timestamp_ms
-from tests.cleaner_world import NOW_MS, CleanerWorld, record, segments_of
+from kafkalog.log.segment_summary import summarize_segments
+from tests.cleaner_world import DIRECTORY, NOW_MS, CleanerWorld, record, segments_of
 from tests.naive.cleaning_logs import make_log
-from tests.naive.stored_batches import stored_batch
+from tests.naive.stored_batches import Producer, stored_batch
 
 ALL = 1 << 40
 
@@ -26,12 +28,17 @@ def plain_count(world: CleanerWorld) -> int:
 
 
 def plain_oldest(world: CleanerWorld) -> int | None:
-    """First timestamp in the header of the first data batch that reaches the log start."""
+    """Timestamp of the first record of the first data batch that reaches the log start.
+
+    The header's, where it has one; records have their distance to that alone otherwise.
+    """
     start = world.log.log_start_offset
     for batch in world.batches():
-        if not batch.is_control and batch.header.last_offset >= start:
-            is_stamped = bool(batch.header.attributes & 8)
-            stamp = batch.header.max_timestamp if is_stamped else batch.header.base_timestamp
+        if not batch.is_control and batch.records and batch.header.last_offset >= start:
+            attributes = batch.header.attributes
+            stamp = batch.header.max_timestamp if attributes & 8 else batch.header.base_timestamp
+            if attributes & 0x48 == 0x40:  # a delete horizon in its place
+                stamp = batch.records[0].timestamp
             return stamp if stamp >= 0 else None
     return None
 
@@ -94,3 +101,33 @@ def test_a_batch_with_holes_is_divided_by_its_records(start: int, left: int) -> 
     count = RecordCount()
     count.look(world.log, ALL)
     assert count.records == left
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_cleaned_log_is_as_old_as_its_first_record(codec: Codec) -> None:
+    """M26: neither a delete horizon nor an empty batch is a moment of a record.
+
+    Goal: the oldest timestamp of a compacted log does not lie in the future, nor is it unknown.
+    Method: a clean that empties the first batch, which stays for its producer, and gives the
+    second one, with a tombstone, its horizon; the log's reader and the one of files at rest.
+    """
+    producer = Producer(7, 0, 0)
+    gone = record(0, b"a", b"1", NOW_MS - 3)
+    kept = record(1, b"b", None, NOW_MS - 2)
+    newer = record(2, b"a", b"2", NOW_MS - 1)
+    world = CleanerWorld(
+        segments_of(
+            [
+                stored_batch([gone], codec=codec, producer=producer),
+                stored_batch([kept], codec=codec),
+            ],
+            [stored_batch([newer], codec=codec)],
+        )
+    )
+    world.rounds(NOW_MS)
+    first, second, *_ = world.batches()
+    assert first.records == []
+    assert second.header.attributes & 0x40
+    assert oldest_timestamp_ms(world.log) == NOW_MS - 2
+    summary, *_ = summarize_segments(DIRECTORY, world.disk)
+    assert summary.oldest_ms == NOW_MS - 2

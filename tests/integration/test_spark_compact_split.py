@@ -22,6 +22,7 @@ from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import CorruptBatch
 from kafkalog.log.log_config import LogConfig
+from kafkalog.spark.jobs import compact_split
 from kafkalog.spark.jobs.compact import compact_directories
 from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
 from kafkalog.spark.jobs.tasks import InProcess, ProcessPool, TaskFailed
@@ -94,17 +95,23 @@ def fail_on(work: Callable[[TaskT], ResultT], label: str, task: TaskT) -> Result
     return work(task)
 
 
-@pytest.mark.parametrize("segment_bytes", [300, 2_000, 1_000_000])
+@pytest.mark.parametrize(("segment_bytes", "part_bytes"), [(300, 1), (2_000, 6_000), (10**6, 1)])
 @pytest.mark.parametrize(
     "runner", [InProcess(), TwiceRunner()], ids=["in process", "every task twice"]
 )
 def test_files_are_those_of_offline_compact(
-    tmp_path: Path, runner: Runner, segment_bytes: int
+    tmp_path: Path,
+    runner: Runner,
+    segment_bytes: int,
+    part_bytes: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Goal: byte for byte one round with a map for all keys, whatever the groups and the map are.
     Method: ten logs with every kind of batch, one with a log start inside; groups of one segment,
-    of some, of all; a map that is emptied again and again.
+    of some, of all; as many parts of the keys as groups, and fewer; a map that is emptied again
+    and again.
     """
+    monkeypatch.setattr(compact_split, "PART_BYTES", part_bytes)
     source = tmp_path / "a"
     for seed in range(10):
         plant_partition(source / f"t-{seed}", make_log(random.Random(seed)).segments)
@@ -229,6 +236,24 @@ def test_a_killed_driver_leaves_the_source_as_it_was(tmp_path: Path, phase: str)
     split(str(source), str(out), ProcessPool(2), segment_bytes=SEGMENT_BYTES)
     assert contents(out / "t-0") == small_groups(source, tmp_path / "check")
     assert contents(source) == before
+
+
+def test_keys_are_merged_in_parts_by_bytes(tmp_path: Path) -> None:
+    """Goal: what is shipped and what lies open does not grow with the square of the groups.
+    Method: many groups of few bytes: one part, and tasks of a few bytes a group.
+    """
+    source = tmp_path / "a"
+    plant_partition(source / "t-0", keyed_segments(40, 5))
+    runner = LateRunner()
+    split(str(source), str(tmp_path / "out"), runner, segment_bytes=300)
+    _, keys, merge, rewrite = (list(tasks) for tasks, _ in runner.phases)
+    assert len(keys) == len(rewrite) == 40
+    assert len(merge) == 1
+    assert len(pickle.dumps(merge)) < 40 * 200
+    assert max(len(pickle.dumps(task)) for task in rewrite) < 4_000
+    config = ("--map-bytes", "1000000", "--set", "internal.segment.bytes=300")
+    expected = offline(source / "t-0", tmp_path / "check" / "t-0", *config)
+    assert contents(tmp_path / "out" / "t-0") == expected
 
 
 class LateRunner:

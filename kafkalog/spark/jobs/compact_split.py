@@ -71,6 +71,11 @@ if TYPE_CHECKING:
     from kafkalog.spark.jobs.tasks import Progress, ResultT, Runner, TaskT
 
 
+PART_BYTES = 1 << 30
+"""Of log, about, whose keys a task of the phase ``merge`` has in memory: parts go by bytes, as each
+group has a range of rows in every part."""
+
+
 @dataclass(frozen=True, slots=True)
 class SplitOrder:
     """What all partitions of a job share.
@@ -138,7 +143,7 @@ class _Split:
             groups[number],
             attempt,
             self._states[number],
-            len(groups),
+            self._part_count,
             self._order.map_bytes,
         )
 
@@ -147,6 +152,13 @@ class _Split:
         self._mapped |= mapped
         guessed, self._states = self._states, first_pass_states(self.round, self._events)
         return [number for number, each in enumerate(self._states) if each != guessed[number]]
+
+    @property
+    def _part_count(self) -> int:
+        """Of the hashes; no more than groups, as many as there are by default."""
+        groups = self.round.groups
+        size_bytes = sum(each.size_bytes for each in groups)
+        return min(-(-size_bytes // PART_BYTES), len(groups))
 
     @property
     def _events(self) -> list[tuple[SourceEvents, ...]]:
@@ -163,7 +175,7 @@ class _Split:
                 part,
                 tuple(self._mapped[each].parts[part] for each in numbers),
             )
-            for part in numbers
+            for part in range(self._part_count)
         ]
 
     def filter_tasks(self, merged: Sequence[Sequence[RowRange]]) -> list[FilterTask]:

@@ -41,7 +41,7 @@ from kafkalog.log.log_segment import LogSegment
 from kafkalog.log.segment_file import MovableDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.cleaner.log_to_clean import LogToClean
     from kafkalog.cleaner.record_batches import Flags, RecordBatches
@@ -312,7 +312,7 @@ def guessed_states(round_: SplitRound) -> list[frozenset[AbortedTransaction]]:
 
 
 def first_pass_states(
-    round_: SplitRound, events: Sequence[Sequence[SourceEvents]]
+    round_: SplitRound, events: Iterable[Sequence[SourceEvents]]
 ) -> list[frozenset[AbortedTransaction]]:
     """What ``map_group`` needs of each group; ``events`` are those of all groups."""
     transactions, states = CleanedTransactionMetadata(), []
@@ -353,7 +353,7 @@ def merge_entries(tables: Sequence[Int64Table]) -> list[Int64Table]:
 
 
 def second_pass_states(
-    round_: SplitRound, events: Sequence[Sequence[SourceEvents]]
+    round_: SplitRound, events: Iterable[Sequence[SourceEvents]]
 ) -> list[CleanedTransactionMetadata]:
     """The transactions as they stand where each group begins."""
     transactions, states = CleanedTransactionMetadata(), []

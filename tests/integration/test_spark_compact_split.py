@@ -21,6 +21,12 @@ from click.testing import CliRunner
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import CorruptBatch
+from kafkalog.format.control_record import (
+    ControlRecordType,
+    encode_control_key,
+    encode_marker_value,
+)
+from kafkalog.format.record import Record
 from kafkalog.log.log_config import LogConfig
 from kafkalog.spark.jobs import compact_split
 from kafkalog.spark.jobs.compact import compact_directories
@@ -29,6 +35,7 @@ from kafkalog.spark.jobs.tasks import InProcess, ProcessPool, TaskFailed
 from tests.fleet_world import contents, kept_logging, keyed_segments, plant_partition
 from tests.held_split import NOW_MS, PHASES, SEGMENT_BYTES, DisturbedRunner, split
 from tests.naive.cleaning_logs import TIME, MadeSegment, make_log
+from tests.naive.stored_batches import CONTROL, TRANSACTIONAL, Producer, stored_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -253,6 +260,34 @@ def test_keys_are_merged_in_parts_by_bytes(tmp_path: Path) -> None:
     assert max(len(pickle.dumps(task)) for task in rewrite) < 4_000
     config = ("--map-bytes", "1000000", "--set", "internal.segment.bytes=300")
     expected = offline(source / "t-0", tmp_path / "check" / "t-0", *config)
+    assert contents(tmp_path / "out" / "t-0") == expected
+
+
+def test_what_travels_does_not_grow_with_transactions(tmp_path: Path) -> None:
+    """Goal: what a driver collects stays below what Spark lets it; it holds one group's at a time.
+    Method: the results of a log of a thousand transactions.
+    """
+    key, value = encode_control_key(ControlRecordType.COMMIT), encode_marker_value(0)
+    batches = []
+    for offset in range(0, 2_000, 2):
+        some = [Record(offset, TIME, b"k%d" % offset, b"v")]
+        data = stored_batch(some, attributes=TRANSACTIONAL, producer=Producer(7, 0, offset // 2))
+        some = [Record(offset + 1, TIME, key, value)]
+        batches += [
+            data,
+            stored_batch(some, attributes=TRANSACTIONAL | CONTROL, producer=Producer(7, 0)),
+        ]
+    plant_partition(tmp_path / "a" / "t-0", [MadeSegment(0, TIME, batches)])
+    results: list[Any] = []
+
+    class Kept:
+        def run(self, tasks: Any, work: Any, on_done: Any) -> Any:
+            results.append(InProcess().run(tasks, work, on_done))
+            return results[-1]
+
+    split(str(tmp_path / "a"), str(tmp_path / "out"), Kept(), segment_bytes=1 << 30)
+    assert len(pickle.dumps(results[1])) < 1_000
+    expected = offline(tmp_path / "a" / "t-0", tmp_path / "check" / "t-0")
     assert contents(tmp_path / "out" / "t-0") == expected
 
 

@@ -11,7 +11,8 @@
 
 All huge partitions go through a phase together. The round takes every key, however small the map:
 the files are those of one round with a large enough map. Values never leave their segment; of a key
-24 bytes travel, in files. A task needs memory for the keys of a group, not of the partition.
+24 bytes travel, in files, and of a transaction 72. A task needs memory for the keys of a group and
+for its transactions, not for the partition's; so does the driver, for transactions.
 
 What data a group may leave out as aborted hangs on markers before it, which others read at the same
 time: the state is guessed from the transaction indexes, and a group whose guess was wrong (a marker
@@ -59,7 +60,7 @@ from kafkalog.spark.jobs.split_tasks import (
 from kafkalog.spark.jobs.tasks import Job, run_job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kafkalog.cleaner.split_round import CleanedPiece
     from kafkalog.cleaner.transaction_events import SourceEvents
@@ -150,7 +151,7 @@ class _Split:
     def take_mapped(self, mapped: Mapping[int, MappedGroup]) -> list[int]:
         """Groups by number; those that were read with a state that the events of all disprove."""
         self._mapped |= mapped
-        guessed, self._states = self._states, first_pass_states(self.round, self._events)
+        guessed, self._states = self._states, first_pass_states(self.round, self._events())
         return [number for number, each in enumerate(self._states) if each != guessed[number]]
 
     @property
@@ -160,10 +161,10 @@ class _Split:
         size_bytes = sum(each.size_bytes for each in groups)
         return min(-(-size_bytes // PART_BYTES), len(groups))
 
-    @property
-    def _events(self) -> list[tuple[SourceEvents, ...]]:
-        """Of all groups."""
-        return [self._mapped[number].events for number in range(len(self.round.groups))]
+    def _events(self) -> Iterator[tuple[SourceEvents, ...]]:
+        """Of all groups; one of them is in memory at a time."""
+        for number in range(len(self.round.groups)):
+            yield self._mapped[number].read_events(self._filesystem)
 
     def merge_tasks(self) -> list[MergeTask]:
         """A task a part of the hashes."""
@@ -180,7 +181,7 @@ class _Split:
 
     def filter_tasks(self, merged: Sequence[Sequence[RowRange]]) -> list[FilterTask]:
         """A task a group, with its keys out of every part."""
-        states = second_pass_states(self.round, self._events)
+        states = second_pass_states(self.round, self._events())
         return [
             FilterTask(
                 self._work,

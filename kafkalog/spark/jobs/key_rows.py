@@ -1,8 +1,9 @@
-"""Rows of keys on their way between the tasks of a split compaction, in files.
+"""Rows of keys and of transactions on their way between the tasks of a split compaction, in files.
 
 A row is 24 bytes, three little-endian int64: the halves of a key's hash and its last offset + 1 (0:
-asked for, see ``cleaner.split_round``). Files are written once, under a name of their own, and read
-by parts, so that values and keys themselves never leave their segments.
+asked for, see ``cleaner.split_round``), or an event of a transaction (``SourceEvents``). Files are
+written once, under a name of their own, and read by parts, so that values and keys themselves never
+leave their segments.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ def read_rows(ranges: Sequence[RowRange], filesystem: Filesystem) -> Rows:
     at = 0
     for each in ranges:
         count = each.end - each.start
+        if not count:
+            continue
         target = rows[at : at + count].reshape(-1).view(np.uint8).data
         file = filesystem.open_read(each.path)
         read = file.pread_into(target, each.start * ROW_BYTES)

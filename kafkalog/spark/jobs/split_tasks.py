@@ -18,6 +18,7 @@ from kafkalog.cleaner.split_round import (
     map_group,
     merge_entries,
 )
+from kafkalog.cleaner.transaction_events import SourceEvents
 from kafkalog.env.clock import FixedWallClock
 from kafkalog.env.directory_copy import copy_file
 from kafkalog.env.system_filesystem import SystemFilesystem
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from kafkalog.cleaner.cleaned_transactions import CleanedTransactionMetadata
     from kafkalog.cleaner.cleaner_stats import CleanerStats
     from kafkalog.cleaner.split_round import CleanedPiece
-    from kafkalog.cleaner.transaction_events import SourceEvents
+    from kafkalog.env.filesystem import Filesystem
     from kafkalog.log.values import AbortedTransaction
 
 
@@ -92,10 +93,21 @@ class MapTask:
 
 
 class MappedGroup(NamedTuple):
-    """The keys of a group, by parts: as many ranges a part as the map was emptied."""
+    """What was read of a group; rows are in files, as there may be many.
+
+    parts   its keys, by parts: as many ranges a part as the map was emptied
+    events  of each source: rows of the table and ``mapped_from`` of SourceEvents
+    """
 
     parts: tuple[tuple[RowRange, ...], ...]
-    events: tuple[SourceEvents, ...]
+    events: tuple[tuple[RowRange, int], ...]
+
+    def read_events(self, filesystem: Filesystem) -> tuple[SourceEvents, ...]:
+        """Of each source. OSError."""
+        return tuple(
+            SourceEvents(read_rows([rows], filesystem), mapped_from)
+            for rows, mapped_from in self.events
+        )
 
 
 def map_keys(task: MapTask) -> MappedGroup:
@@ -113,13 +125,18 @@ def map_keys(task: MapTask) -> MappedGroup:
         map_bytes=task.map_bytes,
         on_entries=lambda rows: bounds.append(file.append(parts_by_hash(rows, task.part_count))),
     )
+    ends = file.append([each.table for each in events])
     file.close()
     settle(made, place, filesystem)
     parts = (
         tuple(RowRange(place, each[part], each[part + 1]) for each in bounds)
         for part in range(task.part_count)
     )
-    return MappedGroup(tuple(parts), events)
+    found = (
+        (RowRange(place, start, end), each.mapped_from)
+        for (start, end), each in zip(pairwise(ends), events, strict=True)
+    )
+    return MappedGroup(tuple(parts), tuple(found))
 
 
 @dataclass(frozen=True, slots=True)

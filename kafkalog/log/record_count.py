@@ -29,7 +29,7 @@ from kafkalog.format.record_batch import (
 from kafkalog.log.segment_read import SCAN_CHUNK_BYTES, scan_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
@@ -56,49 +56,93 @@ class _Counted:
     records_passed: int = 0  # in front of start_position
     records_divided: int = 0  # in that batch, below start_offset
 
+    def is_divided_by(self, start: int) -> bool:
+        """Whether records below the log start do not count."""
+        return self.segment.base_offset < start
+
+    def walked_bytes(self, start: int) -> int:
+        """But for what has to be walked again for the sake of the log start."""
+        if self.is_divided_by(start) and self.start_offset != start:
+            return self.start_position
+        return self.position
+
+    def records_from(self, start: int) -> int:
+        """Of what was walked."""
+        if self.is_divided_by(start):
+            return self.records - self.records_passed - self.records_divided
+        return self.records
+
+    def walk(self, start: int, most_bytes: int) -> tuple[int, bool]:
+        """Go on, unless that is too far: bytes that were read, and whether all is counted now."""
+        size_bytes = self.segment.size_bytes
+        read_bytes = _walk(self, size_bytes, most_bytes)
+        is_whole = self.position == size_bytes
+        if self.is_divided_by(start):
+            read_bytes += _walk_to_start(self, size_bytes, start, most_bytes - read_bytes)
+            is_whole = is_whole and self.start_offset == start
+        return read_bytes, is_whole
+
+
+def _no_rest() -> None:
+    """Nobody waits for who looks."""
+
 
 class RecordCount:
     """See the module."""
 
     def __init__(self) -> None:
-        self._segments: dict[int, _Counted] = {}  # by base offset
+        self._segments: tuple[LogSegment, ...] = ()  # of the last look, with its log start
+        self._start = -1
+        self._counted: list[_Counted] = []  # those that can be read
+        self._next = 0  # the first of them that may change, or was not walked to its end
+        self._records = 0  # of those before it
         self.records: int | None = None
         """That could be read at the last look; None: something of the log was not walked yet."""
         self.walked_bytes = 0
         """Of the segments that were there at the last look, but for what has to be walked again."""
 
-    def look(self, log: UnifiedLog, most_bytes: int) -> int:
+    def look(self, log: UnifiedLog, most_bytes: int, rest: Callable[[], None] = _no_rest) -> int:
         """Walk what was not walked yet, about ``most_bytes`` of it; the bytes that were read.
 
-        What lies behind damage is never walked. OSError; FormatError and InvalidRequest for a
-        batch that the log start divides and that cannot be opened.
+        As long as segments and log start are the same, it begins where the last look ended.
+        ``rest`` is called between two segments. What lies behind damage is never walked. OSError;
+        FormatError and InvalidRequest for a batch that the log start divides and that cannot be
+        opened.
         """
         start, segments = log.log_start_offset, log.segments.values
-        following = [each.base_offset for each in segments[1:]]
-        kept: dict[int, _Counted] = {}
-        read_bytes, walked_bytes, records, is_whole = 0, 0, 0, True
-        for segment, next_base in zip(segments, [*following, None], strict=True):
-            if next_base is not None and next_base <= start:
+        if segments is not self._segments or start != self._start:
+            self._begin(segments, start, rest)
+        read_bytes, is_whole = 0, True
+        for known in self._counted[self._next :]:
+            walked_bytes = known.walked_bytes(start)
+            count, is_whole = known.walk(start, most_bytes - read_bytes)
+            read_bytes += count
+            self.walked_bytes += known.walked_bytes(start) - walked_bytes
+            if not is_whole or known is self._counted[-1]:
+                break
+            self._records += known.records_from(start)
+            self._next += 1
+            rest()
+        last = self._counted[-1].records_from(start) if self._counted else 0
+        self.records = self._records + last if is_whole else None
+        return read_bytes
+
+    def _begin(
+        self, segments: tuple[LogSegment, ...], start: int, rest: Callable[[], None]
+    ) -> None:
+        """From the first segment on again; what was walked of those that are still there counts."""
+        former = {each.segment.base_offset: each for each in self._counted}
+        self._counted, self._next, self._records, self.walked_bytes = [], 0, 0, 0
+        for number, segment in enumerate(segments):
+            rest()
+            if number + 1 < len(segments) and segments[number + 1].base_offset <= start:
                 continue  # retention has not taken it yet; nobody can read it
-            known = self._segments.get(segment.base_offset)
+            known = former.get(segment.base_offset)
             if known is None or known.segment is not segment:
                 known = _Counted(segment)
-            kept[segment.base_offset] = known
-            size_bytes = segment.size_bytes
-            read_bytes += _walk(known, size_bytes, most_bytes - read_bytes)
-            is_whole = is_whole and known.position == size_bytes
-            walked_bytes += known.position
-            if segment.base_offset < start:
-                read_bytes += _walk_to_start(known, size_bytes, start, most_bytes - read_bytes)
-                if known.start_offset != start:
-                    is_whole = False
-                    walked_bytes -= known.position - known.start_position
-                records -= known.records_passed + known.records_divided
-            records += known.records
-        self._segments = kept
-        self.walked_bytes = walked_bytes
-        self.records = records if is_whole else None
-        return read_bytes
+            self._counted.append(known)
+            self.walked_bytes += known.walked_bytes(start)
+        self._segments, self._start = segments, start
 
 
 def _scan(segment: LogSegment, position: int, end: int, most_bytes: int) -> Iterator[ScannedChunk]:

@@ -57,6 +57,9 @@ class MeteredLog:
     newest_ms: int | None = None
     # owned by the task
     count: RecordCount = field(default_factory=RecordCount)
+    timed_of: tuple[LogSegment, ...] = ()  # whose largest timestamps were asked,
+    timed: int = 0  # so many from the first on, which are closed
+    timed_ms: int = -1  # the largest of those
     oldest_of: tuple[LogSegment, int] | None = None  # first segment and log start then
     seen: tuple[tuple[LogSegment, ...], int, int] | None = None  # when it was looked at to the end
     is_failed: bool = False  # told, and not looked at to the end since
@@ -77,6 +80,7 @@ class LogMeter:
         self._survey_ns = 0  # when the next one is due
         self._read_ns = 0  # when the next turn may read
         self._turn_ns = 0  # what the reads of this turn count so far
+        self._turns = Turns(self._clock)  # of the interpreter, in this turn
         self._waiting: list[MeteredLog] = []  # to be looked at; the last one comes first
         # published, replaced as a whole
         self._logs: dict[TopicPartition, MeteredLog] = {}
@@ -108,9 +112,9 @@ class LogMeter:
             self._survey_ns = now_ns + _SURVEY_PERIOD_NS
             self._survey()
         if now_ns >= self._read_ns and self._waiting:
-            self._turn_ns, turns = 0, Turns(self._clock)
+            self._turn_ns, self._turns = 0, Turns(self._clock)
             while self._waiting and self._turn_ns < _TURN_NS and not self._is_stopped:
-                turns.rest()
+                self._turns.rest()
                 known = self._waiting.pop()
                 if not self._is_ended(known):
                     self._waiting.append(known)
@@ -227,16 +231,8 @@ class LogMeter:
     def _look(self, known: MeteredLog) -> bool:
         """Timestamps, then records; False: the turn is over before all was looked at."""
         log = known.log
-        newest_ms = -1
-        for segment in log.segments:
-            try:
-                largest = segment.max_timestamp_so_far(may_block=False)
-            except WouldBlock:
-                if not self._may_seek():
-                    return False
-                largest = segment.max_timestamp_so_far()
-            newest_ms = max(newest_ms, largest.timestamp_ms)
-        known.newest_ms = newest_ms if newest_ms >= 0 else None
+        if not self._is_timed(known):
+            return False
         place = (log.segments.first, log.log_start_offset)
         if known.oldest_ms is None or known.oldest_of != place:
             if log.size_bytes and not self._may_seek():
@@ -244,6 +240,26 @@ class LogMeter:
             known.oldest_ms = oldest_timestamp_ms(log)
             known.oldest_of = place
         return self._bytes_per_second == 0 or self._is_walked(known)
+
+    def _is_timed(self, known: MeteredLog) -> bool:
+        """Largest timestamps of all segments; each closed one is asked once."""
+        segments = known.log.segments.values
+        if segments is not known.timed_of:
+            known.timed_of, known.timed, known.timed_ms = segments, 0, -1
+        newest_ms = known.timed_ms
+        for segment in segments[known.timed :]:
+            self._turns.rest()
+            try:
+                largest = segment.max_timestamp_so_far(may_block=False)
+            except WouldBlock:
+                if not self._may_seek():
+                    return False
+                largest = segment.max_timestamp_so_far()
+            newest_ms = max(newest_ms, largest.timestamp_ms)
+            if segment is not segments[-1]:
+                known.timed, known.timed_ms = known.timed + 1, newest_ms
+        known.newest_ms = newest_ms if newest_ms >= 0 else None
+        return True
 
     def _may_seek(self) -> bool:
         """Take a small read out of the turn; False: nothing is left of it."""
@@ -255,7 +271,7 @@ class LogMeter:
         """As far as the turn goes; True as well where damage lets it go no further."""
         left_ns = max(_TURN_NS - self._turn_ns, 0)
         most_bytes = -(-left_ns * self._bytes_per_second // 1_000_000_000)
-        read_bytes = known.count.look(known.log, most_bytes)
+        read_bytes = known.count.look(known.log, most_bytes, self._turns.rest)
         self._turn_ns += read_bytes * 1_000_000_000 // self._bytes_per_second
         known.records = known.count.records
         return known.records is not None or (most_bytes > 0 and read_bytes == 0)

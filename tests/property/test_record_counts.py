@@ -77,6 +77,25 @@ def test_a_small_budget_takes_several_looks() -> None:
     assert count.look(world.log, ALL) == 0
 
 
+def test_a_look_at_a_quiet_log_goes_over_no_segment() -> None:
+    """M26: a log of many segments, of which one is walked for hours, costs no turn of its own.
+
+    Goal: what was walked to its end is not looked at again until segments or log start change.
+    Method: a log of 40 segments, how often a look rests between two; then a delete-records.
+    """
+    batches = [[stored_batch([record(each, b"k", b"v")])] for each in range(40)]
+    world = CleanerWorld(segments_of(*batches))
+    count, rests = RecordCount(), list[None]()
+    looked = []
+    for start in (0, 0, 0, 20, 20):
+        world.log.increment_log_start_offset(start, "test")
+        rests.clear()
+        count.look(world.log, ALL, lambda: rests.append(None))
+        looked.append(len(rests) > 0)
+        assert count.records == 40 - start
+    assert looked == [True, False, False, True, False]
+
+
 def test_what_lies_behind_damage_is_not_known() -> None:
     """M26: no number is better than a wrong one."""
     batches = [stored_batch([record(each, b"k", b"v" * 50)]) for each in range(10)]

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 LOG_METRICS_TASK = "kafkalog-log-metrics"
 _SURVEY_PERIOD_NS = 10_000_000_000
 _TURN_NS = 100_000_000  # of a turn's reads; as long, at least, the next one waits
+_SURVEYS_A_SHARE = 10  # until the log that has waited longest comes first once
 _SEEK_NS = (
     20_000_000  # what a small read elsewhere counts: 50 a second are no burden to a slow disk
 )
@@ -49,7 +50,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class MeteredLog:
-    """One log as the task saw it last; None: there is none, or it is not known yet."""
+    """One log as the task saw it last; None: there is none, or it is not known yet.
+
+    ``records`` were counted when a look last came to the end of the log.
+    """
 
     log: UnifiedLog
     records: int | None = None
@@ -62,6 +66,7 @@ class MeteredLog:
     timed_ms: int = -1  # the largest of those
     oldest_of: tuple[LogSegment, int] | None = None  # first segment and log start then
     seen: tuple[tuple[LogSegment, ...], int, int] | None = None  # when it was looked at to the end
+    waits_since_ns: int | None = None  # None: it need not be looked at
     is_failed: bool = False  # told, and not looked at to the end since
 
 
@@ -81,6 +86,7 @@ class LogMeter:
         self._read_ns = 0  # when the next turn may read
         self._turn_ns = 0  # what the reads of this turn count so far
         self._turns = Turns(self._clock)  # of the interpreter, in this turn
+        self._surveys = 0
         self._waiting: list[MeteredLog] = []  # to be looked at; the last one comes first
         # published, replaced as a whole
         self._logs: dict[TopicPartition, MeteredLog] = {}
@@ -139,12 +145,31 @@ class LogMeter:
         manager = self._manager
         metered = [self.find(log) or MeteredLog(log) for log in manager.table.logs()]
         self._logs = {each.log.topic_partition: each for each in metered}
-        self._waiting = [each for each in metered if each.seen != _state_of(each.log)]
-        # What has the least left comes first: a log that is walked for hours holds up no small one.
-        self._waiting.sort(key=_left_bytes, reverse=True)
+        self._waiting = self._in_turn(metered)
         self.deletable = self._deletable(manager.table.logs())
         for unit in manager.online_units:
             self._measure(unit.log_dir)
+
+    def _in_turn(self, metered: Iterable[MeteredLog]) -> list[MeteredLog]:
+        """Those that have changed; the last one comes first.
+
+        That is what has the least left: a log that is walked for hours holds up no small one. But
+        where more is appended than may be read there is always one with less left, so that after
+        every tenth survey the one that has waited longest goes before it.
+        """
+        now_ns, waiting = self._clock.monotonic_ns(), []
+        for each in metered:
+            if each.seen == _state_of(each.log):
+                each.waits_since_ns = None
+                continue
+            each.waits_since_ns = now_ns if each.waits_since_ns is None else each.waits_since_ns
+            waiting.append(each)
+        waiting.sort(key=_left_bytes, reverse=True)
+        self._surveys += 1
+        if waiting and self._surveys % _SURVEYS_A_SHARE == 0:
+            since_ns = [each.waits_since_ns or 0 for each in waiting]
+            waiting.append(waiting.pop(since_ns.index(min(since_ns))))
+        return waiting
 
     def _deletable(self, logs: Iterable[UnifiedLog]) -> list[DeletableSample]:
         """What a retention pass would take, by topic and rule; 0 for each rule that the log has.
@@ -217,7 +242,7 @@ class LogMeter:
             if manager.table.serves(log) and log.segments.values is state[0]:
                 self._tell_failed(known, error)
             return True
-        known.seen, known.is_failed = state, False
+        known.seen, known.waits_since_ns, known.is_failed = state, None, False
         return True
 
     def _tell_failed(self, known: MeteredLog, error: Exception) -> None:
@@ -273,8 +298,10 @@ class LogMeter:
         most_bytes = -(-left_ns * self._bytes_per_second // 1_000_000_000)
         read_bytes = known.count.look(known.log, most_bytes, self._turns.rest)
         self._turn_ns += read_bytes * 1_000_000_000 // self._bytes_per_second
-        known.records = known.count.records
-        return known.records is not None or (most_bytes > 0 and read_bytes == 0)
+        is_stuck = most_bytes > 0 and read_bytes == 0
+        if known.count.records is not None or is_stuck:
+            known.records = known.count.records
+        return known.count.records is not None or is_stuck
 
 
 def _state_of(log: UnifiedLog) -> tuple[tuple[LogSegment, ...], int, int]:

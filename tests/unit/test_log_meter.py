@@ -206,6 +206,29 @@ def test_a_large_log_holds_up_no_small_one() -> None:
     assert seen[-1] == 9
 
 
+def test_busy_logs_do_not_keep_a_large_one_from_its_number() -> None:
+    """M26: with more appended than the rate there is always one that has less left.
+
+    Goal: who waits longest has a share, and a number that was known does not go away.
+    Method: a busy log that gets more between two surveys than may be read, beside a large one.
+    """
+    config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=200_000)
+    sim = SimManager(config=config).start()
+    for topic in ("large", "busy"):
+        sim.operations.topics.create(topic, 1, {"segment.bytes": "10485760"})
+    assert sim.produce("busy", batch_of("a")).error is None
+    sim.clock.advance_ms(READS_MS)
+    assert sample_of(sim, "busy").records == 1
+    for _ in range(3):
+        assert sim.produce("large", batch_of("v" * 900_000)).error is None
+    for _ in range(30):
+        for _ in range(3):
+            assert sim.produce("busy", batch_of("v" * 800_000)).error is None
+        sim.clock.advance_ms(10_000)
+        assert sample_of(sim, "busy").records is not None
+    assert sample_of(sim, "large").records == 3
+
+
 def test_the_walk_takes_its_share_evenly() -> None:
     """M26: a disk that serves appends and fetches never belongs to the metrics for seconds.
 

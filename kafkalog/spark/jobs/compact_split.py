@@ -48,6 +48,7 @@ from kafkalog.spark.jobs.compacted_partition import (
     remove_directory,
 )
 from kafkalog.spark.jobs.split_tasks import (
+    OUTCOME_NAME,
     CopyTask,
     FilterTask,
     MapTask,
@@ -223,6 +224,7 @@ class _Split:
         return row
 
     def _swap_in(self, task: FilterTask, pieces: Sequence[CleanedPiece]) -> None:
+        self._filesystem.unlink(f"{task.place}/{OUTCOME_NAME}")
         for name in self._filesystem.list_dir(task.place):
             self._filesystem.rename(f"{task.place}/{name}", f"{self._directory}/{name}")
         log = self._log

@@ -6,6 +6,7 @@ and a second try makes the same. Nothing is synced but rewritten segments: a cra
 
 from __future__ import annotations
 
+import pickle
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
@@ -199,6 +200,10 @@ class FilterTask:
         return f"{self.work}/cleaned-{self.group.base_offset}"
 
 
+OUTCOME_NAME = "outcome"
+"""Beside the files of a rewritten group: its RewrittenGroup, pickled."""
+
+
 class RewrittenGroup(NamedTuple):
     """What became of a group; the files are in ``FilterTask.place``."""
 
@@ -207,12 +212,16 @@ class RewrittenGroup(NamedTuple):
 
 
 def rewrite(task: FilterTask) -> RewrittenGroup:
-    """Phase ``rewrite``."""
+    """Phase ``rewrite``.
+
+    Tells what is in the place: the files of another try, whose machine may compress otherwise, are
+    of other sizes.
+    """
     filesystem = SystemFilesystem()
     made = name_of_attempt(task.work, filesystem)
     filesystem.make_dir(made)
     try:
-        pieces, stats = filter_group(
+        made_here = filter_group(
             task.facts,
             task.group,
             deepcopy(task.transactions),  # the task may run again
@@ -220,8 +229,12 @@ def rewrite(task: FilterTask) -> RewrittenGroup:
             tool_environment(FixedWallClock(task.facts.now_ms)),
             made,
         )
+        outcome = filesystem.open_write(f"{made}/{OUTCOME_NAME}", exclusive=True)
+        outcome.pwrite(pickle.dumps(RewrittenGroup(*made_here)), 0)
+        outcome.close()
         finish_directory(made, filesystem)
         settle(made, task.place, filesystem)
     finally:
         remove_directory(made, filesystem)
-    return RewrittenGroup(pieces, stats)
+    found: RewrittenGroup = pickle.loads(filesystem.read_file(f"{task.place}/{OUTCOME_NAME}"))
+    return found

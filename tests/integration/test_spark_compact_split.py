@@ -5,6 +5,7 @@ compact beside it, tasks that run twice, fail and die, in every phase.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from structlog.testing import capture_logs
 
 from kafkalog.cleaner.cleaner_stats import CleanerStats
 from kafkalog.cli.main import make_cli
@@ -313,6 +315,28 @@ def test_a_second_try_tells_what_the_first_one_made(tmp_path: Path) -> None:
     split(str(tmp_path / "a"), str(tmp_path / "out"), Twice(), segment_bytes=1 << 30)
     expected = offline(tmp_path / "a" / "t-0", tmp_path / "check" / "t-0")
     assert contents(tmp_path / "out" / "t-0") == expected
+
+
+def test_what_cannot_be_removed_takes_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a late second try that still makes files costs no finished job; what is left is named.
+    Method: directories that are never empty.
+    """
+    source = tmp_path / "a"
+    plant_partition(source / "t-0", keyed_segments(6, 5))
+
+    def refuse(_: SystemFilesystem, path: str) -> None:
+        if "attempt-" not in path:
+            raise OSError(errno.ENOTEMPTY, "Directory not empty", path)
+
+    monkeypatch.setattr(SystemFilesystem, "remove_tree", refuse)
+    with capture_logs() as lines:
+        split(str(source), str(tmp_path / "out"), InProcess(), segment_bytes=SEGMENT_BYTES)
+    assert contents(tmp_path / "out" / "t-0") == small_groups(source, tmp_path / "check")
+    (line,) = (each for each in lines if each["log_level"] == "warning")
+    assert line["event"] == "compact_left_files"
+    assert line["path"] == f"{tmp_path}/out.unfinished"
 
 
 class LateRunner:

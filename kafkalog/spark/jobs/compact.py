@@ -16,6 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import structlog
+
 from kafkalog.cleaner.offline_clean import CompactOptions, compact_copy
 from kafkalog.env.directory_copy import copy_files
 from kafkalog.env.system_filesystem import SystemFilesystem
@@ -55,6 +57,8 @@ SPLIT_BYTES = 5 << 30
 """A partition from this size on is split: one process takes ten seconds and more for it."""
 
 _UNFINISHED = ".unfinished"
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,7 @@ def compact_directories(
         by_source = {row.source: row for row in rows}
         rows = [by_source[each.directory] for each in partitions]
         _publish(rows, made_in(run), out, filesystem)
-        remove_directory(staging, filesystem)
+    _clear(staging, filesystem)
     return rows
 
 
@@ -216,6 +220,14 @@ def _publish(
     filesystem.sync_dir(made)
     filesystem.rename(made, out)
     filesystem.sync_dir(out.rpartition("/")[0] or "/")
+
+
+def _clear(staging: str, filesystem: Filesystem) -> None:
+    """What is left of a run that is over; it costs room, but not the result."""
+    try:
+        remove_directory(staging, filesystem)
+    except OSError as error:
+        _log.warning("compact_left_files", path=staging, reason=str(error), what_to_do="remove it")
 
 
 def _key(row: CompactedPartition) -> TopicPartition:

@@ -22,7 +22,7 @@ after an error.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -220,7 +220,8 @@ class _Split:
         finish_directory(self._directory, self._filesystem)
         made = f"{made_in(self._order.run)}/{source.name}"
         self._filesystem.rename(self._directory, made)
-        remove_directory(self._work, self._filesystem)
+        with suppress(OSError):  # a late second try still makes files: it goes with the run's
+            remove_directory(self._work, self._filesystem)
         return row
 
     def _swap_in(self, task: FilterTask, pieces: Sequence[CleanedPiece]) -> None:

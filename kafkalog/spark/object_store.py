@@ -107,10 +107,16 @@ class StoredObject:
         """See ReadableFile."""
         return self._place.address
 
-    @property
-    def identity(self) -> tuple[object, ...]:
-        """Another one: it was replaced."""
-        return _identity(self._info)
+    def is_in(self, info: dict[str, Any]) -> bool:
+        """Whether that is told of this very object: by the best that the store told both times.
+
+        A library may answer from a listing, which tells less than the object itself.
+        """
+        if info.get("size") != self._info.get("size"):
+            return False
+        told = [name for name in _IDENTITIES if self._info.get(name) is not None]
+        both = next((name for name in told if info.get(name) is not None), None)
+        return not told if both is None else info[both] == self._info[both]
 
     def size(self) -> int:
         """As it was opened."""
@@ -123,7 +129,7 @@ class StoredObject:
             return b""
         data = self._place.read(position, end)
         # Behind the read: whatever was read is this object's if it still has the name.
-        if _identity(self._place.info()) != self.identity:
+        if not self.is_in(self._place.info()):
             raise OSError(errno.ESTALE, "The object was replaced while it was read", self.path)
         if len(data) != end - position:
             what = (
@@ -212,7 +218,7 @@ class ObjectStore:
             info = _Place.of(path).info()
         except FileNotFoundError:
             return False
-        return isinstance(file, StoredObject) and file.identity == _identity(info)
+        return isinstance(file, StoredObject) and file.is_in(info)
 
     def list_dir(self, path: str) -> list[str]:
         """See ReadFilesystem."""
@@ -257,12 +263,6 @@ def _reaching(path: str) -> Iterator[None]:
     except Exception as error:  # each library has its own, with no base in common
         what = f"The store failed: {type(error).__name__}: {error}"
         raise OSError(errno.EIO, what, path) from error
-
-
-def _identity(info: dict[str, Any]) -> tuple[object, ...]:
-    """The best that the store tells: what tells less may change under the same bytes."""
-    told = (info[name] for name in _IDENTITIES if info.get(name) is not None)
-    return info.get("size"), next(told, None)
 
 
 def _stat_of(info: dict[str, Any]) -> ObjectStat:

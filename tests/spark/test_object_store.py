@@ -174,6 +174,40 @@ def test_an_object_that_is_replaced_is_never_mixed(stored: str, size: str) -> No
         file.pread(100, 0)
 
 
+@pytest.mark.parametrize(
+    ("later", "is_same"),
+    [
+        ({"ETag": "e"}, True),
+        ({"VersionId": "v", "ETag": "e"}, True),
+        ({"ETag": "f"}, False),
+        ({"VersionId": "w", "ETag": "e"}, False),
+        ({}, False),
+        ({"created": 7}, False),
+    ],
+)
+def test_answers_that_tell_less_are_no_other_object(
+    stored: str, monkeypatch: pytest.MonkeyPatch, later: dict[str, Any], *, is_same: bool
+) -> None:
+    """Goal: a library that answers from a listing, which tells no version, ends no job; another
+    object does. Method: answers with some of what was told at first.
+    """
+    memory, store = fsspec.filesystem("memory"), filesystem_for([stored])
+    name = first_log(store, stored)
+    size = store.stat(name).size
+    told: dict[str, Any] = {"VersionId": "v", "ETag": "e"}
+    monkeypatch.setattr(
+        type(memory), "info", lambda *_, **__: {"name": name, "size": size, "type": "file", **told}
+    )
+    file = store.open_read(name)
+    told = later
+    assert store.is_at(file, name) is is_same
+    if is_same:
+        assert len(file.pread(100, 0)) == 100
+    else:
+        with pytest.raises(OSError, match="replaced"):
+            file.pread(100, 0)
+
+
 def test_what_a_store_raises_is_an_error_of_a_disk(
     stored: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,19 +156,40 @@ class AbstractIndex(ABC, Generic[S, E]):
         except FileNotFoundError:
             return self._decode(b"")
         raw = file.pread(file.size(), 0)
-        torn = len(raw) % self.entry_bytes
-        if torn:
-            raise CorruptIndex(
-                f"length {len(raw)} is not a multiple of {self.entry_bytes}",
-                file=self._file.path,
-                position=len(raw) - torn,
-            )
+        self._check_length(len(raw))
         store = self._decode(raw)
         bad = self._bad_slots(store)
         if bad.any():
             position = int(bad.argmax()) * self.entry_bytes
             raise CorruptIndex(self.entry_rule, file=self._file.path, position=position)
         return store
+
+    def count_in_file(self) -> int:
+        """Entries of a closed index by its length, without reading them: none when it is missing.
+
+        CorruptIndex where the length or the last entry shows damage; only who reads all entries
+        (``read_store``) finds out what is wrong between them.
+        """
+        try:
+            file = self._file.acquire()
+        except FileNotFoundError:
+            return 0
+        size_bytes = file.size()
+        self._check_length(size_bytes)
+        position = size_bytes - self.entry_bytes
+        # No last entry is of zeros: they are room that a crash left behind the entries.
+        if size_bytes and not any(file.pread(self.entry_bytes, position)):
+            raise CorruptIndex(self.entry_rule, file=self._file.path, position=position)
+        return size_bytes // self.entry_bytes
+
+    def _check_length(self, size_bytes: int) -> None:
+        torn = size_bytes % self.entry_bytes
+        if torn:
+            raise CorruptIndex(
+                f"length {size_bytes} is not a multiple of {self.entry_bytes}",
+                file=self._file.path,
+                position=size_bytes - torn,
+            )
 
     def sanity_check(self) -> None:
         """Read the file and raise CorruptIndex when it breaks the format's rules."""

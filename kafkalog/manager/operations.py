@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from kafkalog.env.scheduler import TaskStatus
     from kafkalog.log.offset_place import OffsetPlace
+    from kafkalog.log.segment_listing import IndexEntries, ListedSegment
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, Isolation, TimestampOffset, ValidatedRecords
     from kafkalog.manager.archived_offsets import ArchivedPartition
@@ -436,6 +437,13 @@ class Operations:
     def describe_segments(self, topic: str, partition: int) -> SegmentReport:
         """Every segment of a partition, why it is still here and when it goes."""
         return self._retention.describe(self.partition_log(topic, partition))
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def count_index_entries(
+        self, topic: str, partition: int, listed: Sequence[ListedSegment]
+    ) -> list[IndexEntries]:
+        """Of segments that ``describe_segments`` listed; costs two files a segment."""
+        return self._retention.count_index_entries(self.partition_log(topic, partition), listed)
 
     @requires(Action.DELETE, Resource.TOPIC, "topic")
     def retain(self, topic: str, partition: int, *, dry_run: bool) -> RetentionOutcome:

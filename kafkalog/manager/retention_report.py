@@ -13,18 +13,18 @@ from kafkalog.errors import KafkalogError, UnknownTopic
 from kafkalog.log import retention_pass
 from kafkalog.log.retention_forecast import Schedule, departures, explain
 from kafkalog.log.retention_plan import plan
-from kafkalog.log.segment_listing import list_segments
+from kafkalog.log.segment_listing import count_index_entries, list_segments
 from kafkalog.manager.retention import Held, Taken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.local_log import DeletingSegment
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.retention_forecast import Departure, SegmentFate
     from kafkalog.log.retention_plan import LogFacts, RetentionPolicy
-    from kafkalog.log.segment_listing import ListedSegment
+    from kafkalog.log.segment_listing import IndexEntries, ListedSegment
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_manager import LogManager
 
@@ -104,6 +104,13 @@ class RetentionReport:
             fates=fates,
             deleting=log.local.deleting,
         )
+
+    def count_index_entries(
+        self, log: UnifiedLog, listed: Sequence[ListedSegment]
+    ) -> list[IndexEntries]:
+        """Of each of some segments that were listed."""
+        with self._manager.unit_of(log).log_dir.guard():
+            return count_index_entries(listed)
 
     def preview(self, log: UnifiedLog) -> RetentionOutcome:
         """What ``run`` would do now."""

@@ -12,10 +12,13 @@ from kafkalog.ui.view import Fragment, View, page_count
 from kafkalog.ui.words import moment
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkalog.cleaner.log_cleaner_manager import Standing
+    from kafkalog.log.local_log import DeletingSegment
     from kafkalog.log.retention_forecast import Due, Schedule, SegmentFate
     from kafkalog.log.retention_plan import RetentionPolicy
-    from kafkalog.log.segment_listing import ListedSegment
+    from kafkalog.log.segment_listing import IndexEntries, ListedSegment
     from kafkalog.manager.operations import Operations
     from kafkalog.manager.retention_report import SegmentReport
     from kafkalog.ui.strip import Strip
@@ -148,15 +151,27 @@ class PartitionView(View):
 def partition_view(operations: Operations, topic: str, partition: int, page: int) -> PartitionView:
     """Page ``page`` (from 1; the last one when there are fewer) of a served partition.
 
-    Blocks: may read indexes. UnknownTopic, UnknownPartition, and why a partition is not served.
+    Blocks: looks at the index files of what is shown. UnknownTopic, UnknownPartition, why it is
+    not served.
     """
     described = operations.describe_log(topic, partition)
     standing = operations.cleaning.look(topic, partition)
     report = operations.describe_segments(topic, partition)
-    every = segment_views(report, clean_range(standing))
-    pages = page_count(len(every), SEGMENTS_A_PAGE)
+    states = _states_of(report, clean_range(standing))
+    pages = page_count(len(states), SEGMENTS_A_PAGE)
     shown = min(page, pages)
     first = (shown - 1) * SEGMENTS_A_PAGE
+    last, deleting = first + SEGMENTS_A_PAGE, len(report.deleting)
+    # Of what is shown alone, because it costs files and sentences.
+    of_page = slice(max(0, first - deleting), max(0, last - deleting))
+    listed = report.segments[of_page]
+    served = zip(
+        listed,
+        report.fates[of_page],
+        operations.count_index_entries(topic, partition, listed),
+        states[deleting:][of_page],
+        strict=True,
+    )
     return PartitionView(
         now_ms=report.now_ms,
         topic=topic,
@@ -173,10 +188,11 @@ def partition_view(operations: Operations, topic: str, partition: int, page: int
         policy=policy_view(report.policy),
         schedule=schedule_view(report.schedule),
         compaction=_compaction(standing),
-        states=_states(every),
+        states=_state_counts(report, states),
         page=shown,
         pages=pages,
-        segments=every[first : first + SEGMENTS_A_PAGE],
+        segments=[_deleting(each) for each in report.deleting[first:last]]
+        + [_served(*each, report) for each in served],
     )
 
 
@@ -191,49 +207,57 @@ def clean_range(standing: Standing | None) -> CleanRange | None:
     )
 
 
-def segment_views(report: SegmentReport, clean: CleanRange | None) -> list[SegmentView]:
-    """Every segment: those whose files wait for their deletion, then the served ones by offset."""
-    deleting = [
-        SegmentView(
-            base_offset=each.base_offset,
-            next_offset=None,
-            size_bytes=each.size_bytes,
-            state=SegmentState.DELETING,
-            letter=SegmentState.DELETING.letter,
-            largest_timestamp_ms=None,
-            largest_timestamp_source=None,
-            offset_index_entries=None,
-            time_index_entries=None,
-            rule=None,
-            keeper=None,
-            bytes_until=None,
-            due=None,
-            reason=f"gone for readers; files gone at {moment(each.files_gone_ms)}",
-        )
-        for each in report.deleting
-    ]
+def _states_of(report: SegmentReport, clean: CleanRange | None) -> list[SegmentState]:
+    """Of all: those whose files wait for their deletion, then the served ones by offset."""
     served = [
-        _segment(listed, fate, report, clean)
+        state_of(
+            listed.facts.base_offset,
+            listed.next_offset,
+            fate.rule,
+            clean,
+            is_active=listed.is_active,
+        )
         for listed, fate in zip(report.segments, report.fates, strict=True)
     ]
-    return deleting + served
+    return [SegmentState.DELETING] * len(report.deleting) + served
 
 
-def _segment(
-    listed: ListedSegment, fate: SegmentFate, report: SegmentReport, clean: CleanRange | None
-) -> SegmentView:
-    base_offset = listed.facts.base_offset
-    state = state_of(base_offset, listed.next_offset, fate.rule, clean, is_active=listed.is_active)
+def _deleting(segment: DeletingSegment) -> SegmentView:
     return SegmentView(
-        base_offset=base_offset,
+        base_offset=segment.base_offset,
+        next_offset=None,
+        size_bytes=segment.size_bytes,
+        state=SegmentState.DELETING,
+        letter=SegmentState.DELETING.letter,
+        largest_timestamp_ms=None,
+        largest_timestamp_source=None,
+        offset_index_entries=None,
+        time_index_entries=None,
+        rule=None,
+        keeper=None,
+        bytes_until=None,
+        due=None,
+        reason=f"gone for readers; files gone at {moment(segment.files_gone_ms)}",
+    )
+
+
+def _served(
+    listed: ListedSegment,
+    fate: SegmentFate,
+    entries: IndexEntries,
+    state: SegmentState,
+    report: SegmentReport,
+) -> SegmentView:
+    return SegmentView(
+        base_offset=listed.facts.base_offset,
         next_offset=listed.next_offset,
         size_bytes=listed.facts.size_bytes,
         state=state,
         letter=state.letter,
         largest_timestamp_ms=listed.facts.largest_timestamp_ms,
         largest_timestamp_source="record" if listed.has_record_timestamp else "file_mtime",
-        offset_index_entries=listed.offset_index_entries,
-        time_index_entries=listed.time_index_entries,
+        offset_index_entries=entries.offset_index_entries,
+        time_index_entries=entries.time_index_entries,
         rule=fate.rule and fate.rule.value,
         keeper=fate.keeper and fate.keeper.value,
         bytes_until=fate.bytes_until,
@@ -285,19 +309,21 @@ def _compaction(standing: Standing | None) -> CompactionView | None:
     )
 
 
-def _states(segments: list[SegmentView]) -> list[StateCount]:
+def _state_counts(report: SegmentReport, states: Sequence[SegmentState]) -> list[StateCount]:
     """Those that occur, in the order of the legend."""
-    counts = []
-    for state in SegmentState:
-        sizes = [each.size_bytes for each in segments if each.state is state]
-        if sizes:
-            counts.append(
-                StateCount(
-                    state=state,
-                    letter=state.letter,
-                    meaning=state.meaning,
-                    segments=len(sizes),
-                    size_bytes=sum(sizes),
-                )
-            )
-    return counts
+    sizes = {state: list[int]() for state in SegmentState}
+    every = [each.size_bytes for each in report.deleting]
+    every += [each.facts.size_bytes for each in report.segments]
+    for state, size_bytes in zip(states, every, strict=True):
+        sizes[state].append(size_bytes)
+    return [
+        StateCount(
+            state=state,
+            letter=state.letter,
+            meaning=state.meaning,
+            segments=len(found),
+            size_bytes=sum(found),
+        )
+        for state, found in sizes.items()
+        if found
+    ]

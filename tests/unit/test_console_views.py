@@ -14,17 +14,20 @@ import pytest
 from kafkalog.errors import InvalidTopicConfig, UnknownPartition, UnknownTopic
 from kafkalog.manager.values import ConfigChange
 from kafkalog.ui.daemon_views import log_dirs_view, tasks_view
+from kafkalog.ui.delete_records_view import delete_records_view
+from kafkalog.ui.offsets_view import Question, offsets_view
 from kafkalog.ui.overview_view import overview_view
-from kafkalog.ui.partition_view import partition_view
+from kafkalog.ui.partition_view import SEGMENTS_A_PAGE, partition_view
 from kafkalog.ui.rendering import Frame, render_error, render_html, render_json
 from kafkalog.ui.retention_view import retention_view
 from kafkalog.ui.topic_views import TopicOrder, topic_view, topics_view
 from tests.cleaning_daemon import NOW_MS, keyed_batch
-from tests.unit.test_retention import bases, fill, started
+from tests.sim.sim_faults import Fault
+from tests.sim.sim_manager import SimManager
+from tests.unit.test_retention import bases, fill, put, started
 
 if TYPE_CHECKING:
     from kafkalog.ui.view import View
-    from tests.sim.sim_manager import SimManager
 
 STILL = Frame("/console", "", is_refreshing=False)
 _VOID = {"meta", "link", "input", "br", "img"}
@@ -100,6 +103,30 @@ def test_a_partition_is_its_segment_report() -> None:
     assert html.count('class="seg seg-') == 5
     assert 'id="segment-4"' in html
     assert "deletable: the log is larger than its limit of 200 B" in html
+
+
+def test_a_page_of_a_partition_opens_the_indexes_that_it_shows() -> None:
+    """Goal: a page that renews itself does not read every index file of a long log each time.
+    Method: a restarted log of more segments than a page; the reads of each page are counted.
+    """
+    sim = started()
+    sim.operations.topics.create("t", 1, {"index.interval.bytes": "0", "retention.ms": "-1"})
+    for _ in range(SEGMENTS_A_PAGE + 9):
+        put(sim)  # the first batch of a segment has no entry by offset
+        fill(sim, 1, age_ms=1)
+    sim = SimManager(sim.stop(), config=sim.config).start()
+    sim.operations.describe_segments("t", 0)  # the last moment of each segment is read once
+    reads = sim.disk.faults.add(
+        Fault(kinds=frozenset({"read"}), path_contains="index", nth=1_000_000)
+    )
+    offsets_view(sim.operations, "t", 0, Question())
+    delete_records_view(sim.operations, "t", 0, Question(offset=3))
+    assert reads.seen == 0
+    second = partition_view(sim.operations, "t", 0, 2)
+    assert 0 < reads.seen <= 2 * len(second.segments) == 20
+    reads.seen = 0
+    assert len(partition_view(sim.operations, "t", 0, 1).segments) == SEGMENTS_A_PAGE
+    assert 0 < reads.seen <= 2 * SEGMENTS_A_PAGE
 
 
 def test_a_compacted_log_shows_how_clean_it_is() -> None:

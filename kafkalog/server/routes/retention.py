@@ -41,11 +41,11 @@ from kafkalog.server.schemas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kafkalog.log.retention_forecast import Due, Schedule, SegmentFate
     from kafkalog.log.retention_plan import RetentionPolicy
-    from kafkalog.log.segment_listing import ListedSegment
+    from kafkalog.log.segment_listing import IndexEntries, ListedSegment
     from kafkalog.manager.operations import Operations
     from kafkalog.manager.retention import Taken
     from kafkalog.manager.retention_report import (
@@ -81,8 +81,9 @@ def _segment(operations: Operations, topic: str, partition: int, base_offset: in
     report = operations.describe_segments(topic, partition)
     for listed, fate in zip(report.segments, report.fates, strict=True):
         if listed.facts.base_offset == base_offset:
+            (entries,) = operations.count_index_entries(topic, partition, [listed])
             head = {"topic": topic, "partition": partition, "now_ms": report.now_ms}
-            return json_reply({**head, **_segment_json(listed, fate)})
+            return json_reply({**head, **_segment_json(listed, entries, fate)})
     raise UnknownSegment(f"{topic}-{partition} has no segment {base_offset}")
 
 
@@ -99,10 +100,11 @@ async def segments(request: web.Request) -> web.Response:
 
 def _segments(operations: Operations, topic: str, partition: int) -> web.Response:
     report = operations.describe_segments(topic, partition)
-    return json_reply({"topic": topic, "partition": partition, **_report_json(report)})
+    entries = operations.count_index_entries(topic, partition, report.segments)
+    return json_reply({"topic": topic, "partition": partition, **_report_json(report, entries)})
 
 
-def _report_json(report: SegmentReport) -> dict[str, object]:
+def _report_json(report: SegmentReport, entries: Sequence[IndexEntries]) -> dict[str, object]:
     facts = report.facts
     deleting: list[dict[str, object]] = [
         {
@@ -114,8 +116,7 @@ def _report_json(report: SegmentReport) -> dict[str, object]:
         for each in report.deleting
     ]
     served = [
-        _segment_json(segment, fate)
-        for segment, fate in zip(report.segments, report.fates, strict=True)
+        _segment_json(*each) for each in zip(report.segments, entries, report.fates, strict=True)
     ]
     return {
         "now_ms": report.now_ms,
@@ -133,15 +134,17 @@ def _report_json(report: SegmentReport) -> dict[str, object]:
     }
 
 
-def _segment_json(segment: ListedSegment, fate: SegmentFate) -> dict[str, object]:
+def _segment_json(
+    segment: ListedSegment, entries: IndexEntries, fate: SegmentFate
+) -> dict[str, object]:
     return {
         "base_offset": segment.facts.base_offset,
         "next_offset": segment.next_offset,
         "size_bytes": segment.facts.size_bytes,
-        "offset_index_entries": segment.offset_index_entries,
-        "offset_index_bytes": segment.offset_index_bytes,
-        "time_index_entries": segment.time_index_entries,
-        "time_index_bytes": segment.time_index_bytes,
+        "offset_index_entries": entries.offset_index_entries,
+        "offset_index_bytes": entries.offset_index_bytes,
+        "time_index_entries": entries.time_index_entries,
+        "time_index_bytes": entries.time_index_bytes,
         "largest_timestamp_ms": segment.facts.largest_timestamp_ms,
         "largest_timestamp_source": "record" if segment.has_record_timestamp else "file_mtime",
         "state": "active" if segment.is_active else "inactive",

@@ -491,9 +491,10 @@ class Operations:
         *,
         start_ms: int | None,
         horizon_ms: int,
+        most: int | None = None,
     ) -> RetentionSimulation:
-        """What goes if the topic had these configs over its own; InvalidTopicConfig."""
+        """What goes (``most`` segments) with these configs over its own; InvalidTopicConfig."""
         registered = self._manager.registered(topic)
         config = self._manager.validate_overrides({**registered.overrides, **configs})
         log = self.partition_log(topic, partition)
-        return self._retention.simulate(log, config, start_ms, horizon_ms)
+        return self._retention.simulate(log, config, start_ms, horizon_ms, most)

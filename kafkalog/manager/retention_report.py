@@ -6,6 +6,7 @@ read indexes, so none is for the event loop. KafkalogError as ``Retention.retain
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.env.turns import Turns
@@ -155,9 +156,18 @@ class RetentionReport:
                 yield log.topic_partition, outcome
 
     def simulate(
-        self, log: UnifiedLog, config: LogConfig, start_ms: int | None, horizon_ms: int
+        self,
+        log: UnifiedLog,
+        config: LogConfig,
+        start_ms: int | None,
+        horizon_ms: int,
+        most: int | None = None,
     ) -> RetentionSimulation:
-        """The segments of now under ``config`` from start_ms (None: now) on; no append."""
+        """The segments of now under ``config`` from start_ms (None: now) on; no append.
+
+        most    the oldest that go, so many at most: no pass behind these is planned, and what is
+                left is what they leave; None: all
+        """
         now_ms = self._clock.wall_ms()
         start = now_ms if start_ms is None else start_ms
         with self._manager.unit_of(log).log_dir.guard():
@@ -169,7 +179,8 @@ class RetentionReport:
             schedule = schedule.seen_from(start_ms)
         going: list[Departure] = []
         if schedule is not None:
-            going = list(departures(facts, policy, start, horizon_ms, schedule))
+            every = departures(facts, policy, start, horizon_ms, schedule)
+            going = list(islice(every, most))
         return RetentionSimulation(
             start_ms=start,
             end_ms=start + horizon_ms,

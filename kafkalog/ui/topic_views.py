@@ -248,11 +248,11 @@ def _partition(operations: Operations, topic: str, number: int) -> PartitionRow:
 
 def _next_departure(operations: Operations, topic: str, number: int) -> NextDeparture | None:
     simulation = operations.simulate_retention(
-        topic, number, {}, start_ms=None, horizon_ms=_HORIZON_MS
+        topic, number, {}, start_ms=None, horizon_ms=_HORIZON_MS, most=1
     )
     if not simulation.departures:
         return None
-    first = simulation.departures[0]
+    (first,) = simulation.departures
     return NextDeparture(
         base_offset=first.facts.base_offset,
         size_bytes=first.facts.size_bytes,

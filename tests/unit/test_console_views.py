@@ -6,29 +6,36 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog.errors import InvalidTopicConfig, UnknownPartition, UnknownTopic
+from kafkalog.log.retention_plan import plan
 from kafkalog.manager.values import ConfigChange
 from kafkalog.ui.daemon_views import log_dirs_view, tasks_view
 from kafkalog.ui.delete_records_view import delete_records_view
 from kafkalog.ui.offsets_view import Question, offsets_view
 from kafkalog.ui.overview_view import overview_view
-from kafkalog.ui.partition_view import SEGMENTS_A_PAGE, partition_view
+from kafkalog.ui.partition_view import SEGMENTS_A_PAGE, due_view, partition_view
 from kafkalog.ui.rendering import Frame, render_error, render_html, render_json
 from kafkalog.ui.retention_view import retention_view
+from kafkalog.ui.segment_states import reason_of
 from kafkalog.ui.topic_views import TopicOrder, topic_view, topics_view
 from tests.cleaning_daemon import NOW_MS, keyed_batch
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager
-from tests.unit.test_retention import bases, fill, put, started
+from tests.unit.test_retention import MINUTE, bases, fill, put, started
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, FrameType
+
     from kafkalog.ui.view import View
 
+NEVER = 10**12
 STILL = Frame("/console", "", is_refreshing=False)
 _VOID = {"meta", "link", "input", "br", "img"}
 
@@ -78,6 +85,22 @@ def filled(**configs: str) -> SimManager:
     return sim
 
 
+def calls_of(code: CodeType, call: Callable[[], object]) -> int:
+    """How often a function of this code is called by the call, on this thread."""
+    count = 0
+
+    def look(frame: FrameType, event: str, _: object) -> None:
+        nonlocal count
+        count += event == "call" and frame.f_code is code
+
+    sys.setprofile(look)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
 def test_a_partition_is_its_segment_report() -> None:
     """Goal: the strip's facts are those of the segments API, word for word the planner's.
     Method: the view beside ``describe_segments`` and ``describe_log``.
@@ -122,11 +145,29 @@ def test_a_page_of_a_partition_opens_the_indexes_that_it_shows() -> None:
     offsets_view(sim.operations, "t", 0, Question())
     delete_records_view(sim.operations, "t", 0, Question(offset=3))
     assert reads.seen == 0
+    assert calls_of(reason_of.__code__, lambda: partition_view(sim.operations, "t", 0, 2)) == 10
+    reads.seen = 0
     second = partition_view(sim.operations, "t", 0, 2)
     assert 0 < reads.seen <= 2 * len(second.segments) == 20
     reads.seen = 0
     assert len(partition_view(sim.operations, "t", 0, 1).segments) == SEGMENTS_A_PAGE
     assert 0 < reads.seen <= 2 * SEGMENTS_A_PAGE
+
+
+def test_a_topic_s_page_looks_no_further_than_the_next_departure() -> None:
+    """Goal: "goes next" of a hundred partitions does not cost thirty days of passes of each.
+    Method: many segments, each of which another pass takes; the plans of the page are counted.
+    """
+    sim = started(check_ms=MINUTE)
+    sim.operations.topics.create("t", 1, {"retention.ms": str(24 * 60 * MINUTE)})
+    fill(sim, 30)
+    simulation = sim.operations.simulate_retention("t", 0, {}, start_ms=None, horizon_ms=NEVER)
+    assert len(simulation.departures) == 30
+    assert calls_of(plan.__code__, lambda: topic_view(sim.operations, "t", 1)) <= 2
+    (row,) = topic_view(sim.operations, "t", 1).partitions
+    assert row.next_departure is not None
+    assert row.next_departure.base_offset == simulation.departures[0].facts.base_offset
+    assert row.next_departure.due == due_view(simulation.departures[0].due)
 
 
 def test_a_compacted_log_shows_how_clean_it_is() -> None:

@@ -1,6 +1,8 @@
 """Retention what-if: what would go of a topic under other limits, asked of the planner itself.
 
 Nothing is changed. As things stand: no append, and each partition by itself, as the limits are.
+A topic may have any number of segments: what a page shows and what is kept to make it are bounded,
+its sums are of all.
 """
 
 from __future__ import annotations
@@ -22,14 +24,15 @@ from kafkalog.ui.view import Fragment, View
 from kafkalog.ui.words import plural, size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from kafkalog.log.retention_forecast import Departure
+    from kafkalog.log.retention_plan import RetentionPolicy
     from kafkalog.manager.operations import Operations
     from kafkalog.manager.retention_report import RetentionSimulation
 
 DEPARTURES_SHOWN = 200
 PARTITIONS_SHOWN = 100
+CURVE_POINTS = 400
 DAY_MS = 86_400_000
 
 
@@ -66,7 +69,8 @@ class CurvePoint(Fragment):
 class RetentionView(View):
     """``configs`` are those that were asked about, over the topic's own.
 
-    Sums are over all partitions; ``partitions`` has the first PARTITIONS_SHOWN of them.
+    Sums are over all partitions; ``partitions`` has the first PARTITIONS_SHOWN of them, ``curve``
+    CURVE_POINTS of ``curve_steps`` points: each is exact, the first and the last are there.
     """
 
     template: ClassVar[str] = "retention.html"
@@ -80,6 +84,7 @@ class RetentionView(View):
     bytes_left: int
     partition_count: int
     partitions: list[PartitionWhatIf]
+    curve_steps: int
     curve: list[CurvePoint]
 
     @property
@@ -88,13 +93,45 @@ class RetentionView(View):
         return f"Retention of {self.topic}"
 
 
+class _Sums:
+    """Over the partitions so far; nothing is kept of a segment but the moment when its bytes go."""
+
+    def __init__(self, now_ms: int, end_ms: int) -> None:
+        self.span_ms = (now_ms, end_ms)
+        self.partitions = 0
+        self.unknown = 0  # partitions that nothing was added of
+        self.unscheduled = 0
+        self.policy: RetentionPolicy | None = None
+        self.segments_going = 0
+        self.bytes_left = 0
+        self.falls = dict[int, int]()  # bytes, by the moment of the check that takes them
+
+    @property
+    def bytes_going(self) -> int:
+        """Within the span."""
+        return sum(self.falls.values())
+
+    def add(self, simulation: RetentionSimulation) -> None:
+        """One partition's."""
+        now_ms, end_ms = self.span_ms
+        self.policy = self.policy or simulation.policy
+        self.unscheduled += simulation.schedule is None
+        self.segments_going += len(simulation.departures)
+        self.bytes_left += simulation.bytes_left
+        for each in simulation.departures:
+            at = each.due.latest_ms if each.due.expected_ms is None else each.due.expected_ms
+            at = min(max(at, now_ms), end_ms)
+            self.falls[at] = self.falls.get(at, 0) + each.facts.size_bytes
+
+
 def retention_view(
     operations: Operations, topic: str, configs: Mapping[str, str], horizon_days: int
 ) -> RetentionView:
     """What goes within ``horizon_days``. UnknownTopic, InvalidTopicConfig. Blocks: may read."""
     now_ms, entries = operations.now_ms(), list[PartitionWhatIf]()
-    going: list[Departure] = []
+    sums = _Sums(now_ms, now_ms + horizon_days * DAY_MS)
     for number in range(operations.partition_count(topic)):
+        sums.partitions += 1
         try:
             simulation = operations.simulate_retention(
                 topic, number, configs, start_ms=None, horizon_ms=horizon_days * DAY_MS
@@ -102,23 +139,27 @@ def retention_view(
         except InvalidRequest:
             raise  # what was asked about is wrong, not the partition
         except KafkalogError as fault:
-            entries.append(PartitionWhatIf(partition=number, fault=fault.public_message))
+            sums.unknown += 1
+            if number < PARTITIONS_SHOWN:
+                entries.append(PartitionWhatIf(partition=number, fault=fault.public_message))
         else:
-            entries.append(_entry(number, simulation))
-            going += simulation.departures
-    bytes_left = sum(each.bytes_left for each in entries)
+            sums.add(simulation)
+            if number < PARTITIONS_SHOWN:
+                entries.append(_entry(number, simulation))
+    points = _points(sums)
     return RetentionView(
         now_ms=now_ms,
         topic=topic,
         configs=dict(configs),
         horizon_days=horizon_days,
-        warnings=_warnings(entries),
-        segments_going=sum(each.segments_going for each in entries),
-        bytes_going=sum(each.bytes_going for each in entries),
-        bytes_left=bytes_left,
-        partition_count=len(entries),
-        partitions=entries[:PARTITIONS_SHOWN],
-        curve=_curve(going, bytes_left, now_ms, now_ms + horizon_days * DAY_MS),
+        warnings=_warnings(sums),
+        segments_going=sums.segments_going,
+        bytes_going=sums.bytes_going,
+        bytes_left=sums.bytes_left,
+        partition_count=sums.partitions,
+        partitions=entries,
+        curve_steps=len(points),
+        curve=[CurvePoint(moment_ms=at, size_bytes=left) for at, left in _thinned(points)],
     )
 
 
@@ -144,40 +185,39 @@ def _entry(number: int, simulation: RetentionSimulation) -> PartitionWhatIf:
     )
 
 
-def _warnings(entries: Sequence[PartitionWhatIf]) -> list[str]:
+def _warnings(sums: _Sums) -> list[str]:
     """What makes these limits do less, or more, than they seem to."""
-    known = [each for each in entries if each.policy is not None]
     warnings = []
-    if any(each.schedule is None for each in known):
+    if sums.unscheduled:
         warnings.append("No task looks at these logs: nothing is deleted.")
-    policy = known[0].policy if known else None
+    policy = sums.policy
     if policy is not None and not policy.is_deleted:
         warnings.append("cleanup.policy has no delete: no limit of time or size counts.")
-    elif policy is not None and policy.retention_bytes >= 0 and len(entries) > 1:
-        together = size(policy.retention_bytes * len(entries))
+    elif policy is not None and policy.retention_bytes >= 0 and sums.partitions > 1:
+        together = size(policy.retention_bytes * sums.partitions)
         warnings.append(
-            f"retention.bytes counts for each partition: {len(entries)} of them may keep {together}"
-            " and their active segments."
+            f"retention.bytes counts for each partition: {sums.partitions} of them may keep "
+            f"{together} and their active segments."
         )
-    unknown = len(entries) - len(known)
-    if unknown:
-        warnings.append(f"{plural(unknown, 'partition')} not served and not counted.")
+    if sums.unknown:
+        warnings.append(f"{plural(sums.unknown, 'partition')} not served and not counted.")
     return warnings
 
 
-def _curve(
-    going: Sequence[Departure], bytes_left: int, now_ms: int, end_ms: int
-) -> list[CurvePoint]:
-    """The bytes after each check that takes something, from now to the horizon."""
-    falls = dict[int, int]()
-    for each in going:
-        at = each.due.latest_ms if each.due.expected_ms is None else each.due.expected_ms
-        at = min(max(at, now_ms), end_ms)
-        falls[at] = falls.get(at, 0) + each.facts.size_bytes
-    size_bytes = bytes_left + sum(falls.values())
-    points = [CurvePoint(moment_ms=now_ms, size_bytes=size_bytes)]
-    for at in sorted(falls):
-        size_bytes -= falls[at]
-        points.append(CurvePoint(moment_ms=at, size_bytes=size_bytes))
-    points.append(CurvePoint(moment_ms=end_ms, size_bytes=size_bytes))
-    return points
+def _points(sums: _Sums) -> list[tuple[int, int]]:
+    """From when on how many bytes are left: now, each check that takes something, the end."""
+    now_ms, end_ms = sums.span_ms
+    size_bytes = sums.bytes_left + sums.bytes_going
+    points = [(now_ms, size_bytes)]
+    for at in sorted(sums.falls):
+        size_bytes -= sums.falls[at]
+        points.append((at, size_bytes))
+    return [*points, (end_ms, size_bytes)]
+
+
+def _thinned(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """CURVE_POINTS of them at most, evenly by their number, the first and the last among them."""
+    if len(points) <= CURVE_POINTS:
+        return points
+    last = len(points) - 1
+    return [points[step * last // (CURVE_POINTS - 1)] for step in range(CURVE_POINTS)]

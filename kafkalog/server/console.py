@@ -18,7 +18,14 @@ from kafkalog.server.media_types import HTML, JSON, negotiate, parse_accept
 from kafkalog.server.origin import is_of_other_page
 from kafkalog.server.parameters import FlagParameter
 from kafkalog.server.replies import bytes_reply
-from kafkalog.ui.rendering import Frame, render_error, render_html, render_json
+from kafkalog.ui.rendering import (
+    Frame,
+    is_prepared,
+    prepare,
+    render_error,
+    render_html,
+    render_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -156,14 +163,24 @@ def wants_page(request: web.Request) -> bool:
     return HTML in parse_accept(request.headers.get(hdrs.ACCEPT, ""))
 
 
+async def prepared(api: Api) -> None:
+    """Errors and static files can be made on the event loop from here on.
+
+    Loaded where no log directory that hangs holds it up, and later made without any thread: a
+    refusal may not wait for what it protects.
+    """
+    if not is_prepared():
+        await api.inside(prepare)
+
+
 async def error_page(
     api: Api, error: KafkalogError | ApiError, plain: web.Response, request_id: str
 ) -> web.Response:
     """The answer ``plain`` for people: its status and headers, its facts as a page."""
     entry, facts = error_body(error)
     message = str(facts["message"])
-    # The first page loads what renders pages: not on the event loop.
-    body = await api.blocking(render_error, entry.status, entry.error_code, message, request_id)
+    await prepared(api)
+    body = render_error(entry.status, entry.error_code, message, request_id)
     kept = {
         name: value
         for name, value in plain.headers.items()

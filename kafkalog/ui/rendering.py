@@ -1,7 +1,8 @@
 """Two renderers of one view: HTML by its template, JSON as it is.
 
 Everything that a template prints is escaped; nothing in it may be a script or a style, which the
-policy that pages are sent with (``server/console.py``) forbids. Jinja2 is loaded at the first page.
+policy that pages are sent with (``server/console.py``) forbids. Jinja2 is loaded at the first page,
+or by ``prepare``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from urllib.parse import quote
 
 from kafkalog import __version__
 from kafkalog.ui import words
-from kafkalog.ui.assets import asset_address
+from kafkalog.ui.assets import all_assets, asset_address
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.ui.view import View
 
 REFRESH_SECONDS = 10
+_ERROR = "error.html"
 
 
 class Frame(NamedTuple):
@@ -74,10 +76,22 @@ def render_html(view: View, frame: Frame) -> bytes:
 
 def render_error(status: int, error_code: int, message: str, request_id: str) -> bytes:
     """An error as a page of its own."""
-    template = _environment().get_template("error.html")
+    template = _environment().get_template(_ERROR)
     return template.render(
         status=status, error_code=error_code, message=message, request_id=request_id
     ).encode()
+
+
+@functools.cache
+def prepare() -> None:
+    """Load what errors and static files are made of; the first call reads files for some 0.1 s."""
+    _environment().get_template(_ERROR)
+    all_assets()
+
+
+def is_prepared() -> bool:
+    """Whether ``render_error`` and ``all_assets`` have nothing to load: then they do not block."""
+    return prepare.cache_info().currsize > 0
 
 
 @functools.cache

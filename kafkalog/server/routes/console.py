@@ -12,7 +12,7 @@ from urllib.parse import quote
 from aiohttp import hdrs, web
 
 from kafkalog.server.api import api_of
-from kafkalog.server.console import page, refuse_other_origins, see_other
+from kafkalog.server.console import page, prepared, refuse_other_origins, see_other
 from kafkalog.server.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.parameters import (
@@ -170,8 +170,8 @@ _FILE = {"type": "string", "format": "binary"}
 )
 async def asset(request: web.Request) -> web.Response:
     """A static file of the console by the digest of its bytes: it may be kept for ever."""
-    every = await api_of(request).blocking(all_assets)  # read from the disk by the first
-    found = every.get(request.match_info["asset"])
+    await prepared(api_of(request))
+    found = all_assets().get(request.match_info["asset"])
     if found is None or request.match_info["digest"] != found.digest:
         raise ApiError(404, "No such file of the console, or another version of it.")
     headers: dict[str, str] = {_ETAG: f'"{found.digest}"', hdrs.CACHE_CONTROL: _KEPT_FOR_EVER}

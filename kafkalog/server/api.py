@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.operations import Acks, Operations
     from kafkalog.observe.metrics import Metrics
     from kafkalog.observe.metrics_page import MetricsPage
+    from kafkalog.server.console_threads import ConsoleThreads
     from kafkalog.server.delayed_fetch import DelayedFetches
     from kafkalog.server.in_flight import InFlightBytes
     from kafkalog.settings import ServerConfig, Settings
@@ -85,6 +86,7 @@ class Api:
     access_pool: Executor  # passwords, files of access: no log directory is touched there
     debug_pool: Executor  # of one thread; likewise
     reader_pools: Callable[[str], Executor]  # by partition directory
+    console_threads: ConsoleThreads
     tail_pieces: TailPieces = field(default_factory=TailPieces)
     _shared: _Shared = field(default_factory=_Shared)
 

@@ -1,22 +1,25 @@
 """What all pages of the web console have in common: two renderers, headers, errors for people.
 
-A page is a view (``kafkalog.ui``) that is made on the control pool from the operations as the
-caller's principal may see them. Its address answers HTML, or JSON to who asks for that; with
+A page is a view (``kafkalog.ui``) that is made on a thread of the console's from the operations as
+the caller's principal may see them. Its address answers HTML, or JSON to who asks for that; with
 ``.json`` behind it JSON alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import hdrs, web
 
+from kafkalog.errors import KafkalogError
+from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.server.api import api_of
 from kafkalog.server.endpoint import CONSOLE_PREFIX, Answer, endpoint
 from kafkalog.server.error_map import ApiError, error_body
 from kafkalog.server.media_types import HTML, JSON, negotiate, parse_accept
 from kafkalog.server.origin import is_of_other_page
-from kafkalog.server.parameters import FlagParameter
+from kafkalog.server.parameters import FlagParameter, partition_of, topic_of
 from kafkalog.server.replies import bytes_reply
 from kafkalog.ui.rendering import (
     Frame,
@@ -30,7 +33,6 @@ from kafkalog.ui.rendering import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kafkalog.errors import KafkalogError
     from kafkalog.manager.operations import Operations
     from kafkalog.server.api import Api
     from kafkalog.server.endpoint import Access
@@ -43,6 +45,7 @@ V = TypeVar("V", bound="View")
 
 _HTML_UTF8 = f"{HTML}; charset=utf-8"
 _TWIN = ".json"
+_MANY_LOGS, _NO_LOG = "many logs", "no log"  # places of pages beside the log directories
 _TEXT = {"type": "string"}
 _REFRESH = FlagParameter("refresh", "The page asks for itself again every ten seconds.")
 _POLICY = "; ".join(
@@ -77,16 +80,18 @@ def page(
     *,
     parameters: tuple[Parameter, ...] = (),
     errors: tuple[int, ...] = (),
+    asks_logs: bool = False,
 ) -> Callable[[Callable[[web.Request, Operations], V]], Callable[[web.Request, Operations], V]]:
     """Register what makes a view as a page and as its twin; its docstring describes both.
 
-    It runs on the control pool. What it raises is answered as everywhere, to people as a page.
+    It runs on a thread. What it raises is answered as everywhere, to people as a page.
+    ``asks_logs``: it may read of many logs, though no topic is in its address.
     """
 
     def register(
         make: Callable[[web.Request, Operations], V],
     ) -> Callable[[web.Request, Operations], V]:
-        twin, either = _handlers(make)
+        twin, either = _handlers(make, asks_logs=asks_logs)
         promised_twin = endpoint(
             f"{operation_id}Json",
             "console",
@@ -111,18 +116,17 @@ def page(
     return register
 
 
-def _handlers(make: Callable[[web.Request, Operations], View]) -> tuple[_Handler, _Handler]:
+def _handlers(
+    make: Callable[[web.Request, Operations], View], *, asks_logs: bool
+) -> tuple[_Handler, _Handler]:
     """The twin's and the page's."""
-
-    def json_bytes(request: web.Request, operations: Operations) -> bytes:
-        return render_json(make(request, operations))
-
-    def html_bytes(request: web.Request, operations: Operations, frame: Frame) -> bytes:
-        return render_html(make(request, operations), frame)
 
     async def twin(request: web.Request) -> web.Response:
         api = api_of(request)
-        body = await api.blocking(json_bytes, request, api.operations)
+        body = await api.console_threads.run(
+            _place_of(request, api, asks_logs=asks_logs),
+            lambda: render_json(make(request, api.operations)),
+        )
         return bytes_reply(body, content_type=JSON, headers=PAGE_HEADERS)
 
     async def either(request: web.Request) -> web.Response:
@@ -137,11 +141,24 @@ def _handlers(make: Callable[[web.Request, Operations], View]) -> tuple[_Handler
         )
         if negotiate(request.headers.get(hdrs.ACCEPT, ""), (HTML, JSON)) == JSON:
             return await twin(request)
-        body = await api.blocking(html_bytes, request, api.operations, frame)
+        body = await api.console_threads.run(
+            _place_of(request, api, asks_logs=asks_logs),
+            lambda: render_html(make(request, api.operations), frame),
+        )
         return bytes_reply(body, content_type=_HTML_UTF8, headers=PAGE_HEADERS)
 
     twin.__doc__ = either.__doc__ = make.__doc__
     return twin, either
+
+
+def _place_of(request: web.Request, api: Api, *, asks_logs: bool) -> str:
+    """Whose disk a page waits for: the log directory of its partition, else those of many, none."""
+    if "partition" in request.match_info:
+        topic, partition = topic_of(request), partition_of(request)
+        # What is wrong with the partition, or who asks, the page says itself.
+        with contextlib.suppress(KafkalogError):
+            return log_dir_of(api.operations.partition_log(topic, partition))
+    return _MANY_LOGS if asks_logs or "topic" in request.match_info else _NO_LOG
 
 
 def refuse_other_origins(request: web.Request) -> None:

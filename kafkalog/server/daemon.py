@@ -22,6 +22,7 @@ import structlog
 from kafkalog.env.pools import PoolPerLogDir, thread_pool
 from kafkalog.observe.metrics_page import MetricsPage
 from kafkalog.server.api import Api, Phase
+from kafkalog.server.console_threads import ConsoleThreads
 from kafkalog.server.delayed_fetch import DelayedFetches
 from kafkalog.server.in_flight import InFlightBytes
 from kafkalog.server.lasting import lasting_task
@@ -66,10 +67,12 @@ class _Pools:
         self.access = thread_pool("access", _ACCESS_THREADS)
         self.debug = thread_pool("debug", 1)
         self.readers = PoolPerLogDir("reader", readers_per_log_dir)
+        self.console = ConsoleThreads()
 
     def shutdown(self) -> None:
         """Let what runs finish; blocking."""
-        for pool in (self.readers, self.sinks, self.control, self.access, self.debug):
+        shared = (self.sinks, self.control, self.access, self.debug)
+        for pool in (self.readers, self.console, *shared):
             pool.shutdown()
 
 
@@ -157,6 +160,7 @@ class Daemon:
             access_pool=pools.access,
             debug_pool=pools.debug,
             reader_pools=pools.readers,
+            console_threads=pools.console,
         )
 
     def _on_signal(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import ClientSession, ClientTimeout
@@ -15,7 +15,9 @@ from aiohttp import ClientSession, ClientTimeout
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.observe.metrics_page import MetricsPage
 from kafkalog.server.api import Api, Phase
+from kafkalog.server.console_threads import PAGES_IN_WORK, ConsoleThreads
 from kafkalog.server.delayed_fetch import DelayedFetches
+from kafkalog.server.error_map import ApiError
 from kafkalog.server.in_flight import InFlightBytes
 from kafkalog.server.listeners import close_listeners, open_listeners
 from kafkalog.server.replies import RequestIds
@@ -23,7 +25,7 @@ from kafkalog.server.security.gate import AccessFiles
 from kafkalog.settings import load_settings
 from kafkalog.ui.assets import asset_address
 from kafkalog.ui.rendering import prepare
-from tests.sim.sim_manager import DIRS, SimManager
+from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,9 +36,10 @@ SETTINGS = load_settings(None, {}, {"http.port": "0"})
 
 
 class Edge:
-    """An HTTP edge with two control threads, both of which wait for ``gate``."""
+    """An HTTP edge with two control threads, and a gate that holds what the test wants held."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_control_held: bool) -> None:
+        self.is_control_held = is_control_held
         self.sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
         self.sim.operations.topics.create("t", 2)
         self.gate = threading.Event()
@@ -48,6 +51,7 @@ class Edge:
 
     async def _run(self, story: Callable[[Edge, Api, ClientSession], Awaitable[None]]) -> None:
         control, others = ThreadPoolExecutor(2), ThreadPoolExecutor(2)
+        console = ConsoleThreads()
         api = Api(
             operations=self.sim.operations,
             config=SETTINGS.server,
@@ -61,9 +65,10 @@ class Edge:
             debug_pool=others,
             sink_pool=others,
             reader_pools=lambda _: others,
+            console_threads=console,
         )
         api.phase = Phase.SERVING
-        for _ in range(2):
+        for _ in range(2 if self.is_control_held else 0):
             control.submit(self.gate.wait)
         listeners = await open_listeners(api, AccessFiles(SETTINGS.server), RequestIds("test"))
         self.url = f"http://127.0.0.1:{listeners[0].port}"
@@ -74,6 +79,7 @@ class Edge:
             self.gate.set()
             await close_listeners(listeners, 1)
             control.shutdown()
+            console.shutdown()
             others.shutdown()
 
 
@@ -98,4 +104,65 @@ def test_refusals_and_files_wait_for_no_thread_that_hangs(*, is_first: bool) -> 
                 assert (answer.status, answer.content_type) == (status, kind)
         assert not edge.gate.is_set()
 
-    Edge().run(story)
+    Edge(is_control_held=True).run(story)
+
+
+def test_pages_of_a_disk_that_hangs_hold_up_no_other() -> None:
+    """Goal: a tab on a partition whose disk hangs takes no thread from administration and appends.
+    Method: reads of one partition held while its page is asked for again and again; beside them a
+    call of the control plane, the page of a partition in another directory, one of all topics.
+    """
+    edge = Edge(is_control_held=False)
+    edge.sim.produce("t", batch_of("a"), partition=0)
+    edge.sim.produce("t", batch_of("b"), partition=1)
+    whole, begun = edge.sim.operations.fetch, threading.Semaphore(0)
+
+    def fetch(topic: str, partition: int, *arguments: Any, **more: Any) -> Any:
+        if partition == 0:
+            begun.release()
+            edge.gate.wait()
+        return whole(topic, partition, *arguments, **more)
+
+    edge.sim.operations.fetch = fetch  # type: ignore[method-assign] # a disk that hangs
+
+    async def story(edge: Edge, api: Api, client: ClientSession) -> None:
+        async def status(path: str) -> int:
+            async with client.get(edge.url + path) as answer:
+                return answer.status
+
+        hung = "/console/topics/t/partitions/0/records.json"
+        pages = [asyncio.create_task(status(hung)) for _ in range(4)]
+        for _ in range(2):
+            assert await asyncio.to_thread(begun.acquire, timeout=30)
+        assert await asyncio.wait_for(api.blocking(int), 30) == 0
+        assert await status("/console/topics/t/partitions/1/records.json") == 200
+        assert await status("/console/topics/t/partitions.json") == 200
+        assert await status("/console/topics.json") == 200
+        assert not any(each.done() for each in pages)
+        edge.gate.set()
+        assert await asyncio.gather(*pages) == [200] * 4
+
+    edge.run(story)
+
+
+def test_pages_that_wait_are_bounded() -> None:
+    """Goal: a tab that renews itself does not fill a queue for as long as a disk hangs.
+    Method: as many pages of a place as may wait, held; one more, one of another place; then go on.
+    """
+
+    async def story() -> None:
+        threads, gate = ConsoleThreads(), threading.Event()
+        held = [asyncio.create_task(threads.run("a", gate.wait)) for _ in range(PAGES_IN_WORK)]
+        try:
+            await asyncio.sleep(0)
+            with pytest.raises(ApiError) as refused:
+                await threads.run("a", int)
+            assert refused.value.entry.error_code == 42902
+            assert await threads.run("b", int) == 0
+        finally:
+            gate.set()
+        assert await asyncio.gather(*held) == [True] * PAGES_IN_WORK
+        assert await threads.run("a", int) == 0
+        threads.shutdown()
+
+    asyncio.run(story())

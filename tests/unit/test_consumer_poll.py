@@ -16,6 +16,7 @@ from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.consumer import ConsumerConfig, Reset
 from kafkalog.observe.metrics_page import MetricsPage
 from kafkalog.server.api import Api
+from kafkalog.server.console_threads import ConsoleThreads
 from kafkalog.server.consumer_poll import ConsumerPoll
 from kafkalog.server.delayed_fetch import DelayedFetches
 from kafkalog.server.in_flight import InFlightBytes
@@ -70,6 +71,7 @@ class PollWorld:
             debug_pool=pool,
             sink_pool=pool,
             reader_pools=lambda _: pool,
+            console_threads=ConsoleThreads(),
         )
         whole = api.operations.fetch
 

@@ -41,6 +41,7 @@ _SEE_COMPACTION = {303: Answer("Done; see the page.", headers=("Location",))}
     CleanerView,
     parameters=(_TOPIC, _PAGE, _HOURS, _OPERATION),
     errors=(40401,),
+    asks_logs=True,
 )
 def compaction(request: web.Request, operations: Operations) -> CleanerView:
     """Console: the cleaner's threads as a timeline; of each compacted log whether it is next."""

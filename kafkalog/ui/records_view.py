@@ -95,6 +95,9 @@ class _Reader:
             if not len(info.data):
                 self.position = self._log.last_stable_offset if is_settled else until
                 continue
+            if not is_settled:
+                # Not that of now: what was aborted meanwhile is not told of such a read.
+                info = info._replace(last_stable_offset=self._log.last_stable_offset)
             most = self._operations.max_decompressed_bytes
             for each in slices_of(info, self.position, until, most):
                 self.position = min(each.header.next_offset, until)

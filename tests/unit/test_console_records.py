@@ -4,6 +4,8 @@ Method: rows of batches built by hand; pages forwards and backwards over a simul
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafkalog.errors import UnknownPartition
@@ -25,6 +27,7 @@ from kafkalog.ui.record_rows import (
 )
 from kafkalog.ui.records_view import Place, RecordsView, records_view
 from tests.cleaning_daemon import NOW_MS
+from tests.open_transactions import left_open, marker_of, replicate
 from tests.sim.sim_manager import SimManager
 from tests.unit.test_cleaned_log_restarts import begun, cleaned
 from tests.unit.test_console_views import page_of
@@ -137,6 +140,27 @@ def test_what_became_of_a_transaction() -> None:
     assert [each.kind for each in found].index(RecordKind.CONTROL) == 2
     assert found[2].control == "ABORT"
     assert [each.producer_id for each in found] == [5, 5, 5, 5, None, 6]
+
+
+def test_a_transaction_that_ends_while_the_page_is_made_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: an aborted record is never called committed, whenever its abort comes.
+    Method: the marker is appended between the look at the log and the read of the batch.
+    """
+    sim = SimManager().start()
+    sim.operations.topics.create("t", 1)
+    replicate(sim, left_open(5, "a"))
+    fetch = sim.operations.fetch
+
+    def abort_then_fetch(*asked: Any, **how: Any) -> FetchDataInfo:
+        replicate(sim, marker_of(5, ControlRecordType.ABORT, epoch=0, coordinator=0))
+        return fetch(*asked, **how)
+
+    monkeypatch.setattr(sim.operations, "fetch", abort_then_fetch)
+    assert [each.transaction for each in seen(sim).records] == [Fate.OPEN]
+    monkeypatch.undo()
+    assert [each.transaction for each in seen(sim).records][:2] == [Fate.ABORTED, None]
 
 
 def test_bounds_and_holes() -> None:

@@ -1,7 +1,8 @@
 """Batches as rows for people: what of a record is shown, and what became of its transaction. Pure.
 
 Keys, values and headers are somebody's bytes: as text where they are printable UTF-8, else in hex,
-never more than ``SHOWN_BYTES`` of one. A batch that cannot be decoded is one row that says so.
+never more than ``SHOWN_BYTES`` of one. A batch that cannot be decoded, or whose bytes are no longer
+those that were written, is one row that says so.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from kafkalog.ui.view import Fragment
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkalog.errors import CorruptBatch
     from kafkalog.format.record import Record, RecordTable
     from kafkalog.format.record_batch import BatchHeader
     from kafkalog.log.values import FetchDataInfo
@@ -97,10 +99,18 @@ class RecordRow(Fragment):
     fault: str | None
 
 
+class Damage(NamedTuple):
+    """The offsets [base_offset, next_offset) belong to stored bytes that are no sound batch."""
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int  # that a look at it takes
+
+
 class Slice(NamedTuple):
     """Rows ``first`` to ``end`` (exclusive) of one batch; without a table one row for all of it."""
 
-    header: BatchHeader
+    header: BatchHeader | Damage
     fate: Fate | None
     table: RecordTable | None
     fault: str | None
@@ -140,12 +150,27 @@ def slices_of(
             table = read_records(batch, max_bytes=max_batch_bytes)
         except (FormatError, KafkalogError) as fault:
             if from_offset <= header.last_offset and header.base_offset < until_offset:
-                yield Slice(header, fate, None, str(fault), 0, 1)
+                told = fault.public_message if isinstance(fault, KafkalogError) else str(fault)
+                yield Slice(header, fate, None, told, 0, 1)
             continue
         first = bisect_left(table.offsets, from_offset)
         end = bisect_left(table.offsets, until_offset)
         if first < end:
             yield Slice(header, fate, table, None, first, end)
+
+
+def damaged_slice(
+    fault: CorruptBatch, from_offset: int, until_offset: int, size_bytes: int
+) -> Slice:
+    """What a read at ``from_offset`` was refused for, up to where reading goes on.
+
+    That is behind ``from_offset``, whatever the damage says of itself.
+    """
+    base_offset, last_offset = fault.details.get("base_offset"), fault.details.get("last_offset")
+    first = base_offset if isinstance(base_offset, int) else from_offset
+    end = last_offset + 1 if isinstance(last_offset, int) else until_offset
+    damage = Damage(min(first, from_offset), max(end, from_offset + 1), size_bytes)
+    return Slice(damage, None, None, fault.public_message, 0, 1)
 
 
 def _fate(header: BatchHeader, info: FetchDataInfo) -> Fate | None:
@@ -174,10 +199,10 @@ def rows_of(slices: list[Slice], show: Show) -> list[RecordRow]:
 
 
 def _row(each: Slice, index: int, show: Show, next_offset: int | None) -> RecordRow:
-    header = each.header
+    header = None if isinstance(each.header, Damage) else each.header
     record = None if each.table is None else each.table.record(index)
-    offset = header.base_offset if record is None else record.offset
-    is_marker = is_control(header.attributes)
+    offset = each.header.base_offset if record is None else record.offset
+    is_marker = header is not None and is_control(header.attributes)
     pairs = () if record is None else record.headers
     return RecordRow(
         offset=offset,
@@ -192,9 +217,9 @@ def _row(each: Slice, index: int, show: Show, next_offset: int | None) -> Record
             for name, value in pairs[:HEADERS_SHOWN]
         ],
         header_count=len(pairs),
-        producer_id=header.producer_id if header.has_producer_id else None,
-        batch_base_offset=header.base_offset,
-        codec=_codec_of(header),
+        producer_id=header.producer_id if header is not None and header.has_producer_id else None,
+        batch_base_offset=each.header.base_offset,
+        codec="unknown" if header is None else _codec_of(header),
         missing_before=0 if next_offset is None else max(offset - next_offset, 0),
         fault=each.fault,
     )

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from kafkalog.errors import CorruptBatch
 from kafkalog.log.values import Isolation
-from kafkalog.ui.record_rows import RecordRow, Show, Slice, rows_of, slices_of
+from kafkalog.ui.record_rows import RecordRow, Show, Slice, damaged_slice, rows_of, slices_of
 from kafkalog.ui.view import View
 from kafkalog.ui.words import moment, number
 
@@ -89,9 +90,18 @@ class _Reader:
             # Behind the last stable offset nobody knows yet what is aborted.
             is_settled = self.position < self._log.last_stable_offset
             isolation = Isolation.LAST_STABLE if is_settled else Isolation.HIGH_WATERMARK
-            info = self._operations.fetch(
-                *self._at, self.position, FETCH_BYTES, isolation, may_block=True
-            )
+            try:
+                info = self._operations.fetch(
+                    *self._at, self.position, FETCH_BYTES, isolation, may_block=True
+                )
+            except CorruptBatch as fault:
+                damaged = damaged_slice(fault, self.position, until, FETCH_BYTES)
+                self.position = min(damaged.header.next_offset, until)
+                left_bytes -= damaged.read_bytes
+                yield damaged
+                if left_bytes <= 0:
+                    return
+                continue
             if not len(info.data):
                 self.position = self._log.last_stable_offset if is_settled else until
                 continue
@@ -194,9 +204,13 @@ def _resolved(
     """A note, and where the page begins or before what it ends."""
     low, high = log.log_start_offset, log.high_watermark
     if place.timestamp_ms is not None:
-        found = operations.list_offset(
-            topic, partition, place.timestamp_ms, Isolation.HIGH_WATERMARK, may_block=True
-        )
+        try:
+            found = operations.list_offset(
+                topic, partition, place.timestamp_ms, Isolation.HIGH_WATERMARK, may_block=True
+            )
+        except CorruptBatch as fault:
+            start = max(damaged_slice(fault, high, high, 0).header.base_offset, low)
+            return "The time leads to a damaged batch: the page begins there.", start, None
         if found is not None:
             return None, max(found.offset, low), None
         return f"No record at or after {moment(place.timestamp_ms)}: the last ones.", None, high

@@ -189,6 +189,57 @@ def test_a_batch_that_cannot_be_read_is_a_row() -> None:
     assert [each.missing_before for each in found] == [0, 2, 0, 0]
 
 
+def rotten() -> SimManager:
+    """Twelve batches of one record; a byte of the sixth, at offset 5, is not what was written."""
+    sim = SimManager().start()
+    sim.operations.topics.create("t", 1)
+    for number in range(12):
+        columns = RecordColumns.of([b"k"], [b"%04d" % number], NOW_MS + number)
+        sim.produce("t", build_batch(columns))
+    directory = sim.operations.describe_log("t", 0).directory
+    file = sim.disk.open_write(f"{directory}/{0:020d}.log")
+    at = file.size() * 5 // 12 + HEADER_BYTES
+    file.pwrite(bytes((file.pread(1, at)[0] ^ 1,)), at)
+    return sim
+
+
+@pytest.mark.parametrize("count", [1, 3, 50])
+def test_pages_lead_past_a_rotten_batch(count: int) -> None:
+    """Goal: who looks at damage sees it as one row, and every record before and behind it.
+    Method: a byte of a batch in the middle; from the start by "Later", from the end by "Earlier".
+    """
+    sim = rotten()
+    every = list(range(12))
+    view, forwards = seen(sim, Place(offset=0), count), list[RecordRow]()
+    while True:
+        forwards += view.records
+        if view.later_offset is None:
+            break
+        view = seen(sim, Place(offset=view.later_offset), count)
+    assert [each.offset for each in forwards] == every
+    assert [each.offset for each in forwards if each.kind is RecordKind.UNREADABLE] == [5]
+    assert forwards[5].fault == "A stored record batch is corrupt and is not served."
+    view, backwards = seen(sim, count=count), list[int]()
+    while True:
+        backwards = offsets_of(view) + backwards
+        page_of(view)
+        if view.earlier_before is None:
+            break
+        view = seen(sim, Place(before=view.earlier_before), count)
+    assert backwards == every
+
+
+def test_a_time_behind_a_rotten_batch() -> None:
+    """Goal: a time that cannot be looked up for damage leads to the damage, and it is said.
+    Method: the time of the damaged record, which its batch is opened for.
+    """
+    sim = rotten()
+    assert offsets_of(seen(sim, Place(timestamp_ms=NOW_MS + 4)))[0] == 4
+    view = seen(sim, Place(timestamp_ms=NOW_MS + 5))
+    assert offsets_of(view) == list(range(5, 12))
+    assert view.note == "The time leads to a damaged batch: the page begins there."
+
+
 def seen(sim: SimManager, place: Place = Place(), count: int = 50) -> RecordsView:  # noqa: B008
     return records_view(sim.operations, "t", 0, place, Show.AUTO, count)
 

@@ -81,17 +81,19 @@ def page(
     parameters: tuple[Parameter, ...] = (),
     errors: tuple[int, ...] = (),
     asks_logs: bool = False,
+    can_refresh: bool = True,
 ) -> Callable[[Callable[[web.Request, Operations], V]], Callable[[web.Request, Operations], V]]:
     """Register what makes a view as a page and as its twin; its docstring describes both.
 
     It runs on a thread. What it raises is answered as everywhere, to people as a page.
     ``asks_logs``: it may read of many logs, though no topic is in its address.
+    A page that somebody is to confirm must stay what was read: ``can_refresh`` False.
     """
 
     def register(
         make: Callable[[web.Request, Operations], V],
     ) -> Callable[[web.Request, Operations], V]:
-        twin, either = _handlers(make, asks_logs=asks_logs)
+        twin, either = _handlers(make, asks_logs=asks_logs, can_refresh=can_refresh)
         promised_twin = endpoint(
             f"{operation_id}Json",
             "console",
@@ -105,7 +107,7 @@ def page(
             "console",
             access,
             {200: Answer("The page.", {HTML: _TEXT, JSON: model})},
-            parameters=(*parameters, _REFRESH),
+            parameters=(*parameters, _REFRESH) if can_refresh else parameters,
             errors=(*errors, 406),
         )(either)
         # The twin first: of two patterns aiohttp takes the one that was added first.
@@ -117,7 +119,7 @@ def page(
 
 
 def _handlers(
-    make: Callable[[web.Request, Operations], View], *, asks_logs: bool
+    make: Callable[[web.Request, Operations], View], *, asks_logs: bool, can_refresh: bool
 ) -> tuple[_Handler, _Handler]:
     """The twin's and the page's."""
 
@@ -134,7 +136,8 @@ def _handlers(
         frame = Frame(
             url.raw_path,
             url.raw_query_string,
-            is_refreshing=_REFRESH.read(request),
+            is_refreshing=can_refresh and _REFRESH.read(request),
+            can_refresh=can_refresh,
             # Else what changes something is behind another port than the pages.
             is_administered=api.config.admin_port is None,
             has_records=api.config.console_records,

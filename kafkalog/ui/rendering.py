@@ -28,6 +28,7 @@ class Frame(NamedTuple):
     """What surrounds a page: its own address without a query, and its query as it was sent.
 
     is_refreshing   the page asks for itself again every REFRESH_SECONDS
+    can_refresh     it may be told to; where it may not, nothing on it says so
     is_administered forms that change something are shown
     has_records     pages of records are there to lead to
     """
@@ -35,6 +36,7 @@ class Frame(NamedTuple):
     path: str
     query: str
     is_refreshing: bool
+    can_refresh: bool = True
     is_administered: bool = True
     has_records: bool = True
 

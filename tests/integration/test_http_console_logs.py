@@ -48,7 +48,8 @@ def test_offsets_and_times(daemon: Daemon) -> None:
 
 def test_the_wizard(daemon: Daemon) -> None:
     """Goal: nothing goes before it was shown and confirmed in full; then just what was shown.
-    Method: the preview; a wrong confirmation, another origin, half a form; the right one.
+    Method: the preview, which does not renew itself; a wrong confirmation, another origin, half a
+    form; the right one.
     """
     address = filled(daemon, "shrunk")
     page = f"{address}/delete-records"
@@ -56,6 +57,8 @@ def test_the_wizard(daemon: Daemon) -> None:
     assert preview["offsets_going"] == 3
     html = daemon.request("GET", f"{page}?timestamp={FIRST_MS + 2_500}", None, BROWSER)
     assert b'name="offset" value="3"' in html.body
+    assert b"refresh" not in html.body
+    refused(daemon.request("GET", f"{page}?offset=3&refresh=true"), 400, 40005)
     whole = {"offset": "3", "confirmation": "shrunk-0"}
     refused(posted(daemon, page, whole | {"confirmation": "shrunk"}), 400, 40002)
     refused(posted(daemon, page, {"offset": "3"}), 400, 40002)

@@ -40,6 +40,7 @@ _OFFSET_TEXT = re.compile(r"[0-9]{1,19}")
     Access(Action.DESCRIBE, Resource.TOPIC),
     DeleteRecordsView,
     parameters=QUESTION,
+    can_refresh=False,
 )
 def delete_records(request: web.Request, operations: Operations) -> DeleteRecordsView:
     """Console: what would go if the records before an offset or a time were deleted.

@@ -73,6 +73,13 @@ class CleanerReport(NamedTuple):
     logs: Sequence[CompactedLog]
 
 
+class CleanerHealth(NamedTuple):
+    """What of the cleaner needs somebody: threads that ended, logs left out for an error."""
+
+    dead_threads: Sequence[str]
+    failed_logs: int
+
+
 @operation_class()
 class CleaningOperations:
     """See the module."""
@@ -114,6 +121,13 @@ class CleaningOperations:
                 if topic is None or each.standing.log.topic_partition.topic == topic
             ],
         )
+
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
+    def health(self) -> CleanerHealth:
+        """As the threads left it; no disk, no log is looked at."""
+        threads = self._cleaning.cleaner.threads()
+        dead = [each.name for each in threads if not each.is_alive]
+        return CleanerHealth(dead, len(self._cleaning.states.failures()))
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)
     def history(self) -> list[PastClean]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kafkalog.manager.retention import RETENTION_TASK
 from kafkalog.ui.daemon_views import LogDirView, TaskRow, log_dir_view, task_row
+from kafkalog.ui.troubles import troubles_of
 from kafkalog.ui.view import Fragment, View
 from kafkalog.ui.words import plural, relative
 
@@ -53,8 +54,10 @@ def overview_view(operations: Operations) -> OverviewView:
     """No disk; costs a look at every partition."""
     now_ms = operations.now_ms()
     readiness, described = operations.readiness(), operations.log_dirs()
+    log_dirs = [log_dir_view(each) for each in described]
     tasks = [task_row(each) for each in operations.tasks()]
-    troubles = _troubles(readiness, tasks)
+    health = operations.cleaning.health()
+    troubles = troubles_of(readiness, log_dirs, tasks, health, now_ms)
     return OverviewView(
         now_ms=now_ms,
         is_healthy=not troubles,
@@ -66,18 +69,9 @@ def overview_view(operations: Operations) -> OverviewView:
         partitions=readiness.partitions,
         partitions_unserved=readiness.offline_partitions,
         log_bytes=sum(size.size_bytes for each in described for size in each.partitions),
-        log_dirs=[log_dir_view(each) for each in described],
+        log_dirs=log_dirs,
         largest_topics=_largest(described),
     )
-
-
-def _troubles(readiness: Readiness, tasks: Sequence[TaskRow]) -> list[str]:
-    """What needs somebody: directories, partitions, tasks whose last run failed."""
-    troubles = [f"{each.log_dir} is {each.state}: {each.reason}" for each in readiness.faults]
-    if readiness.offline_partitions:
-        troubles.append(f"{plural(readiness.offline_partitions, 'partition')} not served")
-    troubles += [f"task {each.name} failed: {each.last_error}" for each in tasks if each.is_failing]
-    return troubles
 
 
 def _sentence(

@@ -1,17 +1,17 @@
 """``kafkalog segments repair DIR --dry-run``: what a start after a crash would do to a partition.
 
 Owns the comparison: the directory is copied to a scratch directory, the copy is loaded by the
-daemon's own loader from recovery point 0, and the files of both are compared. The directory is only
-read. An index that is sound and would be written anew is not told: that changes no answer. One
-thread.
+daemon's own loader from recovery point 0, and the files of both are compared; what the format check
+finds in the copy then is damage that a start leaves. The directory is only read. An index that is
+sound and would be written anew is not told: that changes no answer. One thread.
 """
 
 from __future__ import annotations
 
 import filecmp
+import io
 import json
 import os
-import sys
 import tempfile
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +21,7 @@ from kafkalog.cli.connection import output_option
 from kafkalog.cli.offline_load import LoadOptions, load_copy
 from kafkalog.cli.partition_argument import require_partition_directory
 from kafkalog.cli.partition_copy import corruption_option, sets_option, topic_config
+from kafkalog.cli.segments_verify import finding_json
 from kafkalog.env.directory_copy import copy_files
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
@@ -28,24 +29,34 @@ from kafkalog.format.file_names import LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, sibl
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
 from kafkalog.log.directory_check import verify_directory
+from kafkalog.log.recovery_policy import TORN_SUFFIX
 from kafkalog.manager.compaction_evidence import is_known_compacted
 from kafkalog.observe.logging import configure_logging
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Literal
+
+    from kafkalog.log.findings import Finding
 
 
 class FileChange(NamedTuple):
-    """One file that would be another one; None bytes: it is not there."""
+    """One file that would be another one; None bytes: it is not there.
+
+    renamed_to  where its bytes are then, set aside; nothing of them is lost
+    """
 
     file: str
     size_before: int | None
     size_after: int | None
+    renamed_to: str | None = None
 
     @property
     def text(self) -> str:
         """What happens to it."""
         before, after = self.size_before, self.size_after
+        if self.renamed_to is not None:
+            return f"set aside as {self.renamed_to} ({before} bytes)"
         if after is None:
             return f"removed ({before} bytes)"
         if before is None:
@@ -79,10 +90,11 @@ def repair(
     scratch: str | None,
     output: str,
 ) -> None:
-    """Show what a start after a crash would do to a partition directory. Exit 1 with changes.
+    """Show what a start after a crash would do to a partition directory.
 
-    Works on a copy, which is removed afterwards; the directory is only read, and should not be
-    written meanwhile. What the loader finds goes to standard error.
+    Exit 1 with changes, or with damage that a start leaves as it is, such as a rotten batch. Works
+    on a copy, which is removed afterwards; the directory is only read, and should not be written
+    meanwhile. What the loader finds goes to standard error.
 
     Example: kafkalog segments repair ./data/orders-0 --dry-run
     """
@@ -93,33 +105,51 @@ def repair(
         )
     require_partition_directory(directory)
     config, source = topic_config(sets), os.path.abspath(directory)
-    configure_logging(sys.stderr, log_format="console", level="warning")
-    try:
-        with tempfile.TemporaryDirectory(prefix="kafkalog-", dir=scratch) as root:
-            target = f"{root}/{_copy_name(source)}"
+    told = io.StringIO()
+    configure_logging(told, log_format="console", level="warning")
+    with tempfile.TemporaryDirectory(prefix="kafkalog-", dir=scratch) as root:
+        target = f"{root}/{_copy_name(source)}"
+        try:
             copy_files(source, target)
             result = load_copy(target, config, LoadOptions(corruption=corruption))
-            changes = _changes(source, target)
-    except KafkalogError as error:
-        raise click.ClickException(error.message) from error
-    except OSError as error:
-        raise click.ClickException(str(error)) from error
-    loaded = result["loaded"]
+            changes, remaining = _changes(source, target), _findings(source, target)
+        except KafkalogError as error:
+            raise click.ClickException(error.message.replace(target, directory)) from error
+        except OSError as error:
+            raise click.ClickException(str(error).replace(target, directory)) from error
+        finally:
+            # Nobody can look at the copy, which is gone.
+            click.echo(told.getvalue().replace(target, source), err=True, nl=False)
+    _print(directory, result["loaded"], changes, remaining, output)
+    if changes or remaining:
+        ctx.exit(1)
+
+
+def _print(
+    directory: str,
+    loaded: Mapping[str, int],
+    changes: Sequence[FileChange],
+    remaining: Sequence[Finding],
+    output: str,
+) -> None:
     if output == "json":
         document = {
             "directory": directory,
             "log_start_offset": loaded["logStartOffset"],
             "log_end_offset": loaded["logEndOffset"],
             "changes": [each._asdict() | {"change": each.text} for each in changes],
+            "remaining": [finding_json(each) for each in remaining],
         }
         click.echo(json.dumps(document))
-    else:
-        for each in changes:
-            click.echo(f"{each.file}: {each.text}")
-        told = f"{len(changes)} changes" if changes else "nothing to repair"
-        click.echo(f"{directory}: {told}; the log would end at offset {loaded['logEndOffset']}")
+        return
+    for each in changes:
+        click.echo(f"{each.file}: {each.text}")
+    for finding in remaining:
+        click.echo(f"{finding.file} at {finding.position}: stays as it is: {finding.problem}")
+    done = "nothing to repair"
     if changes:
-        ctx.exit(1)
+        done = "1 change" if len(changes) == 1 else f"{len(changes)} changes"
+    click.echo(f"{directory}: {done}; the log would end at offset {loaded['logEndOffset']}")
 
 
 def _copy_name(source: str) -> str:
@@ -132,6 +162,13 @@ def _copy_name(source: str) -> str:
     return name if is_live else "partition-0"
 
 
+def _findings(source: str, path: str) -> list[Finding]:
+    """What breaks the format in ``path``, which is ``source`` or its copy."""
+    filesystem = SystemFilesystem()
+    is_compacted = is_known_compacted(source, filesystem)
+    return verify_directory(path, filesystem, is_compacted=is_compacted)
+
+
 def _changes(source: str, target: str) -> list[FileChange]:
     """By file name."""
     filesystem = SystemFilesystem()
@@ -139,20 +176,31 @@ def _changes(source: str, target: str) -> list[FileChange]:
         {stat.name: stat.size for stat in filesystem.list_dir_stats(path) if stat.is_file}
         for path in (source, target)
     ]
-    is_compacted = is_known_compacted(source, filesystem)
-    findings = verify_directory(source, filesystem, is_compacted=is_compacted)
-    unsound = {each.file for each in findings}
+    unsound = {each.file for each in _findings(source, source)}
+    aside = [name for name in sizes[1] if name not in sizes[0] and name.endswith(TORN_SUFFIX)]
+    renamed: dict[str, str] = {}
+    for name in sizes[0].keys() - sizes[1].keys():
+        for new_name in aside:
+            if new_name.startswith(f"{name}.") and _is_same(
+                f"{source}/{name}", f"{target}/{new_name}"
+            ):
+                renamed[name] = new_name
     changes = []
-    for name in sorted(sizes[0].keys() | sizes[1].keys()):
+    for name in sorted(sizes[0].keys() | (sizes[1].keys() - set(renamed.values()))):
         before, after = sizes[0].get(name), sizes[1].get(name)
         # What is new, or an index beside a sound log, can be made of what is there.
         is_kept = before is not None and name.endswith((LOG_SUFFIX, LEADER_EPOCH_CHECKPOINT))
         is_told = (
-            is_kept or after is None or not unsound.isdisjoint((name, sibling(name, LOG_SUFFIX)))
+            is_kept
+            or after is None
+            or name in aside
+            or not unsound.isdisjoint((name, sibling(name, LOG_SUFFIX)))
         )
-        is_same = before == after and filecmp.cmp(
-            f"{source}/{name}", f"{target}/{name}", shallow=False
-        )
+        is_same = before == after and _is_same(f"{source}/{name}", f"{target}/{name}")
         if is_told and not is_same:
-            changes.append(FileChange(name, before, after))
+            changes.append(FileChange(name, before, after, renamed.get(name)))
     return changes
+
+
+def _is_same(path: str, other: str) -> bool:
+    return filecmp.cmp(path, other, shallow=False)

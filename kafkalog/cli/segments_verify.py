@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +16,9 @@ from kafkalog.cli.partition_argument import require_partition_directory
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.log.directory_check import verify_directory
 from kafkalog.manager.compaction_evidence import is_known_compacted
+
+if TYPE_CHECKING:
+    from kafkalog.log.findings import Finding
 
 
 @click.command()
@@ -37,15 +41,7 @@ def verify(ctx: click.Context, directory: str, output: str) -> None:
     except OSError as error:
         raise click.ClickException(str(error)) from error
     if output == "json":
-        rows = [
-            {
-                "file": finding.file,
-                "position": finding.position,
-                "code": finding.code.value,
-                "problem": finding.problem,
-            }
-            for finding in findings
-        ]
+        rows = [finding_json(finding) for finding in findings]
         click.echo(json.dumps({"directory": directory, "findings": rows}))
     else:
         for finding in findings:
@@ -53,3 +49,13 @@ def verify(ctx: click.Context, directory: str, output: str) -> None:
         click.echo(f"{directory}: {f'{len(findings)} findings' if findings else 'sound'}")
     if findings:
         ctx.exit(1)
+
+
+def finding_json(finding: Finding) -> dict[str, object]:
+    """As both commands that tell findings print it."""
+    return {
+        "file": finding.file,
+        "position": finding.position,
+        "code": finding.code.value,
+        "problem": finding.problem,
+    }

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,17 @@ def flip(path: Path, position: int) -> None:
     data = bytearray(path.read_bytes())
     data[position] ^= 1
     path.write_bytes(data)
+
+
+def moved(data: bytes, by: int) -> bytes:
+    """Batches at higher offsets; these lie outside the CRC."""
+    parts, position = [], 0
+    while position < len(data):
+        base_offset, length = struct.unpack_from(">qi", data, position)
+        parts.append(struct.pack(">q", base_offset + by))
+        parts.append(data[position + 8 : position + 12 + length])
+        position += 12 + length
+    return b"".join(parts)
 
 
 def test_the_list_is_what_a_scan_finds(directory: Path) -> None:
@@ -125,6 +137,7 @@ def test_a_sound_partition_needs_no_repair(directory: Path) -> None:
             "log_start_offset": 0,
             "log_end_offset": 18,
             "changes": [],
+            "remaining": [],
         },
     )
     assert contents(directory) == before
@@ -160,6 +173,43 @@ def test_what_a_start_would_do_is_told(directory: Path, tmp_path: Path) -> None:
     text = run("segments", "repair", directory, "--dry-run")
     assert f"{LOG}: cut from {size + 4} to {size} bytes" in text.stdout
     assert f"{len(changes)} changes" in text.stdout
+
+
+def test_what_is_set_aside_is_not_called_removed(directory: Path) -> None:
+    """Goal: nobody reads that records go which a start keeps, and everybody where they are then.
+
+    Method: a segment behind an empty one, as the deletion of its records leaves it; the names.
+    """
+    data = moved((directory / LOG).read_bytes(), 40)
+    (directory / f"{18:020}.log").write_bytes(b"")
+    (directory / f"{40:020}.log").write_bytes(data)
+    status, told = repaired(directory)
+    assert status == 1
+    new_name = f"{40:020}.log.behind-18.torn"
+    (change,) = [each for each in told["changes"] if each["file"] == f"{40:020}.log"]
+    assert (change["size_before"], change["size_after"]) == (len(data), None)
+    assert change["renamed_to"] == new_name
+    assert new_name not in [each["file"] for each in told["changes"]]
+    text = run("segments", "repair", directory, "--dry-run")
+    assert f"{40:020}.log: set aside as {new_name} ({len(data)} bytes)" in text.stdout
+    assert "/kafkalog-" not in text.stderr, "nobody can look into the copy, which is gone"
+    assert str(directory) in text.stderr
+
+
+def test_what_a_start_leaves_is_told(directory: Path) -> None:
+    """Goal: a rotten batch is no "nothing to repair" with status 0 for a program.
+
+    Method: a byte of a batch; the lines and the document.
+    """
+    flip(directory / LOG, 61 + 12)
+    status, told = repaired(directory)
+    assert status == 1
+    assert LOG not in [each["file"] for each in told["changes"]]
+    assert [(each["file"], each["position"], each["code"]) for each in told["remaining"]] == [
+        (LOG, 0, "batch_crc")
+    ]
+    text = run("segments", "repair", directory, "--dry-run").stdout
+    assert f"{LOG} at 0: stays as it is: " in text
 
 
 def test_both_policies_of_corruption(directory: Path) -> None:

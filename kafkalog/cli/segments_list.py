@@ -19,9 +19,11 @@ from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.log.segment_summary import summarize_segments
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkalog.log.segment_summary import SegmentSummary
 
-_HEADINGS = ("STATE", "BASE", "NEXT", "BYTES", "BATCHES", "RECORDS", "OLDEST", "NEWEST")
+_HEADINGS = ("STATE", "BASE", "NEXT", "BYTES", "BATCHES", "RECORDS", "OLDEST", "NEWEST", "NOTE")
 
 
 @click.command("list")
@@ -32,7 +34,9 @@ def list_command(directory: str, output: str) -> None:
 
     State: active (the last one, which a start appends to), closed, broken (the headers end before
     the file does), or what the file's name says: deleted (set aside), cleaned, swap. Records are
-    without transaction markers. The directory should not be written meanwhile.
+    without transaction markers. The note tells how many offsets lie between a segment and the one
+    before it (a compacted log may have such gaps), or are in both, which no sound log has. The
+    directory should not be written meanwhile.
 
     Example: kafkalog segments list ./data/orders-0
     """
@@ -41,11 +45,25 @@ def list_command(directory: str, output: str) -> None:
         found = list(summarize_segments(os.path.abspath(directory), SystemFilesystem()))
     except OSError as error:
         raise click.ClickException(str(error)) from error
+    gaps = _gaps(found)
     if output == "json":
-        segments = [_document(each) for each in found]
+        segments = [_document(each, gap) for each, gap in zip(found, gaps, strict=True)]
         click.echo(json.dumps({"directory": directory, "segments": segments}))
         return
-    print_table([_HEADINGS, *map(_row, found)])
+    print_table([_HEADINGS, *map(_row, found, gaps)])
+
+
+def _gaps(segments: Sequence[SegmentSummary]) -> list[int | None]:
+    """Offsets between each and the one before it, negative where they overlap.
+
+    None for what has none before it, and for files that are no part of the log.
+    """
+    gaps, next_offset = list[int | None](), None
+    for each in segments:
+        gaps.append(None if each.stage or next_offset is None else each.base_offset - next_offset)
+        if not each.stage:
+            next_offset = each.next_offset
+    return gaps
 
 
 def _state(segment: SegmentSummary) -> str:
@@ -56,7 +74,15 @@ def _state(segment: SegmentSummary) -> str:
     return "active" if segment.is_last else "closed"
 
 
-def _row(segment: SegmentSummary) -> tuple[str, ...]:
+def _note(gap: int | None) -> str:
+    if not gap:
+        return ""
+    if gap > 0:
+        return f"gap of {gap}"
+    return f"overlap of {-gap}"
+
+
+def _row(segment: SegmentSummary, gap: int | None) -> tuple[str, ...]:
     return (
         _state(segment),
         str(segment.base_offset),
@@ -66,10 +92,11 @@ def _row(segment: SegmentSummary) -> tuple[str, ...]:
         str(segment.records),
         moment_text(segment.oldest_ms),
         moment_text(segment.newest_ms),
+        _note(gap),
     )
 
 
-def _document(segment: SegmentSummary) -> dict[str, object]:
+def _document(segment: SegmentSummary, gap: int | None) -> dict[str, object]:
     return {
         "state": _state(segment),
         "base_offset": segment.base_offset,
@@ -80,4 +107,5 @@ def _document(segment: SegmentSummary) -> dict[str, object]:
         "records": segment.records,
         "oldest_ms": segment.oldest_ms,
         "newest_ms": segment.newest_ms,
+        "gap_offsets": gap,
     }

@@ -90,7 +90,7 @@ def test_the_list_is_what_a_scan_finds(directory: Path) -> None:
     assert text.exit_code == 0
     heading, row = text.stdout.splitlines()
     assert heading.split() == [
-        *("STATE", "BASE", "NEXT", "BYTES", "BATCHES", "RECORDS", "OLDEST", "NEWEST")
+        *("STATE", "BASE", "NEXT", "BYTES", "BATCHES", "RECORDS", "OLDEST", "NEWEST", "NOTE")
     ]
     assert row.split()[:4] == ["active", "0", "18", str(size)]
 
@@ -113,6 +113,26 @@ def test_states(directory: Path) -> None:
     ]  # fmt: skip
     assert segments[3]["oldest_ms"] is None
     assert segments[2]["whole_bytes"] < segments[2]["size_bytes"]
+
+
+def test_segments_that_do_not_meet_are_marked(directory: Path) -> None:
+    """Goal: who reads the list sees the damage between segments that each alone are sound.
+
+    Method: a segment that begins inside the one before, one behind a gap; a file set aside.
+    """
+    data = (directory / LOG).read_bytes()
+    for base in (12, 40):
+        (directory / f"{base:020}.log").write_bytes(moved(data, base))
+    (directory / f"{30:020}.log.deleted").write_bytes(data)
+    answer = run("segments", "list", directory, "--output", "json")
+    segments = json.loads(answer.stdout)["segments"]
+    assert [(each["base_offset"], each["gap_offsets"]) for each in segments] == [
+        (0, None), (12, -6), (30, None), (40, 10),
+    ]  # fmt: skip
+    rows = run("segments", "list", directory).stdout.splitlines()
+    assert rows[1].split()[0] == "closed"
+    assert [row.endswith("overlap of 6") for row in rows[1:]] == [False, True, False, False]
+    assert rows[4].endswith("gap of 10")
 
 
 def test_batches_are_counted_across_chunks(

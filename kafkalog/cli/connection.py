@@ -23,7 +23,7 @@ from kafkalog.client import (
     OutcomeUnknown,
     Tls,
 )
-from kafkalog.client.messages import DEFAULT_URL, Address, EmptyName
+from kafkalog.client.messages import DEFAULT_URL, Address, EmptyName, UnwritableName
 
 TIMEOUT_SECONDS = 60.0
 Command = Callable[..., None]
@@ -141,7 +141,7 @@ def open_client(
     with _client(url, credentials, tls, timeout_seconds) as client:
         try:
             yield client
-        except EmptyName as error:
+        except (EmptyName, UnwritableName) as error:
             raise click.UsageError(str(error)) from error
         except ClientError as error:
             raise RequestFailed(message_of(error)) from error

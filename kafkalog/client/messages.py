@@ -99,11 +99,18 @@ class EmptyName(ValueError):
     """A topic or group without a name: its path would lead elsewhere."""
 
 
+class UnwritableName(ValueError):
+    """A name that UTF-8 cannot write: half of a surrogate pair, or bytes of a command line."""
+
+
 def path_of(*names: str | int) -> str:
-    """A path of names, each one segment. Raises EmptyName."""
+    """A path of names, each one segment. Raises EmptyName, UnwritableName."""
     if "" in names:
         raise EmptyName("The name of a topic or group is empty")
-    return "/" + "/".join(quote(str(name), safe=":") for name in names)
+    try:
+        return "/" + "/".join(quote(str(name), safe=":") for name in names)
+    except UnicodeEncodeError as error:
+        raise UnwritableName(f"{error.object!a} is no name: it is not UTF-8") from error
 
 
 def json_body(document: object) -> bytes:

@@ -100,6 +100,31 @@ def test_refusals(daemon: Daemon) -> None:
         assert tool(daemon, TOOL, *wrong).exit_code == 1
 
 
+def test_what_is_not_there_is_named(daemon: Daemon) -> None:
+    """Goal: neither a partition, nor an option, nor bytes that are no name end in silence.
+
+    Method: partition 7 of a topic of three, executed; each option that the tool's messages name and
+    that is missing here; a group of a byte that is not UTF-8, as a command line hands it over.
+    """
+    wanted = ("--topic", "two.parts:0,7", "--to-earliest", "--execute")
+    assert printed(tool(daemon, TOOL, *RESET, *wanted)) == (
+        "\nError: Executing consumer group command failed due to"
+        ' The partitions "two.parts-7" do not exist\n'
+    )
+    assert printed(tool(daemon, TOOL, "--list")) == "", "nothing was committed"
+    for words in (
+        ("--delete-offsets",), ("--export",), ("--to-current",),
+        ("--from-file", "plan.csv"), ("--by-duration", "P1D"),
+    ):  # fmt: skip
+        refused = tool(daemon, TOOL, *RESET, *words)
+        assert refused.exit_code == 1
+        assert refused.stderr.endswith(f"{words[0]} does not exist here: docs/kafka-tools.md\n")
+    for action in ("--describe", "--delete"):
+        refused = tool(daemon, TOOL, action, "--group", "\udcff")
+        assert refused.exit_code == 2
+        assert "'\\udcff' is no name: it is not UTF-8" in refused.stderr
+
+
 def test_a_group_with_a_member_is_not_reset(daemon: Daemon) -> None:
     """Goal: nobody's reader is moved under its feet, and the member is shown.
 

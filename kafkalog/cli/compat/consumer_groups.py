@@ -5,8 +5,9 @@ tests/oracle compares both. The tool ends with status 0 whatever the broker refu
 standard output; wrong usage has status 1.
 
 Differs from Kafka: members are the daemon's consumer instances, which have no host and no client
-id; no stack trace follows a message. --delete-offsets, --from-file, --export, --by-duration and
---to-current are missing.
+id; no stack trace follows a message; a partition that does not exist is named at once.
+--delete-offsets, --from-file, --export, --by-duration and --to-current are missing: messages have
+Kafka's words, which name them, and who tries one is told so.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import click
 
 from kafkalog.cli.compat.access import client_of_tool
 from kafkalog.cli.compat.java_hash import in_hash_map_order, string_hash, topic_partition_hash
-from kafkalog.cli.compat.tool import ToolFailed
+from kafkalog.cli.compat.tool import ToolFailed, missing_here
 from kafkalog.cli.connection import message_of
 from kafkalog.client import ClientError, UnknownGroup
 
@@ -68,6 +69,8 @@ class _Refused(Exception):
 @click.option("--to-datetime", help="The first record at or after, as 2026-01-31T12:00:00.000.")
 @click.option("--dry-run", is_flag=True, help="Only show; the default, with a warning.")
 @click.option("--execute", is_flag=True, help="Do it.")
+@missing_here("--delete-offsets", "--export", "--to-current", is_flag=True)
+@missing_here("--from-file", "--by-duration", is_flag=False)
 @client_of_tool()
 def consumer_groups(
     client: Client,
@@ -345,6 +348,7 @@ def _new_offsets(
             f" state is {state}."
         )
     entries = client.reset_group_offsets(group, to, value, topics=list(wanted) or None)
+    _require_partitions(wanted, {(each["topic"], each["partition"]) for each in entries})
     offsets: dict[tuple[str, int], int] = {}
     for each in entries:
         numbers = wanted.get(each["topic"]) or frozenset({each["partition"]})
@@ -354,6 +358,17 @@ def _new_offsets(
             raise _Refused(f"Executing consumer group command failed due to {each['error']}")
         offsets[each["topic"], each["partition"]] = each["new_offset"]
     return offsets
+
+
+def _require_partitions(wanted: dict[str, frozenset[int]], found: set[tuple[str, int]]) -> None:
+    """Refused before anything is committed: a reset that resets nothing looks like one that did."""
+    named = {(topic, number) for topic, numbers in wanted.items() for number in numbers}
+    if named <= found:
+        return
+    absent = ",".join(f"{topic}-{number}" for topic, number in sorted(named - found))
+    raise _Refused(
+        f'Executing consumer group command failed due to The partitions "{absent}" do not exist'
+    )
 
 
 def _as_named(

@@ -65,3 +65,25 @@ def without_effect(*names: str, reason: str) -> Callable[[Command], Command]:
         return command
 
     return decorate
+
+
+def missing_here(*names: str, is_flag: bool) -> Callable[[Command], Command]:
+    """Options of the tool that its messages name and that do not exist here: refused by name."""
+
+    def refuse(_: click.Context, option: click.Parameter, value: str | bool | None) -> None:
+        if value:
+            raise ToolFailed(f"Option {option.opts[0]} does not exist here: docs/kafka-tools.md")
+
+    def decorate(command: Command) -> Command:
+        for name in names:
+            command = click.option(
+                name,
+                is_flag=is_flag,
+                callback=refuse,
+                expose_value=False,
+                hidden=True,
+                help="Missing here.",
+            )(command)
+        return command
+
+    return decorate

@@ -192,7 +192,8 @@ class CleaningOperations:
         """``submit`` as an operation that outlasts its request; ``result`` describes the run."""
         log = self._compacted(topic, partition)
         background = self._manager.background
-        operation = background.begin_elsewhere(LOG_CLEAN, {"partition": str(log.topic_partition)})
+        details = {"partition": str(log.topic_partition), "dry_run": str(is_dry).lower()}
+        operation = background.begin_elsewhere(LOG_CLEAN, details)
 
         def done(run: CleaningRun) -> None:
             operation.result = result(run)

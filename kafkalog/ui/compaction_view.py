@@ -79,8 +79,9 @@ class CompactedLogView(Fragment):
 
     @property
     def can_be_tried(self) -> bool:
-        """Whether a dry run would find something, and nobody has the log."""
-        return bool(self.cleanable_bytes) and self.state == "none"
+        """Whether a dry run would find something, and nobody has the log, and a thread would."""
+        is_out = self.why_not in (WhyNot.CLEANER_OFF.value, WhyNot.MOVING.value)
+        return bool(self.cleanable_bytes) and self.state == "none" and not is_out
 
 
 class TrialResult(Fragment):
@@ -113,10 +114,11 @@ class TrialResult(Fragment):
 
 
 class TrialView(Fragment):
-    """A dry run that was asked for; ``result`` null until it ended, and when it failed."""
+    """A clean, or a dry run, that was asked for; ``result`` null until it ended well."""
 
     operation_id: str
     partition: str
+    dry_run: bool
     state: str
     result: TrialResult | None
     error: str | None
@@ -162,7 +164,9 @@ class CleanerView(View):
             if each.busy_since_ms is not None
         ]
         past = [part for number, each in enumerate(self.cleans) for part in _parts(number, each)]
-        threads = [each.name for each in self.threads]
+        # Those of today first; of others, which are no more, there may be cleans.
+        every = [each.name for each in self.threads] + [each.thread for each in self.cleans]
+        threads = list(dict.fromkeys(every))
         from_ms = self.now_ms - self.hours * HOUR_MS
         return lay_out(threads, past + busy, from_ms, self.now_ms)
 
@@ -303,7 +307,8 @@ def _trial(operation: BackgroundOperation) -> TrialView:
     error = operation.error
     return TrialView(
         operation_id=operation.operation_id,
-        partition=operation.details.get("partition", ""),
+        partition=operation.details["partition"],
+        dry_run=operation.details["dry_run"] == "true",
         state=operation.state.value,
         result=TrialResult.model_validate(operation.result) if operation.result else None,
         error=error and error.public_message,

@@ -140,6 +140,57 @@ def test_why_a_log_waits() -> None:
     assert "Retry t-0" in page_of(seen(sim))
 
 
+def test_what_the_filter_leaves_out_is_not_denied() -> None:
+    """Goal: the page of a topic that is not compacted says nothing of other topics.
+    Method: a compacted one, and the list of one that is not.
+    """
+    sim = begun()
+    sim.operations.topics.create("plain", 1)
+    html = page_of(seen(sim, "plain"))
+    assert "No log of plain is compacted: its cleanup.policy has no compact." in html
+    assert "of no topic" not in html
+
+
+def test_nothing_is_offered_that_would_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: no button ends in a 409 that the page could have foreseen.
+    Method: a dirty log with the cleaner on, then off.
+    """
+    sim = begun()
+    assert seen(sim).logs[0].can_be_tried
+    monkeypatch.setattr(type(sim.manager.cleaning.cleaner), "is_enabled", False)
+    view = seen(sim)
+    assert view.logs[0].cleanable_bytes
+    assert view.logs[0].why_not == "cleaner_off"
+    assert not view.logs[0].can_be_tried
+
+
+def test_a_clean_is_not_called_a_trial() -> None:
+    """Goal: nobody reads "nothing was changed" of a clean that changed the log.
+    Method: a real clean as an operation, while it runs and afterwards.
+    """
+    sim = begun()
+    operation = sim.operations.cleaning.begin("t", 0, is_dry=False, result=run_json)
+    running = page_of(seen(sim, operation_id=operation.operation_id))
+    sim.threads.run_until(lambda: operation.ended_ms >= 0)
+    for html in (running, page_of(seen(sim, operation_id=operation.operation_id))):
+        assert "Clean of t-0: " in html
+        assert "Nothing was changed" not in html
+
+
+def test_cleans_of_threads_that_are_no_more_are_drawn() -> None:
+    """Goal: the picture has as many cleans as its heading counts.
+    Method: a clean, then a report without its thread.
+    """
+    sim = begun()
+    assert cleaned(sim).error is None
+    view = seen(sim)
+    other = view.model_copy(update={"threads": []})
+    (lane,) = other.timeline.lanes
+    assert lane.thread == view.cleans[0].thread
+    assert lane.bars
+    assert 'href="#clean-0"' in page_of(other)
+
+
 def test_a_trial_changes_nothing() -> None:
     """Goal: the page shows what a dry run found, and the log is as it was.
     Method: a trial by the operation that the form calls, before and after its end.

@@ -230,9 +230,14 @@ class TopicOperations:
         return taken
 
 
+def is_closed_to_clients(topic: str) -> bool:
+    """Whether it is one of Kafka's own, which clients only read."""
+    return topic in _CLOSED_TO_CLIENTS
+
+
 def refuse_internal(topic: str, verb: str) -> None:
     """Kafka's own topics are read-only for clients."""
-    if topic in _CLOSED_TO_CLIENTS:
+    if is_closed_to_clients(topic):
         raise InvalidTopicName(f"Internal topic {topic} cannot be {verb} by clients", topic=topic)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kafkalog.log.retention_plan import Rule, plan
 from kafkalog.log.values import Isolation
+from kafkalog.manager.topic_operations import is_closed_to_clients
 from kafkalog.ui.partition_view import ScheduleView, schedule_view
 from kafkalog.ui.view import Fragment, View
 from kafkalog.ui.words import number
@@ -34,8 +35,11 @@ class DoomedSegment(Fragment):
 class Preview(Fragment):
     """What deleting before ``offset`` does. ``segments``: the first SEGMENTS_SHOWN.
 
-    bytes_freed     of the segments whose files go with the next retention check
-    bytes_kept      of the one that the offset divides, below it and above
+    bytes_freed         of the segments whose files go with the next retention check
+    bytes_kept          of the one that stays although the offset lies behind its first record
+    is_dividing         it has records from the offset on as well; else it is the active one
+    others_going        segments that the same check takes by the limits of the topic
+    unarchived_offsets  of those that go; a hold keeps them from retention
     """
 
     offset: int
@@ -43,6 +47,9 @@ class Preview(Fragment):
     segments_going: int
     bytes_freed: int
     bytes_kept: int
+    is_dividing: bool
+    others_going: int
+    unarchived_offsets: int
     segments: list[DoomedSegment]
 
 
@@ -83,7 +90,7 @@ def delete_records_view(
     """Blocks: may read indexes. UnknownTopic, UnknownPartition, why it is not served."""
     report = operations.describe_segments(topic, partition)
     target = _target(operations, topic, partition, question, report)
-    refusal = None if target is None else _refusal(report, target)
+    refusal = None if target is None else _refusal(report, topic, target)
     return DeleteRecordsView(
         now_ms=report.now_ms,
         topic=topic,
@@ -104,14 +111,22 @@ def _target(
     """The new log start; None: nothing is asked."""
     if question.timestamp_ms is None:
         return question.offset
-    found = operations.list_offset(
-        topic, partition, question.timestamp_ms, Isolation.HIGH_WATERMARK, may_block=True
-    )
-    return report.facts.high_watermark if found is None else found.offset
+    start, log_start = -1, report.facts.log_start_offset
+    while start != log_start:
+        found = operations.list_offset(
+            topic, partition, question.timestamp_ms, Isolation.HIGH_WATERMARK, may_block=True
+        )
+        if found is not None:
+            return found.offset
+        # Nothing so late; or retention took what was looked at: that is no reason to take the rest.
+        start, log_start = log_start, operations.describe_log(topic, partition).log_start_offset
+    return report.facts.high_watermark
 
 
-def _refusal(report: SegmentReport, target: int) -> str | None:
+def _refusal(report: SegmentReport, topic: str, target: int) -> str | None:
     facts = report.facts
+    if is_closed_to_clients(topic):
+        return "The topic is one of Kafka's own: clients delete nothing from it."
     if not report.policy.is_deleted:
         return "cleanup.policy of the topic has no delete: its records cannot be deleted."
     if target > facts.high_watermark:
@@ -139,11 +154,16 @@ def _preview(report: SegmentReport, target: int) -> Preview:
         for each in report.segments
         if each.facts.base_offset < target
     ]
+    hold = report.facts.hold
+    lost = target - report.facts.log_start_offset
     return Preview(
         offset=target,
-        offsets_going=target - report.facts.log_start_offset,
+        offsets_going=lost,
         segments_going=len(going),
         bytes_freed=sum(each.size_bytes for each in below if each.is_whole),
         bytes_kept=sum(each.size_bytes for each in below if not each.is_whole),
+        is_dividing=any(each.next_offset > target for each in below),
+        others_going=len(would_be.deletions) - len(going),
+        unarchived_offsets=0 if hold is None else min(max(target - hold.offset, 0), lost),
         segments=below[:SEGMENTS_SHOWN],
     )

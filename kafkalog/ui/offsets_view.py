@@ -9,7 +9,7 @@ from kafkalog.format.file_names import segment_file_name
 from kafkalog.log.values import Isolation
 from kafkalog.ui.axis import Axis, lay_out
 from kafkalog.ui.view import Fragment, View
-from kafkalog.ui.words import moment, number
+from kafkalog.ui.words import moment, number, offset_range
 
 if TYPE_CHECKING:
     from kafkalog.manager.log_maintenance import LogDescription
@@ -132,8 +132,10 @@ def _answer(
         return None, _place(operations, topic, partition, offset, timestamp_ms)
     except (OffsetBelowLogStart, OffsetAboveLogEnd) as outside:
         details = outside.details
-        low, high = details["log_start_offset"], details["log_end_offset"]
-        return f"The log has the offsets {low} to {high}: {number(offset)} is not in it.", None
+        low, end = details["log_start_offset"], details["log_end_offset"]
+        assert isinstance(low, int)
+        assert isinstance(end, int)
+        return f"The log has {offset_range(low, end)}: {number(offset)} is not in it.", None
 
 
 def _place(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from kafkalog.cleaner.cleaning_state import CleaningPhase
 from kafkalog.format.integers import INT64_MAX
+from kafkalog.manager.topic_operations import is_closed_to_clients
 from kafkalog.ui.segment_states import CleanRange, SegmentState, reason_of, state_of
 from kafkalog.ui.strip import lay_out
 from kafkalog.ui.view import Fragment, View, page_count
@@ -128,7 +129,9 @@ class PartitionView(View):
 
     @property
     def deletable(self) -> StateCount | None:
-        """What a retention pass would take now; None: nothing."""
+        """What a retention pass would take now, if it may be ordered; None: nothing."""
+        if is_closed_to_clients(self.topic):
+            return None
         found = [each for each in self.states if each.state is SegmentState.DELETABLE]
         return found[0] if found else None
 

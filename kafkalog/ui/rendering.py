@@ -114,12 +114,14 @@ def _environment() -> Environment:
         span=words.span,
         moment=words.moment,
         iso=words.iso,
+        field=words.field,
         relative=words.relative,
         segment=lambda text: quote(text, safe=""),
     )
     environment.globals.update(
         asset=asset_address,
         plural=words.plural,
+        offset_range=words.offset_range,
         version=__version__,
         refresh_seconds=REFRESH_SECONDS,
     )

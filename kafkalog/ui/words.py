@@ -60,6 +60,25 @@ def iso(moment_ms: int) -> str:
     return shown.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def field(moment_ms: int | None) -> str:
+    """What a field for a time says that was asked about: read again, it is the same moment."""
+    if moment_ms is None:
+        return ""
+    if not 0 <= moment_ms <= _LAST_MS:
+        return str(moment_ms)
+    milliseconds = f".{moment_ms % 1000:03d}Z" if moment_ms % 1000 else "Z"
+    return iso(moment_ms).removesuffix("Z") + milliseconds
+
+
+def offset_range(first: int, end: int) -> str:
+    """Offsets from the first to the last one, for an exclusive end."""
+    if end <= first:
+        return "no offsets"
+    if end == first + 1:
+        return f"offset {number(first)}"
+    return f"offsets {number(first)} to {number(end - 1)}"
+
+
 def relative(moment_ms: int | None, now_ms: int) -> str:
     """From now: in 4 min 18 s, 42 s ago, now. None: never."""
     if moment_ms is None:

@@ -4,16 +4,23 @@ Method: a simulated log of several segments: the preview of each offset beside t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.format.topic_partition import GROUP_OFFSETS_TOPIC
+from kafkalog.manager.values import ConfigChange
 from kafkalog.ui.delete_records_view import DeleteRecordsView, delete_records_view
 from kafkalog.ui.offsets_view import Question
+from kafkalog.ui.partition_view import partition_view
+from kafkalog.ui.segment_states import SegmentState
+from tests.unit.test_archived_offsets import filled as held
 from tests.unit.test_console_views import STILL, page_of
+from tests.unit.test_group_offsets import T0, commit, world
 from tests.unit.test_retention import MINUTE, bases, fill, put, started
 
 if TYPE_CHECKING:
+    from kafkalog.log.values import TimestampOffset
     from tests.sim.sim_manager import SimManager
 
 
@@ -68,6 +75,63 @@ def test_a_time() -> None:
     assert all_of_it.offset == 6
 
 
+def test_a_time_whose_segment_goes_meanwhile_is_looked_up_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: a race with retention never turns "older than" into everything.
+    Method: the first look-up finds nothing because the log start moves under it.
+    """
+    sim = filled()
+    listed = sim.operations.describe_segments("t", 0).segments
+    look_up, calls = sim.operations.list_offset, list[int]()
+
+    def overtaken(*asked: Any, **how: Any) -> TimestampOffset | None:
+        calls.append(1)
+        if len(calls) == 1:
+            sim.delete_records("t", 1)
+            return None
+        return look_up(*asked, **how)
+
+    monkeypatch.setattr(sim.operations, "list_offset", overtaken)
+    view = seen(sim, Question(timestamp_ms=listed[2].facts.largest_timestamp_ms))
+    assert view.preview is not None
+    assert view.preview.offset == 2
+
+
+def test_what_stays_is_called_by_its_name() -> None:
+    """Goal: no segment is said to be divided that is not, and nothing else of the pass is left out.
+    Method: inside the active segment, at its end, and beside a limit that takes more.
+    """
+    sim = filled()
+    divided, whole = (seen(sim, Question(offset=offset)) for offset in (5, 6))
+    assert "the segment that the offset divides stays" in page_of(divided)
+    html = page_of(whole)
+    assert "the active segment, which appends go to, stays" in html
+    assert "stays: appends go to it" in html
+    assert "divides" not in html
+    assert "has offsets 0 to 5." in html
+    assert "offset 0 to" not in html
+    sim.operations.topics.alter_configs("t", [ConfigChange("retention.bytes", "0")])
+    with_limit = seen(sim, Question(offset=1))
+    assert with_limit.preview is not None
+    assert (with_limit.preview.segments_going, with_limit.preview.others_going) == (1, 4)
+    assert "4 segments more go with the same check" in page_of(with_limit)
+
+
+def test_records_that_no_archive_has() -> None:
+    """Goal: who deletes what a hold keeps from retention is told before.
+    Method: a hold at 3; deletions below it, across it, and across it when it lies below the start.
+    """
+    sim = held()
+    sim.operations.raise_archived_offsets("t", {0: 3})
+    expected = {3: 0, 4: 1}
+    for offset, unarchived in expected.items():
+        view = seen(sim, Question(offset=offset))
+        assert view.preview is not None
+        assert view.preview.unarchived_offsets == unarchived
+        assert ("not archived yet" in page_of(view)) is (unarchived > 0)
+
+
 def test_what_would_be_refused() -> None:
     """Goal: nobody types a confirmation for what cannot be.
     Method: above the high watermark, at the log start, a compacted topic, no question.
@@ -86,6 +150,22 @@ def test_what_would_be_refused() -> None:
     kept = delete_records_view(sim.operations, "kept", 0, Question(offset=0))
     assert kept.refusal is not None
     assert "has no delete" in kept.refusal
+
+
+def test_nothing_is_deleted_from_kafka_s_own_topics() -> None:
+    """Goal: nobody types a confirmation that ends as a 400, nor is a deletion offered.
+    Method: the topic of commits, whose policy is another reason, and the partition's page of it.
+    """
+    sim = world()
+    commit(sim, "g", {T0: 1})
+    for number in range(4):
+        view = delete_records_view(sim.operations, GROUP_OFFSETS_TOPIC, number, Question(offset=1))
+        assert view.refusal == "The topic is one of Kafka's own: clients delete nothing from it."
+    page = partition_view(sim.operations, GROUP_OFFSETS_TOPIC, 0, 1)
+    shown = page.states[0].model_copy(update={"state": SegmentState.DELETABLE})
+    assert page.model_copy(update={"states": [shown]}).deletable is None
+    other = partition_view(sim.operations, "t", 0, 1)
+    assert other.model_copy(update={"states": [shown]}).deletable == shown
 
 
 def test_the_form_is_for_who_may() -> None:

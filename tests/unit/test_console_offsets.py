@@ -100,7 +100,7 @@ def test_what_is_no_place() -> None:
     assert cleaned(sim).error is None
     assert seen(sim, Question()).found is None
     assert seen(sim, Question(offset=1_000)).note == (
-        "The log has the offsets 0 to 24: 1,000 is not in it."
+        "The log has offsets 0 to 23: 1,000 is not in it."
     )
     hole, behind = (seen(sim, Question(offset=offset)).found for offset in (3, 15))
     assert hole is not None

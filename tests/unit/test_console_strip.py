@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.retention_forecast import Due, Schedule, SegmentFate, explain
 from kafkalog.log.retention_plan import Keeper, LogFacts, RetentionPolicy, Rule, SegmentFacts
+from kafkalog.server.moments import parse_timestamp
 from kafkalog.ui import words
 from kafkalog.ui.segment_states import CleanRange, SegmentState, reason_of, state_of
 from kafkalog.ui.strip import LEAST_WIDTH, WIDTH, lay_out
@@ -197,6 +198,14 @@ def test_a_strip_is_whole(segments: list[tuple[int, SegmentState]]) -> None:
         (words.moment(INT64_MAX), f"{INT64_MAX} ms"),
         (words.iso(NOW), "2025-11-26T04:10:00Z"),
         (words.iso(INT64_MAX), "9999-12-31T23:59:59Z"),
+        (words.field(None), ""),
+        (words.field(NOW), "2025-11-26T04:10:00Z"),
+        (words.field(NOW + 999), "2025-11-26T04:10:00.999Z"),
+        (words.field(NOW + 7), "2025-11-26T04:10:00.007Z"),
+        (words.field(INT64_MAX), str(INT64_MAX)),
+        (words.offset_range(3, 3), "no offsets"),
+        (words.offset_range(3, 4), "offset 3"),
+        (words.offset_range(0, 1_000), "offsets 0 to 999"),
         (words.relative(NOW + 258_400, NOW), "in 4 min 18 s"),
         (words.relative(NOW - 42_000, NOW), "42 s ago"),
         (words.relative(NOW + 1, NOW), "now"),
@@ -210,3 +219,11 @@ def test_words(shown: str, expected: str) -> None:
     Method: each function at the edges of its units.
     """
     assert shown == expected
+
+
+@pytest.mark.parametrize("moment_ms", [0, NOW, NOW + 999, 253_402_300_799_999, INT64_MAX])
+def test_what_a_field_says_is_read_as_the_same_moment(moment_ms: int) -> None:
+    """Goal: who asks the same again asks about the same time.
+    Method: moments with and without milliseconds, and beyond the calendar.
+    """
+    assert parse_timestamp(words.field(moment_ms)) == moment_ms

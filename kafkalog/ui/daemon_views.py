@@ -28,7 +28,8 @@ class PartitionSizeView(Fragment):
 class LogDirView(Fragment):
     """One log directory; bytes are null when its file system was not measured.
 
-    ``largest``: its ``LARGEST`` partitions by size.
+    partitions, log_bytes   null where it is offline: nobody knows what is in it
+    largest                 its ``LARGEST`` partitions by size
     """
 
     path: str
@@ -37,8 +38,8 @@ class LogDirView(Fragment):
     total_bytes: int | None
     usable_bytes: int | None
     used_ratio: float | None
-    partitions: int
-    log_bytes: int
+    partitions: int | None
+    log_bytes: int | None
     largest: list[PartitionSizeView]
 
 
@@ -65,6 +66,7 @@ def log_dirs_view(operations: Operations) -> LogDirsView:
 
 def log_dir_view(log_dir: LogDirDescription) -> LogDirView:
     """One of them."""
+    is_online = log_dir.offline_reason is None
     is_measured = log_dir.total_bytes > 0 and log_dir.usable_bytes >= 0
     largest = sorted(log_dir.partitions, key=lambda each: each.size_bytes, reverse=True)
     return LogDirView(
@@ -74,8 +76,8 @@ def log_dir_view(log_dir: LogDirDescription) -> LogDirView:
         total_bytes=log_dir.total_bytes if is_measured else None,
         usable_bytes=log_dir.usable_bytes if is_measured else None,
         used_ratio=1 - log_dir.usable_bytes / log_dir.total_bytes if is_measured else None,
-        partitions=len(log_dir.partitions),
-        log_bytes=sum(each.size_bytes for each in log_dir.partitions),
+        partitions=len(log_dir.partitions) if is_online else None,
+        log_bytes=sum(each.size_bytes for each in log_dir.partitions) if is_online else None,
         largest=[
             PartitionSizeView(
                 topic=each.topic_partition.topic,

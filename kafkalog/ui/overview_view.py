@@ -28,7 +28,10 @@ class LargeTopic(Fragment):
 
 
 class OverviewView(View):
-    """``troubles`` are sentences, empty when all is well; ``sentence`` sums it up."""
+    """``troubles`` are sentences, empty when all is well; ``sentence`` sums it up.
+
+    ``topics`` are those that the caller may see, every other number is of all of them.
+    """
 
     template: ClassVar[str] = "overview.html"
 

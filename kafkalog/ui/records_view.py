@@ -109,13 +109,19 @@ class _Reader:
                 # Not that of now: what was aborted meanwhile is not told of such a read.
                 info = info._replace(last_stable_offset=self._log.last_stable_offset)
             most = self._operations.max_decompressed_bytes
+            has_rows = False
             for each in slices_of(info, self.position, until, most):
+                has_rows = True
                 self.position = min(each.header.next_offset, until)
                 left_bytes -= each.read_bytes
                 yield each
                 if left_bytes <= 0:
                     return
             self.position = min(info.next_offset, until)
+            if not has_rows:  # batches that compaction has emptied cost as much
+                left_bytes -= len(info.data)
+                if left_bytes <= 0:
+                    return
 
     def forward(self, start: int, count: int) -> _Page:
         """The first ``count`` rows at or behind an offset."""

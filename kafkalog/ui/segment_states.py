@@ -57,7 +57,7 @@ _MEANINGS = {
     SegmentState.UNCLEANABLE: "compaction may not touch it yet",
     SegmentState.CLEANING: "being compacted now",
     SegmentState.ACTIVE: "appends go here",
-    SegmentState.DELETABLE: "the next retention check takes it",
+    SegmentState.DELETABLE: "retention lets it go: the next check takes it, where one comes",
     SegmentState.DELETING: "gone for readers, its files wait for deletion",
 }
 

@@ -25,8 +25,8 @@ _HORIZON_MS = 30 * 86_400_000
 class TopicRow(Fragment):
     """One topic; ``size_bytes`` of its served partitions, limits as the topic's configs say.
 
-    ``records`` and ``oldest_timestamp_ms`` are of those that the metrics have looked at; null:
-    none yet.
+    ``records`` is null until the metrics have counted every one of them; ``oldest_timestamp_ms`` is
+    of those that they have looked at, null: none yet.
     """
 
     name: str
@@ -130,7 +130,7 @@ def _row(operations: Operations, topic: TopicDescription) -> TopicRow:
         partitions=topic.partition_count,
         partitions_unserved=len(topic.faults),
         size_bytes=sum(log.size_bytes for log in logs),
-        records=sum(counts) if counts else None,
+        records=sum(counts) if counts and len(counts) == len(logs) else None,
         oldest_timestamp_ms=min(times_ms, default=None),
         cleanup_policy=configs["cleanup.policy"],
         retention_ms=int(configs["retention.ms"]),

@@ -337,6 +337,29 @@ def test_a_page_does_not_read_everything(monkeypatch: pytest.MonkeyPatch) -> Non
     assert offsets_of(seen(sim, Place(before=11))) == [10]
 
 
+def test_batches_without_rows_count_as_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a page over very many batches that compaction has emptied ends early as well.
+    Method: no batch has a row; reads are counted.
+    """
+    monkeypatch.setattr(module, "READ_BYTES", 500)
+    monkeypatch.setattr(module, "FETCH_BYTES", 1)
+    monkeypatch.setattr(module, "slices_of", lambda *_: iter(()))
+    sim = SimManager().start()
+    sim.operations.topics.create("t", 1)
+    for _ in range(12):
+        sim.produce("t", produced(0, b"v" * 200))
+    fetch, reads = sim.operations.fetch, list[int]()
+
+    def counted(*asked: Any, **how: Any) -> FetchDataInfo:
+        reads.append(1)
+        return fetch(*asked, **how)
+
+    monkeypatch.setattr(sim.operations, "fetch", counted)
+    view = seen(sim, Place(offset=0))
+    assert (len(reads), view.later_offset) == (2, 2)
+    assert view.note is not None
+
+
 def test_what_is_shown_is_escaped() -> None:
     """Goal: a record is text on the page, never markup.
     Method: one whose key, value and header hold some.

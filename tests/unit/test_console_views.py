@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType
 
+    from kafkalog.manager.log_maintenance import LogDescription
     from kafkalog.ui.view import View
 
 NEVER = 10**12
@@ -274,9 +275,12 @@ def test_topics_and_a_topic() -> None:
         (TopicOrder.OLDEST, ["old", "t", "none"]),
     ],
 )
-def test_topics_stand_in_the_order_asked_for(sort: TopicOrder, names: list[str]) -> None:
-    """Goal: what is largest, fullest or oldest is found without a search.
-    Method: three topics in every order, before the metrics have looked at them and after.
+def test_topics_stand_in_the_order_asked_for(
+    sort: TopicOrder, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what is largest, fullest or oldest is found without a search; half a sum is none.
+    Method: three topics in every order, before the metrics have looked at them and after; then
+    one partition of three without its count.
     """
     sim = started()
     for name, partitions in (("t", 1), ("old", 1), ("none", 3)):
@@ -291,6 +295,15 @@ def test_topics_stand_in_the_order_asked_for(sort: TopicOrder, names: list[str])
     assert [each.name for each in view.topics] == names
     assert {each.name: each.records for each in view.topics} == {"t": 2, "old": 1, "none": 0}
     assert page_of(view).count("aria-sort=") == 1
+    described = sim.operations.describe_log
+
+    def uncounted(topic: str, partition: int) -> LogDescription:
+        log = described(topic, partition)
+        return log._replace(records=None) if (topic, partition) == ("none", 1) else log
+
+    monkeypatch.setattr(sim.operations, "describe_log", uncounted)
+    rows = topics_view(sim.operations, "", sort, 1).topics
+    assert {each.name: each.records for each in rows} == {"t": 2, "old": 1, "none": None}
 
 
 def test_the_daemon_s_pages() -> None:
@@ -307,11 +320,26 @@ def test_the_daemon_s_pages() -> None:
     dirs = log_dirs_view(sim.operations)
     described = sim.operations.log_dirs()
     assert [each.path for each in dirs.log_dirs] == [each.path for each in described]
-    assert sum(each.log_bytes for each in dirs.log_dirs) == overview.log_bytes
+    assert sum(each.log_bytes or 0 for each in dirs.log_dirs) == overview.log_bytes
     tasks = tasks_view(sim.operations)
     assert [each.name for each in tasks.tasks] == [each.name for each in sim.operations.tasks()]
     for view in (overview, dirs, tasks):
         page_of(view)
+
+
+def test_nothing_is_said_of_what_is_in_an_offline_directory() -> None:
+    """Goal: "0 partitions, 0 B" is no answer where nobody can know.
+    Method: a directory goes offline.
+    """
+    sim = filled()
+    offline = sim.manager.units[0].log_dir
+    offline.take_offline("a fault of the disk")
+    view = log_dirs_view(sim.operations)
+    facts = {each.path: (each.partitions, each.log_bytes) for each in view.log_dirs}
+    assert facts.pop(offline.path) == (None, None)
+    assert None not in next(iter(facts.values()))
+    assert "Unknown: the directory is offline." in page_of(view)
+    page_of(overview_view(sim.operations))
 
 
 def test_names_are_escaped() -> None:

@@ -34,9 +34,7 @@ async def form_fields(request: web.Request, api: Api, *names: str) -> dict[str, 
     """The fields as sent, decoded; ApiError 415, 41302, and 40002 for anything but these fields."""
     if bare_type(request.headers.get("Content-Type", "")) != FORM:
         raise ApiError(415, f"Send {FORM}, as a form does.")
-    async with Body(request, api) as data:
-        if len(data) > _MOST_BYTES:
-            raise ApiError(41302, f"A form may have {_MOST_BYTES} bytes at most.")
+    async with Body(request, api, most_bytes=_MOST_BYTES) as data:
         text = data.decode("latin-1")
     try:
         pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), errors="strict")

@@ -96,13 +96,17 @@ class Inflater:
 
 
 class Body:
-    """A request body held in memory: ``async with Body(request, api) as data``."""
+    """A request body held in memory: ``async with Body(request, api) as data``.
 
-    __slots__ = ("_api", "_chunks", "_request", "_reserved", "_size")
+    ``most_bytes``: what such a body may have where that is less than any may.
+    """
 
-    def __init__(self, request: web.Request, api: Api) -> None:
+    __slots__ = ("_api", "_chunks", "_most_bytes", "_request", "_reserved", "_size")
+
+    def __init__(self, request: web.Request, api: Api, *, most_bytes: int | None = None) -> None:
         self._request = request
         self._api = api
+        self._most_bytes = most_bytes
         self._reserved = 0
         self._size = 0
         self._chunks: list[bytes] = []
@@ -128,11 +132,13 @@ class Body:
 
     async def _read(self) -> bytes:
         request, limit = self._request, self._api.config.socket_request_max_bytes
+        if self._most_bytes is not None:
+            limit = min(limit, self._most_bytes)
         encoding = request.headers.get(hdrs.CONTENT_ENCODING, "").strip().lower()
         refuse_encoding(encoding)
         declared = request.content_length or 0
         if declared > limit:
-            raise too_large(limit)
+            raise self._too_large(limit)
         self._reserve(declared)
         if encoding in IDENTITY and request.content.is_eof():  # nothing to wait for
             return self._rest(limit)
@@ -173,9 +179,14 @@ class Body:
     def _keep(self, chunk: bytes, limit: int) -> None:
         self._size += len(chunk)
         if self._size > limit:
-            raise too_large(limit)
+            raise self._too_large(limit)
         self._reserve(self._size)
         self._chunks.append(chunk)
+
+    def _too_large(self, limit: int) -> ApiError:
+        if limit != self._most_bytes:
+            return too_large(limit)
+        return ApiError(41302, f"This request's body may have {limit} bytes at most.")
 
 
 def refuse_encoding(encoding: str) -> None:

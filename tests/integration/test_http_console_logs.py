@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.integration.http_world import append, batch_of, refused
+from tests.integration.http_world import Wire, append, batch_of, refused
 from tests.integration.test_http_console import BROWSER
 from tests.integration.test_http_console_compaction import FORM, posted
 
@@ -73,3 +73,20 @@ def test_the_wizard(daemon: Daemon) -> None:
     assert daemon.request("GET", f"{page}.json").json["log_start_offset"] == 3
     html = daemon.request("GET", f"{page}?offset=3", None, BROWSER)
     assert b"Nothing lies before offset 3" in html.body
+
+
+def test_a_large_form_is_refused_before_it_is_read(daemon: Daemon) -> None:
+    """Goal: nobody fills the memory with what is to be two fields.
+    Method: a length of 1 MB without the body; as many bytes in chunks, of which few are sent.
+    """
+    daemon.create_topic("formed", 1)
+    head = (
+        b"POST /console/topics/formed/partitions/0/delete-records HTTP/1.1\r\nHost: x\r\n"
+        b"Content-Type: application/x-www-form-urlencoded\r\n"
+    )
+    chunk = b"4001\r\n" + b"x" * 0x4001 + b"\r\n"  # one byte more than a form may have
+    for rest in (b"Content-Length: 1000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n" + chunk):
+        with Wire(daemon) as wire:
+            wire.send(head + rest)
+            answer = refused(wire.read_answer(), 413, 41302)
+            assert "16384 bytes at most" in str(answer)

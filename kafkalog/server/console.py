@@ -170,9 +170,17 @@ def refuse_other_origins(request: web.Request) -> None:
         raise ApiError(40301, "A page of another origin may not do this.")
 
 
-def see_other(address: str) -> web.Response:
-    """What follows a form that was carried out: the page to look at."""
-    return web.Response(status=303, headers={hdrs.LOCATION: address, **PAGE_HEADERS})
+FORM_DONE = {
+    303: Answer("Done; see the page.", headers=(hdrs.LOCATION,)),
+    204: Answer("Done, at an admin.port; the page is at the other one.", headers=(hdrs.LOCATION,)),
+}
+"""Answers of a form that is carried out."""
+
+
+def form_done(request: web.Request, address: str) -> web.Response:
+    """What follows a form that was carried out: the page to look at, where there are pages."""
+    status = 303 if api_of(request).config.admin_port is None else 204
+    return web.Response(status=status, headers={hdrs.LOCATION: address, **PAGE_HEADERS})
 
 
 def wants_page(request: web.Request) -> bool:

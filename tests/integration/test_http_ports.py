@@ -63,3 +63,16 @@ def test_the_doors_ask_for_credentials(ports: dict[Door, Daemon]) -> None:
     refused(ask(ports[Door.HTTP], "admin", "POST", "/v1/backups", {}), 404, 404)
     for daemon in ports.values():
         assert ask(daemon, None, "GET", "/readyz").status == 200
+
+
+def test_a_form_at_the_admin_port_leads_to_no_page(ports: dict[Door, Daemon]) -> None:
+    """Goal: who orders there is not sent to a page that this port does not have.
+    Method: a retention pass by the console's form; the page that it names, at both ports.
+    """
+    made = ask(ports[Door.ADMIN], "admin", "POST", "/admin/topics", {"topic_name": "formed"})
+    assert made.status == 201, made.body
+    page = "/console/topics/formed/partitions/0"
+    done = ask(ports[Door.ADMIN], "admin", "POST", f"{page}/retain")
+    assert (done.status, done.body, done.headers["Location"]) == (204, b"", page)
+    refused(ask(ports[Door.ADMIN], "admin", "GET", page), 404, 404)
+    assert ask(ports[Door.HTTP], "admin", "GET", page).status == 200

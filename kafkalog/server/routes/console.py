@@ -12,7 +12,7 @@ from urllib.parse import quote
 from aiohttp import hdrs, web
 
 from kafkalog.server.api import api_of
-from kafkalog.server.console import page, prepared, refuse_other_origins, see_other
+from kafkalog.server.console import FORM_DONE, form_done, page, prepared, refuse_other_origins
 from kafkalog.server.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.parameters import (
@@ -136,7 +136,7 @@ def tasks(_: web.Request, operations: Operations) -> TasksView:
     "consoleRetain",
     "console",
     Access(Action.DELETE, Resource.TOPIC),
-    {303: Answer("Done; see the partition.", headers=("Location",))},
+    FORM_DONE,
 )
 async def retain(request: web.Request) -> web.Response:
     """Console: a retention pass over one partition now, instead of at the next check.
@@ -147,7 +147,7 @@ async def retain(request: web.Request) -> web.Response:
     api = api_of(request)
     name, number = topic_of(request), partition_of(request)
     await api.blocking(api.operations.retain, name, number, dry_run=False)
-    return see_other(f"{_CONSOLE}/topics/{quote(name, safe='')}/partitions/{number}")
+    return form_done(request, f"{_CONSOLE}/topics/{quote(name, safe='')}/partitions/{number}")
 
 
 _FILE = {"type": "string", "format": "binary"}

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from kafkalog.server.api import api_of
-from kafkalog.server.console import page, refuse_other_origins, see_other
-from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.console import FORM_DONE, form_done, page, refuse_other_origins
+from kafkalog.server.endpoint import Access, Action, Resource, endpoint
 from kafkalog.server.form_body import form_fields, form_schema, partition_field
 from kafkalog.server.media_types import FORM
 from kafkalog.server.parameters import IntegerParameter, TextParameter
@@ -30,7 +30,6 @@ _HOURS = IntegerParameter("hours", "How far back the timeline goes.", 24, 1, 24)
 _OPERATION = TextParameter("operation", "The trial whose end is shown.", "")
 _OUT_OF_SERVICE = (50010, 50302, 50303, 50701)  # a partition tells its own reason
 _PARTITION_FORM = {FORM: form_schema("topic", "partition")}
-_SEE_COMPACTION = {303: Answer("Done; see the page.", headers=("Location",))}
 
 
 @page(
@@ -59,7 +58,7 @@ def compaction(request: web.Request, operations: Operations) -> CleanerView:
     "consoleTryClean",
     "console",
     _OPERATE,
-    _SEE_COMPACTION,
+    FORM_DONE,
     body=_PARTITION_FORM,
     errors=(40002, 40401, 40402, 40907, 40910, *_OUT_OF_SERVICE),
 )
@@ -73,7 +72,7 @@ async def try_clean(request: web.Request) -> web.Response:
     topic, partition = await _partition_named(request)
     begin = api.operations.cleaning.begin
     operation = await api.blocking(begin, topic, partition, is_dry=True, result=run_json)
-    return see_other(f"{_COMPACTION}?{urlencode({'operation': operation.operation_id})}")
+    return form_done(request, f"{_COMPACTION}?{urlencode({'operation': operation.operation_id})}")
 
 
 @ROUTES.post(f"{_COMPACTION}/retry")
@@ -81,7 +80,7 @@ async def try_clean(request: web.Request) -> web.Response:
     "consoleRetryClean",
     "console",
     _OPERATE,
-    _SEE_COMPACTION,
+    FORM_DONE,
     body=_PARTITION_FORM,
     errors=(40002, 40401, 40402, 40907, *_OUT_OF_SERVICE),
 )
@@ -94,7 +93,7 @@ async def retry_clean(request: web.Request) -> web.Response:
     topic, partition = await _partition_named(request)
     api = api_of(request)
     await api.blocking(api.operations.cleaning.retry, topic, partition)
-    return see_other(_COMPACTION)
+    return form_done(request, _COMPACTION)
 
 
 async def _partition_named(request: web.Request) -> tuple[str, int]:

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.server.api import api_of
-from kafkalog.server.console import page, refuse_other_origins, see_other
-from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.console import FORM_DONE, form_done, page, refuse_other_origins
+from kafkalog.server.endpoint import Access, Action, Resource, endpoint
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.form_body import form_fields, form_schema
 from kafkalog.server.media_types import FORM
@@ -56,7 +56,7 @@ def delete_records(request: web.Request, operations: Operations) -> DeleteRecord
     "consoleDeleteRecordsNow",
     "console",
     Access(Action.DELETE, Resource.TOPIC),
-    {303: Answer("Done, durable; see the partition.", headers=("Location",))},
+    FORM_DONE,
     body={FORM: form_schema("offset", "confirmation")},
     errors=(40907, 41602),
 )
@@ -75,4 +75,4 @@ async def delete_records_now(request: web.Request) -> web.Response:
     if not _OFFSET_TEXT.fullmatch(offset) or int(offset) > INT64_MAX:
         raise ApiError(40002, "An offset is a whole number.")
     await delete_one(api, DeleteRecordsEntry(topic=topic, partition=partition, offset=int(offset)))
-    return see_other(f"/console/topics/{quote(topic, safe='')}/partitions/{partition}")
+    return form_done(request, f"/console/topics/{quote(topic, safe='')}/partitions/{partition}")

@@ -114,13 +114,17 @@ class TrialResult(Fragment):
 
 
 class TrialView(Fragment):
-    """A clean, or a dry run, that was asked for; ``result`` null until it ended well."""
+    """A clean, or a dry run, that was asked for.
+
+    ``result``, and ``sentence`` which says it to people, are null until it ended well.
+    """
 
     operation_id: str
     partition: str
     dry_run: bool
     state: str
     result: TrialResult | None
+    sentence: str | None
     error: str | None
 
 
@@ -305,11 +309,13 @@ _WORDS = {
 
 def _trial(operation: BackgroundOperation) -> TrialView:
     error = operation.error
+    result = TrialResult.model_validate(operation.result) if operation.result else None
     return TrialView(
         operation_id=operation.operation_id,
         partition=operation.details["partition"],
         dry_run=operation.details["dry_run"] == "true",
         state=operation.state.value,
-        result=TrialResult.model_validate(operation.result) if operation.result else None,
+        result=result,
+        sentence=result and result.sentence,
         error=error and error.public_message,
     )

@@ -54,7 +54,11 @@ class Preview(Fragment):
 
 
 class DeleteRecordsView(View):
-    """See the module. ``refusal``: why nothing would be deleted; then there is no preview."""
+    """See the module.
+
+    refusal         why nothing would be deleted; then there is no preview
+    confirmation    what has to be typed
+    """
 
     template: ClassVar[str] = "delete_records.html"
 
@@ -67,16 +71,12 @@ class DeleteRecordsView(View):
     asked_timestamp_ms: int | None
     refusal: str | None
     preview: Preview | None
+    confirmation: str
 
     @property
     def title(self) -> str:
         """See View."""
         return f"Delete records of {self.topic}-{self.partition}"
-
-    @property
-    def confirmation(self) -> str:
-        """What has to be typed."""
-        return confirmation_of(self.topic, self.partition)
 
 
 def confirmation_of(topic: str, partition: int) -> str:
@@ -102,6 +102,7 @@ def delete_records_view(
         asked_timestamp_ms=question.timestamp_ms,
         refusal=refusal,
         preview=None if target is None or refusal is not None else _preview(report, target),
+        confirmation=confirmation_of(topic, partition),
     )
 
 

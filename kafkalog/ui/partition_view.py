@@ -294,7 +294,10 @@ def policy_view(policy: RetentionPolicy) -> PolicyView:
 
 def schedule_view(schedule: Schedule | None) -> ScheduleView | None:
     """None: no task looks at the log."""
-    return None if schedule is None else ScheduleView(**schedule._asdict())
+    if schedule is None:
+        return None
+    known = schedule._replace(next_check_ms=_known(schedule.next_check_ms))
+    return ScheduleView(**known._asdict())
 
 
 def _compaction(standing: Standing | None) -> CompactionView | None:

@@ -206,6 +206,8 @@ def test_a_trial_changes_nothing() -> None:
     ended = seen(sim, operation_id=operation.operation_id)
     assert ended.trial is not None
     assert ended.trial.result is not None
+    assert ended.trial.sentence == ended.trial.result.sentence
+    assert running.trial.sentence is None
     assert ended.trial.result.records_before > ended.trial.result.records_after
     assert " superseded)" in ended.trial.result.sentence
     assert "would go." in page_of(ended)

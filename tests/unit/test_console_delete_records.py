@@ -4,6 +4,7 @@ Method: a simulated log of several segments: the preview of each offset beside t
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from kafkalog.manager.values import ConfigChange
 from kafkalog.ui.delete_records_view import DeleteRecordsView, delete_records_view
 from kafkalog.ui.offsets_view import Question
 from kafkalog.ui.partition_view import partition_view
+from kafkalog.ui.rendering import render_json
 from kafkalog.ui.segment_states import SegmentState
 from tests.unit.test_archived_offsets import filled as held
 from tests.unit.test_console_views import STILL, page_of
@@ -173,6 +175,7 @@ def test_the_form_is_for_who_may() -> None:
     Method: the same view in both frames; the confirmation is not filled in.
     """
     view = seen(filled(), Question(offset=3))
+    assert json.loads(render_json(view))["confirmation"] == "t-0"
     html = page_of(view)
     assert '<input type="hidden" name="offset" value="3">' in html
     assert "Type <code>t-0</code>" in html

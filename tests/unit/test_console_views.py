@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import InvalidTopicConfig, UnknownPartition, UnknownTopic
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.log.retention_forecast import Schedule
 from kafkalog.log.retention_plan import plan
 from kafkalog.manager.values import ConfigChange
 from kafkalog.ui.daemon_views import log_dirs_view, tasks_view
 from kafkalog.ui.delete_records_view import delete_records_view
 from kafkalog.ui.offsets_view import Question, offsets_view
 from kafkalog.ui.overview_view import overview_view
-from kafkalog.ui.partition_view import SEGMENTS_A_PAGE, due_view, partition_view
+from kafkalog.ui.partition_view import SEGMENTS_A_PAGE, due_view, partition_view, schedule_view
 from kafkalog.ui.rendering import Frame, render_error, render_html, render_json
 from kafkalog.ui.retention_view import retention_view
 from kafkalog.ui.segment_states import reason_of
@@ -340,6 +342,16 @@ def test_nothing_is_said_of_what_is_in_an_offline_directory() -> None:
     assert None not in next(iter(facts.values()))
     assert "Unknown: the directory is offline." in page_of(view)
     page_of(overview_view(sim.operations))
+
+
+def test_a_check_that_never_comes_has_no_moment() -> None:
+    """Goal: the twin says null where the API does.
+    Method: a schedule whose next check no timestamp can say, and one that can.
+    """
+    for next_check_ms, shown_ms in ((INT64_MAX + 1, None), (INT64_MAX, INT64_MAX), (None, None)):
+        view = schedule_view(Schedule(next_check_ms, 1, 1))
+        assert view is not None
+        assert view.next_check_ms == shown_ms
 
 
 def test_names_are_escaped() -> None:

@@ -69,9 +69,9 @@ class JobArguments:
 
         Raises KafkalogError and OSError.
         """
-        if not self.dirs:
-            raise click.UsageError("Missing option '--dirs'.")
         dirs = self.paths
+        if not dirs:
+            raise click.UsageError("Missing option '--dirs'.")
         filesystem = filesystem_for(dirs)
         overrides = {each: registered_configs(each, filesystem) for each in _log_dirs(dirs)}
 
@@ -206,7 +206,9 @@ config_option = click.option(
     metavar="KEY=VALUE",
     help="Topic config over the topics' own. Repeatable.",
 )
-now_option = click.option("--now", type=int, metavar="MS", help="The time. Default: the clock's.")
+now_option = click.option(
+    "--now", type=click.IntRange(min=0), metavar="MS", help="The time. Default: the clock's."
+)
 
 
 def _now_ms(now: int | None) -> int:
@@ -270,6 +272,8 @@ def compact(
 
     Example: kafkalog spark compact --dirs ./archive --out ./compacted
     """
+    if scheme_of(out) is not None:
+        raise click.UsageError(f"--out is a directory of a disk, not {out}")
     rows = compact_job.compact_directories(
         arguments.partitions(dict(config_pairs(configs))),
         os.path.abspath(out),

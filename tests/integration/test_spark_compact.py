@@ -289,3 +289,24 @@ def test_an_empty_partition_stays_one(tmp_path: Path) -> None:
     answer = compacted("--dirs", source, "--out", tmp_path / "out", "--now", str(NOW_MS))
     assert answer["rows"][0]["rounds"] == 0
     assert contents(tmp_path / "out" / "t-0") == offline(source / "t-0", tmp_path / "check" / "t-0")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--dirs", "", "--out", "out"), "Missing option '--dirs'."),
+        (("--dirs", ",", "--out", "out"), "Missing option '--dirs'."),
+        (("--dirs", ".", "--out", "out", "--now", "-5"), "-5 is not in the range x>=0"),
+        (
+            ("--dirs", ".", "--out", "s3://nope/out"),
+            "--out is a directory of a disk, not s3://nope/out",
+        ),
+    ],
+)
+def test_wrong_usage_is_named(words: tuple[str, ...], told: str) -> None:
+    """Goal: nobody reads that a path is missing which he never named.
+    Method: lists of nothing, a time before 1970, a target on a store.
+    """
+    result = run("spark", "compact", *words)
+    assert result.exit_code == 2
+    assert told in result.stderr

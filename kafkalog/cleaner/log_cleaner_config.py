@@ -11,6 +11,8 @@ from kafkalog.cleaner.cleaner_config import CleanerConfig, TombstoneHorizon
 from kafkalog.format.integers import INT32_MAX
 from kafkalog.format.record import DECOMPRESSED_BYTES_MAX
 
+_NO_LIMIT = 1e300
+
 
 @dataclass(frozen=True, slots=True)
 class LogCleanerConfig:
@@ -24,6 +26,12 @@ class LogCleanerConfig:
     backoff_ms: int = 15_000
     tombstone_horizon: TombstoneHorizon = TombstoneHorizon.BATCH
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+
+    @property
+    def io_limit_bytes_per_second(self) -> float | None:
+        """For people and programs: None where the number is Kafka's way to say that none is set."""
+        rate = self.io_max_bytes_per_second
+        return None if rate > _NO_LIMIT else rate
 
     @property
     def map_bytes(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.retention_plan import (
     Keeper,
     LogFacts,
@@ -48,6 +49,11 @@ class Schedule(NamedTuple):
             return self
         behind_ms = (self.next_check_ms - moment_ms) % self.check_interval_ms
         return self._replace(next_check_ms=moment_ms + behind_ms)
+
+
+def told_moment(moment_ms: int | None) -> int | None:
+    """As answers tell a moment: None, for never, where no timestamp could say it."""
+    return None if moment_ms is None or moment_ms > INT64_MAX else moment_ms
 
 
 class Due(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from kafkalog.format.integers import INT32_MAX
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import FORM, bare_type
+from kafkalog.server.parameters import NO_PARTITION, partition_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +48,7 @@ async def form_fields(request: web.Request, api: Api, *names: str) -> dict[str, 
 
 def partition_field(text: str) -> int:
     """The number of a partition; ApiError 40002."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= INT32_MAX):
-        raise ApiError(40002, "A partition is a number from 0 to 2147483647.")
-    return int(text)
+    number = partition_number(text)
+    if number is None:
+        raise ApiError(40002, NO_PARTITION)
+    return number

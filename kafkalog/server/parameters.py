@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _SHOWN_CHARACTERS = 80
+NO_PARTITION = "A partition is a number from 0 to 2147483647."
 
 
 def topic_of(request: web.Request) -> str:
@@ -42,9 +43,16 @@ def topic_of(request: web.Request) -> str:
 
 def partition_of(request: web.Request) -> int:
     """The partition in the path; what is no int32 >= 0 is 404, as in the Kafka REST ecosystem."""
-    text = request.match_info["partition"]
+    number = partition_number(request.match_info["partition"])
+    if number is None:
+        raise ApiError(404, NO_PARTITION)
+    return number
+
+
+def partition_number(text: str) -> int | None:
+    """The number of a partition, if the text is one: an int32 >= 0 in digits."""
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= INT32_MAX):
-        raise ApiError(404, "A partition is a number from 0 to 2147483647.")
+        return None
     return int(text)
 
 

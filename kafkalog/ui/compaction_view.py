@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 LOGS_A_PAGE = 100
 CLEANS_SHOWN = 300
 HOUR_MS = 3_600_000
-_NO_LIMIT = 1e300
 
 
 class CleanerThreadView(Fragment):
@@ -209,14 +208,13 @@ def compaction_view(
     shown = min(page, pages)
     first = (shown - 1) * LOGS_A_PAGE
     trial = operations.background_operation(operation_id) if operation_id else None
-    rate = report.config.io_max_bytes_per_second
     return CleanerView(
         now_ms=report.now_ms,
         topic=topic,
         is_enabled=report.is_enabled,
         backoff_ms=report.config.backoff_ms,
         dedupe_buffer_bytes=report.config.dedupe_buffer_size_bytes,
-        throttle_bytes_per_second=None if rate > _NO_LIMIT else rate,
+        throttle_bytes_per_second=report.config.io_limit_bytes_per_second,
         threads=[_thread(each) for each in report.threads],
         hours=hours,
         clean_count=len(cleans),

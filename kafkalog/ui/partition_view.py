@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from kafkalog.cleaner.cleaning_state import CleaningPhase
-from kafkalog.format.integers import INT64_MAX
+from kafkalog.log.retention_forecast import told_moment
 from kafkalog.manager.topic_operations import is_closed_to_clients
 from kafkalog.ui.segment_states import CleanRange, SegmentState, reason_of, state_of
 from kafkalog.ui.strip import lay_out
@@ -273,18 +273,14 @@ def _served(
 
 def due_view(due: Due | None) -> DueView | None:
     """None for never: a moment that no timestamp can say is none."""
-    if due is None or due.moment_ms > INT64_MAX:
+    if due is None or told_moment(due.moment_ms) is None:
         return None
     return DueView(
         earliest_ms=due.moment_ms,
-        expected_ms=_known(due.expected_ms),
-        latest_ms=_known(due.latest_ms),
-        files_gone_ms=_known(due.files_gone_ms),
+        expected_ms=told_moment(due.expected_ms),
+        latest_ms=told_moment(due.latest_ms),
+        files_gone_ms=told_moment(due.files_gone_ms),
     )
-
-
-def _known(moment_ms: int | None) -> int | None:
-    return None if moment_ms is None or moment_ms > INT64_MAX else moment_ms
 
 
 def policy_view(policy: RetentionPolicy) -> PolicyView:
@@ -296,7 +292,7 @@ def schedule_view(schedule: Schedule | None) -> ScheduleView | None:
     """None: no task looks at the log."""
     if schedule is None:
         return None
-    known = schedule._replace(next_check_ms=_known(schedule.next_check_ms))
+    known = schedule._replace(next_check_ms=told_moment(schedule.next_check_ms))
     return ScheduleView(**known._asdict())
 
 

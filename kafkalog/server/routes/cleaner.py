@@ -54,7 +54,6 @@ T = TypeVar("T")
 
 ROUTES = web.RouteTableDef()
 _MAX_PARTITIONS = 1_000
-_NO_LIMIT = 1e300
 _DESCRIBE = Access(Action.DESCRIBE, Resource.CLUSTER)
 _OPERATE = Access(Action.CLUSTER, Resource.CLUSTER)
 _STATE = {200: Answer("The state after it.", {JSON: CleaningStateAnswer})}
@@ -85,7 +84,6 @@ def _describe(operations: Operations, topic: str | None) -> web.Response:
 
 def _report_json(report: CleanerReport) -> dict[str, object]:
     config = report.config
-    rate = config.io_max_bytes_per_second
     return {
         "now_ms": report.now_ms,
         "enabled": report.is_enabled,
@@ -93,7 +91,7 @@ def _report_json(report: CleanerReport) -> dict[str, object]:
         "dedupe_buffer_bytes": config.dedupe_buffer_size_bytes,
         "io_buffer_bytes": config.io_buffer_size_bytes,
         "load_factor": config.io_buffer_load_factor,
-        "throttle_bytes_per_second": None if rate > _NO_LIMIT else rate,
+        "throttle_bytes_per_second": config.io_limit_bytes_per_second,
         "threads": [_thread_json(each) for each in report.threads],
         "logs": [_log_json(each) for each in report.logs],
     }

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownSegment
-from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.log.retention_forecast import told_moment
 from kafkalog.manager.retention import RETENTION_TASK
 from kafkalog.server.answers_operation import (
     RetainAnswer,
@@ -111,7 +111,7 @@ def _report_json(report: SegmentReport, entries: Sequence[IndexEntries]) -> dict
             "base_offset": each.base_offset,
             "size_bytes": each.size_bytes,
             "state": "deleting",
-            "files_gone_ms": _moment(each.files_gone_ms),
+            "files_gone_ms": told_moment(each.files_gone_ms),
         }
         for each in report.deleting
     ]
@@ -169,25 +169,21 @@ def _schedule_json(schedule: Schedule | None) -> dict[str, object] | None:
         return None
     return {
         "runs_in": "log_cleaner" if schedule.is_cleaners else RETENTION_TASK,
-        "next_check_ms": _moment(schedule.next_check_ms),
+        "next_check_ms": told_moment(schedule.next_check_ms),
         "check_interval_ms": schedule.check_interval_ms,
         "delete_delay_ms": schedule.delete_delay_ms,
     }
 
 
 def _due_json(due: Due | None) -> dict[str, object] | None:
-    if due is None or due.moment_ms > INT64_MAX:
+    if due is None or told_moment(due.moment_ms) is None:
         return None
     return {
         "earliest_ms": due.moment_ms,
-        "expected_ms": _moment(due.expected_ms),
-        "latest_ms": _moment(due.latest_ms),
-        "files_gone_ms": _moment(due.files_gone_ms),
+        "expected_ms": told_moment(due.expected_ms),
+        "latest_ms": told_moment(due.latest_ms),
+        "files_gone_ms": told_moment(due.files_gone_ms),
     }
-
-
-def _moment(moment_ms: int | None) -> int | None:
-    return None if moment_ms is None or moment_ms > INT64_MAX else moment_ms
 
 
 # ---- passes
@@ -367,7 +363,7 @@ def _parse_at(text: str) -> int:
 def _simulation_json(simulation: RetentionSimulation) -> dict[str, object]:
     return {
         "start_ms": simulation.start_ms,
-        "end_ms": _moment(simulation.end_ms),
+        "end_ms": told_moment(simulation.end_ms),
         "policy": _policy_json(simulation.policy),
         "schedule": _schedule_json(simulation.schedule),
         "segments": [

@@ -11,10 +11,12 @@ import os
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.log.log_config import LogConfig
 from kafkalog.observe.logging import configure_logging
+from kafkalog.spark.jobs import compact_split
 from kafkalog.spark.jobs.compact import compact_directories
 from kafkalog.spark.jobs.fleet import find_partitions
 from kafkalog.spark.jobs.tasks import ProcessPool
@@ -40,6 +42,12 @@ def split(
     return compact_directories(
         partitions, out, runner, now_ms=NOW_MS, map_bytes=map_bytes, split_bytes=1
     )
+
+
+def split_in_processes(source: str, out: str, runner: Runner) -> None:
+    """The job with more than one task in every phase, as a task alone has no process of its own."""
+    with patch.object(compact_split, "PART_BYTES", 1):
+        split(source, out, runner, segment_bytes=SEGMENT_BYTES)
 
 
 class DisturbedRunner:
@@ -78,7 +86,7 @@ def main() -> None:
     source, out, phase, gate = sys.argv[1:]
     configure_logging(sys.stderr, log_format="console", level="warning")
     runner = DisturbedRunner(phase, partial(hold, gate))
-    split(source, out, runner, segment_bytes=SEGMENT_BYTES)
+    split_in_processes(source, out, runner)
 
 
 if __name__ == "__main__":

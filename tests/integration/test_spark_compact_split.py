@@ -37,7 +37,14 @@ from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
 from kafkalog.spark.jobs.split_tasks import OUTCOME_NAME, rewrite
 from kafkalog.spark.jobs.tasks import InProcess, ProcessPool, TaskFailed
 from tests.fleet_world import contents, kept_logging, keyed_segments, plant_partition
-from tests.held_split import NOW_MS, PHASES, SEGMENT_BYTES, DisturbedRunner, split
+from tests.held_split import (
+    NOW_MS,
+    PHASES,
+    SEGMENT_BYTES,
+    DisturbedRunner,
+    split,
+    split_in_processes,
+)
 from tests.naive.cleaning_logs import TIME, MadeSegment, make_log
 from tests.naive.stored_batches import CONTROL, TRANSACTIONAL, Producer, stored_batch
 
@@ -205,7 +212,7 @@ def ends_early(tmp_path: Path, runner: Runner, said: str) -> None:
     before = contents(tmp_path)
     out = str(tmp_path / "out")
     with pytest.raises(TaskFailed, match=said) as caught:
-        split(str(source), out, runner, segment_bytes=SEGMENT_BYTES)
+        split_in_processes(str(source), out, runner)
     assert "t-0" in caught.value.message
     assert contents(tmp_path) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]

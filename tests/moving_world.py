@@ -61,13 +61,13 @@ def states(sim: SimManager) -> dict[str, list[DirectoryState]]:
 
 def move(sim: SimManager, path: str = B) -> MoveStatus:
     """Begin it and wait for its end."""
-    sim.operations.move_partition("t", 0, path)
+    sim.operations.log_dirs.move("t", 0, path)
     return ended(sim)
 
 
 def ended(sim: SimManager) -> MoveStatus:
-    sim.threads.run_until(lambda: sim.operations.moves()[0].state is not MoveState.COPYING)
-    return sim.operations.moves()[0]
+    sim.threads.run_until(lambda: sim.operations.log_dirs.moves()[0].state is not MoveState.COPYING)
+    return sim.operations.log_dirs.moves()[0]
 
 
 def place(sim: SimManager) -> str:
@@ -77,9 +77,9 @@ def place(sim: SimManager) -> str:
 def begun(count: int = 5) -> SimManager:
     """A move whose first slice is copied; the next one waits for the throttle."""
     sim = world(count, SLOW)
-    assert sim.operations.move_partition("t", 0, B).state is MoveState.COPYING
+    assert sim.operations.log_dirs.move("t", 0, B).state is MoveState.COPYING
     sim.threads.run_until_idle()
-    (status,) = sim.operations.moves()
+    (status,) = sim.operations.log_dirs.moves()
     assert status.state is MoveState.COPYING
     assert 0 < status.copied_bytes < status.size_bytes
     assert status.offset_lag > 0

@@ -18,9 +18,9 @@ from kafkalog.manager.backup import Backup
 from kafkalog.manager.cleaning_operations import CleaningOperations
 from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand
 from kafkalog.manager.group_operations import GroupOperations
+from kafkalog.manager.log_dir_operations import LogDirOperations
 from kafkalog.manager.log_maintenance import LogMaintenance
 from kafkalog.manager.metrics_snapshot import take_snapshot
-from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.producer_operations import ProducerOperations
 from kafkalog.manager.retention_report import RetentionReport
 from kafkalog.manager.topic_operations import TopicOperations, altered, refuse_internal
@@ -29,8 +29,6 @@ from kafkalog.manager.values import (
     ConfigChange,
     ListedPartition,
     Loading,
-    LogDirDescription,
-    PartitionSize,
     Readiness,
 )
 
@@ -52,7 +50,7 @@ if TYPE_CHECKING:
         RetentionSimulation,
         SegmentReport,
     )
-    from kafkalog.manager.values import ConfigEntry, MoveStatus
+    from kafkalog.manager.values import ConfigEntry
     from kafkalog.observe.snapshot import Snapshot
 
 __all__ = ["Acks", "ConfigChange", "Operations"]
@@ -71,6 +69,7 @@ class Operations:
         self.cleaning = CleaningOperations(manager)
         self.groups = GroupOperations(manager)
         self.producers = ProducerOperations(manager)
+        self.log_dirs = LogDirOperations(manager)
         self.sinks = manager.sinks
         self._retention = RetentionReport(manager)
         self._maintenance = LogMaintenance(manager)
@@ -275,43 +274,6 @@ class Operations:
         """What the background tasks do and did, by name; no disk."""
         return self._manager.seams.scheduler.tasks()
 
-    @requires(Action.DESCRIBE, Resource.CLUSTER)
-    def log_dirs(self, topics: Collection[str] = ()) -> list[LogDirDescription]:
-        """Every entry of ``log.dirs`` with its partitions, sorted; of these topics, or of all.
-
-        No disk. Unknown topics have no partitions. Costs a look at every partition.
-        """
-        sizes: dict[str, list[PartitionSize]] = {}
-        for log in self._manager.table.logs():
-            if not topics or log.topic_partition.topic in topics:
-                size = PartitionSize(log.topic_partition, log.size_bytes)
-                sizes.setdefault(log_dir_of(log), []).append(size)
-                future = self._manager.table.future_of(log.topic_partition)
-                if future is not None:
-                    lag = log.log_end_offset - future.log_end_offset
-                    size = PartitionSize(
-                        log.topic_partition, future.size_bytes, max(lag, 0), is_future=True
-                    )
-                    sizes.setdefault(log_dir_of(future), []).append(size)
-        described = []
-        for unit in self._manager.units:
-            log_dir = unit.log_dir
-            reason = log_dir.offline_reason
-            partitions = sizes.get(log_dir.path, []) if reason is None else []
-            partitions.sort(key=lambda each: each.topic_partition)
-            total_bytes, usable_bytes = log_dir.space
-            described.append(
-                LogDirDescription(
-                    path=log_dir.path,
-                    is_cordoned=log_dir.is_cordoned,
-                    offline_reason=reason,
-                    total_bytes=total_bytes,
-                    usable_bytes=usable_bytes,
-                    partitions=partitions,
-                )
-            )
-        return described
-
     # ---- control plane, blocking
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)
@@ -364,26 +326,6 @@ class Operations:
     def background_operation(self, operation_id: str) -> BackgroundOperation | None:
         """What was begun in the background; None when its id is not known (any more)."""
         return self._manager.background.find(operation_id)
-
-    # ---- moves between log directories, blocking
-
-    @requires(Action.ALTER, Resource.CLUSTER)
-    def move_partition(self, topic: str, partition: int, path: str) -> MoveStatus:
-        """Begin to move a partition into another log directory; errors: ``PartitionMoves.start``.
-
-        Goes on in the background, also after a restart.
-        """
-        return self._manager.moves.start(topic, partition, path)
-
-    @requires(Action.ALTER, Resource.CLUSTER)
-    def cancel_move(self, topic: str, partition: int) -> MoveStatus:
-        """Give a move up; the partition stays where it is. UnknownMove."""
-        return self._manager.moves.cancel(topic, partition)
-
-    @requires(Action.DESCRIBE, Resource.CLUSTER)
-    def moves(self) -> list[MoveStatus]:
-        """Moves under way, and those that ended since the start; of a partition the last one."""
-        return self._manager.moves.statuses()
 
     @open_to_all  # what the work does asks for its own rights
     def in_background(

@@ -60,7 +60,7 @@ def log_dirs_view(operations: Operations) -> LogDirsView:
     """No disk; costs a look at every partition."""
     return LogDirsView(
         now_ms=operations.now_ms(),
-        log_dirs=[log_dir_view(each) for each in operations.log_dirs()],
+        log_dirs=[log_dir_view(each) for each in operations.log_dirs.describe()],
     )
 
 

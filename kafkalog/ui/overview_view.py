@@ -56,7 +56,7 @@ class OverviewView(View):
 def overview_view(operations: Operations) -> OverviewView:
     """No disk; costs a look at every partition."""
     now_ms = operations.now_ms()
-    readiness, described = operations.readiness(), operations.log_dirs()
+    readiness, described = operations.readiness(), operations.log_dirs.describe()
     log_dirs = [log_dir_view(each) for each in described]
     tasks = [task_row(each) for each in operations.tasks()]
     health = operations.cleaning.health()

@@ -65,12 +65,14 @@ def work(disk: SimFilesystem, acknowledged: Acknowledged) -> None:
     sim = SimManager(disk, seed=1)
     try:
         sim.start()
-        sim.operations.move_partition("t", 0, B)
+        sim.operations.log_dirs.move("t", 0, B)
         for number in range(3):
             produce(sim, f"while {number}", acknowledged)
         if sim.delete_records("t", 2).error is None:
             acknowledged.log_start_offset = 2
-        sim.threads.run_until(lambda: sim.operations.moves()[0].state is not MoveState.COPYING)
+        sim.threads.run_until(
+            lambda: sim.operations.log_dirs.moves()[0].state is not MoveState.COPYING
+        )
         produce(sim, "behind", acknowledged)
         sim.threads.run_until_idle()
     finally:
@@ -103,9 +105,11 @@ def check(disk: SimFilesystem, acknowledged: Acknowledged, point: CrashPoint) ->
     first = SimManager(disk, seed=2).start()
     holds_all(first, acknowledged)
     first.threads.run_until(
-        lambda: all(each.state is not MoveState.COPYING for each in first.operations.moves())
+        lambda: all(
+            each.state is not MoveState.COPYING for each in first.operations.log_dirs.moves()
+        )
     )
-    assert [each.state for each in first.operations.moves()] in ([], [MoveState.DONE])
+    assert [each.state for each in first.operations.log_dirs.moves()] in ([], [MoveState.DONE])
     holds_all(first, acknowledged)
     assert produce(first, "second life", acknowledged)
     first.threads.kill_all()

@@ -188,7 +188,7 @@ class DaemonRun:
     def move_partition(self, topic: str, partition: int, path: str) -> None:
         """Begin it; it goes on while threads run, and in the next life."""
         try:
-            self.life.operations.move_partition(topic, partition, path)
+            self.life.operations.log_dirs.move(topic, partition, path)
         except StorageFault:
             return
 

@@ -230,7 +230,7 @@ def test_it_goes_with_a_move_a_backup_and_a_restore() -> None:
     raised(sim, 2)
     log = sim.operations.partition_log("t", 0)
     (target,) = [each.log_dir.path for each in sim.manager.units if not in_dir(log, each)]
-    sim.operations.move_partition("t", 0, target)
+    sim.operations.log_dirs.move("t", 0, target)
     sim.threads.run_until(lambda: not sim.manager.table.futures())
     moved = sim.operations.partition_log("t", 0)
     assert moved.directory.startswith(target)

@@ -25,6 +25,7 @@ from kafkalog.manager.consumer import ConsumerConfig
 from kafkalog.manager.consumer_groups import ConsumerGroups
 from kafkalog.manager.group_offsets import GroupOffsets
 from kafkalog.manager.group_operations import GroupOperations
+from kafkalog.manager.log_dir_operations import LogDirOperations
 from kafkalog.manager.operations import Acks, Operations
 from kafkalog.manager.producer_operations import ProducerOperations
 from kafkalog.manager.topic_operations import TopicOperations
@@ -40,6 +41,7 @@ CLASSES: tuple[type[object], ...] = (
     GroupOperations,
     GroupOffsets,
     ConsumerGroups,
+    LogDirOperations,
     ProducerOperations,
 )
 
@@ -131,7 +133,7 @@ def test_the_acts_of_a_reader_and_of_a_writer() -> None:
             with pytest.raises(TopicAccessDenied, match="delete topic t"):
                 seen.submit_delete_records("t", 0, 0, None)
             with pytest.raises(ClusterAccessDenied):
-                seen.log_dirs()
+                seen.log_dirs.describe()
             with pytest.raises(ClusterAccessDenied):
                 seen.alter_broker_configs([])
         with pytest.raises(TopicAccessDenied, match="write topic t"):

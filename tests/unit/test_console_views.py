@@ -320,7 +320,7 @@ def test_the_daemon_s_pages() -> None:
     )
     assert overview.largest_topics[0].name == "t"
     dirs = log_dirs_view(sim.operations)
-    described = sim.operations.log_dirs()
+    described = sim.operations.log_dirs.describe()
     assert [each.path for each in dirs.log_dirs] == [each.path for each in described]
     assert sum(each.log_bytes or 0 for each in dirs.log_dirs) == overview.log_bytes
     tasks = tasks_view(sim.operations)

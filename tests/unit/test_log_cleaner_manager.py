@@ -349,7 +349,7 @@ def test_a_move_ends_the_clean_and_takes_the_checkpoint_along() -> None:
     world.fill("t", 12)
     runs = world.run_into_a_clean()
     other = next(path for path in DIRS if not log.directory.startswith(path))
-    world.sim.operations.move_partition("t", 0, other)
+    world.sim.operations.log_dirs.move("t", 0, other)
     world.sim.threads.run_until(lambda: world.log().directory.startswith(other))
     world.sim.threads.run_until_idle()
     assert [run.is_aborted for run in runs] == [True]

@@ -33,7 +33,7 @@ def counts(sim: SimManager) -> list[int]:
 
 
 def cordons(sim: SimManager) -> list[bool]:
-    return [each.is_cordoned for each in sim.operations.log_dirs()]
+    return [each.is_cordoned for each in sim.operations.log_dirs.describe()]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_cordon_survives_a_restart_and_is_taken_back() -> None:
     assert cordons(sim) == [False, True]
     sim.operations.topics.create("t", 1)
     with pytest.raises(InvalidReplicaAssignment):
-        sim.operations.move_partition("t", 0, B)
+        sim.operations.log_dirs.move("t", 0, B)
     again = SimManager(sim.stop(), config=config).start()
     assert cordons(again) == [False, True]
     alter(again, CORDONED, None)
@@ -116,7 +116,7 @@ def test_a_cordoned_directory_may_leave_the_configuration() -> None:
     alter(sim, CORDONED, B)
     again = SimManager(sim.stop(), config=BrokerConfig(log_dirs=(A,))).start()
     alter(again, "log.retention.ms", "5000")
-    assert [each.is_cordoned for each in again.operations.log_dirs()] == [False]
+    assert [each.is_cordoned for each in again.operations.log_dirs.describe()] == [False]
     with pytest.raises(InvalidRequest, match="must name directories"):
         alter(again, CORDONED, f"{A},{B}")
 
@@ -132,10 +132,10 @@ def test_another_rate_ends_the_pause_of_a_move() -> None:
     for _ in range(50):
         assert sim.produce("t", batch_of("v" * 100)).error is None
     alter(sim, RATE, "1")
-    sim.operations.move_partition("t", 0, B)
+    sim.operations.log_dirs.move("t", 0, B)
     sim.clock.advance_ms(HOUR_MS)
-    assert sim.operations.moves()[0].state is MoveState.COPYING
+    assert sim.operations.log_dirs.moves()[0].state is MoveState.COPYING
     alter(sim, RATE, None)
-    sim.threads.run_until(lambda: sim.operations.moves()[0].state is MoveState.DONE)
+    sim.threads.run_until(lambda: sim.operations.log_dirs.moves()[0].state is MoveState.DONE)
     with pytest.raises(InvalidRequest, match=RATE):
         alter(sim, RATE, "0")

@@ -34,7 +34,7 @@ def filled() -> SimManager:
 def test_every_partition_with_its_bytes() -> None:
     """M14: in the order of log.dirs, sorted by topic and number; what the .log files hold."""
     sim = filled()
-    described = sim.operations.log_dirs()
+    described = sim.operations.log_dirs.describe()
     assert [each.path for each in described] == list(DIRS)
     assert sum(len(each.partitions) for each in described) == 13
     for each in described:
@@ -56,7 +56,7 @@ def test_only_the_topics_asked_for() -> None:
     operations = filled().operations
 
     def names(*topics: str) -> list[str]:
-        described = operations.log_dirs(set(topics))
+        described = operations.log_dirs.describe(set(topics))
         assert [each.path for each in described] == list(DIRS)
         return sorted(name for each in described for name in sizes(each))
 
@@ -70,8 +70,10 @@ def test_a_cordoned_directory_says_so() -> None:
     """M14: cordoned.log.dirs; it is described like any other."""
     config = BrokerConfig(log_dirs=DIRS, cordoned_log_dirs=(DIRS[1],))
     sim = SimManager(config=config).start()
-    assert [each.is_cordoned for each in sim.operations.log_dirs()] == [False, True]
-    assert [each.is_cordoned for each in SimManager().start().operations.log_dirs()] == [False] * 2
+    assert [each.is_cordoned for each in sim.operations.log_dirs.describe()] == [False, True]
+    assert [each.is_cordoned for each in SimManager().start().operations.log_dirs.describe()] == [
+        False
+    ] * 2
 
 
 def test_space_is_known_from_the_start_and_measured_again() -> None:
@@ -81,7 +83,9 @@ def test_space_is_known_from_the_start_and_measured_again() -> None:
     def space() -> set[tuple[int, int]]:
         calls: list[str] = []
         sim.disk.on_call = lambda: calls.append("disk")
-        found = {(each.total_bytes, each.usable_bytes) for each in sim.operations.log_dirs()}
+        found = {
+            (each.total_bytes, each.usable_bytes) for each in sim.operations.log_dirs.describe()
+        }
         sim.disk.on_call = None
         assert calls == []
         return found
@@ -102,10 +106,10 @@ def test_space_is_known_from_the_start_and_measured_again() -> None:
 def test_an_offline_directory_names_its_reason() -> None:
     """M15: no partitions, no space, the reason of the first failure; the other one is as it was."""
     sim = filled()
-    before = sim.operations.log_dirs()
+    before = sim.operations.log_dirs.describe()
     sim.disk.faults.add(Fault(kinds=frozenset({"space"}), path_contains=DIRS[1]))
     sim.clock.advance_ms(10_000)
-    good, bad = sim.operations.log_dirs()
+    good, bad = sim.operations.log_dirs.describe()
     assert good.offline_reason is None
     assert good.partitions == before[0].partitions
     assert bad.path == DIRS[1]
@@ -120,7 +124,7 @@ def test_a_directory_that_was_never_opened_is_described() -> None:
     sim = SimManager()
     sim.disk.faults.add(Fault(kinds=frozenset({"list"}), path_contains=DIRS[0]))
     sim.start()
-    bad, good = sim.operations.log_dirs()
+    bad, good = sim.operations.log_dirs.describe()
     assert bad.path == DIRS[0]
     assert bad.offline_reason
     assert (bad.total_bytes, bad.usable_bytes, bad.partitions) == (-1, -1, [])

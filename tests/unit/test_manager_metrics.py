@@ -159,17 +159,17 @@ def test_moves_are_counted_where_they_go() -> None:
         return value(sim, f"kafkalog_{name}", log_dir=target, **labels)
 
     sim.operations.alter_broker_configs([ConfigChange(rate, "1")])
-    sim.operations.move_partition("t", 0, target)
+    sim.operations.log_dirs.move("t", 0, target)
     sim.clock.advance_ms(1_000)
-    copied = sim.operations.moves()[0].copied_bytes
+    copied = sim.operations.log_dirs.moves()[0].copied_bytes
     assert sample("partition_moves_running") == 1
     assert sample("partition_move_bytes_total") == copied > 0
-    sim.operations.cancel_move("t", 0)
+    sim.operations.log_dirs.cancel_move("t", 0)
     assert sample("partition_moves_running") == 0
     assert sample("partition_moves_total", state="cancelled") == 1
     sim.operations.alter_broker_configs([ConfigChange(rate, None)])
-    sim.operations.move_partition("t", 0, target)
-    sim.threads.run_until(lambda: sim.operations.moves()[0].state is MoveState.DONE)
+    sim.operations.log_dirs.move("t", 0, target)
+    sim.threads.run_until(lambda: sim.operations.log_dirs.moves()[0].state is MoveState.DONE)
     assert sample("partition_moves_total", state="done") == 1
     assert sample("partition_moves_total", state="cancelled") == 1
     assert sample("partition_moves_running") == 0

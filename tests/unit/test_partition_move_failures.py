@@ -26,12 +26,12 @@ def test_a_move_goes_on_after_a_stop_and_after_a_kill() -> None:
     """
     for how in ("stop", "kill"):
         sim = begun()
-        (before,) = sim.operations.moves()
+        (before,) = sim.operations.log_dirs.moves()
         expected = contents(sim)
         disk = sim.stop() if how == "stop" else sim.kill()
         again = SimManager(disk, config=SLOW).start()
         again.threads.run_until_idle()
-        (status,) = again.operations.moves()
+        (status,) = again.operations.log_dirs.moves()
         assert status.copied_bytes >= before.copied_bytes
         assert ended(again).state is MoveState.DONE
         assert (place(again), contents(again)) == (B, expected)
@@ -60,7 +60,7 @@ def test_a_copy_that_parted_from_its_log_is_begun_anew() -> None:
     sim = world(2, SLOW, segment_bytes=100_000)
     for number in range(4):
         sim.produce("t", batch_of(f"lost {number}", "x" * 20), Acks.LEADER)
-    sim.operations.move_partition("t", 0, B)
+    sim.operations.log_dirs.move("t", 0, B)
     future = sim.manager.table.future_of
     sim.threads.run_until(lambda: (log := future(T0)) is not None and log.log_end_offset > 6)
     copy = future(T0)
@@ -90,7 +90,7 @@ def test_a_copy_of_a_log_that_was_cleaned_is_begun_anew() -> None:
     sim.produce("t", keyed_batch(("gone", None)))
     for key in ("k1", "k2") * 5:
         sim.produce("t", keyed_batch((key, "x" * 40)))
-    sim.operations.move_partition("t", 0, B)
+    sim.operations.log_dirs.move("t", 0, B)
     sim.threads.run_until_idle()
     copy = sim.manager.table.future_of(T0)
     assert copy is not None
@@ -132,7 +132,7 @@ def test_a_target_that_fails_leaves_the_partition_where_it_is() -> None:
             try:
                 state = move(sim).state
             except StorageFault:  # the copy could not be made
-                assert sim.operations.moves() == []
+                assert sim.operations.log_dirs.moves() == []
                 state = MoveState.FAILED
             is_struck = fault.seen >= nth
             log = sim.manager.log_of("t", 0)
@@ -152,13 +152,13 @@ def test_a_source_that_fails_keeps_the_copy() -> None:
     """
     for nth in range(1, 8):
         sim = world(3, SLOW)
-        sim.operations.move_partition("t", 0, B)
+        sim.operations.log_dirs.move("t", 0, B)
         sim.threads.run_until_idle()
         expected = contents(sim)
         sim.disk.faults.add(Fault(path_contains=A, nth=nth))
         ended(sim)
         again = SimManager(sim.kill()).start()
-        if again.operations.moves():
+        if again.operations.log_dirs.moves():
             assert ended(again).state is MoveState.DONE
         assert contents(again) == expected
         assert place(again) == B

@@ -80,14 +80,14 @@ def test_log_dirs_shows_the_copy() -> None:
     Method: the description in the middle of a move and after it.
     """
     sim = begun()
-    here, there = sim.operations.log_dirs()
+    here, there = sim.operations.log_dirs.describe()
     assert [(each.is_future, each.offset_lag) for each in here.partitions] == [(False, 0)]
     (future,) = there.partitions
-    (status,) = sim.operations.moves()
+    (status,) = sim.operations.log_dirs.moves()
     assert (future.topic_partition, future.is_future) == (T0, True)
     assert (future.offset_lag, future.size_bytes) == (status.offset_lag, status.copied_bytes)
     ended(sim)
-    here, there = sim.operations.log_dirs()
+    here, there = sim.operations.log_dirs.describe()
     assert here.partitions == []
     assert [(each.is_future, each.offset_lag) for each in there.partitions] == [(False, 0)]
 
@@ -115,7 +115,7 @@ def test_records_that_are_deleted_faster_than_copied_leave_no_gap() -> None:
     Method: append and delete while the copy waits for the throttle, all in one segment.
     """
     sim = world(1, SLOW, segment_bytes=100_000)
-    sim.operations.move_partition("t", 0, B)
+    sim.operations.log_dirs.move("t", 0, B)
     sim.threads.run_until_idle()
     for number in range(3):
         sim.produce("t", batch_of(f"later {number}", "x"))
@@ -233,7 +233,7 @@ def test_a_deleted_topic_takes_its_copy_along() -> None:
     """
     sim = begun()
     sim.operations.topics.delete("t")
-    assert sim.operations.moves() == []
+    assert sim.operations.log_dirs.moves() == []
     assert states(sim) == {A: [DirectoryState.DELETE], B: [DirectoryState.DELETE]}
     sim.threads.run_until_idle()
     sim.clock.advance_ms(120_000)
@@ -251,12 +251,12 @@ def test_a_cancelled_move_leaves_the_partition() -> None:
         sim = begun()
         before = contents(sim)
         if how == "cancel":
-            assert sim.operations.cancel_move("t", 0).state is MoveState.CANCELLED
+            assert sim.operations.log_dirs.cancel_move("t", 0).state is MoveState.CANCELLED
         else:
-            assert sim.operations.move_partition("t", 0, A).state is MoveState.DONE
+            assert sim.operations.log_dirs.move("t", 0, A).state is MoveState.DONE
         assert states(sim) == {A: [DirectoryState.LIVE], B: [DirectoryState.DELETE]}
         with pytest.raises(UnknownMove):
-            sim.operations.cancel_move("t", 0)
+            sim.operations.log_dirs.cancel_move("t", 0)
         assert contents(sim) == before
         assert move(sim).state is MoveState.DONE
         assert contents(sim) == before
@@ -276,17 +276,17 @@ def test_refusals() -> None:
         ("t", 0, B, InvalidReplicaAssignment),
     ):
         with pytest.raises(kind):
-            sim.operations.move_partition(topic, partition, path)
-    assert sim.operations.move_partition("t", 0, A + "/").state is MoveState.DONE
-    assert sim.operations.moves() == []
+            sim.operations.log_dirs.move(topic, partition, path)
+    assert sim.operations.log_dirs.move("t", 0, A + "/").state is MoveState.DONE
+    assert sim.operations.log_dirs.moves() == []
     sim.manager.unit_at(B).log_dir.is_cordoned = False
     long_name = "n" * 249
     sim.operations.topics.create(long_name, 1)
     with pytest.raises(InvalidTopicName, match="too long"):
-        sim.operations.move_partition(long_name, 0, A)
+        sim.operations.log_dirs.move(long_name, 0, A)
     sim.manager.unit_at(B).log_dir.take_offline("pulled out")
     with pytest.raises(LogDirOffline, match="pulled out"):
-        sim.operations.move_partition("t", 0, B)
+        sim.operations.log_dirs.move("t", 0, B)
 
 
 def test_appends_at_the_very_moment_are_refused_and_nothing_is_appended() -> None:

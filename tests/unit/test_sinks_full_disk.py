@@ -36,8 +36,8 @@ def move_state(sim: SimManager) -> None:
     """To the other directory, while it serves."""
     here = log_dir_of(sim.manager.log_of(SINK_STATE_TOPIC, 0))
     (there,) = (each for each in DIRS if each != here)
-    sim.operations.move_partition(SINK_STATE_TOPIC, 0, there)
-    sim.threads.run_until(lambda: sim.operations.moves()[0].state is not MoveState.COPYING)
+    sim.operations.log_dirs.move(SINK_STATE_TOPIC, 0, there)
+    sim.threads.run_until(lambda: sim.operations.log_dirs.moves()[0].state is not MoveState.COPYING)
     assert log_dir_of(sim.manager.log_of(SINK_STATE_TOPIC, 0)) == there
 
 

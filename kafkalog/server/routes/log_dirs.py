@@ -52,7 +52,7 @@ def _log_dir_json(log_dir: LogDirDescription) -> dict[str, object]:
 
 
 def _document(operations: Operations, topics: Collection[str]) -> bytes:
-    log_dirs = [_log_dir_json(log_dir) for log_dir in operations.log_dirs(topics)]
+    log_dirs = [_log_dir_json(log_dir) for log_dir in operations.log_dirs.describe(topics)]
     broker = {"broker": operations.node_id, "logDirs": log_dirs}
     return msgspec.json.encode({"version": 1, "brokers": [broker]})
 

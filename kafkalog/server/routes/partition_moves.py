@@ -58,7 +58,7 @@ def _begin(operations: Operations, wanted: PartitionMovesRequest) -> web.Respons
     entries: list[dict[str, object]] = []
     for each in wanted.moves:
         try:
-            status = operations.move_partition(each.topic, each.partition, each.log_dir)
+            status = operations.log_dirs.move(each.topic, each.partition, each.log_dir)
         except KafkalogError as error:
             _, body = error_body(error)
             entries.append({"topic": each.topic, "partition": each.partition, **body})
@@ -81,7 +81,7 @@ async def moves(request: web.Request) -> web.Response:
 
 
 def _moves(operations: Operations) -> web.Response:
-    return json_reply({"moves": [_move_json(status) for status in operations.moves()]})
+    return json_reply({"moves": [_move_json(status) for status in operations.log_dirs.moves()]})
 
 
 @ROUTES.delete("/v1/partition-moves/{topic}/{partition}")
@@ -100,7 +100,7 @@ async def cancel(request: web.Request) -> web.Response:
 
 
 def _cancel(operations: Operations, topic: str, partition: int) -> web.Response:
-    return json_reply(_move_json(operations.cancel_move(topic, partition)))
+    return json_reply(_move_json(operations.log_dirs.cancel_move(topic, partition)))
 
 
 def _move_json(status: MoveStatus) -> dict[str, object]:

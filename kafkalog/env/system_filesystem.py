@@ -17,6 +17,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkalog.env.whole_files import WholeFiles
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -254,7 +256,7 @@ class SystemLock:
             _locked_paths.discard(self._path)
 
 
-class SystemFilesystem:
+class SystemFilesystem(WholeFiles):
     """The operating system's files. Links are never followed at the last component."""
 
     def open_read(self, path: str) -> SystemFile:
@@ -340,32 +342,6 @@ class SystemFilesystem:
             os.fsync(fd)
         finally:
             os.close(fd)
-
-    def read_file(self, path: str) -> bytes:
-        """See Filesystem."""
-        file = self.open_read(path)
-        try:
-            return file.pread(file.size(), 0)
-        finally:
-            file.close()
-
-    def write_file_atomically(self, path: str, data: bytes) -> None:
-        """See Filesystem."""
-        temporary = f"{path}.tmp"
-        try:
-            file = self.open_write(temporary)
-            try:
-                file.truncate(0)
-                file.pwrite(data, 0)
-                file.sync()
-            finally:
-                file.close()
-            os.rename(temporary, path)
-        except OSError:
-            with contextlib.suppress(OSError):  # a full disk needs its page back
-                os.unlink(temporary)
-            raise
-        self.sync_dir(os.path.dirname(path))
 
     def lock(self, path: str) -> SystemLock:
         """See Filesystem."""

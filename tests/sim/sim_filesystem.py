@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import errno
 import itertools
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkalog.env.whole_files import WholeFiles
 from tests.sim.disk_memory import note_disk
 from tests.sim.sim_crash import CrashMode, Survivor
 from tests.sim.sim_faults import FaultPlan, Operation
@@ -75,7 +75,7 @@ def _split(path: str) -> tuple[str, str]:
     return parent or "/", name
 
 
-class SimFilesystem:
+class SimFilesystem(WholeFiles):
     """See Filesystem."""
 
     def __init__(
@@ -313,32 +313,6 @@ class SimFilesystem:
         if fault is not None:  # LOSE_SYNC: the names stay in the cache alone
             self.faults.raise_after(fault, path)
         self._make_durable(mine)
-
-    def read_file(self, path: str) -> bytes:
-        """See Filesystem."""
-        file = self.open_read(path)
-        try:
-            return file.pread(file.size(), 0)
-        finally:
-            file.close()
-
-    def write_file_atomically(self, path: str, data: bytes) -> None:
-        """See Filesystem."""
-        temporary = f"{path}.tmp"
-        try:
-            file = self.open_write(temporary)
-            try:
-                file.truncate(0)
-                file.pwrite(data, 0)
-                file.sync()
-            finally:
-                file.close()
-            self.rename(temporary, path)
-        except OSError:
-            with suppress(OSError):
-                self.unlink(temporary)
-            raise
-        self.sync_dir(_split(path)[0])
 
     def lock(self, path: str) -> SimLock:
         """See Filesystem."""

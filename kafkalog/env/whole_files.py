@@ -1,0 +1,60 @@
+"""WholeFiles: small files read and replaced as a whole, the same steps on every Filesystem.
+
+One home for the order of the steps, so that what a simulated power cut proves of it is true of the
+machine's disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kafkalog.env.filesystem import File
+
+
+class _Files(Protocol):
+    """What the steps need of a Filesystem."""
+
+    def open_read(self, path: str) -> File: ...
+
+    def open_write(self, path: str) -> File: ...
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def unlink(self, path: str) -> None: ...
+
+    def sync_dir(self, path: str) -> None: ...
+
+
+class WholeFiles:
+    """A part of a Filesystem, made of its other parts."""
+
+    __slots__ = ()
+
+    def read_file(self: _Files, path: str) -> bytes:
+        """See Filesystem."""
+        file = self.open_read(path)
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
+
+    def write_file_atomically(self: _Files, path: str, data: bytes) -> None:
+        """See Filesystem."""
+        temporary = f"{path}.tmp"
+        try:
+            file = self.open_write(temporary)
+            try:
+                file.truncate(0)
+                file.pwrite(data, 0)
+                file.sync()
+            finally:
+                file.close()
+            self.rename(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):  # a full disk needs its page back
+                self.unlink(temporary)
+            raise
+        self.sync_dir(os.path.dirname(path))

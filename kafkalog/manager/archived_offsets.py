@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from kafkalog.errors import KafkalogError, OffsetAboveHighWatermark, StorageFault, UnknownTopic
-from kafkalog.format.topic_id import encode_id
 from kafkalog.log.retention_plan import Hold
 from kafkalog.manager.commands import FlushCommand
+from kafkalog.manager.topic_operations import refuse_other_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -112,13 +112,9 @@ class ArchivedOffsets:
         NotReady. Crash: the old offsets or the new ones, whole.
         """
         manager = self._manager
-        topic_id = manager.registered(name).topic_id
-        if archived_id not in (None, encode_id(topic_id)):
-            raise UnknownTopic(
-                f"Topic {name} has the id {encode_id(topic_id)}; the one with {archived_id} was "
-                "deleted",
-                topic=name,
-            )
+        registered = manager.registered(name)
+        if archived_id is not None:
+            refuse_other_topic(registered, archived_id)
         logs = {number: manager.log_of(name, number) for number in offsets}
         for number, offset in offsets.items():
             _check_bounds(logs[number], offset)
@@ -128,7 +124,7 @@ class ArchivedOffsets:
         with manager.topics.lock:
             manager.check_ready()
             topic = manager.registered(name)
-            if topic.topic_id != topic_id:
+            if topic.topic_id != registered.topic_id:
                 raise UnknownTopic(f"Topic {name} was deleted and made again", topic=name)
             known = {number: self.offset_of(log.topic_partition) for number, log in logs.items()}
             risen = {number: max(at, offsets[number]) for number, at in known.items()}

@@ -23,7 +23,12 @@ from kafkalog.manager.log_maintenance import LogMaintenance
 from kafkalog.manager.metrics_snapshot import take_snapshot
 from kafkalog.manager.producer_operations import ProducerOperations
 from kafkalog.manager.retention_report import RetentionReport
-from kafkalog.manager.topic_operations import TopicOperations, altered, refuse_internal
+from kafkalog.manager.topic_operations import (
+    TopicOperations,
+    altered,
+    refuse_internal,
+    refuse_other_topic,
+)
 from kafkalog.manager.values import (
     Acks,
     ConfigChange,
@@ -90,13 +95,18 @@ class Operations:
         return self._manager.seams.clock.wall_ms()
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
-    def partition_log(self, topic: str, partition: int) -> UnifiedLog:
+    def partition_log(self, topic: str, partition: int, topic_id: str | None = None) -> UnifiedLog:
         """The log of a partition: UnknownTopic, UnknownPartition, NotReady, LogDirOffline.
 
-        A partition that could not be loaded raises its reason.
+        ``topic_id``: UnknownTopic for the log of another topic of that name. A partition that could
+        not be loaded raises its reason.
         """
         self._manager.registered(topic)
-        return self._manager.log_of(topic, partition)
+        log = self._manager.log_of(topic, partition)
+        if topic_id is not None:
+            # After the log was found: no id comes back, so a log of an older topic is never passed.
+            refuse_other_topic(self._manager.registered(topic), topic_id)
+        return log
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def is_served(self, topic: str, partition: int) -> bool:
@@ -174,10 +184,14 @@ class Operations:
         partition: int,
         offset: int,
         on_done: Callable[[Command], None] | None,
+        topic_id: str | None = None,
     ) -> None:
-        """Queue a move of the log start; result: the low watermark, durable before the answer."""
+        """Queue a move of the log start; result: the low watermark, durable before the answer.
+
+        ``topic_id``: of no other topic of that name; errors: ``partition_log``.
+        """
         refuse_internal(topic, "deleted from")
-        log = self.partition_log(topic, partition)
+        log = self.partition_log(topic, partition, topic_id)
         self._manager.unit_of(log).writer.submit(DeleteRecordsCommand(log, offset, on_done))
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
@@ -388,15 +402,18 @@ class Operations:
         return self._retention.count_index_entries(self.partition_log(topic, partition), listed)
 
     @requires(Action.DELETE, Resource.TOPIC, "topic")
-    def retain(self, topic: str, partition: int, *, dry_run: bool) -> RetentionOutcome:
+    def retain(
+        self, topic: str, partition: int, *, dry_run: bool, topic_id: str | None = None
+    ) -> RetentionOutcome:
         """A retention pass over one partition, whatever its policy; a dry run deletes nothing.
 
-        InvalidTopicName for internal topics unless it is a dry run.
+        InvalidTopicName for internal topics unless it is a dry run. ``topic_id``: of no other topic
+        of that name; errors: ``partition_log``.
         """
-        if dry_run:
-            return self._retention.preview(self.partition_log(topic, partition))
-        refuse_internal(topic, "deleted from")
-        return self._retention.run(self.partition_log(topic, partition))
+        if not dry_run:
+            refuse_internal(topic, "deleted from")
+        log = self.partition_log(topic, partition, topic_id)
+        return self._retention.preview(log) if dry_run else self._retention.run(log)
 
     @requires(Action.CLUSTER, Resource.CLUSTER)
     def retain_all(

@@ -241,6 +241,16 @@ def refuse_internal(topic: str, verb: str) -> None:
         raise InvalidTopicName(f"Internal topic {topic} cannot be {verb} by clients", topic=topic)
 
 
+def refuse_other_topic(topic: RegisteredTopic, topic_id: str) -> None:
+    """UnknownTopic when the topic that was meant is gone, and another one has its name."""
+    if encode_id(topic.topic_id) != topic_id:
+        raise UnknownTopic(
+            f"Topic {topic.name} has the id {encode_id(topic.topic_id)}: it was created anew, "
+            f"and the one with {topic_id} was deleted. Nothing was changed.",
+            topic=topic.name,
+        )
+
+
 def altered(configs: Mapping[str, str], changes: Sequence[ConfigChange]) -> dict[str, str]:
     """The configs after the changes; InvalidRequest in Kafka's words when one is named twice."""
     names = [change.name for change in changes]

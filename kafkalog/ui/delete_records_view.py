@@ -63,6 +63,7 @@ class DeleteRecordsView(View):
     template: ClassVar[str] = "delete_records.html"
 
     topic: str
+    topic_id: str
     partition: int
     log_start_offset: int
     high_watermark: int
@@ -88,12 +89,15 @@ def delete_records_view(
     operations: Operations, topic: str, partition: int, question: Question
 ) -> DeleteRecordsView:
     """Blocks: may read indexes. UnknownTopic, UnknownPartition, why it is not served."""
+    # First: of no later topic than what is shown.
+    topic_id = operations.topics.describe(topic).topic_id
     report = operations.describe_segments(topic, partition)
     target = _target(operations, topic, partition, question, report)
     refusal = None if target is None else _refusal(report, topic, target)
     return DeleteRecordsView(
         now_ms=report.now_ms,
         topic=topic,
+        topic_id=topic_id,
         partition=partition,
         log_start_offset=report.facts.log_start_offset,
         high_watermark=report.facts.high_watermark,

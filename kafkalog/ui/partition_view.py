@@ -104,6 +104,7 @@ class PartitionView(View):
     template: ClassVar[str] = "partition.html"
 
     topic: str
+    topic_id: str
     partition: int
     directory: str
     log_start_offset: int
@@ -157,6 +158,8 @@ def partition_view(operations: Operations, topic: str, partition: int, page: int
     Blocks: looks at the index files of what is shown. UnknownTopic, UnknownPartition, why it is
     not served.
     """
+    # First: of no later topic than what is shown.
+    topic_id = operations.topics.describe(topic).topic_id
     described = operations.describe_log(topic, partition)
     standing = operations.cleaning.look(topic, partition)
     report = operations.describe_segments(topic, partition)
@@ -178,6 +181,7 @@ def partition_view(operations: Operations, topic: str, partition: int, page: int
     return PartitionView(
         now_ms=report.now_ms,
         topic=topic,
+        topic_id=topic_id,
         partition=partition,
         directory=described.directory,
         log_start_offset=report.facts.log_start_offset,

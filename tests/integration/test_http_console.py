@@ -203,6 +203,8 @@ def test_a_form_is_for_this_origin_alone(daemon: Daemon) -> None:
     page = f"/console/topics/{topic}/partitions/0"
     html = daemon.request("GET", page, None, BROWSER).body.decode()
     assert f'<form method="post" action="{page}/retain">' in html
+    form = f"topic_id={daemon.request('GET', f'{page}.json').json['topic_id']}".encode()
+    typed = {"Content-Type": "application/x-www-form-urlencoded"}
     own = f"http://127.0.0.1:{daemon.port}"
     for headers in (
         {"Sec-Fetch-Site": "cross-site", "Origin": own},
@@ -210,19 +212,20 @@ def test_a_form_is_for_this_origin_alone(daemon: Daemon) -> None:
         {"Origin": "https://page.example"},
         {"Origin": "null"},
     ):
-        refused(daemon.request("POST", f"{page}/retain", b"", headers), 403, 40301)
+        refused(daemon.request("POST", f"{page}/retain", form, typed | headers), 403, 40301)
     segments = f"/v1/topics/{topic}/partitions/0/segments"
     assert [each["state"] for each in daemon.request("GET", segments).json["segments"]] == [
         "inactive",
         "active",
     ]
-    answer = daemon.request("POST", f"{page}/retain", b"", {"Origin": own})
+    answer = daemon.request("POST", f"{page}/retain", form, typed | {"Origin": own})
     assert (answer.status, answer.headers["Location"]) == (303, page)
     assert [each["state"] for each in daemon.request("GET", segments).json["segments"]] == [
         "deleting",
         "active",
     ]
-    again = daemon.request("POST", f"{page}/retain", b"", {"Sec-Fetch-Site": "same-origin"})
+    same = typed | {"Sec-Fetch-Site": "same-origin"}
+    again = daemon.request("POST", f"{page}/retain", form, same)
     assert again.status == 303
     html = daemon.request("GET", page, None, BROWSER).body.decode()
     assert "<form" not in html

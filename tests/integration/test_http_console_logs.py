@@ -5,10 +5,12 @@ Method: a real daemon; places beside the API, the wizard from its question to th
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from tests.integration.http_world import Wire, append, batch_of, refused
 from tests.integration.test_http_console import BROWSER
 from tests.integration.test_http_console_compaction import FORM, posted
+from tests.integration.test_http_v3 import cluster
 
 if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
@@ -59,20 +61,44 @@ def test_the_wizard(daemon: Daemon) -> None:
     assert b'name="offset" value="3"' in html.body
     assert b"refresh" not in html.body
     refused(daemon.request("GET", f"{page}?offset=3&refresh=true"), 400, 40005)
-    whole = {"offset": "3", "confirmation": "shrunk-0"}
+    shown = daemon.request("GET", f"{page}.json").json["topic_id"]
+    assert f'name="topic_id" value="{shown}"'.encode() in html.body
+    whole = {"topic_id": shown, "offset": "3", "confirmation": "shrunk-0"}
     refused(posted(daemon, page, whole | {"confirmation": "shrunk"}), 400, 40002)
-    refused(posted(daemon, page, {"offset": "3"}), 400, 40002)
+    refused(posted(daemon, page, {"offset": "3", "confirmation": "shrunk-0"}), 400, 40002)
     refused(posted(daemon, page, whole | {"offset": "-1"}), 400, 40002)
     refused(posted(daemon, page, whole | {"offset": "9"}), 416, 41602)
     foreign = FORM | {"Sec-Fetch-Site": "same-site"}
-    body = b"offset=3&confirmation=shrunk-0"
-    refused(daemon.request("POST", page, body, foreign), 403, 40301)
+    refused(daemon.request("POST", page, urlencode(whole).encode(), foreign), 403, 40301)
     assert daemon.request("GET", f"{page}.json").json["log_start_offset"] == 0
     done = posted(daemon, page, whole)
     assert (done.status, done.headers["Location"]) == (303, address)
     assert daemon.request("GET", f"{page}.json").json["log_start_offset"] == 3
     html = daemon.request("GET", f"{page}?offset=3", None, BROWSER)
     assert b"Nothing lies before offset 3" in html.body
+
+
+def test_a_form_is_for_the_topic_that_was_shown(daemon: Daemon) -> None:
+    """Goal: a page that is older than the topic of its name takes nothing from that one.
+    Method: deletion and retention, asked for by the pages of a topic that was made anew since; then
+    by the new one's.
+    """
+    address = filled(daemon, "renewed")
+    former = daemon.request("GET", f"{address}/delete-records.json").json["topic_id"]
+    assert daemon.request("GET", f"{address}.json").json["topic_id"] == former
+    assert daemon.request("DELETE", f"{cluster(daemon)}/topics/renewed").status == 204
+    filled(daemon, "renewed")
+    fields = {"topic_id": former, "offset": "3", "confirmation": "renewed-0"}
+    told = refused(posted(daemon, f"{address}/delete-records", fields), 404, 40401)
+    assert "created anew" in str(told)
+    refused(posted(daemon, f"{address}/retain", {"topic_id": former}), 404, 40401)
+    refused(posted(daemon, f"{address}/retain", {}), 400, 40002)
+    seen = daemon.request("GET", f"{address}/delete-records.json").json
+    assert (seen["log_start_offset"], seen["topic_id"] == former) == (0, False)
+    fields["topic_id"] = seen["topic_id"]
+    assert posted(daemon, f"{address}/delete-records", fields).status == 303
+    assert posted(daemon, f"{address}/retain", {"topic_id": seen["topic_id"]}).status == 303
+    assert daemon.request("GET", f"{address}.json").json["log_start_offset"] == 3
 
 
 def test_a_large_form_is_refused_before_it_is_read(daemon: Daemon) -> None:

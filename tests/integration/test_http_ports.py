@@ -14,6 +14,7 @@ from kafkalog.server.app import ROUTE_TABLES, Door, door_of
 from tests.integration.access_world import access_settings, ask
 from tests.integration.daemon import Daemon, ReservedPort
 from tests.integration.http_world import refused
+from tests.integration.test_http_console_compaction import FORM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +73,9 @@ def test_a_form_at_the_admin_port_leads_to_no_page(ports: dict[Door, Daemon]) ->
     made = ask(ports[Door.ADMIN], "admin", "POST", "/admin/topics", {"topic_name": "formed"})
     assert made.status == 201, made.body
     page = "/console/topics/formed/partitions/0"
-    done = ask(ports[Door.ADMIN], "admin", "POST", f"{page}/retain")
+    shown = ask(ports[Door.HTTP], "admin", "GET", f"{page}.json").json["topic_id"]
+    form = f"topic_id={shown}".encode()
+    done = ask(ports[Door.ADMIN], "admin", "POST", f"{page}/retain", form, FORM)
     assert (done.status, done.body, done.headers["Location"]) == (204, b"", page)
     refused(ask(ports[Door.ADMIN], "admin", "GET", page), 404, 404)
     assert ask(ports[Door.HTTP], "admin", "GET", page).status == 200

@@ -15,6 +15,8 @@ from kafkalog.server.api import api_of
 from kafkalog.server.console import FORM_DONE, form_done, page, prepared, refuse_other_origins
 from kafkalog.server.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError
+from kafkalog.server.form_body import form_fields, form_schema
+from kafkalog.server.media_types import FORM
 from kafkalog.server.parameters import (
     ChoiceParameter,
     IntegerParameter,
@@ -137,16 +139,20 @@ def tasks(_: web.Request, operations: Operations) -> TasksView:
     "console",
     Access(Action.DELETE, Resource.TOPIC),
     FORM_DONE,
+    body={FORM: form_schema("topic_id")},
+    errors=(40002,),
 )
 async def retain(request: web.Request) -> web.Response:
     """Console: a retention pass over one partition now, instead of at the next check.
 
-    Pages of other origins are refused. Whatever is sent as a body is not read.
+    ``topic_id``: of the topic that the page showed; another one of that name is 404. Pages of other
+    origins are refused.
     """
     refuse_other_origins(request)
     api = api_of(request)
     name, number = topic_of(request), partition_of(request)
-    await api.blocking(api.operations.retain, name, number, dry_run=False)
+    topic_id = (await form_fields(request, api, "topic_id"))["topic_id"]
+    await api.blocking(api.operations.retain, name, number, dry_run=False, topic_id=topic_id)
     return form_done(request, f"{_CONSOLE}/topics/{quote(name, safe='')}/partitions/{number}")
 
 

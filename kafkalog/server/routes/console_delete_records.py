@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 ROUTES = web.RouteTableDef()
 _ADDRESS = "/console/topics/{topic}/partitions/{partition}/delete-records"
+_FIELDS = ("topic_id", "offset", "confirmation")
 _OFFSET_TEXT = re.compile(r"[0-9]{1,19}")
 
 
@@ -57,22 +58,24 @@ def delete_records(request: web.Request, operations: Operations) -> DeleteRecord
     "console",
     Access(Action.DELETE, Resource.TOPIC),
     FORM_DONE,
-    body={FORM: form_schema("offset", "confirmation")},
+    body={FORM: form_schema(*_FIELDS)},
     errors=(40907, 41602),
 )
 async def delete_records_now(request: web.Request) -> web.Response:
     """Console: delete the records before an offset; ``confirmation`` is <topic>-<partition>.
 
+    ``topic_id``: of the topic that the page showed; another one of that name is 404.
     Pages of other origins are refused.
     """
     refuse_other_origins(request)
     api, topic, partition = api_of(request), topic_of(request), partition_of(request)
-    fields = await form_fields(request, api, "offset", "confirmation")
+    fields = await form_fields(request, api, *_FIELDS)
     if fields["confirmation"] != confirmation_of(topic, partition):
         wanted = confirmation_of(topic, partition)
         raise ApiError(40002, f"Nothing was deleted: type {wanted} to say that you mean it.")
     offset = fields["offset"]
     if not _OFFSET_TEXT.fullmatch(offset) or int(offset) > INT64_MAX:
         raise ApiError(40002, "An offset is a whole number.")
-    await delete_one(api, DeleteRecordsEntry(topic=topic, partition=partition, offset=int(offset)))
+    entry = DeleteRecordsEntry(topic=topic, partition=partition, offset=int(offset))
+    await delete_one(api, entry, fields["topic_id"])
     return form_done(request, f"/console/topics/{quote(topic, safe='')}/partitions/{partition}")

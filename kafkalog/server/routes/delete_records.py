@@ -66,8 +66,11 @@ def _check(file: DeleteRecordsFile) -> None:
         raise ApiError(40002, f"Name 1 to {MAX_PARTITIONS} partitions.")
 
 
-async def delete_one(api: Api, entry: DeleteRecordsEntry) -> int:
-    """Move the log start of one partition: the new low watermark, durable. KafkalogError."""
+async def delete_one(api: Api, entry: DeleteRecordsEntry, topic_id: str | None = None) -> int:
+    """Move the log start of one partition: the new low watermark, durable. KafkalogError.
+
+    ``topic_id``: UnknownTopic when another topic has the name by now.
+    """
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def finish(command: Command) -> None:
@@ -78,7 +81,9 @@ async def delete_one(api: Api, entry: DeleteRecordsEntry) -> int:
         else:
             future.set_result(cast("int", command.result))
 
-    api.operations.submit_delete_records(entry.topic, entry.partition, entry.offset, on_done=finish)
+    api.operations.submit_delete_records(
+        entry.topic, entry.partition, entry.offset, on_done=finish, topic_id=topic_id
+    )
     return await future
 
 

@@ -18,7 +18,8 @@ KafkalogError
 ├── CorruptData                 bytes on disk are not what was written: always file and position
 │   ├── CorruptBatch, CorruptIndex, CorruptSnapshot, CorruptCheckpoint
 ├── StorageFault                the disk failed us
-│   ├── LogDirOffline, DiskFull, DescriptorsShort, AppendOutcomeUnknown, BackupFailed
+│   ├── LogDirOffline, DiskFull, DescriptorsShort, BackupFailed
+│   ├── AppendOutcomeUnknown, LogStartNotDurable
 ├── Unavailable                 nothing was done; try again later
 │   ├── NotReady (PartitionMoving), ConcurrentTransactions, Overloaded
 │   ├── QuotaExceeded (LargerThanQuota: never fits)
@@ -395,6 +396,10 @@ class AppendOutcomeUnknown(StorageFault):
     Details: first_offset and last_offset where they are known. No other StorageFault of an append
     leaves anything in the log.
     """
+
+
+class LogStartNotDurable(StorageFault):
+    """Readers have lost the records below ``low_watermark``; a crash may bring them back."""
 
 
 class BackupFailed(StorageFault):

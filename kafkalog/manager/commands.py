@@ -12,7 +12,7 @@ import enum
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from kafkalog.errors import AppendOutcomeUnknown
+from kafkalog.errors import AppendOutcomeUnknown, LogStartNotDurable
 from kafkalog.manager.values import Acks
 
 if TYPE_CHECKING:
@@ -189,7 +189,12 @@ def fault_of_write(error: OSError, log: UnifiedLog, log_dir: LogDir) -> StorageF
 
 
 class DeleteRecordsCommand(Command):
-    """Move the log start offset; result: the low watermark, checkpointed durably before."""
+    """Move the log start offset; result: the low watermark, checkpointed durably before.
+
+    Readers have it as soon as it moves, as in Kafka: a checkpoint that then fails takes nothing
+    back. LogStartNotDurable says so; the checkpoint of the next deletion, of the task or of a clean
+    stop holds it. Killed before one of them, the log begins where the last checkpoint said.
+    """
 
     __slots__ = ("log", "offset")
 
@@ -210,6 +215,16 @@ class DeleteRecordsCommand(Command):
         self.result = self.log.delete_records(self.offset)
         writer.wait_for_start_offsets(self)
         return Step.WAIT
+
+    def fault_of_sync(self, fault: KafkalogError) -> KafkalogError:
+        """The log start has moved: no number that says "nothing was done" may be the answer."""
+        return LogStartNotDurable(
+            f"The records below offset {self.result} are gone for readers, but the new log start "
+            "could not be made durable: after a crash they may be back. Delete them again to make "
+            f"sure. {fault.public_message}",
+            **fault.details,
+            low_watermark=cast("int", self.result),
+        )
 
 
 class CallCommand(Command, Generic[T]):

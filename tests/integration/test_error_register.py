@@ -135,6 +135,7 @@ def test_only_a_refusal_promises_that_nothing_was_appended() -> None:
         500,
         errors.AppendOutcomeUnknown.kafka_error,
     )
+    assert entry_of(errors.LogStartNotDurable("x")) is entry
     refusals = (errors.LogDirOffline, errors.DiskFull, errors.DescriptorsShort, errors.Unavailable)
     assert not issubclass(errors.AppendOutcomeUnknown, refusals)
     assert "429, 503 and 507 mean that nothing was appended" in reference()

@@ -21,6 +21,7 @@ from kafkalog.errors import (
     InvalidTopicConfig,
     InvalidTopicName,
     LogDirOffline,
+    LogStartNotDurable,
     OffsetAboveHighWatermark,
     PolicyViolation,
     TopicCollision,
@@ -192,6 +193,29 @@ def test_delete_records_is_durable_before_the_answer() -> None:
     assert again.delete_records("t", -1).result == 3
     again.operations.topics.create("c", 1, {"cleanup.policy": "compact"})
     assert isinstance(again.delete_records("c", 0).error, PolicyViolation)
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_a_log_start_that_is_not_durable_is_told(is_repeated: bool) -> None:
+    """Goal: a deletion whose checkpoint found a full disk does not read as if nothing had happened.
+    Method: the disk is full for the checkpoint alone: what is told, what readers see, what a power
+    cut leaves; and the same after the deletion was repeated.
+    """
+    sim = started()
+    sim.operations.topics.create("t", 1)
+    sim.produce("t", batch_of("a", "b", "c"))
+    full = Fault(error=errno.ENOSPC, path_contains="log-start-offset-checkpoint")
+    sim.disk.faults.add(full)
+    told = sim.delete_records("t", 2).error
+    assert isinstance(told, LogStartNotDurable)
+    assert "gone for readers" in told.message
+    assert told.details["low_watermark"] == 2
+    assert sim.operations.partition_log("t", 0).log_start_offset == 2
+    if is_repeated:
+        assert sim.delete_records("t", 2).result == 2
+    sim.threads.kill_all()
+    again = started(sim.disk.crash(CrashMode.DROP_ALL))
+    assert again.operations.partition_log("t", 0).log_start_offset == (2 if is_repeated else 0)
 
 
 def test_topic_rules() -> None:

@@ -59,7 +59,7 @@ def delete_records(request: web.Request, operations: Operations) -> DeleteRecord
     Access(Action.DELETE, Resource.TOPIC),
     FORM_DONE,
     body={FORM: form_schema(*_FIELDS)},
-    errors=(40907, 41602),
+    errors=(40907, 41602, 50003),
 )
 async def delete_records_now(request: web.Request) -> web.Response:
     """Console: delete the records before an offset; ``confirmation`` is <topic>-<partition>.

@@ -283,7 +283,7 @@ async def offset(request: web.Request) -> web.Response:
     Access(Action.DELETE, Resource.TOPIC),
     {200: Answer("The new log start.", {JSON: DeletedRecordsEntity})},
     body={JSON: DeleteUntil},
-    errors=(40907, 41602),
+    errors=(40907, 41602, 50003),
 )
 async def delete_records(request: web.Request) -> web.Response:
     """Delete the records of a partition below an offset; -1 is the high watermark.

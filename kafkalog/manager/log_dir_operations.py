@@ -49,15 +49,18 @@ class LogDirOperations:
         described = []
         for unit in self._manager.units:
             log_dir = unit.log_dir
-            reason = log_dir.offline_reason
-            partitions = sizes.get(log_dir.path, []) if reason is None else []
+            fault = log_dir.shown_fault
+            reasons = {} if fault is None else {fault.state: fault.reason}
+            offline_reason = reasons.get("offline")
+            partitions = sizes.get(log_dir.path, []) if offline_reason is None else []
             partitions.sort(key=lambda each: each.topic_partition)
             total_bytes, usable_bytes = log_dir.space
             described.append(
                 LogDirDescription(
                     path=log_dir.path,
                     is_cordoned=log_dir.is_cordoned,
-                    offline_reason=reason,
+                    offline_reason=offline_reason,
+                    full_reason=reasons.get("full"),
                     total_bytes=total_bytes,
                     usable_bytes=usable_bytes,
                     partitions=partitions,

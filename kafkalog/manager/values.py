@@ -128,12 +128,14 @@ class PartitionSize:
 class LogDirDescription:
     """One entry of ``log.dirs``; an offline one names its reason and holds no partitions.
 
+    ``full_reason``: why an online one refuses all or the larger appends; None: it does not.
     Bytes are those of its file system when last measured (every 10 s), -1 when unknown.
     """
 
     path: str
     is_cordoned: bool
     offline_reason: str | None
+    full_reason: str | None
     total_bytes: int
     usable_bytes: int
     partitions: Sequence[PartitionSize]

@@ -28,12 +28,14 @@ class PartitionSizeView(Fragment):
 class LogDirView(Fragment):
     """One log directory; bytes are null when its file system was not measured.
 
+    full_reason             why it refuses all or the larger appends; null: it does not
     partitions, log_bytes   null where it is offline: nobody knows what is in it
     largest                 its ``LARGEST`` partitions by size
     """
 
     path: str
     offline_reason: str | None
+    full_reason: str | None
     is_cordoned: bool
     total_bytes: int | None
     usable_bytes: int | None
@@ -72,6 +74,7 @@ def log_dir_view(log_dir: LogDirDescription) -> LogDirView:
     return LogDirView(
         path=log_dir.path,
         offline_reason=log_dir.offline_reason,
+        full_reason=log_dir.full_reason,
         is_cordoned=log_dir.is_cordoned,
         total_bytes=log_dir.total_bytes if is_measured else None,
         usable_bytes=log_dir.usable_bytes if is_measured else None,

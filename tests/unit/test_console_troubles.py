@@ -27,6 +27,7 @@ def log_dir(used_ratio: float | None = 0.5) -> LogDirView:
     return LogDirView(
         path="/data/a",
         offline_reason=None,
+        full_reason=None,
         is_cordoned=False,
         total_bytes=1000,
         usable_bytes=500,

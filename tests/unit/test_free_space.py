@@ -15,9 +15,11 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.values import Acks
+from kafkalog.ui.daemon_views import log_dirs_view
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_filesystem import SimFilesystem
 from tests.sim.sim_manager import SimManager, batch_of
+from tests.unit.test_console_views import page_of
 
 if TYPE_CHECKING:
     from kafkalog.manager.commands import Command
@@ -257,3 +259,20 @@ def test_a_refusal_for_want_of_room_is_told() -> None:
     set_free(sim, 2 * RESERVE)
     sim.clock.advance_ms(10_000)
     assert sim.operations.readiness().full_dirs == 0
+
+
+def test_the_page_of_log_directories_says_full() -> None:
+    """Goal: a directory that refuses appends is not shown as one that serves in full.
+    Method: the page and its twin before the disk is full, while it is, and after.
+    """
+    sim = manager_with(100_000)
+    for above_bytes, is_full in ((100_000, False), (-1, True), (RESERVE, False)):
+        set_free(sim, RESERVE + above_bytes)
+        sim.manager.units[0].log_dir.measure_space()
+        view = log_dirs_view(sim.operations)
+        (shown,) = view.log_dirs
+        assert shown.offline_reason is None
+        assert ("fewer than log.dir.min.free.bytes" in (shown.full_reason or "")) is is_full
+        html = page_of(view)
+        assert ("<strong>full</strong>: Log directory /data/a has" in html) is is_full
+        assert ("<td>online</td>" in html) is not is_full

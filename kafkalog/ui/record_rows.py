@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import codecs
 import enum
-import re
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -19,6 +18,7 @@ from kafkalog.format.format_error import FormatError
 from kafkalog.format.record import read_records
 from kafkalog.format.record_batch import codec_of, is_control, is_transactional, read_header
 from kafkalog.ui.view import Fragment
+from kafkalog.ui.words import UNPRINTABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 SHOWN_BYTES = 1024
 HEADERS_SHOWN = 20
 _HEX_BYTES = 256
-# C0 and C1 but for tab and line ends: no page may hold them, and nobody could see them.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class Show(enum.Enum):
@@ -272,5 +270,5 @@ def _text_of(data: bytes, *, is_forced: bool) -> str | None:
     except UnicodeDecodeError:
         return None
     if is_forced:
-        return _UNPRINTABLE.sub("\ufffd", text)
-    return None if _UNPRINTABLE.search(text) else text
+        return UNPRINTABLE.sub("\ufffd", text)
+    return None if UNPRINTABLE.search(text) else text

@@ -80,7 +80,10 @@ def render_error(status: int, error_code: int, message: str, request_id: str) ->
     """An error as a page of its own."""
     template = _environment().get_template(_ERROR)
     return template.render(
-        status=status, error_code=error_code, message=message, request_id=request_id
+        status=status,
+        error_code=error_code,
+        message=words.visible(message),  # it may repeat what was sent
+        request_id=request_id,
     ).encode()
 
 

@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 import datetime
+import re
+
+# What nobody could see, or what changes how the text around it is read: C0 and C1 but for tab and
+# line ends, soft hyphens, zero widths, orders of writing (bidi), separators of lines, tags.
+_UNPRINTABLE_TEXT = (
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\ufeff\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e007f"
+)
+UNPRINTABLE = re.compile(f"[{_UNPRINTABLE_TEXT}]")
+"""A character that a page does not show as itself."""
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _SPANS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
@@ -87,6 +98,11 @@ def relative(moment_ms: int | None, now_ms: int) -> str:
     if abs(distance_ms) < 1_000:
         return "now"
     return f"in {span(distance_ms)}" if distance_ms > 0 else f"{span(-distance_ms)} ago"
+
+
+def visible(text: str) -> str:
+    r"""With an escape (``\u202e``) in the place of each character that is not printable."""
+    return UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:

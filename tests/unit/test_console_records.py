@@ -65,6 +65,8 @@ def produced(base_offset: int, *values: bytes | None, producer_id: int = -1) -> 
         ("grün".encode(), Show.AUTO, "text", "grün", False),
         (b"\xff\x00", Show.AUTO, "hex", "ff 00", False),
         (b"a\x00b", Show.AUTO, "hex", "61 00 62", False),
+        ("\u202eevil".encode(), Show.AUTO, "hex", "e2 80 ae 65 76 69 6c", False),
+        ("exe\u2066.jpg".encode(), Show.TEXT, "text", "exe\ufffd.jpg", False),
         (b"a\x00\xff", Show.TEXT, "text", "a\ufffd\ufffd", False),
         (b"plain", Show.HEX, "hex", "70 6c 61 69 6e", False),
         (b"", Show.AUTO, "text", "", False),

@@ -9,6 +9,7 @@ import re
 import sys
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
+from unicodedata import category
 
 import pytest
 
@@ -26,6 +27,7 @@ from kafkalog.ui.rendering import Frame, render_error, render_html, render_json
 from kafkalog.ui.retention_view import retention_view
 from kafkalog.ui.segment_states import reason_of
 from kafkalog.ui.topic_views import TopicOrder, topic_view, topics_view
+from kafkalog.ui.words import UNPRINTABLE
 from tests.cleaning_daemon import NOW_MS, keyed_batch
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager
@@ -379,3 +381,17 @@ def test_a_frame_leads_to_its_twin() -> None:
     html = page_of(tasks_view(filled().operations), frame)
     assert 'hx-trigger="every 10s"' in html
     assert "hx-trigger" not in page_of(tasks_view(filled().operations))
+
+
+def test_what_nobody_can_see_is_not_printable() -> None:
+    """Goal: no character hides in a page, or turns the writing around it, in errors neither.
+    Method: every format character and separator of Unicode but those that have a picture; text.
+    """
+    drawn = set("\u06dd\u070f\u08e2\U000110bd\U000110cd").union(
+        map(chr, [*range(0x600, 0x606), 0x890, 0x891, *range(0x13430, 0x13440)])
+    )
+    hidden = {chr(each) for each in range(0x110000) if category(chr(each)) in ("Cf", "Zl", "Zp")}
+    assert {each for each in hidden if not UNPRINTABLE.search(each)} <= drawn
+    assert not any(map(UNPRINTABLE.search, "az 09\t\n\r\u00e9\u4e2d\u0905\U0001f600\u00a0"))
+    page = render_error(400, 40002, "no topic a\u202eb\U000e0041", "r").decode()
+    assert "no topic a\\u202eb\\U000e0041" in page

@@ -2,8 +2,9 @@
 
 Owns the comparison: the directory is copied to a scratch directory, the copy is loaded by the
 daemon's own loader from recovery point 0, and the files of both are compared; what the format check
-finds in the copy then is damage that a start leaves. The directory is only read. An index that is
-sound and would be written anew is not told: that changes no answer. One thread.
+finds in the copy then is damage that a start leaves. The directory is only read. A sound index that
+would be written anew is not told, nor a sound producer snapshot that would go because no segment
+begins there, as that of each clean stop: that changes no answer. One thread.
 """
 
 from __future__ import annotations
@@ -25,7 +26,13 @@ from kafkalog.cli.segments_verify import finding_json
 from kafkalog.env.directory_copy import copy_files
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
-from kafkalog.format.file_names import LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, sibling
+from kafkalog.format.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOCK,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    sibling,
+)
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
 from kafkalog.log.directory_check import verify_directory
@@ -34,7 +41,7 @@ from kafkalog.manager.compaction_evidence import is_known_compacted
 from kafkalog.observe.logging import configure_logging
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Literal
 
     from kafkalog.log.findings import Finding
@@ -94,7 +101,8 @@ def repair(
 
     Exit 1 with changes, or with damage that a start leaves as it is, such as a rotten batch. Works
     on a copy, which is removed afterwards; the directory is only read, and should not be written
-    meanwhile. What the loader finds goes to standard error.
+    meanwhile: of one that a daemon serves a warning says so. What the loader finds goes to
+    standard error.
 
     Example: kafkalog segments repair ./data/orders-0 --dry-run
     """
@@ -105,6 +113,7 @@ def repair(
         )
     require_partition_directory(directory)
     config, source = topic_config(sets), os.path.abspath(directory)
+    is_served = _warn_if_served(source)
     told = io.StringIO()
     configure_logging(told, log_format="console", level="warning")
     with tempfile.TemporaryDirectory(prefix="kafkalog-", dir=scratch) as root:
@@ -120,28 +129,25 @@ def repair(
         finally:
             # Nobody can look at the copy, which is gone.
             click.echo(told.getvalue().replace(target, source), err=True, nl=False)
-    _print(directory, result["loaded"], changes, remaining, output)
+    document = {
+        "directory": directory,
+        "is_served": is_served,
+        "log_start_offset": result["loaded"]["logStartOffset"],
+        "log_end_offset": result["loaded"]["logEndOffset"],
+        "changes": [each._asdict() | {"change": each.text} for each in changes],
+        "remaining": [finding_json(each) for each in remaining],
+    }
+    if output == "json":
+        click.echo(json.dumps(document))
+    else:
+        _print(directory, result["loaded"]["logEndOffset"], changes, remaining)
     if changes or remaining:
         ctx.exit(1)
 
 
 def _print(
-    directory: str,
-    loaded: Mapping[str, int],
-    changes: Sequence[FileChange],
-    remaining: Sequence[Finding],
-    output: str,
+    directory: str, log_end_offset: int, changes: Sequence[FileChange], remaining: Sequence[Finding]
 ) -> None:
-    if output == "json":
-        document = {
-            "directory": directory,
-            "log_start_offset": loaded["logStartOffset"],
-            "log_end_offset": loaded["logEndOffset"],
-            "changes": [each._asdict() | {"change": each.text} for each in changes],
-            "remaining": [finding_json(each) for each in remaining],
-        }
-        click.echo(json.dumps(document))
-        return
     for each in changes:
         click.echo(f"{each.file}: {each.text}")
     for finding in remaining:
@@ -149,7 +155,22 @@ def _print(
     done = "nothing to repair"
     if changes:
         done = "1 change" if len(changes) == 1 else f"{len(changes)} changes"
-    click.echo(f"{directory}: {done}; the log would end at offset {loaded['logEndOffset']}")
+    click.echo(f"{directory}: {done}; the log would end at offset {log_end_offset}")
+
+
+def _warn_if_served(source: str) -> bool:
+    """Whether a process holds the log directory around ``source``; said on standard error."""
+    try:
+        is_served = SystemFilesystem().is_locked(f"{os.path.dirname(source)}/{LOCK}")
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+    if is_served:
+        click.echo(
+            f"Warning: a daemon serves {source} and may write to it: what it appends meanwhile can"
+            " look like damage. Look again when it has stopped, or at a backup.",
+            err=True,
+        )
+    return is_served
 
 
 def _copy_name(source: str) -> str:
@@ -192,7 +213,7 @@ def _changes(source: str, target: str) -> list[FileChange]:
         is_kept = before is not None and name.endswith((LOG_SUFFIX, LEADER_EPOCH_CHECKPOINT))
         is_told = (
             is_kept
-            or after is None
+            or (after is None and not name.endswith(SNAPSHOT_SUFFIX))
             or name in aside
             or not unsound.isdisjoint((name, sibling(name, LOG_SUFFIX)))
         )

@@ -154,6 +154,7 @@ def test_a_sound_partition_needs_no_repair(directory: Path) -> None:
         0,
         {
             "directory": str(directory),
+            "is_served": False,
             "log_start_offset": 0,
             "log_end_offset": 18,
             "changes": [],
@@ -163,6 +164,34 @@ def test_a_sound_partition_needs_no_repair(directory: Path) -> None:
     assert contents(directory) == before
     text = run("segments", "repair", directory, "--dry-run")
     assert text.stdout == f"{directory}: nothing to repair; the log would end at offset 18\n"
+
+
+def test_the_snapshot_of_a_clean_stop_is_no_damage(directory: Path) -> None:
+    """Goal: a check in a script ends with 0 for a sound partition, whatever it was stopped at.
+    Method: a sound snapshot where no segment begins, as a clean stop before later appends leaves
+    it; then a damaged one.
+    """
+    stray = directory / f"{10:020}.snapshot"
+    stray.write_bytes(sorted(directory.glob("*.snapshot"))[-1].read_bytes())
+    status, told = repaired(directory)
+    assert (status, told["changes"], told["remaining"]) == (0, [], [])
+    stray.write_bytes(b"rotten")
+    status, told = repaired(directory)
+    assert (status, [each["file"] for each in told["changes"]]) == (1, [stray.name])
+
+
+def test_a_served_directory_is_named_as_such(directory: Path) -> None:
+    """Goal: nobody takes what a running daemon appends meanwhile for damage.
+    Method: the lock of the log directory is held, and then not.
+    """
+    lock = SystemFilesystem().lock(str(directory.parent / ".lock"))
+    try:
+        served = run("segments", "repair", directory, "--dry-run", "--output", "json")
+    finally:
+        lock.release()
+    assert "a daemon serves" in served.stderr
+    assert json.loads(served.stdout)["is_served"] is True
+    assert "serves" not in run("segments", "repair", directory, "--dry-run").stderr
 
 
 def test_what_a_start_would_do_is_told(directory: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import CorruptCheckpoint
 from kafkalog.format.checkpoint_text import decode_offsets
 from kafkalog.format.format_error import FormatError
+from kafkalog.spark.object_store import shown
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import ReadFilesystem
@@ -32,6 +33,6 @@ class Checkpoints:
             try:
                 known = data, decode_offsets(data)
             except FormatError as error:
-                raise CorruptCheckpoint(error.reason, file=path, position=0) from error
+                raise CorruptCheckpoint(error.reason, file=shown(path), position=0) from error
             self._known[path] = known
         return known[1]

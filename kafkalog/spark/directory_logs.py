@@ -27,7 +27,7 @@ from kafkalog.spark.checkpoints import Checkpoints
 from kafkalog.spark.directory_reads import LogWalk
 from kafkalog.spark.directory_times import first_record_at
 from kafkalog.spark.logs import Bounds, CorruptLog, OffsetRange, Piece
-from kafkalog.spark.object_store import filesystem_for
+from kafkalog.spark.object_store import filesystem_for, shown
 from kafkalog.spark.partition_files import LISTINGS_MAX, PartitionFiles, offset_entries
 from kafkalog.spark.partition_places import partitions_in, place_of
 from kafkalog.spark.pieces import Cuts, cut
@@ -63,7 +63,7 @@ class DirectoryLogs:
             place = self._place(topic, partition)
             with contextlib.suppress(FileNotFoundError):  # it moves to another directory
                 return self._bounds_at(place, TopicPartition(topic, partition))
-        raise FileNotFoundError(2, "It moves at every look", place)
+        raise FileNotFoundError(2, "It moves at every look", shown(place))
 
     def _bounds_at(self, place: str, name: TopicPartition) -> Bounds:
         log_dir = place.rsplit("/", 1)[0]
@@ -96,13 +96,13 @@ class DirectoryLogs:
             with contextlib.suppress(FileNotFoundError):  # a segment or all lost their names
                 cuts = self._cuts(PartitionFiles.listed(self._filesystem, place), wanted)
                 return cut(place, wanted, cuts, target_bytes)
-        raise FileNotFoundError(2, "Its segments vanish at every look", place)
+        raise FileNotFoundError(2, "Its segments vanish at every look", shown(place))
 
     def _place(self, topic: str, partition: int) -> str:
         place = place_of(self._filesystem, self._access.paths, topic, partition)
         if place is not None:
             return place
-        paths = ", ".join(self._access.paths)
+        paths = ", ".join(map(shown, self._access.paths))
         if topic in self.topics():
             raise UnknownPartition(f"Topic {topic} has no partition {partition} in {paths}")
         raise UnknownTopic(f"There is no topic {topic} in {paths}")

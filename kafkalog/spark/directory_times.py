@@ -16,6 +16,7 @@ from kafkalog.format.format_error import FormatError
 from kafkalog.format.record import read_records
 from kafkalog.spark.directory_reads import LogWalk
 from kafkalog.spark.logs import CorruptLog
+from kafkalog.spark.object_store import shown
 from kafkalog.spark.partition_files import LISTINGS_MAX, time_entries
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def first_record_at(
             continue  # a segment lost its name meanwhile
         break
     else:
-        raise FileNotFoundError(2, "Its segments vanish at every look", place)
+        raise FileNotFoundError(2, "Its segments vanish at every look", shown(place))
     for candidate in candidates:
         walk = LogWalk(filesystem, files.path, candidate, paths=paths, check_crcs=True)
         for read in walk.chunks():

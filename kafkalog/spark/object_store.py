@@ -63,6 +63,17 @@ def scheme_of(path: str) -> str | None:
     return scheme.lower() if found and scheme.lower() != "file" else None
 
 
+def shown(path: str) -> str:
+    """A path for messages and logs: without the password that its address may hold."""
+    scheme, found, rest = path.partition("://")
+    host, slash, name = rest.partition("/")
+    user, at, host = host.rpartition("@")
+    if not (found and at):
+        return path
+    user, colon, _ = user.partition(":")
+    return f"{scheme}://{user}{colon}{'***' * bool(colon)}@{host}{slash}{name}"
+
+
 def filesystem_for(paths: Iterable[str]) -> ReadFilesystem:
     """Where these directories are: on this machine's disk, or on one store. Raises StoreMissing."""
     addresses = list(paths)
@@ -79,7 +90,8 @@ def trimmed(path: str) -> str:
     """A path with a scheme, without slashes at its end. StoreMissing when it names nothing."""
     address = path.rstrip("/")
     if scheme_of(address) is None:  # the slashes were those of the scheme
-        raise StoreMissing(f"{path} names no directory: it has to be like {address}//bucket/logs")
+        what = f"{shown(path)} names no directory: it has to be like {address}//bucket/logs"
+        raise StoreMissing(what)
     return address
 
 
@@ -104,8 +116,8 @@ class StoredObject:
 
     @property
     def path(self) -> str:
-        """See ReadableFile."""
-        return self._place.address
+        """See ReadableFile; for messages."""
+        return self._place.shown
 
     def is_in(self, info: dict[str, Any]) -> bool:
         """Whether that is told of this very object: by the best that the store told both times.
@@ -145,9 +157,12 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An address, the store that it leads to, and its name there. All methods raise OSError."""
+    """An address for messages, the store that it leads to, its name there.
 
-    address: str
+    All methods raise OSError.
+    """
+
+    shown: str
     store: Store
     name: str
 
@@ -170,25 +185,25 @@ class _Place:
         try:
             store, name = url_to_fs(address)
         except Exception as error:  # each library has its own, with no base in common
-            what = f"{type(error).__name__}: {error}"
-            raise StoreMissing(f"The store of {address} cannot be reached: {what}") from error
-        return cls(address, store, name)
+            what = f"cannot be reached: {type(error).__name__}: {error}"
+            raise StoreMissing(f"The store of {shown(address)} {what}") from error
+        return cls(shown(address), store, name)
 
     def info(self) -> dict[str, Any]:
         """Of what has the name now."""
-        with _reaching(self.address):
+        with _reaching(self.shown):
             self.store.invalidate_cache()  # a listing that was kept would hide what has changed
             return self.store.info(self.name)
 
     def list(self) -> list[dict[str, Any]]:
         """Of everything in the directory."""
-        with _reaching(self.address):
+        with _reaching(self.shown):
             self.store.invalidate_cache()
             return self.store.ls(self.name, detail=True)
 
     def read(self, start: int | None = None, end: int | None = None) -> bytes:
         """A range, or everything."""
-        with _reaching(self.address):
+        with _reaching(self.shown):
             return self.store.cat_file(self.name, start=start, end=end)
 
 
@@ -230,7 +245,7 @@ class ObjectStore:
         entries, own = place.list(), place.name.rstrip("/")
         itself = [each for each in entries if each["name"].rstrip("/") == own]
         if any(each["type"] != "directory" and each["name"] == own for each in itself):
-            raise NotADirectoryError(errno.ENOTDIR, "It is an object, no directory", path)
+            raise NotADirectoryError(errno.ENOTDIR, "It is an object, no directory", shown(path))
         # Some stores show a directory in itself, as an empty object or as a directory.
         found = [each for each in entries if each not in itself]
         return sorted(map(_stat_of, found), key=lambda each: each.name)

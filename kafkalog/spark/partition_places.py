@@ -17,6 +17,7 @@ from kafkalog.format.topic_partition import (
     parse_directory_name,
 )
 from kafkalog.spark.logs import AmbiguousPartition
+from kafkalog.spark.object_store import shown
 from kafkalog.spark.partition_files import stable
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def place_of(
     for _ in range(_LOOKS):
         places = stable(look)
         if len(places) > 1:
-            raise AmbiguousPartition(f"{name} lies in {' and in '.join(places)}")
+            raise AmbiguousPartition(f"{name} lies in {' and in '.join(map(shown, places))}")
         if places:
             return places[0]
     return None

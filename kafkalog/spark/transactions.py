@@ -17,6 +17,7 @@ from kafkalog.format.file_names import SNAPSHOT_SUFFIX, segment_file_name
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.index_entries import unpack_aborted_entries
 from kafkalog.format.producer_snapshot import decode_snapshot
+from kafkalog.spark.object_store import shown
 from kafkalog.spark.partition_files import LISTINGS_MAX
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def aborted_transactions(
             overlaps = (entries[:, _LAST] >= from_offset) & (entries[:, _FIRST] < to_offset)
             return np.unique(entries[overlaps, :_LAST_STABLE], axis=0)
         files = again
-    raise OSError(f"The transaction indexes of {files.path} change with every look")
+    raise OSError(f"The transaction indexes of {shown(files.path)} change with every look")
 
 
 def _entries(
@@ -70,7 +71,9 @@ def _entries(
         try:
             table = unpack_aborted_entries(filesystem.read_file(path))
         except FormatError as error:
-            raise CorruptIndex(error.reason, file=path, position=error.position or 0) from error
+            raise CorruptIndex(
+                error.reason, file=shown(path), position=error.position or 0
+            ) from error
         tables.append(table)
         if len(table) and int(table[:, _LAST_STABLE].max()) >= to_offset:
             break  # later aborts began behind the range

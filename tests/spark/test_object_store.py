@@ -14,7 +14,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.errors import KafkalogError
 from kafkalog.spark import register
+from kafkalog.spark.checkpoints import Checkpoints
 from kafkalog.spark.jobs.audit import audit_directories
 from kafkalog.spark.jobs.compact import compact_directories
 from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
@@ -121,7 +123,7 @@ class Hosts(MemoryFileSystem):
 
     @staticmethod
     def _get_kwargs_from_urls(path: str) -> dict[str, str]:
-        return {"host": urlsplit(path).netloc}
+        return {"host": urlsplit(path).hostname or ""}
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
         data: bytes = self.store[self._strip_protocol(path)].getvalue()
@@ -142,6 +144,34 @@ def test_the_host_of_an_address_counts() -> None:
         assert store.read_file(f"hosts://{host}/logs/name") == host.encode()
         assert store.open_read(f"hosts://{host}/logs/name").pread(2, 1) == host.encode()[1:]
     assert not store.exists("hosts://three/logs/name")
+
+
+@pytest.mark.usefixtures("hosts")
+def test_no_text_has_a_password() -> None:
+    """Goal: messages and logs name the address without the secret that may be in it.
+    Method: each error, and the path of a file, which errors about its bytes name.
+    """
+    address = "hosts://user:s3cret@whole/logs"
+    store, name = fsspec.core.url_to_fs(f"{address}/name")
+    store.pipe_file(name, b"0123456789")
+    here = filesystem_for([address])
+    file = here.open_read(f"{address}/name")
+    assert file.path == "hosts://user:***@whole/logs/name"
+    damaged, errors = Checkpoints(here), []
+    for call in (
+        lambda: file.pread(3, 4),
+        lambda: here.list_dir(f"{address}/name"),
+        lambda: here.read_file(f"{address}/missing"),
+        lambda: filesystem_for(["hosts://user:s3cret@refuses/logs"]),
+        lambda: filesystem_for(["nothing://user:s3cret@one/logs"]),
+        lambda: find_partitions([f"{address}/missing"], here),
+        lambda: open_logs(Access(paths=(address,), read_committed=False)).bounds("none", 0),
+        lambda: damaged.offsets(address, "name"),
+    ):
+        with pytest.raises((OSError, KafkalogError)) as caught:
+            call()
+        errors.append(repr(caught.value) + str(caught.value))
+    assert not [each for each in errors if "s3cret" in each]
 
 
 @pytest.mark.usefixtures("hosts")

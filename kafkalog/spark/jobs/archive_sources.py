@@ -27,7 +27,7 @@ from kafkalog.format.topic_id import encode_id
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.spark.daemon_logs import DaemonLogs
 from kafkalog.spark.logs import AmbiguousPartition, open_logs
-from kafkalog.spark.object_store import filesystem_for
+from kafkalog.spark.object_store import filesystem_for, shown
 from kafkalog.spark.partition_places import partitions_in
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class DirectorySource:
                 if topic_id is not None and found.setdefault(each.topic, topic_id) != topic_id:
                     raise AmbiguousPartition(
                         f"Partitions of two topics have the name {each.topic}: one has the id "
-                        f"{found[each.topic]}, {path}/{each} {topic_id}"
+                        f"{found[each.topic]}, {shown(path)}/{each} {topic_id}"
                     )
         return found
 
@@ -132,7 +132,7 @@ class DirectorySource:
         except FileNotFoundError:  # written by a Kafka without ids, or about to move
             return None
         except FormatError as error:
-            raise CorruptData(error.reason, file=path, position=0) from error
+            raise CorruptData(error.reason, file=shown(path), position=0) from error
 
     def _recovery_points(self, log_dir: str) -> dict[TopicPartition, int]:
         try:

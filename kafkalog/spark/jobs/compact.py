@@ -129,7 +129,7 @@ def _check_target(
     """UnusableDirectory unless the target can be made and each partition is there once."""
     for each in partitions:
         if scheme_of(each.directory) is not None:
-            raise UnusableDirectory(f"{each.directory} is on a store: copy it to a disk first")
+            raise UnusableDirectory(f"{each.label} is on a store: copy it to a disk first")
     if filesystem.exists(out):
         raise UnusableDirectory(f"{out} exists: name a directory that does not")
     if filesystem.exists(staging):

@@ -23,6 +23,7 @@ from kafkalog.format.file_names import (
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.topic_partition import DirectoryState, TopicPartition, parse_directory_name
 from kafkalog.log.log_config import LogConfig
+from kafkalog.spark.object_store import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,7 +75,7 @@ class FleetPartition:
     @property
     def label(self) -> str:
         """For messages: where it is, too."""
-        return self.directory
+        return shown(self.directory)
 
     @property
     def may_have_gaps(self) -> bool:
@@ -101,7 +102,9 @@ def find_partitions(
     wanted = [each for each in found.values() if topics is None or each.topic in topics]
     if not wanted:
         names = ", ".join(sorted(topics or ()))
-        raise UnusableDirectory(f"None of {', '.join(dirs)} holds a partition of {names}")
+        raise UnusableDirectory(
+            f"None of {', '.join(map(shown, dirs))} holds a partition of {names}"
+        )
     return sorted(wanted, key=lambda each: (each.topic, each.partition, each.directory))
 
 
@@ -112,15 +115,15 @@ def _partitions_in(
     try:
         entries = filesystem.list_dir_stats(directory)
     except FileNotFoundError as error:
-        raise UnusableDirectory(f"{directory} does not exist") from error
+        raise UnusableDirectory(f"{shown(directory)} does not exist") from error
     except NotADirectoryError as error:
-        raise UnusableDirectory(f"{directory} is no directory") from error
+        raise UnusableDirectory(f"{shown(directory)} is no directory") from error
     if any(each.is_file and each.name.endswith(LOG_SUFFIX) for each in entries):
         partition = _live_partition(directory.rpartition("/")[2])
         if partition is None:
             raise UnusableDirectory(
-                f"{directory} holds segments but is not named TOPIC-PARTITION: rename it, or name "
-                "the log directory around it"
+                f"{shown(directory)} holds segments but is not named TOPIC-PARTITION: rename it, "
+                "or name the log directory around it"
             )
         log_dir = directory.rpartition("/")[0] or "/"
         checkpoints = _Checkpoints(log_dir, filesystem)
@@ -140,7 +143,7 @@ def _partitions_in(
         count += 1
     if not count:
         raise UnusableDirectory(
-            f"{directory} is no log directory: no directory in it is named TOPIC-PARTITION"
+            f"{shown(directory)} is no log directory: no directory in it is named TOPIC-PARTITION"
         )
 
 

@@ -287,6 +287,9 @@ def _stat_of(info: dict[str, Any]) -> ObjectStat:
 
 
 def _mtime_ms(info: dict[str, Any]) -> int:
+    of_webhdfs = info.get("modificationTime")  # the only one in milliseconds
+    if isinstance(of_webhdfs, int):
+        return of_webhdfs
     for name in ("mtime", "LastModified", "last_modified", "created"):
         moment = info.get(name)
         if isinstance(moment, int | float):

@@ -6,6 +6,7 @@ Method: the same directory on a disk, in fsspec's store in memory, and on the di
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -236,6 +237,29 @@ def test_answers_that_tell_less_are_no_other_object(
     else:
         with pytest.raises(OSError, match="replaced"):
             file.pread(100, 0)
+
+
+@pytest.mark.parametrize(
+    ("told", "mtime_ms"),
+    [
+        ({"mtime": 1_700_000_000.5}, 1_700_000_000_500),
+        ({"LastModified": datetime.fromtimestamp(1_700_000_000, UTC)}, 1_700_000_000_000),
+        ({"modificationTime": 1_700_000_000_500}, 1_700_000_000_500),
+        ({"modificationTime": 0}, 0),
+        ({}, 0),
+    ],
+)
+def test_a_modification_time_is_in_milliseconds(
+    stored: str, monkeypatch: pytest.MonkeyPatch, told: dict[str, Any], mtime_ms: int
+) -> None:
+    """Goal: retention of batches without timestamps goes by it, on every store.
+    Method: the forms that libraries tell it in; WebHDFS has milliseconds.
+    """
+    memory, store = fsspec.filesystem("memory"), filesystem_for([stored])
+    name = first_log(store, stored)
+    found = {"name": name, "size": 1, "type": "file", **told}
+    monkeypatch.setattr(type(memory), "info", lambda *_, **__: found)
+    assert store.stat(name).mtime_ms == mtime_ms
 
 
 def test_what_a_store_raises_is_an_error_of_a_disk(

@@ -34,6 +34,7 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.spark.jobs import compact_split
 from kafkalog.spark.jobs.compact import compact_directories
 from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
+from kafkalog.spark.jobs.key_rows import ROW_BYTES
 from kafkalog.spark.jobs.split_tasks import OUTCOME_NAME, rewrite
 from kafkalog.spark.jobs.tasks import InProcess, ProcessPool, TaskFailed
 from tests.fleet_world import contents, kept_logging, keyed_segments, plant_partition
@@ -300,6 +301,30 @@ def test_what_travels_does_not_grow_with_transactions(tmp_path: Path) -> None:
     assert len(pickle.dumps(results[1])) < 1_000
     expected = offline(tmp_path / "a" / "t-0", tmp_path / "check" / "t-0")
     assert contents(tmp_path / "out" / "t-0") == expected
+
+
+def test_room_is_for_the_copy_its_rewrite_and_a_row_a_key(tmp_path: Path) -> None:
+    """Goal: the room that docs/spark-jobs.md promises: what a phase made goes when none reads it.
+    Method: the bytes of rows that lie beside the copy where each phase begins; keys that all
+    differ, and a map that is emptied often.
+    """
+    source, rows_bytes = tmp_path / "a", []
+    plant_partition(source / "t-0", keyed_segments(6, 5, keys=90))
+
+    class Watched:
+        def run(self, tasks: Any, work: Any, on_done: Any) -> Any:
+            files = (tmp_path / "out.unfinished").glob("*/t-0.split/*")
+            rows_bytes.append(sum(each.stat().st_size for each in files if each.is_file()))
+            return InProcess().run(tasks, work, on_done)
+
+    split(str(source), str(tmp_path / "out"), Watched(), segment_bytes=SEGMENT_BYTES, map_bytes=100)
+    assert contents(tmp_path / "out" / "t-0") == small_groups(source, tmp_path / "check")
+    assert dict(zip(PHASES, rows_bytes, strict=True)) == {
+        "copy": 0,
+        "keys": 0,
+        "merge": 90 * ROW_BYTES,
+        "rewrite": 90 * ROW_BYTES,
+    }
 
 
 def test_a_second_try_tells_what_the_first_one_made(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ from kafkalog.spark.jobs.compacted_partition import (
     remove_directory,
 )
 from kafkalog.spark.jobs.split_tasks import (
+    KEYS_PREFIX,
     OUTCOME_NAME,
     CopyTask,
     FilterTask,
@@ -181,8 +182,9 @@ class _Split:
         ]
 
     def filter_tasks(self, merged: Sequence[Sequence[RowRange]]) -> list[FilterTask]:
-        """A task a group, with its keys out of every part."""
+        """A task a group, with its keys out of every part; what phase ``keys`` made goes."""
         states = second_pass_states(self.round, self._events())
+        self._forget_mapped()
         return [
             FilterTask(
                 self._work,
@@ -194,6 +196,13 @@ class _Split:
             )
             for number, group in enumerate(self.round.groups)
         ]
+
+    def _forget_mapped(self) -> None:
+        """Makes room for what is rewritten. Those of disproved guesses go, too."""
+        self._mapped.clear()
+        for name in self._filesystem.list_dir(self._work):
+            if name.startswith(KEYS_PREFIX):
+                self._filesystem.unlink(f"{self._work}/{name}")
 
     def close(
         self, tasks: Sequence[FilterTask], rewritten: Sequence[RewrittenGroup]

@@ -111,11 +111,15 @@ class MappedGroup(NamedTuple):
         )
 
 
+KEYS_PREFIX = "keys-"
+"""Of the names of what phase ``keys`` makes in the work directory."""
+
+
 def map_keys(task: MapTask) -> MappedGroup:
     """Phase ``keys``."""
     filesystem = SystemFilesystem()
     made = name_of_attempt(task.work, filesystem)
-    place = f"{task.work}/keys-{task.group.base_offset}-{task.attempt}"
+    place = f"{task.work}/{KEYS_PREFIX}{task.group.base_offset}-{task.attempt}"
     bounds: list[tuple[int, ...]] = []
     file = RowFile(made, filesystem)
     events = map_group(

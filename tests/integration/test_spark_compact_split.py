@@ -23,7 +23,7 @@ from structlog.testing import capture_logs
 from kafkalog.cleaner.cleaner_stats import CleanerStats
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.errors import CorruptBatch
+from kafkalog.errors import CorruptBatch, CorruptIndex
 from kafkalog.format.control_record import (
     ControlRecordType,
     encode_control_key,
@@ -433,6 +433,26 @@ def test_a_damaged_source_leaves_nothing_behind(tmp_path: Path) -> None:
     ):
         split(str(source), str(tmp_path / "out"), InProcess())
     assert contents(tmp_path) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
+
+
+def test_a_plan_that_fails_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a program that runs the job in its own process does not run out of descriptors.
+    Method: an index that proves damaged while the round is planned; the files that are open.
+    """
+    source = tmp_path / "a"
+    plant_partition(source / "t-0", keyed_segments(6, 5))
+
+    def refuse(*_: object) -> None:
+        raise CorruptIndex("An entry is out of order", file="a.index", position=8)
+
+    monkeypatch.setattr(compact_split, "plan_split", refuse)
+    with pytest.raises(CorruptIndex):
+        split(str(source), str(tmp_path / "out"), InProcess(), segment_bytes=SEGMENT_BYTES)
+    fds = (path for path in Path("/proc/self/fd").iterdir() if path.is_symlink())
+    assert not [each for each in fds if "out.unfinished" in os.readlink(each)]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
 
 

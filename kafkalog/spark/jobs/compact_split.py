@@ -107,6 +107,7 @@ class _Split:
         self._log: UnifiedLog
         self.round: SplitRound
         self._bytes_before = 0
+        self._part_count = 0
         # of each group
         self._states: list[frozenset[AbortedTransaction]] = []
         self._mapped: dict[int, MappedGroup] = {}
@@ -121,7 +122,7 @@ class _Split:
         ]
 
     def open(self) -> UnifiedLog:
-        """Load and roll the copy, plan the round; the log, whose handles are the caller's too."""
+        """Load and roll the copy; the log, whose handles are the caller's too."""
         self._filesystem.make_dir(f"{self._work}/log")
         self._filesystem.rename(self._copied, self._directory)
         source, now_ms = self._partition, self._order.now_ms
@@ -132,9 +133,15 @@ class _Split:
             FixedWallClock(now_ms),
         )
         self._bytes_before = self._log.size_bytes
+        return self._log
+
+    def plan(self) -> None:
+        """The round, and how many parts its keys go in: as many as groups by default, or fewer."""
+        now_ms = self._order.now_ms
         self.round = plan_split(LogToClean.of(self._log, None, now_ms), now_ms)
         self._states = guessed_states(self.round)
-        return self._log
+        size_bytes = sum(each.size_bytes for each in self.round.groups)
+        self._part_count = min(-(-size_bytes // PART_BYTES), len(self.round.groups))
 
     def map_task(self, number: int, attempt: int) -> MapTask:
         """Of one group, with the state that is known of it now."""
@@ -155,13 +162,6 @@ class _Split:
         self._mapped |= mapped
         guessed, self._states = self._states, first_pass_states(self.round, self._events())
         return [number for number, each in enumerate(self._states) if each != guessed[number]]
-
-    @property
-    def _part_count(self) -> int:
-        """Of the hashes; no more than groups, as many as there are by default."""
-        groups = self.round.groups
-        size_bytes = sum(each.size_bytes for each in groups)
-        return min(-(-size_bytes // PART_BYTES), len(groups))
 
     def _events(self) -> Iterator[tuple[SourceEvents, ...]]:
         """Of all groups; one of them is in memory at a time."""
@@ -239,8 +239,7 @@ class _Split:
             self._filesystem.rename(f"{task.place}/{name}", f"{self._directory}/{name}")
         log = self._log
         new = [each.segment(log.environment, log.local.directory, log.config) for each in pieces]
-        bases = {each.base_offset for each in task.group.sources}
-        old = [each for each in log.segments if each.base_offset in bases]
+        old = log.segments.values_between(task.group.base_offset, task.group.end_offset)
         swap_in(log, new, old, at_once, operations_max=CleanerConfig().directory_operations_max)
 
 
@@ -278,6 +277,7 @@ def compact_split(
     with ExitStack() as stack:
         for split in splits:
             stack.callback(split.open().close_handles)
+            split.plan()
         _map(splits, phases)
         merged = phases.run("merge", [each.merge_tasks() for each in splits], merge_keys)
         tasks = [each.filter_tasks(parts) for each, parts in zip(splits, merged, strict=True)]
@@ -298,7 +298,7 @@ def _map(splits: Sequence[_Split], phases: _Phases) -> None:
         ]
         mapped = phases.run("keys", tasks, map_keys)
         wanted = [
-            split.take_mapped(dict(zip(numbers, found, strict=True)))
+            split.take_mapped(dict(zip(numbers, found, strict=True))) if numbers else []
             for split, numbers, found in zip(splits, wanted, mapped, strict=True)
         ]
         attempt += 1

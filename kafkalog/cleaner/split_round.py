@@ -321,6 +321,7 @@ def first_pass_states(
         states.append(frozenset(transactions.unfinished_below(group.end_offset)))
         for each in of_sources:
             replay(each.table[each.mapped_from :], transactions)
+        transactions.take_retained()  # they would be those of the whole partition
     return states
 
 

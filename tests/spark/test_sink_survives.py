@@ -76,11 +76,12 @@ class Stream:
             self.driver = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
 
     def batches(self) -> int:
-        """Micro-batches that the driver knows to be committed."""
+        """Micro-batches that the driver knows to be committed; Spark keeps the last hundred."""
         commits = self._directory / "checkpoint" / "commits"
-        return (
-            len([each for each in os.listdir(commits) if each.isdigit()]) if commits.exists() else 0
-        )
+        if not commits.exists():
+            return 0
+        numbers = [int(each) for each in os.listdir(commits) if each.isdigit()]
+        return max(numbers, default=-1) + 1
 
     def finish(self) -> None:
         """Until everything is written; a driver that ends before is started again."""

@@ -6,9 +6,10 @@ import datetime
 import re
 
 # What nobody could see, or what changes how the text around it is read: C0 and C1 but for tab and
-# line ends, soft hyphens, zero widths, orders of writing (bidi), separators of lines, tags.
+# line ends, soft hyphens, spaces of no width, orders of writing (bidi), separators of lines, tags.
+# Not the joiners (U+200C, U+200D): Persian, Hindi and families of emoji are written with them.
 _UNPRINTABLE_TEXT = (
-    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e"
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"
     "\u2060-\u206f\ufeff\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e007f"
 )

@@ -66,6 +66,7 @@ def produced(base_offset: int, *values: bytes | None, producer_id: int = -1) -> 
         (b"\xff\x00", Show.AUTO, "hex", "ff 00", False),
         (b"a\x00b", Show.AUTO, "hex", "61 00 62", False),
         ("\u202eevil".encode(), Show.AUTO, "hex", "e2 80 ae 65 76 69 6c", False),
+        ("\u0645\u06cc\u200c\u062e".encode(), Show.AUTO, "text", "\u0645\u06cc\u200c\u062e", False),
         ("exe\u2066.jpg".encode(), Show.TEXT, "text", "exe\ufffd.jpg", False),
         (b"a\x00\xff", Show.TEXT, "text", "a\ufffd\ufffd", False),
         (b"plain", Show.HEX, "hex", "70 6c 61 69 6e", False),

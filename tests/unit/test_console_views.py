@@ -385,13 +385,16 @@ def test_a_frame_leads_to_its_twin() -> None:
 
 def test_what_nobody_can_see_is_not_printable() -> None:
     """Goal: no character hides in a page, or turns the writing around it, in errors neither.
-    Method: every format character and separator of Unicode but those that have a picture; text.
+    Method: every format character and separator of Unicode but those that have a picture or join
+    letters and emoji; text.
     """
     drawn = set("\u06dd\u070f\u08e2\U000110bd\U000110cd").union(
         map(chr, [*range(0x600, 0x606), 0x890, 0x891, *range(0x13430, 0x13440)])
     )
     hidden = {chr(each) for each in range(0x110000) if category(chr(each)) in ("Cf", "Zl", "Zp")}
-    assert {each for each in hidden if not UNPRINTABLE.search(each)} <= drawn
+    joiners = {"\u200c", "\u200d"}
+    assert {each for each in hidden if not UNPRINTABLE.search(each)} <= drawn | joiners
+    assert not any(map(UNPRINTABLE.search, joiners))
     assert not any(map(UNPRINTABLE.search, "az 09\t\n\r\u00e9\u4e2d\u0905\U0001f600\u00a0"))
     page = render_error(400, 40002, "no topic a\u202eb\U000e0041", "r").decode()
     assert "no topic a\\u202eb\\U000e0041" in page

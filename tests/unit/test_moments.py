@@ -14,6 +14,7 @@ from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import EmbeddedFormat
 from kafkalog.server.moments import parse_timestamp
 from kafkalog.server.produce_body import Formats, columns_of, parse_documents
+from kafkalog.ui import words
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _YEAR_9999_MS = 253_402_300_799_999
@@ -40,6 +41,12 @@ def test_a_moment_is_its_millisecond(moment_ms: int, hours: int) -> None:
     text = moment.isoformat()
     assert parse_timestamp(text) == moment_ms
     assert stored_ms(text) == moment_ms
+
+
+@given(st.integers(0, _YEAR_9999_MS))
+def test_a_moment_as_the_console_writes_it(moment_ms: int) -> None:
+    """Goal: what is copied from a page can be pasted into its fields. Method: words.moment."""
+    assert parse_timestamp(words.moment(moment_ms)) == moment_ms // 1000 * 1000
 
 
 def test_what_is_finer_is_cut() -> None:

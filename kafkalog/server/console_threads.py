@@ -4,7 +4,8 @@ A page may read, and a disk that hangs holds its thread for as long as that last
 where appends, administration or readers would stand behind it. Those about one partition have the
 threads of its log directory; those that ask several partitions, and those that ask none, have
 others: what hangs takes its own pages along. More pages than ``PAGES_IN_WORK`` of a place are
-refused, because a tab that renews itself would add one every ten seconds.
+refused, because a tab that renews itself would add one every ten seconds; those whose reader has
+left are in work until a thread has made them, or they would wait behind what hangs without end.
 
 Owned by the event loop.
 """
@@ -43,10 +44,9 @@ class ConsoleThreads:
         if pool is None:
             pool = self._pools[place] = thread_pool(f"console-{len(self._pools)}", _THREADS)
         self._in_work[place] += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(pool, make)
-        finally:
-            self._in_work[place] -= 1
+        work = asyncio.get_running_loop().run_in_executor(pool, make)
+        work.add_done_callback(lambda _: self._in_work.subtract((place,)))
+        return await asyncio.shield(work)
 
     def shutdown(self) -> None:
         """Let pages in work finish; those that wait are given up. Blocking."""

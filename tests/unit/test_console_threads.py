@@ -166,3 +166,33 @@ def test_pages_that_wait_are_bounded() -> None:
         threads.shutdown()
 
     asyncio.run(story())
+
+
+def test_pages_whose_readers_left_are_bounded() -> None:
+    """Goal: who goes away and asks again fills no queue either. Method: as above, all given up."""
+
+    async def story() -> None:
+        threads, gate = ConsoleThreads(), threading.Event()
+        left = [asyncio.create_task(threads.run("a", gate.wait)) for _ in range(PAGES_IN_WORK)]
+        try:
+            await asyncio.sleep(0)
+            for each in left:
+                each.cancel()
+            assert all(
+                isinstance(each, asyncio.CancelledError)
+                for each in await asyncio.gather(*left, return_exceptions=True)
+            )
+            with pytest.raises(ApiError):
+                await threads.run("a", int)
+        finally:
+            gate.set()
+        while True:  # until the threads have made them
+            try:
+                assert await threads.run("a", int) == 0
+            except ApiError:
+                await asyncio.sleep(0.001)
+            else:
+                break
+        threads.shutdown()
+
+    asyncio.run(story())

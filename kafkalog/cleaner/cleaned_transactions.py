@@ -19,7 +19,7 @@ from kafkalog.format.control_record import ControlRecordType
 from kafkalog.log.values import AbortedTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 @dataclass(slots=True)
@@ -52,8 +52,16 @@ class CleanedTransactionMetadata:
     def unfinished_below(self, end_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions whose marker was not met and that begin below end_offset."""
         begun = [each.transaction for each in self._aborting.values()]
-        coming = [_transaction(each) for each in self._coming if each[0] < end_offset]
-        return begun + coming
+        return begun + [_transaction(each) for each in self._coming_below(end_offset)]
+
+    def _coming_below(self, end_offset: int) -> Iterator[tuple[int, ...]]:
+        """Of the heap, without a look at the others: below one that is above are only such."""
+        places = [0]
+        while places:
+            place = places.pop()
+            if place < len(self._coming) and self._coming[place][0] < end_offset:
+                yield self._coming[place]
+                places += (2 * place + 1, 2 * place + 2)
 
     def take_retained(self) -> list[AbortedTransaction]:
         """``retained`` so far; empty afterwards."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -297,17 +298,16 @@ def map_group(
 
 def guessed_states(round_: SplitRound) -> list[frozenset[AbortedTransaction]]:
     """What ``map_group`` most likely needs of each group: true while every marker is there."""
-    is_begun, states = False, []
+    coming = sorted(round_.aborted, key=attrgetter("first_offset"), reverse=True)
+    begun: list[AbortedTransaction] = []
+    is_dirty, states = False, []
     for group in round_.groups:
-        states.append(
-            frozenset(
-                each
-                for each in round_.aborted
-                if each.first_offset < group.end_offset
-                and (each.last_offset >= group.base_offset or not is_begun)
-            )
-        )
-        is_begun = is_begun or group.end_offset > round_.facts.first_dirty_offset
+        while coming and coming[-1].first_offset < group.end_offset:
+            begun.append(coming.pop())
+        if is_dirty:
+            begun = [each for each in begun if each.last_offset >= group.base_offset]
+        states.append(frozenset(begun))
+        is_dirty = is_dirty or group.end_offset > round_.facts.first_dirty_offset
     return states
 
 

@@ -52,8 +52,13 @@ class Request:
 
     @property
     def target(self) -> str:
-        """Path and query."""
-        return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
+        """Path and query. Raises UnwritableName."""
+        if not self.query:
+            return self.path
+        try:
+            return f"{self.path}?{urlencode(self.query)}"
+        except UnicodeEncodeError as error:
+            raise _unwritable(error) from error
 
     @property
     def is_read(self) -> bool:
@@ -110,7 +115,11 @@ def path_of(*names: str | int) -> str:
     try:
         return "/" + "/".join(quote(str(name), safe=":") for name in names)
     except UnicodeEncodeError as error:
-        raise UnwritableName(f"{error.object!a} is no name: it is not UTF-8") from error
+        raise _unwritable(error) from error
+
+
+def _unwritable(error: UnicodeEncodeError) -> UnwritableName:
+    return UnwritableName(f"{error.object!a} is no name: it is not UTF-8")
 
 
 def json_body(document: object) -> bytes:

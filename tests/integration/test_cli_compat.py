@@ -345,6 +345,9 @@ def test_log_dirs_end_with_json(daemon: Daemon) -> None:
         "Querying brokers for log directories information",
         "Received log directory information from brokers 1",
     ]
+    unwritable = tool(daemon, dirs, "--describe", "--topic-list", "\udcff")
+    assert unwritable.exit_code == 2
+    assert "'\\udcff' is no name: it is not UTF-8" in unwritable.stderr
     document = json.loads(lines[2])
     assert list(document) == ["brokers", "version"]
     (broker,) = document["brokers"]

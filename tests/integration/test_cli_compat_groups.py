@@ -114,7 +114,7 @@ def test_what_is_not_there_is_named(daemon: Daemon) -> None:
     assert printed(tool(daemon, TOOL, "--list")) == "", "nothing was committed"
     for words in (
         ("--delete-offsets",), ("--export",), ("--to-current",),
-        ("--from-file", "plan.csv"), ("--by-duration", "P1D"),
+        ("--from-file", "plan.csv"), ("--by-duration", "P1D"), ("--from-file", ""),
     ):  # fmt: skip
         refused = tool(daemon, TOOL, *RESET, *words)
         assert refused.exit_code == 1

@@ -71,7 +71,7 @@ def missing_here(*names: str, is_flag: bool) -> Callable[[Command], Command]:
     """Options of the tool that its messages name and that do not exist here: refused by name."""
 
     def refuse(_: click.Context, option: click.Parameter, value: str | bool | None) -> None:
-        if value:
+        if value not in (None, False):
             raise ToolFailed(f"Option {option.opts[0]} does not exist here: docs/kafka-tools.md")
 
     def decorate(command: Command) -> Command:

@@ -1,7 +1,8 @@
 """What of the daemon needs somebody, as sentences. Pure.
 
-The limits are those of the alerts (``deploy/prometheus/kafkalog.rules.yml``): the first page and an
-alert do not contradict each other.
+The limits are those of the alerts (``deploy/prometheus/kafkalog.rules.yml``, which stands for the
+default interval between retention checks): the first page and an alert do not contradict each
+other.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class MeteredLog:
     timed_ms: int = -1  # the largest of those
     oldest_of: tuple[LogSegment, int] | None = None  # first segment and log start then
     seen: tuple[tuple[LogSegment, ...], int, int] | None = None  # when it was looked at to the end
-    waits_since_ns: int | None = None  # None: it need not be looked at
+    waits_since_ns: int | None = None  # or had the last share; None: it does not wait
     is_failed: bool = False  # told, and not looked at to the end since
 
 
@@ -155,11 +155,14 @@ class LogMeter:
 
         That is what has the least left: a log that is walked for hours holds up no small one. But
         where more is appended than may be read there is always one with less left, so that after
-        every tenth survey the one that has waited longest goes before it.
+        every tenth survey the one that has waited longest goes before it. It waits anew then: one
+        that never ends leaves the next share to the others. Logs of offline directories do not
+        wait, nor does one that failed until the next survey.
         """
         now_ns, waiting = self._clock.monotonic_ns(), []
         for each in metered:
-            if each.seen == _state_of(each.log):
+            is_online = self._manager.unit_of(each.log).log_dir.is_online
+            if not is_online or each.seen == _state_of(each.log):
                 each.waits_since_ns = None
                 continue
             each.waits_since_ns = now_ns if each.waits_since_ns is None else each.waits_since_ns
@@ -168,7 +171,9 @@ class LogMeter:
         self._surveys += 1
         if waiting and self._surveys % _SURVEYS_A_SHARE == 0:
             since_ns = [each.waits_since_ns or 0 for each in waiting]
-            waiting.append(waiting.pop(since_ns.index(min(since_ns))))
+            longest = waiting.pop(since_ns.index(min(since_ns)))
+            longest.waits_since_ns = now_ns
+            waiting.append(longest)
         return waiting
 
     def _deletable(self, logs: Iterable[UnifiedLog]) -> list[DeletableSample]:
@@ -237,6 +242,7 @@ class LogMeter:
                 return False
         except (KafkalogError, FormatError, OSError) as error:
             known.records = known.oldest_ms = known.newest_ms = known.seen = None
+            known.waits_since_ns = None
             self._turn_ns += _SEEK_NS
             # Else a segment went away under the read: the next survey finds the log as it is then.
             if manager.table.serves(log) and log.segments.values is state[0]:

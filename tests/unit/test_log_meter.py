@@ -229,6 +229,46 @@ def test_busy_logs_do_not_keep_a_large_one_from_its_number() -> None:
     assert sample_of(sim, "large").records == 3
 
 
+@pytest.mark.parametrize(
+    ("holder", "surveys"), [("fails", 9), ("is offline", 9), ("never ends", 19)]
+)
+def test_nobody_keeps_the_share_of_who_waits_longest(holder: str, surveys: int) -> None:
+    """M26: a log that began to wait early keeps no other from its number for ever.
+
+    Goal: the share goes round: past who fails or is lost, and to who never ends but once a round.
+    Method: a log that is not looked at to its end; after it a large one and a busy one, which has
+    always less left; what was walked of the large one when the tenth survey was, or the twentieth.
+    """
+    config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=20_000)
+    sim = SimManager(config=config).start()
+    large_segments = {"segment.bytes": "10485760"}
+    sim.operations.topics.create("first", 1, large_segments)
+    assert sim.produce("first", batch_of("v" * 80_000)).error is None
+    if holder == "fails":
+        sim.disk.faults.add(Fault(kinds=READ, path_contains="/first-0/", times=1_000_000))
+    sim.clock.advance_ms(10_000)
+    if holder == "is offline":
+        first = sim.operations.partition_log("first", 0)
+        sim.manager.unit_of(first).log_dir.take_offline("EIO")
+    for topic in ("busy", "large"):
+        sim.operations.topics.create(topic, 1, large_segments)
+    for _ in range(50):
+        assert sim.produce("large", batch_of("v" * 80_000)).error is None
+    busy = "first" if holder == "never ends" else "busy"
+    for _ in range(surveys):
+        for _ in range(3):
+            assert sim.produce(busy, batch_of("v" * 80_000)).error is None
+        sim.clock.advance_ms(10_000)
+    assert walked_bytes(sim, busy) > 0
+    assert 0 < walked_bytes(sim, "large") <= 3 * 81_000, "one share"
+
+
+def walked_bytes(sim: SimManager, topic: str) -> int:
+    """How far the walk of a topic's only partition has come."""
+    known = sim.manager.meter.find(sim.operations.partition_log(topic, 0))
+    return 0 if known is None else known.count.walked_bytes
+
+
 def test_the_walk_takes_its_share_evenly() -> None:
     """M26: a disk that serves appends and fetches never belongs to the metrics for seconds.
 

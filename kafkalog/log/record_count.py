@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kafkalog.errors import InvalidRequest
 from kafkalog.format.batch_scan import BatchColumn
+from kafkalog.format.format_error import FormatError
 from kafkalog.format.record import read_records
 from kafkalog.format.record_batch import (
     TimestampType,
@@ -220,9 +222,10 @@ def _cell(rows: BatchRows, row: int, column: BatchColumn) -> int:
 
 
 def oldest_timestamp_ms(log: UnifiedLog) -> int | None:
-    """Timestamp of the first batch that can be read: its first record's; None without any.
+    """Timestamp of the first batch that can be read: its first record's; else as ``oldest_in``.
 
-    Markers have none that anybody asks for. OSError; errors as ``oldest_in``.
+    The log start may lie behind that record, within the batch. Markers have none that anybody asks
+    for. OSError.
     """
     start = log.log_start_offset
     segment: LogSegment | None = log.segments.floor(start) or log.segments.first
@@ -231,7 +234,7 @@ def oldest_timestamp_ms(log: UnifiedLog) -> int | None:
         for chunk in _scan(segment, position, segment.size_bytes, most_bytes=1):
             timestamp_ms = oldest_in(chunk.data, chunk.rows, start)
             if timestamp_ms is not None:
-                return timestamp_ms if timestamp_ms >= 0 else None
+                return timestamp_ms
         segment = log.segments.higher(segment.base_offset)
     return None
 
@@ -239,9 +242,9 @@ def oldest_timestamp_ms(log: UnifiedLog) -> int | None:
 def oldest_in(data: memoryview | bytes, rows: BatchRows, start: int = 0) -> int | None:
     """Of the first batch with records that reaches ``start``: its first record's timestamp.
 
-    None without such a batch; -1 when its records have none. ``rows`` are those of ``data``. A
-    delete horizon lies where the header has the first timestamp otherwise: then the batch is
-    opened. FormatError and InvalidRequest when it cannot be.
+    None without such a batch; -1 when its records have none, or when it cannot be opened. That is
+    done for a delete horizon alone, which lies where the header has the first timestamp otherwise.
+    ``rows`` are those of ``data``.
     """
     has_records = is_data(rows) & (rows.column(BatchColumn.RECORD_COUNT) > 0)
     found = np.flatnonzero(has_records & (rows.column(BatchColumn.LAST_OFFSET) >= start))
@@ -253,7 +256,10 @@ def oldest_in(data: memoryview | bytes, rows: BatchRows, start: int = 0) -> int 
         return _cell(rows, row, BatchColumn.MAX_TIMESTAMP)
     if not has_delete_horizon(attributes):
         return _cell(rows, row, BatchColumn.BASE_TIMESTAMP)
-    return int(read_records(_batch(data, rows, row)).timestamps[0])
+    try:
+        return int(read_records(_batch(data, rows, row)).timestamps[0])
+    except (FormatError, InvalidRequest):
+        return -1  # broken, or larger than what is opened: who checks or reads batches tells that
 
 
 def _batch(data: memoryview | bytes, rows: BatchRows, row: int) -> memoryview:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.errors import InvalidRequest
 from kafkalog.format.batch_scan import BatchColumn, ScanStop, scan
 from kafkalog.format.file_names import LOG_SUFFIX, parse_segment_file
 from kafkalog.format.format_error import FormatError
@@ -86,7 +85,7 @@ def _summarize(
                 next_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
                 newest_ms = max(newest_ms, int(rows.column(BatchColumn.MAX_TIMESTAMP).max()))
                 if oldest_ms is None:
-                    oldest_ms = _oldest_in(data, rows)
+                    oldest_ms = oldest_in(data, rows)
             position += rows.consumed_bytes
             if _is_over(rows, is_whole=position + wanted >= size_bytes):
                 break
@@ -98,14 +97,6 @@ def _summarize(
         oldest_ms if oldest_ms is not None and oldest_ms >= 0 else None,
         newest_ms if newest_ms >= 0 else None,
     )  # fmt: skip
-
-
-def _oldest_in(data: bytes, rows: BatchRows) -> int | None:
-    """As oldest_in; -1 as well for a batch that is broken, which is no business of this module."""
-    try:
-        return oldest_in(data, rows)
-    except (FormatError, InvalidRequest):
-        return -1
 
 
 def _is_over(rows: BatchRows, *, is_whole: bool) -> bool:

@@ -64,7 +64,7 @@ class MeteredLog:
     timed_of: tuple[LogSegment, ...] = ()  # whose largest timestamps were asked,
     timed: int = 0  # so many from the first on, which are closed
     timed_ms: int = -1  # the largest of those
-    oldest_of: tuple[LogSegment, int] | None = None  # first segment and log start then
+    oldest_of: tuple[LogSegment, int] | None = None  # first segment and log start with a record
     seen: tuple[tuple[LogSegment, ...], int, int] | None = None  # when it was looked at to the end
     waits_since_ns: int | None = None  # or had the last share; None: it does not wait
     is_failed: bool = False  # told, and not looked at to the end since
@@ -242,7 +242,7 @@ class LogMeter:
                 return False
         except (KafkalogError, FormatError, OSError) as error:
             known.records = known.oldest_ms = known.newest_ms = known.seen = None
-            known.waits_since_ns = None
+            known.oldest_of = known.waits_since_ns = None
             self._turn_ns += _SEEK_NS
             # Else a segment went away under the read: the next survey finds the log as it is then.
             if manager.table.serves(log) and log.segments.values is state[0]:
@@ -265,11 +265,12 @@ class LogMeter:
         if not self._is_timed(known):
             return False
         place = (log.segments.first, log.log_start_offset)
-        if known.oldest_ms is None or known.oldest_of != place:
+        if known.oldest_of != place:
             if log.size_bytes and not self._may_seek():
                 return False
-            known.oldest_ms = oldest_timestamp_ms(log)
-            known.oldest_of = place
+            oldest_ms = oldest_timestamp_ms(log)
+            known.oldest_ms = oldest_ms if oldest_ms is not None and oldest_ms >= 0 else None
+            known.oldest_of = None if oldest_ms is None else place
         return self._bytes_per_second == 0 or self._is_walked(known)
 
     def _is_timed(self, known: MeteredLog) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.record_batch import HEADER_BYTES, Codec
 from kafkalog.log.record_count import RecordCount, oldest_timestamp_ms
 from kafkalog.log.segment_summary import summarize_segments
 from tests.cleaner_world import DIRECTORY, NOW_MS, CleanerWorld, record, segments_of
@@ -39,7 +39,7 @@ def plain_oldest(world: CleanerWorld) -> int | None:
             stamp = batch.header.max_timestamp if attributes & 8 else batch.header.base_timestamp
             if attributes & 0x48 == 0x40:  # a delete horizon in its place
                 stamp = batch.records[0].timestamp
-            return stamp if stamp >= 0 else None
+            return stamp
     return None
 
 
@@ -120,6 +120,25 @@ def test_a_batch_with_holes_is_divided_by_its_records(start: int, left: int) -> 
     count = RecordCount()
     count.look(world.log, ALL)
     assert count.records == left
+
+
+def test_a_batch_that_cannot_be_opened_hides_one_moment() -> None:
+    """M26: what is behind a horizon costs no other number of the log.
+
+    Goal: a first batch whose horizon hides the timestamp, and that is rotten, makes that one number
+    unknown; records are counted from headers.
+    Method: records overwritten behind the header; the log's reader and the one of files at rest.
+    """
+    first = stored_batch([record(0, b"a", None)], horizon=NOW_MS + 1)
+    world = CleanerWorld(segments_of([first, stored_batch([record(1, b"b", b"v")])]))
+    file = world.log.segments.first.log_file.pin_for_write()
+    file.pwritev([b"\xff" * (len(first) - HEADER_BYTES)], HEADER_BYTES)
+    count = RecordCount()
+    count.look(world.log, ALL)
+    assert count.records == 2
+    assert oldest_timestamp_ms(world.log) == -1
+    summary, *_ = summarize_segments(DIRECTORY, world.disk)
+    assert (summary.records, summary.oldest_ms) == (2, None)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog.format.batch_builder import RecordColumns, build_batch
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.partition_table import log_dir_of
 from tests.sim.sim_faults import Fault
@@ -181,6 +182,25 @@ def test_a_read_for_a_number_costs_no_directory() -> None:
     disk.faults.disarm()
     sim.clock.advance_ms(10_000)
     assert sample_of(sim, "t").records == 1
+
+
+def test_a_moment_that_is_not_there_is_asked_for_once() -> None:
+    """M26: a first batch without a moment is not read, or inflated, again in each turn of a walk.
+
+    Goal: who has nothing to tell of its oldest record costs no more than who has.
+    Method: a record without a timestamp; reads of the look that counts the next one.
+    """
+    sim = SimManager().start()
+    sim.operations.topics.create("t", 1, {"message.timestamp.before.max.ms": str(2**63 - 1)})
+    assert sim.produce("t", build_batch(RecordColumns.of([None], ["a"], -1))).error is None
+    sim.clock.advance_ms(READS_MS)
+    assert sample_of(sim, "t").records == 1
+    assert sim.produce("t", batch_of("b")).error is None
+    reads = sim.disk.faults.add(Fault(kinds=READ, times=0))  # strikes nothing
+    sim.clock.advance_ms(10_000)
+    sample = sample_of(sim, "t")
+    assert (sample.records, sample.oldest_s, sample.newest_s) == (2, None, 1_700_000_000)
+    assert reads.seen == 1
 
 
 def test_a_large_log_holds_up_no_small_one() -> None:

@@ -117,9 +117,11 @@ class RecordCount:
         read_bytes, is_whole = 0, True
         for known in self._counted[self._next :]:
             walked_bytes = known.walked_bytes(start)
-            count, is_whole = known.walk(start, most_bytes - read_bytes)
+            try:
+                count, is_whole = known.walk(start, most_bytes - read_bytes)
+            finally:  # a walk that fails has come some way
+                self.walked_bytes += known.walked_bytes(start) - walked_bytes
             read_bytes += count
-            self.walked_bytes += known.walked_bytes(start) - walked_bytes
             if not is_whole or known is self._counted[-1]:
                 break
             self._records += known.records_from(start)

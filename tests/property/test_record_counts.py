@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog.format.format_error import FormatError
 from kafkalog.format.record_batch import HEADER_BYTES, Codec
 from kafkalog.log.record_count import RecordCount, oldest_timestamp_ms
 from kafkalog.log.segment_summary import summarize_segments
@@ -120,6 +121,25 @@ def test_a_batch_with_holes_is_divided_by_its_records(start: int, left: int) -> 
     count = RecordCount()
     count.look(world.log, ALL)
     assert count.records == left
+
+
+def test_what_was_walked_counts_when_the_walk_fails() -> None:
+    """M26: the order of the logs goes by what each walk has left.
+
+    Goal: a read that fails takes nothing off what was walked before it in the same look.
+    Method: a log start within a batch with holes that cannot be opened, behind a sound batch.
+    """
+    sound = stored_batch([record(0, b"a", b"v")])
+    holes = stored_batch([record(each, b"k%d" % each, b"v") for each in (1, 5, 8)])
+    world = CleanerWorld(segments_of([sound, holes]))
+    file = world.log.segments.first.log_file.pin_for_write()
+    file.pwritev([b"\xff" * (len(holes) - HEADER_BYTES)], len(sound) + HEADER_BYTES)
+    world.log.increment_log_start_offset(5, "test")
+    count = RecordCount()
+    for _ in range(2):
+        with pytest.raises(FormatError):
+            count.look(world.log, ALL)
+        assert count.walked_bytes == len(sound)
 
 
 def test_a_batch_that_cannot_be_opened_hides_one_moment() -> None:

@@ -50,13 +50,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class MeteredLog:
-    """One log as the task saw it last; None: there is none, or it is not known yet.
-
-    ``records`` were counted when a look last came to the end of the log.
-    """
+    """One log as the task saw it last; None: there is none, or it is not known yet."""
 
     log: UnifiedLog
-    records: int | None = None
+    counted: int | None = None  # records, when a look last came to the end of the log
     oldest_ms: int | None = None
     newest_ms: int | None = None
     # owned by the task
@@ -68,6 +65,12 @@ class MeteredLog:
     seen: tuple[tuple[LogSegment, ...], int, int] | None = None  # when it was looked at to the end
     waits_since_ns: int | None = None  # or had the last share; None: it does not wait
     is_failed: bool = False  # told, and not looked at to the end since
+
+    @property
+    def records(self) -> int | None:
+        """Those counted, as far as the offsets of this moment allow. Any thread."""
+        counted, start = self.counted, self.log.log_start_offset  # which never passes a later end
+        return None if counted is None else min(counted, self.log.log_end_offset - start)
 
 
 class LogMeter:
@@ -241,7 +244,7 @@ class LogMeter:
             if not self._look(known):
                 return False
         except (KafkalogError, FormatError, OSError) as error:
-            known.records = known.oldest_ms = known.newest_ms = known.seen = None
+            known.counted = known.oldest_ms = known.newest_ms = known.seen = None
             known.oldest_of = known.waits_since_ns = None
             self._turn_ns += _SEEK_NS
             # Else a segment went away under the read: the next survey finds the log as it is then.
@@ -307,7 +310,7 @@ class LogMeter:
         self._turn_ns += read_bytes * 1_000_000_000 // self._bytes_per_second
         is_stuck = most_bytes > 0 and read_bytes == 0
         if known.count.records is not None or is_stuck:
-            known.records = known.count.records
+            known.counted = known.count.records
         return known.count.records is not None or is_stuck
 
 

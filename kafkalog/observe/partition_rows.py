@@ -54,7 +54,8 @@ PARTITION_FAMILIES: tuple[RowFamily, ...] = tuple(
         ("log_end_offset", "end_offset", "Offset of the next record appended."),
         ("log_high_watermark", "high_watermark", "Offset up to which readers see."),
         ("log_records", "records", "Records that can be read, counted: holes of compaction and "
-         "transaction markers are none. Absent until the partition was counted."),
+         "transaction markers are none. As of the last count, but never more than offsets that "
+         "can be read. Absent until the partition was counted."),
         ("log_oldest_record_timestamp_seconds", "oldest_s",
          "Timestamp of the first record that can be read; absent without any."),
         ("log_newest_record_timestamp_seconds", "newest_s",

@@ -88,6 +88,28 @@ def test_logs_are_measured() -> None:
     assert value(sim, "kafkalog_log_awaiting_delete_bytes", log_dir=home) == 0
 
 
+def test_deleted_records_do_not_wait_for_the_next_walk() -> None:
+    """M26: a number that the offsets refute is not shown.
+
+    Goal: ``kafkalog_log_records`` is at once no more than the offsets that can be read, in metrics
+    and in the description of the log; what came is counted by the next look.
+    Method: delete-records between two looks, up to the last record and behind it, then an append.
+    """
+    sim = SimManager().start()
+    sim.operations.topics.create("t", 1)
+    assert sim.produce("t", batch_of("a", "b", "c")).error is None
+    sim.clock.advance_ms(READS_MS)
+    for start, left in ((2, 1), (3, 0)):
+        sim.delete_records("t", start)
+        assert sample_of(sim, "t").records == left
+        assert sim.operations.describe_log("t", 0).records == left
+    sim.clock.advance_ms(10_000)
+    assert sim.produce("t", batch_of("d")).error is None
+    assert sample_of(sim, "t").records == 0
+    sim.clock.advance_ms(10_000)
+    assert sample_of(sim, "t").records == 1
+
+
 def test_what_retention_would_delete_is_told() -> None:
     """M26: 0 while policy and disk agree, by rule what it is late with.
 

@@ -57,7 +57,9 @@ PARTITION_FAMILIES: tuple[RowFamily, ...] = tuple(
          "transaction markers are none. As of the last count, but never more than offsets that "
          "can be read. Absent until the partition was counted."),
         ("log_oldest_record_timestamp_seconds", "oldest_s",
-         "Timestamp of the first record that can be read; absent without any."),
+         "First timestamp of the first batch with records that can be read, even where the log "
+         "start lies behind that record; absent without any, and where the batch cannot be "
+         "opened."),
         ("log_newest_record_timestamp_seconds", "newest_s",
          "Largest timestamp of a record; absent without any."),
         ("cleaner_dirty_ratio", "dirty_ratio", "Share of cleanable bytes, at the last look."),

@@ -32,7 +32,7 @@ from kafkalog.spark.jobs.fleet import find_partitions
 from kafkalog.spark.jobs.progress import ProgressLine
 from kafkalog.spark.jobs.rows import ArrowMissing, columns_of, json_rows, write_parquet
 from kafkalog.spark.jobs.tasks import NoProgress, ProcessPool
-from kafkalog.spark.object_store import filesystem_for, scheme_of, trimmed
+from kafkalog.spark.object_store import filesystem_for, scheme_of, shown, trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -273,7 +273,7 @@ def compact(
     Example: kafkalog spark compact --dirs ./archive --out ./compacted
     """
     if scheme_of(out) is not None:
-        raise click.UsageError(f"--out is a directory of a disk, not {out}")
+        raise click.UsageError(f"--out is a directory of a disk, not {shown(out)}")
     rows = compact_job.compact_directories(
         arguments.partitions(dict(config_pairs(configs))),
         os.path.abspath(out),

@@ -16,6 +16,7 @@ import errno
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
@@ -31,6 +32,15 @@ _IDENTITIES = (
 )
 """What stores say of an object that another one of the same name and size would not have; the best
 first."""
+
+
+_NUMBERS: dict[type[OSError], int] = {
+    FileNotFoundError: errno.ENOENT,
+    NotADirectoryError: errno.ENOTDIR,
+    IsADirectoryError: errno.EISDIR,
+    PermissionError: errno.EACCES,
+    TimeoutError: errno.ETIMEDOUT,
+}
 
 
 class Store(Protocol):
@@ -64,7 +74,7 @@ def scheme_of(path: str) -> str | None:
 
 
 def shown(path: str) -> str:
-    """A path for messages and logs: without the password that its address may hold."""
+    """A path for messages, logs and rows: without the password that its address may hold."""
     scheme, found, rest = path.partition("://")
     host, slash, name = rest.partition("/")
     user, at, host = host.rpartition("@")
@@ -72,6 +82,19 @@ def shown(path: str) -> str:
         return path
     user, colon, _ = user.partition(":")
     return f"{scheme}://{user}{colon}{'***' * bool(colon)}@{host}{slash}{name}"
+
+
+def _password_in(path: str) -> str:
+    """As it stands in the address; empty without one."""
+    _, _, rest = path.partition("://")
+    return rest.partition("/")[0].rpartition("@")[0].partition(":")[2]
+
+
+def _without(password: str, text: str) -> str:
+    """A library's text; it may name the password as it is in the address, or as it is meant."""
+    for each in {password, unquote(password)} - {""}:
+        text = text.replace(each, "***")
+    return text
 
 
 def filesystem_for(paths: Iterable[str]) -> ReadFilesystem:
@@ -157,12 +180,13 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An address for messages, the store that it leads to, its name there.
+    """An address for messages, the password that they must not have, its store, its name there.
 
     All methods raise OSError.
     """
 
     shown: str
+    password: str
     store: Store
     name: str
 
@@ -185,25 +209,29 @@ class _Place:
         try:
             store, name = url_to_fs(address)
         except Exception as error:  # each library has its own, with no base in common
-            what = f"cannot be reached: {type(error).__name__}: {error}"
-            raise StoreMissing(f"The store of {shown(address)} {what}") from error
-        return cls(shown(address), store, name)
+            password = _password_in(address)
+            what = f"cannot be reached: {type(error).__name__}: {_without(password, str(error))}"
+            failure = StoreMissing(f"The store of {shown(address)} {what}")
+            if password:
+                raise failure from None  # a traceback would tell the cause's text, too
+            raise failure from error
+        return cls(shown(address), _password_in(address), store, name)
 
     def info(self) -> dict[str, Any]:
         """Of what has the name now."""
-        with _reaching(self.shown):
+        with _reaching(self):
             self.store.invalidate_cache()  # a listing that was kept would hide what has changed
             return self.store.info(self.name)
 
     def list(self) -> list[dict[str, Any]]:
         """Of everything in the directory."""
-        with _reaching(self.shown):
+        with _reaching(self):
             self.store.invalidate_cache()
             return self.store.ls(self.name, detail=True)
 
     def read(self, start: int | None = None, end: int | None = None) -> bytes:
         """A range, or everything."""
-        with _reaching(self.shown):
+        with _reaching(self):
             return self.store.cat_file(self.name, start=start, end=end)
 
 
@@ -269,15 +297,30 @@ class ObjectStore:
 
 
 @contextmanager
-def _reaching(path: str) -> Iterator[None]:
-    """What the library of a store raises, as the OSError of a disk."""
+def _reaching(place: _Place) -> Iterator[None]:
+    """What the library of a store raises, as the OSError of a disk, without the password."""
     try:
         yield
-    except OSError:
-        raise
+    except OSError as error:
+        if not place.password:
+            raise
+        what = _without(place.password, error.strerror or str(error))
+        # Without its cause, which a traceback would tell; OSError makes the kind of the number.
+        raise OSError(_number_of(error), what, place.shown) from None
     except Exception as error:  # each library has its own, with no base in common
-        what = f"The store failed: {type(error).__name__}: {error}"
-        raise OSError(errno.EIO, what, path) from error
+        text = _without(place.password, str(error))
+        what = f"The store failed: {type(error).__name__}: {text}"
+        failure = OSError(errno.EIO, what, place.shown)
+        if place.password:
+            raise failure from None
+        raise failure from error
+
+
+def _number_of(error: OSError) -> int:
+    """Libraries leave it out, and tell by the kind."""
+    if error.errno is not None:
+        return error.errno
+    return next((number for kind, number in _NUMBERS.items() if isinstance(error, kind)), errno.EIO)
 
 
 def _stat_of(info: dict[str, Any]) -> ObjectStat:

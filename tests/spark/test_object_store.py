@@ -6,18 +6,23 @@ Method: the same directory on a disk, in fsspec's store in memory, and on the di
 from __future__ import annotations
 
 import random
+import traceback
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 import fsspec
 import pytest
+from click.testing import CliRunner
 from fsspec.implementations.memory import MemoryFileSystem
+from structlog.testing import capture_logs
 
+from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
 from kafkalog.spark import register
 from kafkalog.spark.checkpoints import Checkpoints
+from kafkalog.spark.jobs.archive_sources import DirectorySource
 from kafkalog.spark.jobs.audit import audit_directories
 from kafkalog.spark.jobs.compact import compact_directories
 from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
@@ -26,11 +31,11 @@ from kafkalog.spark.jobs.tasks import InProcess, ProcessPool
 from kafkalog.spark.jobs.whatif import forecast
 from kafkalog.spark.logs import Access, OffsetRange, open_logs, read_piece
 from kafkalog.spark.object_store import ObjectStore, StoreMissing, filesystem_for
-from tests.fleet_world import plant_mixed
+from tests.fleet_world import kept_logging, plant_mixed
 from tests.naive.cleaning_logs import TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -113,6 +118,8 @@ class Hosts(MemoryFileSystem):
     def __init__(self, host: str, **options: Any) -> None:
         if host == "refuses":
             raise TypeError("connect() needs a password")
+        if host == "tells":
+            raise TypeError("connect(user, 's3c/ret') is refused")
         super().__init__(**options)
         self.host = host
         self.store = self.objects.setdefault(host, {})
@@ -127,7 +134,7 @@ class Hosts(MemoryFileSystem):
         return {"host": urlsplit(path).hostname or ""}
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
-        data: bytes = self.store[self._strip_protocol(path)].getvalue()
+        data: bytes = super().cat_file(path)
         return data if self.host == "whole" else data[start:end]
 
 
@@ -173,6 +180,74 @@ def test_no_text_has_a_password() -> None:
             call()
         errors.append(repr(caught.value) + str(caught.value))
     assert not [each for each in errors if "s3cret" in each]
+
+
+@pytest.mark.usefixtures("hosts")
+@pytest.mark.parametrize("kind", [FileNotFoundError, PermissionError, OSError, RuntimeError])
+def test_what_a_library_says_has_no_password(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    """Goal: neither the text of a store's library nor the trace that led to it tells the password,
+    as it stands in the address or as it is meant; the kind of the error stays.
+    Method: libraries that name the whole address, as the one for http does, when they connect and
+    when they read.
+    """
+    address, refused = (f"hosts://user:s3c%2Fret@{host}/logs" for host in ("one", "tells"))
+    here = filesystem_for([address])
+
+    def fail(*_: object, **__: object) -> None:
+        raise kind(f"{address}/name for s3c/ret")
+
+    for name in ("ls", "info", "cat_file"):
+        monkeypatch.setattr(Hosts, name, fail)
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: here.list_dir(address),
+        lambda: here.stat(f"{address}/name"),
+        lambda: here.read_file(f"{address}/name"),
+        lambda: filesystem_for([refused]),
+    )
+    for call in calls:
+        with pytest.raises((OSError, StoreMissing)) as caught:
+            call()
+        told = "".join(traceback.format_exception(caught.value))
+        assert "***" in told
+        assert "s3c%2Fret" not in told
+        assert "s3c/ret" not in told
+        is_of_a_disk = issubclass(kind, OSError) and isinstance(caught.value, OSError)
+        assert not is_of_a_disk or isinstance(caught.value, kind)
+
+
+@pytest.mark.usefixtures("hosts")
+def test_rows_log_lines_and_usage_errors_have_no_password(log_dir: Path) -> None:
+    """Goal: what a job prints, stores and logs of an address is without its secret.
+    Method: every kind of row of a directory on a store; an archive of one that was not left
+    cleanly; a target on a store.
+    """
+    address = "hosts://user:s3cret@one/logs"
+    store, root = fsspec.core.url_to_fs(address)
+    for path in log_dir.rglob("*"):
+        if path.is_file():
+            store.pipe_file(f"{root}/{path.relative_to(log_dir)}", path.read_bytes())
+    damaged = first_log(filesystem_for([address]), address).replace(address, root)
+    store.pipe_file(damaged, store.cat_file(damaged)[:-1])
+    partitions = find_partitions([address], filesystem_for([address]))
+    rows: list[Any] = [
+        *audit_directories(partitions, InProcess()).rows,
+        *forecast(partitions, InProcess(), now_ms=TIME, horizon_ms=0),
+        *partition_rows(count_records(partitions[1:], InProcess(), width_ms=1_000)),
+    ]
+    assert {type(row).__name__ for row in rows} == {"AuditRow", "WhatifRow", "PartitionRow"}
+    assert {row.directory.rpartition("/")[0] for row in rows} == {"hosts://user:***@one/logs"}
+    with capture_logs() as lines, DirectorySource(Access(paths=(address,))) as source:
+        source.durable_end("orders", 0, 1 << 40)
+    (line,) = lines
+    assert line["event"] == "archive_ends_at_recovery_point"
+    assert line["directory"] == "hosts://user:***@one/logs"
+    words = ["spark", "compact", "--dirs", str(log_dir), "--out", address]
+    with kept_logging():
+        result = CliRunner().invoke(make_cli(), words)
+    assert result.exit_code == 2
+    assert "not hosts://user:***@one/logs" in result.output
 
 
 @pytest.mark.usefixtures("hosts")

@@ -121,7 +121,7 @@ class DirectorySource:
             self._warned.add(log_dir)
             _log.warning(
                 "archive_ends_at_recovery_point",
-                directory=log_dir,
+                directory=shown(log_dir),
                 reason="no daemon has left it cleanly: what lies above may not be durable",
                 what_to_do="start the daemon and stop it, or archive while it runs",
             )

@@ -281,7 +281,7 @@ def _row(partition: FleetPartition, finding: Finding) -> AuditRow:
         finding.code.value,
         partition.topic,
         partition.partition,
-        partition.directory,
+        partition.label,
         finding.file,
         finding.position,
         finding.problem,

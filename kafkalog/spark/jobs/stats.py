@@ -30,6 +30,7 @@ from kafkalog.spark.logs import (
     open_logs,
     read_piece,
 )
+from kafkalog.spark.object_store import shown
 from kafkalog.spark.record_batches import record_batches
 
 if TYPE_CHECKING:
@@ -283,7 +284,7 @@ def partition_rows(stats: Stats) -> list[PartitionRow]:
         PartitionRow(
             topic=topic,
             partition=partition,
-            directory=directory,
+            directory=shown(directory),
             records=counts.records,
             key_bytes=counts.key_bytes,
             value_bytes=counts.value_bytes,

@@ -122,7 +122,7 @@ def forecast_partition(task: WhatifTask) -> WhatifRow | None:
     row = WhatifRow(
         topic=partition.topic,
         partition=partition.partition,
-        directory=partition.directory,
+        directory=partition.label,
         segments=len(facts.segments),
         bytes=facts.size_bytes,
         log_start_offset=facts.log_start_offset,

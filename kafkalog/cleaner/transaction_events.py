@@ -44,7 +44,7 @@ class SourceEvents(NamedTuple):
 
 
 class RecordedTransactions(CleanedTransactionMetadata):
-    """Notes what it is shown; 32 bytes an event."""
+    """Notes what it is shown; 32 bytes an event. ``retained`` stays empty."""
 
     __slots__ = ("_count", "_events", "_last_data")
 
@@ -83,7 +83,9 @@ class RecordedTransactions(CleanedTransactionMetadata):
         self._last_data.pop(producer_id, None)
         kind = _WITHOUT_RECORD if control_type is None else int(control_type)
         self._note(producer_id, last_offset, kind)
-        return super().on_control_batch(producer_id, last_offset, control_type)
+        is_needless = super().on_control_batch(producer_id, last_offset, control_type)
+        self.take_retained()  # nothing is written: they would be those of the whole group
+        return is_needless
 
     def _note(self, producer_id: int, last_offset: int, kind: int) -> None:
         self._events.extend((self._count, producer_id, last_offset, kind))

@@ -78,6 +78,18 @@ def test_events_go_with_transactions_not_with_batches() -> None:
     assert recorded.take_events().shape == (0, 3)
 
 
+def test_aborted_transactions_are_not_kept_beside_their_events() -> None:
+    """Goal: nobody asks a group that is only read for what its segment's index would say.
+    Method: an aborted transaction with data, up to its marker.
+    """
+    recorded = RecordedTransactions()
+    recorded.add_aborted([AbortedTransaction(7, 0, 1, 0)])
+    assert recorded.on_batch(7, 0)
+    assert not recorded.on_control_batch(7, 1, ControlRecordType.ABORT)
+    assert recorded.retained == []
+    assert len(recorded.take_events()) == 2
+
+
 def test_an_event_takes_few_bytes() -> None:
     """Goal: a segment of small transactions fits into a slot.
     Method: what 200,000 transactions of one batch leave in memory, and their replay beside it.

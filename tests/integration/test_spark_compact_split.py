@@ -123,14 +123,12 @@ def test_files_are_those_of_offline_compact(
     runner: Runner,
     segment_bytes: int,
     part_bytes: int,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Goal: byte for byte one round with a map for all keys, whatever the groups and the map are.
     Method: ten logs with every kind of batch, one with a log start inside; groups of one segment,
     of some, of all; as many parts of the keys as groups, and fewer; a map that is emptied again
     and again.
     """
-    monkeypatch.setattr(compact_split, "PART_BYTES", part_bytes)
     source = tmp_path / "a"
     for seed in range(10):
         plant_partition(source / f"t-{seed}", make_log(random.Random(seed)).segments)
@@ -138,7 +136,12 @@ def test_files_are_those_of_offline_compact(
     (source / "log-start-offset-checkpoint").write_text(f"0\n1\nt 3 {start}\n")
     before = contents(source)
     rows = split(
-        str(source), str(tmp_path / "out"), runner, segment_bytes=segment_bytes, map_bytes=100
+        str(source),
+        str(tmp_path / "out"),
+        runner,
+        segment_bytes=segment_bytes,
+        map_bytes=100,
+        part_bytes=part_bytes,
     )
     assert contents(source) == before
     assert [row.partition for row in rows] == list(range(10))

@@ -28,7 +28,7 @@ from kafkalog.format.file_names import (
 )
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.log.nested_dirs import enclosing_log_dir, lies_in
-from kafkalog.spark.jobs.compact_split import SplitOrder, compact_split
+from kafkalog.spark.jobs.compact_split import PART_BYTES, SplitOrder, compact_split
 from kafkalog.spark.jobs.compacted_partition import (
     CompactedPartition,
     finish_directory,
@@ -89,13 +89,14 @@ def compact_directories(
     now_ms: int,
     map_bytes: int = MAP_BYTES,
     split_bytes: int = SPLIT_BYTES,
+    part_bytes: int = PART_BYTES,
     progress: Progress | None = None,
 ) -> list[CompactedPartition]:
     """Compact the partitions into the new log directory ``out``, an absolute path.
 
     ``now_ms`` is the time that horizons are held against. Partitions of at least ``split_bytes``
-    are split. Raises UnusableDirectory, TaskFailed, KafkalogError of a log that cannot be loaded,
-    and OSError; nothing of ``out`` is there then.
+    are split, their keys in parts of ``part_bytes`` of log. Raises UnusableDirectory, TaskFailed,
+    KafkalogError of a log that cannot be loaded, and OSError; nothing of ``out`` is there then.
     """
     filesystem = SystemFilesystem()
     out = out.rstrip("/")
@@ -114,7 +115,7 @@ def compact_directories(
             tasks = [CompactTask(each, run, now_ms, map_bytes) for each in whole]
             rows += run_job(Job("compact", tasks, compact_partition, list), runner, progress)
         if huge:
-            order = SplitOrder(run, now_ms, map_bytes)
+            order = SplitOrder(run, now_ms, map_bytes, part_bytes)
             rows += compact_split(huge, order, runner, progress)
         by_source = {row.source: row for row in rows}
         rows = [by_source[each.directory] for each in partitions]

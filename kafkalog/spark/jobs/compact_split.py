@@ -83,13 +83,15 @@ group has a range of rows in every part."""
 class SplitOrder:
     """What all partitions of a job share.
 
-    run        its directory
-    map_bytes  memory for keys of the phase ``keys``
+    run         its directory
+    map_bytes   memory for keys of the phase ``keys``
+    part_bytes  see PART_BYTES
     """
 
     run: str
     now_ms: int
     map_bytes: int
+    part_bytes: int = PART_BYTES
 
 
 class _Split:
@@ -141,7 +143,7 @@ class _Split:
         self.round = plan_split(LogToClean.of(self._log, None, now_ms), now_ms)
         self._states = guessed_states(self.round)
         size_bytes = sum(each.size_bytes for each in self.round.groups)
-        self._part_count = min(-(-size_bytes // PART_BYTES), len(self.round.groups))
+        self._part_count = min(-(-size_bytes // self._order.part_bytes), len(self.round.groups))
 
     def map_task(self, number: int, attempt: int) -> MapTask:
         """Of one group, with the state that is known of it now."""

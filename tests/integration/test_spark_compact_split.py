@@ -14,8 +14,9 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from structlog.testing import capture_logs
@@ -23,7 +24,7 @@ from structlog.testing import capture_logs
 from kafkalog.cleaner.cleaner_stats import CleanerStats
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.errors import CorruptBatch, CorruptIndex
+from kafkalog.errors import CorruptBatch, CorruptData, CorruptIndex
 from kafkalog.format.control_record import (
     ControlRecordType,
     encode_control_key,
@@ -343,13 +344,52 @@ def test_a_second_try_tells_what_the_first_one_made(tmp_path: Path) -> None:
                 return results
             place = Path(tasks[0].place)
             told = results[0]._replace(stats=CleanerStats(messages_read=1_000))
-            (place / OUTCOME_NAME).write_bytes(pickle.dumps(told))
+            (place / OUTCOME_NAME).write_bytes(msgspec.json.encode(told))
             assert work(tasks[0]) == told
             return results
 
     split(str(tmp_path / "a"), str(tmp_path / "out"), Twice(), segment_bytes=1 << 30)
     expected = offline(tmp_path / "a" / "t-0", tmp_path / "check" / "t-0")
     assert contents(tmp_path / "out" / "t-0") == expected
+
+
+class Planted:
+    """What runs when somebody unpickles it."""
+
+    ran: ClassVar[list[str]] = []
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return self.ran.append, ("planted",)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        pytest.param(pickle.dumps(Planted()), id="code"),
+        pytest.param(b'[[["../up", 1, 2, false]], {}]', id="a name for an offset"),
+        pytest.param(b"[[]", id="half of it"),
+    ],
+)
+def test_an_outcome_is_data_of_one_form(tmp_path: Path, planted: bytes) -> None:
+    """Goal: who may write beside the target plants no code for the job's user, and nothing that is
+    no outcome is swapped in. Method: other bytes where a second try finds the outcome of the first.
+    """
+    plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 5))
+
+    class Changed:
+        def run(self, tasks: Any, work: Any, on_done: Any) -> Any:
+            results = InProcess().run(tasks, work, on_done)
+            if work is rewrite:
+                (Path(tasks[0].place) / OUTCOME_NAME).write_bytes(planted)
+                work(tasks[0])
+            return results
+
+    Planted.ran.clear()
+    with pytest.raises(CorruptData, match="no outcome of a rewritten group") as caught:
+        split(str(tmp_path / "a"), str(tmp_path / "out"), Changed(), segment_bytes=1 << 30)
+    assert str(caught.value.file).endswith(OUTCOME_NAME)
+    assert not Planted.ran
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_cannot_be_removed_takes_nothing_back(

@@ -6,13 +6,16 @@ and a second try makes the same. Nothing is synced but rewritten segments: a cra
 
 from __future__ import annotations
 
-import pickle
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
+from kafkalog.cleaner.cleaner_stats import CleanerStats  # noqa: TC001 - msgspec reads the hints
 from kafkalog.cleaner.split_round import (
+    CleanedPiece,
     RoundFacts,
     SplitGroup,
     filter_group,
@@ -23,6 +26,7 @@ from kafkalog.cleaner.transaction_events import SourceEvents
 from kafkalog.env.clock import FixedWallClock
 from kafkalog.env.directory_copy import copy_file
 from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.errors import CorruptData
 from kafkalog.log.offline_log import tool_environment
 from kafkalog.spark.jobs.compacted_partition import (
     finish_directory,
@@ -34,8 +38,6 @@ from kafkalog.spark.jobs.key_rows import ROW_BYTES, RowFile, RowRange, parts_by_
 
 if TYPE_CHECKING:
     from kafkalog.cleaner.cleaned_transactions import CleanedTransactionMetadata
-    from kafkalog.cleaner.cleaner_stats import CleanerStats
-    from kafkalog.cleaner.split_round import CleanedPiece
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.log.values import AbortedTransaction
 
@@ -205,7 +207,8 @@ class FilterTask:
 
 
 OUTCOME_NAME = "outcome"
-"""Beside the files of a rewritten group: its RewrittenGroup, pickled."""
+"""Beside the files of a rewritten group: its RewrittenGroup as JSON, as others may
+write there, too: a pickle of theirs would run their code."""
 
 
 class RewrittenGroup(NamedTuple):
@@ -234,11 +237,20 @@ def rewrite(task: FilterTask) -> RewrittenGroup:
             made,
         )
         outcome = filesystem.open_write(f"{made}/{OUTCOME_NAME}", exclusive=True)
-        outcome.pwrite(pickle.dumps(RewrittenGroup(*made_here)), 0)
+        outcome.pwrite(msgspec.json.encode(RewrittenGroup(*made_here)), 0)
         outcome.close()
         finish_directory(made, filesystem)
         settle(made, task.place, filesystem)
     finally:
         remove_directory(made, filesystem)
-    found: RewrittenGroup = pickle.loads(filesystem.read_file(f"{task.place}/{OUTCOME_NAME}"))
-    return found
+    return _outcome_in(task.place, filesystem)
+
+
+def _outcome_in(place: str, filesystem: Filesystem) -> RewrittenGroup:
+    """CorruptData for what no task writes there; OSError."""
+    path = f"{place}/{OUTCOME_NAME}"
+    try:
+        return msgspec.json.decode(filesystem.read_file(path), type=RewrittenGroup)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        what = f"It is no outcome of a rewritten group: {error}"
+        raise CorruptData(what, file=path, position=0) from error

@@ -243,6 +243,22 @@ def test_a_task_that_runs_twice_is_no_error(tmp_path: Path) -> None:
     assert not staging.exists()
 
 
+def test_a_second_try_tells_the_bytes_of_the_first(tmp_path: Path) -> None:
+    """Goal: where two machines make files of other sizes, as with other compression libraries, the
+    row is of what lies there. Method: a file of the first try, made longer behind its back.
+    """
+    source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(2, 4)).parent
+    run = make_run(str(tmp_path / "staging"), SystemFilesystem())
+    (partition,) = find_partitions([str(source)], SystemFilesystem())
+    task = CompactTask(partition, run, NOW_MS, 10_000)
+    row = compact_partition(task)
+    logs = sorted((tmp_path / "staging").rglob("*.log"))
+    assert row.bytes_after == sum(each.stat().st_size for each in logs)
+    with logs[0].open("ab") as log:
+        log.write(b"12345")
+    assert compact_partition(task) == row._replace(bytes_after=row.bytes_after + 5)
+
+
 def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     """Goal: Ctrl-C takes back what was made.
     Method: a progress that is interrupted when the first partition is done.

@@ -25,6 +25,7 @@ from kafkalog.format.checkpoint_text import encode_offsets
 from kafkalog.format.file_names import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    LOG_SUFFIX,
 )
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.log.nested_dirs import enclosing_log_dir, lies_in
@@ -158,18 +159,23 @@ def _check_target(
 
 
 def compact_partition(task: CompactTask) -> CompactedPartition:
-    """The work of one task; the partition lies among the run's finished ones afterwards, synced."""
+    """The work of one task; the partition lies among the run's finished ones afterwards, synced.
+
+    Its bytes are those that lie there: another try, whose machine may compress otherwise, may have
+    made them.
+    """
     filesystem, source = SystemFilesystem(), task.partition
     attempt = name_of_attempt(task.run, filesystem)
-    made = f"{attempt}/{source.name}"
+    made, place = f"{attempt}/{source.name}", f"{made_in(task.run)}/{source.name}"
     try:
         copy_files(source.directory, made)
         row = _cleaned(made, task)
         finish_directory(made, filesystem)
-        settle(made, f"{made_in(task.run)}/{source.name}", filesystem)
+        settle(made, place, filesystem)
     finally:
         remove_directory(attempt, filesystem)
-    return row
+    logs = (each for each in filesystem.list_dir_stats(place) if each.name.endswith(LOG_SUFFIX))
+    return row._replace(bytes_after=sum(each.size for each in logs))
 
 
 def _cleaned(directory: str, task: CompactTask) -> CompactedPartition:

@@ -14,11 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
+from kafkalog.env.directory_copy import copy_files_below
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.checkpoint_text import decode_offsets
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.spark.jobs.compact import CompactTask, compact_directories, compact_partition
-from kafkalog.spark.jobs.compacted_partition import made_in, make_run
+from kafkalog.spark.jobs.compacted_partition import made_in, make_attempt, make_run
 from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
 from kafkalog.spark.jobs.tasks import InProcess
 from tests.fleet_world import (
@@ -241,6 +242,33 @@ def test_a_task_that_runs_twice_is_no_error(tmp_path: Path) -> None:
     with pytest.raises(UnusableDirectory, match="given up"):
         compact_partition(task)
     assert not staging.exists()
+
+
+class Given(SystemFilesystem):
+    """A run that is given up as soon as somebody has seen its directory."""
+
+    def exists(self, path: str) -> bool:
+        found = super().exists(path)
+        if found:
+            self.remove_tree(path)
+        return found
+
+
+def test_a_task_makes_no_directory_of_a_run_anew(tmp_path: Path) -> None:
+    """Goal: what a late task leaves would stop the next run, which takes it for a killed one's.
+    Method: a run that goes right behind the look at it; a copy whose place has gone.
+    """
+    run = make_run(str(tmp_path / "staging"), SystemFilesystem())
+    with pytest.raises(UnusableDirectory, match="given up"):
+        make_attempt(run, Given())
+    assert not (tmp_path / "staging" / "made").exists()
+    assert os.listdir(tmp_path / "staging") == []
+    made = make_attempt(make_run(str(tmp_path / "staging"), SystemFilesystem()), SystemFilesystem())
+    SystemFilesystem().remove_tree(str(tmp_path / "staging"))
+    source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(2, 4))
+    with pytest.raises(FileNotFoundError):
+        copy_files_below(str(source), f"{made}/t-0")
+    assert not (tmp_path / "staging").exists()
 
 
 def test_a_second_try_tells_the_bytes_of_the_first(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.cleaner.offline_clean import CompactOptions, compact_copy
-from kafkalog.env.directory_copy import copy_files
+from kafkalog.env.directory_copy import copy_files_below
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.checkpoint_text import encode_offsets
 from kafkalog.format.file_names import (
@@ -34,8 +34,8 @@ from kafkalog.spark.jobs.compacted_partition import (
     CompactedPartition,
     finish_directory,
     made_in,
+    make_attempt,
     make_run,
-    name_of_attempt,
     remove_directory,
     settle,
 )
@@ -165,10 +165,10 @@ def compact_partition(task: CompactTask) -> CompactedPartition:
     made them.
     """
     filesystem, source = SystemFilesystem(), task.partition
-    attempt = name_of_attempt(task.run, filesystem)
+    attempt = make_attempt(task.run, filesystem)
     made, place = f"{attempt}/{source.name}", f"{made_in(task.run)}/{source.name}"
     try:
-        copy_files(source.directory, made)
+        copy_files_below(source.directory, made)
         row = _cleaned(made, task)
         finish_directory(made, filesystem)
         settle(made, place, filesystem)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog.env.directory_copy import make_dir_below
 from kafkalog.env.random import SystemRandom
 from kafkalog.format.file_names import DELETED_SUFFIX
 from kafkalog.spark.jobs.fleet import UnusableDirectory
@@ -56,8 +57,26 @@ def name_of_attempt(work: str, filesystem: Filesystem) -> str:
     Raises UnusableDirectory when the directory is gone: the job was given up.
     """
     if not filesystem.exists(work):
-        raise UnusableDirectory(f"{work} has gone: the job was given up")
+        raise _given_up(work)
     return f"{work}/attempt-{SystemRandom().uuid_bytes().hex()}"
+
+
+def make_attempt(work: str, filesystem: Filesystem) -> str:
+    """A new directory of such a name.
+
+    Its parents are never made anew: the job may be given up at any moment, and the next run would
+    take what lies there for a killed one's. Raises UnusableDirectory, OSError.
+    """
+    made = name_of_attempt(work, filesystem)
+    try:
+        make_dir_below(made)
+    except FileNotFoundError as error:
+        raise _given_up(work) from error
+    return made
+
+
+def _given_up(work: str) -> UnusableDirectory:
+    return UnusableDirectory(f"{work} has gone: the job was given up")
 
 
 def settle(made: str, place: str, filesystem: Filesystem) -> None:

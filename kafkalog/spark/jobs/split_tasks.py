@@ -30,6 +30,7 @@ from kafkalog.errors import CorruptData
 from kafkalog.log.offline_log import tool_environment
 from kafkalog.spark.jobs.compacted_partition import (
     finish_directory,
+    make_attempt,
     name_of_attempt,
     remove_directory,
     settle,
@@ -225,8 +226,7 @@ def rewrite(task: FilterTask) -> RewrittenGroup:
     of other sizes.
     """
     filesystem = SystemFilesystem()
-    made = name_of_attempt(task.work, filesystem)
-    filesystem.make_dir(made)
+    made = make_attempt(task.work, filesystem)
     try:
         made_here = filter_group(
             task.facts,

@@ -26,18 +26,21 @@ _BATCH_RECORDS = 1000
 _BATCH_BYTES = 512 << 10
 
 
+class _BadLine(Exception):
+    """A line of the input that is no record; the message names its number."""
+
+
 def _base64(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode()
 
 
-def _from_line(line: bytes, key_separator: bytes | None) -> dict[str, Any]:
+def _from_line(line: bytes, number: int, key_separator: bytes | None) -> dict[str, Any]:
     if key_separator is None:
         return {"value": _base64(line)}
     key, found, value = line.partition(key_separator)
     if not found:
-        raise click.ClickException(
-            f"No key separator '{key_separator.decode()}' in line: {line[:80].decode('latin-1')}"
-        )
+        start = line[:80].decode("latin-1")
+        raise _BadLine(f"Line {number} has no key separator '{key_separator.decode()}': {start}")
     return {"key": _base64(key), "value": _base64(value)}
 
 
@@ -46,21 +49,34 @@ def _from_json(line: bytes, number: int) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except ValueError as error:
-        raise click.ClickException(f"Line {number} is not JSON: {error}") from error
+        raise _BadLine(f"Line {number} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise _BadLine(f"Line {number} is not JSON: it is nested too deeply") from error
     if not isinstance(record, dict):
-        raise click.ClickException(f"Line {number} is not a JSON object")
+        raise _BadLine(f"Line {number} is not a JSON object")
     return record
 
 
 def _batches(
     stream: BinaryIO, key_separator: bytes | None, is_jsonl: bool
 ) -> Iterator[list[dict[str, Any]]]:
-    """Records in groups; a group ends early when its bytes are enough, or the input pauses."""
+    """Records in groups; a group ends early when its bytes are enough, or the input pauses.
+
+    _BadLine at the first line that is no record, behind all that stand before it.
+    """
     batch: list[dict[str, Any]] = []
     size = 0
     for number, raw in enumerate(stream, 1):
         line = raw.rstrip(b"\n")
-        batch.append(_from_json(line, number) if is_jsonl else _from_line(line, key_separator))
+        try:
+            record = (
+                _from_json(line, number) if is_jsonl else _from_line(line, number, key_separator)
+            )
+        except _BadLine:
+            if batch:
+                yield batch  # else how much is appended would depend on where a group ends
+            raise
+        batch.append(record)
         size += len(line)
         if len(batch) >= _BATCH_RECORDS or size >= _BATCH_BYTES:
             yield batch
@@ -97,15 +113,17 @@ def produce(
 ) -> None:
     """Append standard input to a topic, a line a record. Exit 3 when some were not appended.
 
-    A request that fails whole is the last one; "N of M" counts what was sent until then.
+    A request that fails whole is the last one; "N of M" counts what was sent until then. A line
+    that is no record is the end, too: those before it are appended, and their number is told.
 
     Example: echo 'k1:hello' | kafkalog produce orders -K :
     """
     names = ("topics", topic) if partition is None else ("topics", topic, "partitions", partition)
     path, query = path_of(*names), {} if acks is None else {"acks": acks}
     separator = key_separator.encode() if key_separator is not None else None
-    sent = 0
+    sent, is_told = 0, True
     reasons: Counter[str] = Counter()
+    bad_line: _BadLine | None = None
     try:
         with progress() as shown:
             for batch in _batches(sys.stdin.buffer, separator, input_format == "jsonl"):
@@ -120,15 +138,22 @@ def produce(
                     reasons[message_of(error)] += len(batch)
                     break  # what ends a whole request would meet the next one, too
                 sent += len(batch)
+                is_told = answer is not None
                 reasons += _report(topic, answer, verbose)
                 if not verbose:
                     shown.show(f"{sent} records sent")
+    except _BadLine as error:
+        bad_line = error
     finally:
         for reason, count in reasons.items():
             click.echo(f"{topic}: {reason} ({count} records)", err=True)
     failed = reasons.total()
     if failed:
         click.echo(f"Error: {failed} of {sent} records were not appended.", err=True)
+    if bad_line is not None:
+        click.echo(f"Error: {bad_line}", err=True)
+        click.echo(f"{'Appended' if is_told else 'Sent'} before it: {sent - failed}", err=True)
+    if failed or bad_line is not None:
         ctx.exit(PARTIAL_FAILURE if failed < sent else 1)
 
 

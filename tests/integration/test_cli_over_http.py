@@ -213,6 +213,44 @@ def test_a_produce_that_is_refused_half_way(daemon: Daemon) -> None:
     assert total == "Error: 5 of 10 records were not appended."
 
 
+def test_a_bad_line_among_good_ones(daemon: Daemon) -> None:
+    """The line's number, how many were appended before it, and exit 3 when any was.
+
+    Goal: what stands before a bad line is appended, however many requests that takes, and nothing
+    behind it is: the number tells where to go on, so nobody sends the appended ones again.
+    Method: a bad line behind several requests, behind a part of one, and as the first, in both
+    forms of input; then behind a record of a partition that does not exist.
+    """
+    done(run(daemon, "topics", "create", "broken"))
+    keyed, jsonl = ("-K", ":"), ("--format", "jsonl")
+    pair, record = b"k:v\n", b'{"value":"YQ=="}\n'
+    end = 0
+    for form, good, bad, told in (
+        (keyed, pair, b"bad", "Line {} has no key separator ':': bad"),
+        (jsonl, record, b"bad", "Line {} is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        (jsonl, record, b"[]", "Line {} is not a JSON object"),
+        (jsonl, record, b"[" * 100_000, "Line {} is not JSON: it is nested too deeply"),
+    ):
+        for count in (2500, 1000, 1, 0):
+            text = good * count + bad + b"\n" + good
+            result = run(daemon, "produce", "broken", *form, stdin=text)
+            end += count
+            error = f"Error: {told.format(count + 1)}\nAppended before it: {count}\n"
+            assert result.stderr.decode() == error
+            assert result.returncode == (3 if count else 1)
+            assert end_offset(daemon, "broken") == end
+    astray = b'{"value":"YQ==","partition":1}\n'
+    mixed = run(daemon, "produce", "broken", *jsonl, stdin=record + astray + b"bad\n")
+    reason, total, told, appended = mixed.stderr.decode().splitlines()
+    assert mixed.returncode == 3
+    assert " (1 record" in reason
+    assert total == "Error: 1 of 2 records were not appended."
+    assert told.startswith("Error: Line 3 is not JSON: ")
+    assert appended == "Appended before it: 1"
+    quick = run(daemon, "produce", "broken", *keyed, "--acks", "0", stdin=pair + b"bad\n")
+    assert (quick.returncode, quick.stderr.splitlines()[-1]) == (3, b"Sent before it: 1")
+
+
 def test_records_delete(daemon: Daemon, tmp_path: Path) -> None:
     """M10: the tool's file and its lines; exit 3 when a partition failed."""
     done(run(daemon, "topics", "create", "deleted"))

@@ -14,6 +14,7 @@ class Moment(click.ParamType[int]):
     """Milliseconds since 1970, or ISO-8601 with a zone; gives milliseconds."""
 
     name = "moment"
+    kinds = "ms since 1970 or ISO-8601 with a zone, as 2026-01-31T12:00:00Z"
 
     def convert(
         self,
@@ -26,8 +27,7 @@ class Moment(click.ParamType[int]):
             return value
         found = moment_ms(value)
         if found is None:
-            kinds = "ms since 1970 or ISO-8601 with a zone, as 2026-01-31T12:00:00Z"
-            self.fail(f"'{value}' is not {kinds}", param, ctx)
+            self.fail(f"'{value}' is not {self.kinds}", param, ctx)
         return found
 
 

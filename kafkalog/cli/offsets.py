@@ -27,6 +27,8 @@ _PLACES: dict[str, Place] = {
 class PlaceOrMoment(Moment):
     """A named place, or a moment."""
 
+    kinds = f"{', '.join(_PLACES)}, {Moment.kinds}"
+
     def convert(
         self,
         value: Any,  # noqa: ANN401 - click's

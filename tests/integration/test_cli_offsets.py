@@ -75,7 +75,10 @@ def test_offsets_that_cannot_be_had(daemon: Daemon) -> None:
     assert (partly.exit_code, partly.stdout) == (3, "some:0:0\n")
     assert partly.stderr.startswith("Error: some-9: ")
     assert run(daemon, "offsets", "get", "nope").exit_code == 1
-    assert run(daemon, "offsets", "get", "some", "--at", "2026-01-31T12:00:00").exit_code == 2
+    unknown = run(daemon, "offsets", "get", "some", "--at", "2026-01-31T12:00:00")
+    assert unknown.exit_code == 2
+    choices = "is not latest, earliest, max-timestamp, ms since 1970 or ISO-8601 with a zone, as "
+    assert choices in unknown.stderr
 
 
 def test_a_trim_is_shown_before_it_is_done(daemon: Daemon) -> None:

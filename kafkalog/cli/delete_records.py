@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.connection import RequestFailed, output_option, with_client
+from kafkalog.cli.connection import RequestFailed, message_of, output_option, with_client
 from kafkalog.cli.moment import Moment
 from kafkalog.cli.partial_failure import PARTIAL_FAILURE, is_failed
+from kafkalog.client import InvalidRequest, TooLarge
 from kafkalog.client.administration import HIGH_WATERMARK
 from kafkalog.client.records import NO_OFFSET
 
@@ -78,8 +79,7 @@ def delete(
     if dry_run:
         answer = _would_be(client, entry)
     else:
-        # The file goes as it is: what is wrong in it is the daemon's to say.
-        answer = client.call("POST", "/v1/records:delete", body).json
+        answer = _done(client, body, None if offset_json_file is None else offset_json_file.name)
     entries = answer["partitions"]
     if output == "json":
         click.echo(json.dumps(answer))
@@ -87,6 +87,20 @@ def delete(
         _print_tool_lines(entries)
     if any(map(is_failed, entries)):
         ctx.exit(PARTIAL_FAILURE)
+
+
+def _done(client: Client, body: bytes, file: str | None) -> dict[str, Any]:
+    """The daemon's answer. RequestFailed names the file whose text it does not take.
+
+    The file goes as it is: what is wrong in it is the daemon's to say.
+    """
+    try:
+        answer: dict[str, Any] = client.call("POST", "/v1/records:delete", body).json
+    except (InvalidRequest, TooLarge) as error:
+        if file is None:
+            raise
+        raise RequestFailed(f"{file}: {message_of(error)}") from error
+    return answer
 
 
 def _offset_at(client: Client, topic: str, partition: int, moment_ms: int) -> int:

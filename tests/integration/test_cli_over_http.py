@@ -273,8 +273,11 @@ def test_records_delete(daemon: Daemon, tmp_path: Path) -> None:
     assert b"low_watermark: 3" in done(run(daemon, *whole, "-1"))
     assert run(daemon, "records", "delete").returncode == 2
     assert run(daemon, *whole, "1", "--offset-json-file", str(file)).returncode == 2
-    file.write_text("{}")
-    assert run(daemon, "records", "delete", "--offset-json-file", str(file)).returncode == 1
+    for text, reason in (("{}", "partitions: "), ("words", "The body is not acceptable JSON: ")):
+        file.write_text(text)
+        refused = run(daemon, "records", "delete", "--offset-json-file", str(file))
+        assert refused.returncode == 1
+        assert refused.stderr.decode().startswith(f"Error: {file}: {reason}")
 
 
 def test_kafkas_own_command(daemon: Daemon, tmp_path: Path) -> None:

@@ -118,6 +118,8 @@ def produce(
 
     Example: echo 'k1:hello' | kafkalog produce orders -K :
     """
+    if key_separator == "":
+        raise click.UsageError("--key-separator is empty")
     names = ("topics", topic) if partition is None else ("topics", topic, "partitions", partition)
     path, query = path_of(*names), {} if acks is None else {"acks": acks}
     separator = key_separator.encode() if key_separator is not None else None

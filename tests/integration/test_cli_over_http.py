@@ -166,6 +166,8 @@ def test_produce_and_consume(daemon: Daemon) -> None:
     done(run(daemon, "produce", "lines", "--format", "jsonl", stdin=jsonl))
     assert done(run(daemon, "produce", "lines", "--acks", "0", stdin=b"quick\n")) == b""
     assert run(daemon, "produce", "lines", "-K", ":", stdin=b"no separator\n").returncode == 1
+    empty = run(daemon, "produce", "lines", "-K", "", stdin=b"x\n")
+    assert (empty.returncode, b"Traceback" in empty.stderr) == (2, False)
     assert run(daemon, "produce", "lines", "--partition", "9", stdin=b"x\n").returncode == 1
     assert run(daemon, "produce", "lines", "--format", "jsonl", stdin=b"{\n").returncode == 1
     both = run(daemon, "consume", "lines", "--from-beginning", "--offset", "1", "-e")

@@ -139,9 +139,16 @@ def join_reports(
     small: SmallFiles,
     *,
     is_compacted: bool,
+    log_start_offset: int | None = None,
 ) -> list[Finding]:
-    """All findings in the order of the files; reports are those of all segments, by base."""
-    return _Join(listing, reports, small, is_compacted=is_compacted).run()
+    """All findings in the order of the files; reports are those of all segments, by base.
+
+    ``log_start_offset``: no epoch below it is looked for in the checkpoint, which is cut from the
+    start with the log. None, not known: the checkpoint's first entry is as far as it was cut.
+    """
+    if log_start_offset is None:
+        log_start_offset = small.epochs[0][1] if small.epochs else 0
+    return _Join(listing, reports, small, log_start_offset, is_compacted=is_compacted).run()
 
 
 class _Join:
@@ -152,12 +159,14 @@ class _Join:
         listing: DirectoryListing,
         reports: Sequence[SegmentReport],
         small: SmallFiles,
+        log_start_offset: int,
         *,
         is_compacted: bool,
     ) -> None:
         self._listing = listing
         self._reports = reports
         self._small = small
+        self._log_start_offset = log_start_offset
         self._is_known_compacted = is_compacted
         self._findings = Findings()
         self._producers: dict[int, tuple[int, int]] = {}  # epoch, last sequence
@@ -206,22 +215,25 @@ class _Join:
 
     def _check_epochs(self, file: str, report: SegmentReport, last_epoch: int) -> int:
         """Epochs do not fall from segment to segment, and are those of the checkpoint."""
-        first, _, position = report.epochs[0]
-        if first < last_epoch:
-            problem = f"leader epoch {first} behind {last_epoch}"
+        first = report.epochs[0]
+        if first.epoch < last_epoch:
+            problem = f"leader epoch {first.epoch} behind {last_epoch}"
             code = FindingCode.LEADER_EPOCH
-            self._findings.add(code, file, position, problem, Severity.WARNING)
-        for epoch, base, position in report.epochs if self._small.epochs else ():
-            known = self._checkpointed_epoch(base)
-            if known != epoch:
+            self._findings.add(code, file, first.position, problem, Severity.WARNING)
+        for run in report.epochs if self._small.epochs else ():
+            offset = max(run.base_offset, self._log_start_offset)
+            known = self._checkpointed_epoch(offset)
+            if offset < run.end_offset and known != run.epoch:
+                there = "none" if known is None else known
+                problem = f"leader epoch {run.epoch} at offset {offset}"
                 self._findings.add(
                     FindingCode.EPOCH_CHECKPOINT,
                     file,
-                    position,
-                    f"leader epoch {epoch} at offset {base}, where the checkpoint has {known}",
+                    run.position,
+                    f"{problem}, where the checkpoint has {there}",
                     Severity.WARNING,
                 )
-        return report.epochs[-1][0]
+        return report.epochs[-1].epoch
 
     def _checkpointed_epoch(self, offset: int) -> int | None:
         """The epoch of an offset as the checkpoint has it; None: below its first entry."""

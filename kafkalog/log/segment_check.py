@@ -66,6 +66,15 @@ class ProducerSpan(NamedTuple):
     last_sequence: int
 
 
+class EpochRun(NamedTuple):
+    """Neighbouring batches of one leader epoch: offsets [base_offset, end_offset), first byte."""
+
+    epoch: int
+    base_offset: int
+    end_offset: int
+    position: int
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
     """One segment. Picklable.
@@ -73,7 +82,7 @@ class SegmentReport:
     next_offset  behind its last sound batch
     is_sound     nothing but sound batches in order
     has_gaps     offsets are missing between its batches: it says that it was compacted
-    epochs       where a leader epoch begins: epoch, base offset, position
+    epochs       its leader epochs, in the order of the batches
     """
 
     base: int
@@ -83,7 +92,7 @@ class SegmentReport:
     batch_count: int
     size_bytes: int
     findings: tuple[Finding, ...]
-    epochs: tuple[tuple[int, int, int], ...]
+    epochs: tuple[EpochRun, ...]
     producers: dict[int, ProducerSpan]
 
 
@@ -225,8 +234,8 @@ class _SegmentCheck:
                 Severity.WARNING,
             )
 
-    def _epochs(self, table: Table) -> tuple[tuple[int, int, int], ...]:
-        """Where leader epochs begin; one that falls is told."""
+    def _epochs(self, table: Table) -> tuple[EpochRun, ...]:
+        """The runs of leader epochs; one that falls is told."""
         epochs = table[:, BatchColumn.LEADER_EPOCH]
         falls = np.flatnonzero(np.diff(epochs) < 0) + 1
         for row in falls[:FINDINGS_MAX].tolist():
@@ -238,8 +247,10 @@ class _SegmentCheck:
                 Severity.WARNING,
             )
         starts = np.flatnonzero(np.diff(epochs, prepend=np.iinfo(np.int64).min))
-        columns = [BatchColumn.LEADER_EPOCH, _BASE, _POSITION]
-        return tuple((epoch, base, at) for epoch, base, at in table[starts][:, columns].tolist())
+        lasts = np.append(starts[1:], len(table))[: len(starts)] - 1
+        firsts, ends = table[starts], table[lasts, _LAST] + 1
+        columns = (epochs[starts], firsts[:, _BASE], ends, firsts[:, _POSITION])
+        return tuple(EpochRun(*row) for row in np.column_stack(columns).tolist())
 
     def _producers(self, table: Table) -> dict[int, ProducerSpan]:
         """What the segment has of each producer; faults inside it are told."""

@@ -16,10 +16,14 @@ from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.format.checkpoint_text import encode_leader_epochs
+from kafkalog.format.file_names import segment_file_name
 from kafkalog.format.record import Record
 from kafkalog.format.record_batch import add_to_sequence
 from kafkalog.log.findings import Finding, FindingCode, Severity
+from kafkalog.log.leader_epoch_cache import LeaderEpochCache
 from kafkalog.log.segment_check import SegmentReport
+from kafkalog.log.segment_file import MovableDirectory
 from kafkalog.spark.jobs.audit import audit_directories, checked_segment, plan_tasks
 from kafkalog.spark.jobs.fleet import find_partitions
 from kafkalog.spark.jobs.tasks import InProcess, ProcessPool
@@ -126,8 +130,13 @@ def wrong_snapshot(directory: Path) -> None:
     (directory / f"{SECOND}.snapshot").write_bytes(b"damage")
 
 
-def wrong_epochs(directory: Path) -> None:
+def missing_epochs(directory: Path) -> None:
+    (directory.parent / "log-start-offset-checkpoint").write_bytes(b"0\n0\n")
     (directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 5\n")
+
+
+def wrong_epochs(directory: Path) -> None:
+    (directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\n1 0\n")
 
 
 def damaged_epochs(directory: Path) -> None:
@@ -158,6 +167,7 @@ DAMAGE: dict[Callable[[Path], None], tuple[str, str]] = {
     wrong_index: ("error", "offset_index"),
     wrong_time_index: ("error", "time_index"),
     wrong_snapshot: ("error", "snapshot"),
+    missing_epochs: ("warning", "epoch_checkpoint"),
     wrong_epochs: ("warning", "epoch_checkpoint"),
     damaged_epochs: ("error", "epoch_checkpoint"),
     renamed: ("error", "overlap"),
@@ -233,6 +243,58 @@ def test_batches_that_do_not_follow_are_found(tmp_path: Path) -> None:
             found = [each for each in codes(rows) if each != ("error", "missing_offsets")]
             assert found == expected, name
     assert [add_to_sequence(last, 1) for last in (-1, 2**31 - 1)] == [0, 0]
+
+
+EPOCHS = (0, 0, 0, 0, 2, 2, 3, 3, 3, 3, 5, 5)  # of one record each, in segments of four
+
+
+def epochs_found(log_dir: Path) -> list[tuple[str, str]]:
+    rows = audited(log_dir, target_bytes=1).rows
+    assert {row.code for row in rows} <= {"epoch_checkpoint"}
+    return [(row.file, row.text) for row in rows]
+
+
+@pytest.mark.parametrize("start", range(len(EPOCHS)))
+def test_epochs_are_held_against_the_checkpoint_from_the_log_start_on(
+    start: int, tmp_path: Path
+) -> None:
+    """Goal: a checkpoint that was cut from the start, as Kafka cuts it, is no finding wherever the
+    log starts in a segment; an entry that is missing or wrong above the log start is one.
+    Method: a log of four epochs whose segments all lie there still, with each log start: told by
+    the checkpoint of log starts, by no file, by a damaged one, and by an old one of a served log.
+    """
+    made = [
+        MadeSegment(base, TIME, [batch(at, epoch=EPOCHS[at]) for at in range(base, base + 4)])
+        for base in (0, 4, 8)
+    ]
+    directory = plant_partition(tmp_path / "a" / "t-0", made)
+    checkpoint = directory / "leader-epoch-checkpoint"
+    cache = LeaderEpochCache(SystemFilesystem(), MovableDirectory(str(directory)))
+    cache.load()
+    assert cache.entries == ((0, 0), (2, 4), (3, 6), (5, 10))
+    cache.truncate_from_start(start)
+    cache.flush()
+    starts = tmp_path / "a" / "log-start-offset-checkpoint"
+    assert epochs_found(tmp_path / "a") == []
+    starts.write_bytes(b"rot")
+    assert epochs_found(tmp_path / "a") == []
+    starts.write_bytes(b"0\n1\nt 0 %d\n" % start)
+    assert epochs_found(tmp_path / "a") == []
+    first, *others = cache.entries
+    for number, entry in enumerate(others):
+        checkpoint.write_bytes(
+            encode_leader_epochs([first, *others[:number], *others[number + 1 :]])
+        )
+        (_, text), *_ = epochs_found(tmp_path / "a")
+        assert text.startswith(f"leader epoch {entry.epoch} at offset {entry.start_offset}, ")
+    checkpoint.write_bytes(encode_leader_epochs([(first.epoch, start + 1), *others]))
+    if len(others) == 0 or others[0].start_offset > start + 1:
+        file = segment_file_name(start - start % 4, ".log")
+        problem = f"leader epoch {first.epoch} at offset {start}, where the checkpoint has none"
+        assert epochs_found(tmp_path / "a") == [(file, problem)]
+        (partition,) = find_partitions([str(tmp_path / "a")], SystemFilesystem())
+        served = replace(partition, is_served=True)
+        assert audit_directories([served], InProcess()).rows == []
 
 
 def test_compacted_logs_may_have_gaps(tmp_path: Path) -> None:

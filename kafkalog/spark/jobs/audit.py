@@ -11,7 +11,8 @@ then was deleted or compacted away: told as ``vanished``, for information. The s
 compacted partition that is served are looked at in order, by one task: a swap in between then shows
 as segments that are gone, never as an overlap; what its cleaner is writing is no finding. Offsets
 that are missing count as compacted where the topic's configs or the cleaner's checkpoint say so,
-else as a warning.
+else as a warning. A served log may begin behind its checkpointed start by now: what its epochs are
+compared from is the first entry of their own checkpoint then.
 """
 
 from __future__ import annotations
@@ -265,7 +266,14 @@ def _merged(tasks: Sequence[AuditTask], found: Sequence[AuditedSegments]) -> Aud
         listing, small = own[0].listing, own[0].small
         assert listing is not None, "the first task of a partition lists it"
         assert small is not None
-        told = join_reports(listing, reports, small, is_compacted=partition.may_have_gaps)
+        is_start_known = partition.knows_log_start and not partition.is_served
+        told = join_reports(
+            listing,
+            reports,
+            small,
+            is_compacted=partition.may_have_gaps,
+            log_start_offset=partition.log_start_offset if is_start_known else None,
+        )
         told += [finding for each in own for finding in each.told]
         audit.rows += [_row(partition, finding) for finding in told]
         audit.partitions += 1

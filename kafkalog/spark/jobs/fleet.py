@@ -50,6 +50,8 @@ class FleetPartition:
                       for unless ``is_alone``
     size_bytes        of its ``.log`` files
     log_start_offset  as checkpointed, 0 without
+    knows_log_start   the checkpoint was whole or names it: one without an entry begins with its
+                      first segment
     high_watermark    as checkpointed, None without
     was_cleaned       the cleaner's checkpoint names it: offsets may be missing
     is_served         a daemon or a broker had the log directory open when this was asked
@@ -62,6 +64,7 @@ class FleetPartition:
     is_alone: bool
     size_bytes: int
     log_start_offset: int
+    knows_log_start: bool
     high_watermark: int | None
     was_cleaned: bool
     is_served: bool
@@ -160,18 +163,20 @@ class _Checkpoints:
     """What the files of a log directory say of it and its partitions."""
 
     def __init__(self, log_dir: str, filesystem: ReadFilesystem) -> None:
-        self.starts = _read(f"{log_dir}/{LOG_START_OFFSET_CHECKPOINT}", filesystem)
-        self.high_watermarks = _read(f"{log_dir}/{HIGH_WATERMARK_CHECKPOINT}", filesystem)
-        self.cleaned = _read(f"{log_dir}/{CLEANER_OFFSET_CHECKPOINT}", filesystem)
+        starts = f"{log_dir}/{LOG_START_OFFSET_CHECKPOINT}"
+        self.starts, self.has_all_starts = _read(starts, filesystem)
+        self.high_watermarks, _ = _read(f"{log_dir}/{HIGH_WATERMARK_CHECKPOINT}", filesystem)
+        self.cleaned, _ = _read(f"{log_dir}/{CLEANER_OFFSET_CHECKPOINT}", filesystem)
         self.is_served = filesystem.is_locked(f"{log_dir}/{LOCK}")
 
 
-def _read(path: str, filesystem: ReadFilesystem) -> Mapping[TopicPartition, int]:
-    """The entries of a checkpoint that can be read."""
+def _read(path: str, filesystem: ReadFilesystem) -> tuple[Mapping[TopicPartition, int], bool]:
+    """The entries of a checkpoint that can be read, and whether these are all."""
     try:
-        return salvage_offsets(filesystem.read_file(path))[0]
+        entries, damage = salvage_offsets(filesystem.read_file(path))
     except (FileNotFoundError, FormatError):
-        return {}
+        return {}, False
+    return entries, not damage
 
 
 def _partition(
@@ -191,6 +196,7 @@ def _partition(
         is_alone=False,
         size_bytes=sum(each.size for each in logs),
         log_start_offset=checkpoints.starts.get(partition, 0),
+        knows_log_start=checkpoints.has_all_starts or partition in checkpoints.starts,
         high_watermark=checkpoints.high_watermarks.get(partition),
         was_cleaned=partition in checkpoints.cleaned,
         is_served=checkpoints.is_served,

@@ -140,15 +140,19 @@ def join_reports(
     *,
     is_compacted: bool,
     log_start_offset: int | None = None,
+    vanished: frozenset[int] = frozenset(),
 ) -> list[Finding]:
     """All findings in the order of the files; reports are those of all segments, by base.
 
     ``log_start_offset``: no epoch below it is looked for in the checkpoint, which is cut from the
     start with the log. None, not known: the checkpoint's first entry is as far as it was cut.
+    ``vanished``: bases of segments that were deleted while they were looked at; no offset and no
+    sequence between the reports around them is missing.
     """
     if log_start_offset is None:
         log_start_offset = small.epochs[0][1] if small.epochs else 0
-    return _Join(listing, reports, small, log_start_offset, is_compacted=is_compacted).run()
+    join = _Join(listing, reports, small, log_start_offset, vanished, is_compacted=is_compacted)
+    return join.run()
 
 
 class _Join:
@@ -160,6 +164,7 @@ class _Join:
         reports: Sequence[SegmentReport],
         small: SmallFiles,
         log_start_offset: int,
+        vanished: frozenset[int],
         *,
         is_compacted: bool,
     ) -> None:
@@ -167,6 +172,7 @@ class _Join:
         self._reports = reports
         self._small = small
         self._log_start_offset = log_start_offset
+        self._vanished = vanished
         self._is_known_compacted = is_compacted
         self._findings = Findings()
         self._producers: dict[int, tuple[int, int]] = {}  # epoch, last sequence
@@ -181,6 +187,8 @@ class _Join:
             if report.base < next_offset:
                 problem = f"overlaps the segment before, which ends at {next_offset}"
                 self._findings.add(FindingCode.OVERLAP, file, 0, problem)
+            elif any(next_offset <= base < report.base for base in self._vanished):
+                self._producers.clear()  # how far they came in what vanished is not known
             elif report.base > next_offset and is_sound:
                 holes.append((next_offset, report.base))
             self._findings.extend(report.findings)

@@ -368,6 +368,44 @@ def test_a_write_under_way_is_no_finding(tmp_path: Path) -> None:
         (directory / LOG).write_bytes(b"rot" * 100)
 
 
+class Retention(InProcess):
+    """Segments are deleted after the first task."""
+
+    def __init__(self, directory: Path, bases: Sequence[int]) -> None:
+        self._directory = directory
+        self._bases = bases
+
+    def run(self, tasks: Any, work: Any, on_done: Any) -> Any:
+        def done(task: AuditTask) -> None:
+            on_done(task)
+            for base in self._bases if task.is_first else ():
+                for path in self._directory.glob(f"{base:020}.*"):
+                    path.unlink()
+
+        return super().run(tasks, work, done)
+
+
+def test_segments_that_retention_deletes_meanwhile_leave_no_hole(tmp_path: Path) -> None:
+    """Goal: offsets and sequences of segments that were deleted under the audit are not missing; a
+    hole that was there before is told.
+    Method: the first segments go when the first of them was looked at; the same with a segment
+    that had gone before.
+    """
+    directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(6, 4, producer=PRODUCER))
+    for path in directory.glob(f"{48:020}.*"):
+        path.unlink()
+    (partition,) = find_partitions([str(tmp_path / "a")], SystemFilesystem())
+    runner = Retention(directory, (0, 12, 24))
+    found = audit_directories([partition], runner, target_bytes=1).rows
+    rows = [(row.severity, row.code, row.file) for row in found]
+    assert rows == [
+        ("warning", "producer_sequence", segment_file_name(60, ".log")),
+        ("error", "missing_offsets", segment_file_name(48, ".log")),
+        ("info", "vanished", segment_file_name(12, ".log")),
+        ("info", "vanished", segment_file_name(24, ".log")),
+    ]
+
+
 def test_an_index_that_a_swap_has_yet_to_rename_is_no_finding(tmp_path: Path) -> None:
     """Goal: a swap that is slower than two looks is no missing file; where nobody swaps, it is.
     Method: the index of a segment comes back at the fifth listing, or never does.

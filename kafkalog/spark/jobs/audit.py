@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.env.clock import SystemClock
-from kafkalog.format.file_names import LOG_SUFFIX, segment_file_name
+from kafkalog.format.file_names import LOG_SUFFIX, parse_segment_file, segment_file_name
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.directory_check import (
     DirectoryListing,
@@ -267,15 +267,19 @@ def _merged(tasks: Sequence[AuditTask], found: Sequence[AuditedSegments]) -> Aud
         assert listing is not None, "the first task of a partition lists it"
         assert small is not None
         is_start_known = partition.knows_log_start and not partition.is_served
+        others = [finding for each in own for finding in each.told]
+        gone = (
+            parse_segment_file(each.file) for each in others if each.code is FindingCode.VANISHED
+        )
         told = join_reports(
             listing,
             reports,
             small,
             is_compacted=partition.may_have_gaps,
             log_start_offset=partition.log_start_offset if is_start_known else None,
+            vanished=frozenset(each.offset for each in gone if each is not None),
         )
-        told += [finding for each in own for finding in each.told]
-        audit.rows += [_row(partition, finding) for finding in told]
+        audit.rows += [_row(partition, finding) for finding in (*told, *others)]
         audit.partitions += 1
         audit.segments += len(reports)
         audit.batches += sum(each.batch_count for each in reports)

@@ -15,9 +15,9 @@ from kafkalog.format.backup_manifest import RESTORE_MARKER
 from kafkalog.format.file_names import META_PROPERTIES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
-    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.env.filesystem import Filesystem, ReadFilesystem
 
 _MARKS = (META_PROPERTIES, RESTORE_MARKER)
 
@@ -27,8 +27,16 @@ def lies_in(path: str, directory: str) -> bool:
     return f"{path}/".startswith(f"{directory.rstrip('/')}/")
 
 
-def check_apart(real_paths: Mapping[str, str]) -> None:
-    """InvalidConfig unless the entries of ``log.dirs`` are apart; values are their real paths."""
+def log_dir_path(filesystem: ReadFilesystem, entry: str) -> str:
+    """An entry of ``log.dirs`` as the path it is known by: absolute, without a slash behind."""
+    whole = entry if entry.startswith("/") else filesystem.real_path(entry)
+    return whole.rstrip("/") or "/"
+
+
+def check_apart(filesystem: ReadFilesystem, entries: Iterable[str]) -> None:
+    """InvalidConfig unless the entries of ``log.dirs`` are apart; one path twice is one entry."""
+    paths = dict.fromkeys(log_dir_path(filesystem, entry) for entry in entries)
+    real_paths = {path: filesystem.real_path(path) for path in paths}
     seen: dict[str, str] = {}
     for path, real in real_paths.items():
         for other, other_real in seen.items():

@@ -27,7 +27,7 @@ from kafkalog.errors import (
 )
 from kafkalog.format.topic_id import encode_id, new_id
 from kafkalog.format.topic_partition import DirectoryState
-from kafkalog.log.nested_dirs import check_apart
+from kafkalog.log.nested_dirs import check_apart, log_dir_path
 from kafkalog.manager.archived_offsets import ArchivedOffsets
 from kafkalog.manager.background_operations import BackgroundOperations
 from kafkalog.manager.broker_config import check_stored
@@ -166,9 +166,8 @@ class LogManager:
         check_transaction(batch, entry)
 
     def absolute(self, path: str) -> str:
-        """An entry of ``log.dirs`` as the key it is known by: absolute, without a slash behind."""
-        whole = path if path.startswith("/") else self.seams.filesystem.real_path(path)
-        return whole.rstrip("/") or "/"
+        """An entry of ``log.dirs`` as the key it is known by here."""
+        return log_dir_path(self.seams.filesystem, path)
 
     def _make_unit(self, path: str, budget: QueueBudget, sink: CompletionSink) -> LogDirUnit:
         seams = self.seams
@@ -340,7 +339,7 @@ class LogManager:
 
     def _open_dirs(self) -> None:
         """Lock each; those that are not apart are refused before anything is made."""
-        check_apart({path: self.seams.filesystem.real_path(path) for path in self._units})
+        check_apart(self.seams.filesystem, self._units)
         for unit in self.units:
             try:
                 unit.log_dir.open()

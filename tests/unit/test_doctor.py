@@ -15,6 +15,9 @@ from kafkalog.cli.doctor.facts import LogDirFacts, MachineFacts
 from kafkalog.cli.doctor.findings import findings
 from kafkalog.cli.doctor.mounts import Mount, mount_of, parse_mounts
 from kafkalog.cli.main import make_cli
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.errors import InvalidConfig
+from kafkalog.log.nested_dirs import check_apart
 from kafkalog.settings import load_settings
 
 if TYPE_CHECKING:
@@ -209,3 +212,25 @@ def test_a_configuration_that_no_daemon_takes() -> None:
     assert last == "1 error"
     assert doctor("--override", "x").exit_code == 2
     assert doctor("/no/such/file").exit_code == 1
+
+
+@pytest.mark.parametrize("log_dirs", ["{0}/a,{0}/a/in", "{0}/a/in,{0}/a", "{0}/a,{0}/link/in"])
+def test_log_directories_that_are_not_apart(tmp_path: Path, log_dirs: str) -> None:
+    """Goal: what a start refuses is an error here, in the words of the start; one path is fine.
+
+    Method: one directory in another one, in both orders and below a link; then one path twice.
+    """
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    entries = log_dirs.format(tmp_path)
+    result = doctor("--override", f"log.dirs={entries}")
+    assert result.exit_code == 1
+    with pytest.raises(InvalidConfig) as refused:
+        check_apart(SystemFilesystem(), entries.split(","))
+    assert result.stdout.splitlines() == [
+        f"error: configuration: {refused.value.message}",
+        "1 error",
+    ]
+    twice = f"log.dirs={tmp_path}/a,{tmp_path}/a/"
+    free = "log.dir.min.free.bytes=0"
+    one = doctor("--override", twice, "--override", free)
+    assert (one.exit_code, "on the same disk" in one.stdout) == (0, False)

@@ -51,7 +51,7 @@ def test_names_that_begin_alike_are_apart() -> None:
 
     Method: one name begins with another one's.
     """
-    check_apart({path: path for path in ("/data/a", "/data/ab", "/data/a-0", "/dat")})
+    check_apart(new_disk(), ("/data/a", "/data/ab", "/data/a-0", "/dat"))
     assert lies_in("/data/a", "/data/a")
     assert lies_in("/data/a", "/")
 
@@ -71,7 +71,7 @@ def test_links_do_not_hide_it(tmp_path: Path) -> None:
     ):
         paths = [str(tmp_path / "a"), str(tmp_path / other)]
         with pytest.raises(InvalidConfig, match=why):
-            check_apart({path: SystemFilesystem().real_path(path) for path in paths})
+            check_apart(SystemFilesystem(), paths)
 
 
 def backed_up() -> SimFilesystem:

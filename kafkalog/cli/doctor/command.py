@@ -27,8 +27,8 @@ def doctor(
     """Look for trouble in a configuration, its log directories and this machine.
 
     Takes what `kafkalog server` takes and changes nothing; a daemon may be running. Judges unknown
-    keys, limits that segments or the disk make void, directories, mounts and open files. Exit 1
-    with an error.
+    keys, limits that segments or the disk make void, directories (also that none lies in another
+    one), mounts and open files. Exit 1 with an error.
 
     Example: kafkalog doctor config/server.properties
     """
@@ -48,13 +48,16 @@ def _examined(properties: tuple[str, ...], overrides: tuple[str, ...]) -> list[F
     from kafkalog.cli.doctor.facts import machine_facts
     from kafkalog.cli.doctor.findings import Finding, findings
     from kafkalog.env.system_filesystem import SystemFilesystem
+    from kafkalog.log.nested_dirs import check_apart
 
+    filesystem = SystemFilesystem()
     try:
         settings = settings_from(properties, overrides)
+        check_apart(filesystem, settings.broker.log_dirs)
     except InvalidConfig as error:
         return [Finding("error", "configuration", error.message)]
     try:
-        facts = machine_facts(settings.broker.log_dirs, SystemFilesystem())
+        facts = machine_facts(settings.broker.log_dirs, filesystem)
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}") from error
     return findings(settings, facts)

@@ -12,6 +12,7 @@ from kafkalog.cli.doctor.mounts import Mount, mount_of, parse_mounts
 from kafkalog.env.descriptors import descriptor_limit
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
+from kafkalog.log.nested_dirs import log_dir_path
 from kafkalog.manager.log_dir import LOCK_FILE
 from kafkalog.manager.registered_configs import registered_configs
 
@@ -57,12 +58,12 @@ def machine_facts(log_dirs: Sequence[str], filesystem: Filesystem) -> MachineFac
         mounts = parse_mounts(_MOUNTS.read_text(encoding="utf-8", errors="surrogateescape"))
     except OSError:
         mounts = []  # no Linux, or hidden: what is mounted where is then not judged
-    found = tuple(_log_dir(path, filesystem, mounts) for path in log_dirs)
+    paths = dict.fromkeys(log_dir_path(filesystem, entry) for entry in log_dirs)
+    found = tuple(_log_dir(path, filesystem, mounts) for path in paths)
     return MachineFacts(found, descriptor_limit())
 
 
 def _log_dir(path: str, filesystem: Filesystem, mounts: list[Mount]) -> LogDirFacts:
-    path = os.path.abspath(path)
     exists = os.path.isdir(path)
     nearest = path
     while not os.path.exists(nearest):

@@ -19,6 +19,7 @@ from kafkalog.server.media_types import JSON
 from kafkalog.server.parameters import topic_of
 from kafkalog.server.replies import json_reply
 from kafkalog.server.schemas import ArchivedOffsetsRequest, parse_body
+from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,6 +77,8 @@ async def raise_archived_offsets(request: web.Request) -> web.Response:
     api, topic = api_of(request), topic_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(ArchivedOffsetsRequest, data)
+    for each in wanted.partitions:
+        note_subject(request, partition=each.partition, offset=each.offset)
     offsets = {each.partition: each.offset for each in wanted.partitions}
     if len(offsets) < len(wanted.partitions):
         raise ApiError(40002, "Name each partition once.")

@@ -11,6 +11,7 @@ from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON
 from kafkalog.server.routes.operations import BEGUN, begun
 from kafkalog.server.schemas import BackupRequest, parse_body
+from kafkalog.server.security.audit import note_subject
 
 ROUTES = web.RouteTableDef()
 _ACCESS = Access(Action.CLUSTER, Resource.CLUSTER)
@@ -34,6 +35,8 @@ async def begin(request: web.Request) -> web.Response:
     api = api_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(BackupRequest, data)
+    for topic in wanted.topics or (None,):
+        note_subject(request, directory=wanted.directory, topic=topic)
     if wanted.topics is not None and not wanted.topics:
         raise ApiError(40002, "Name topics, or leave them out for all.")
     operation = await api.blocking(

@@ -36,6 +36,7 @@ from kafkalog.server.schemas import (
     parse_body,
     parse_optional_body,
 )
+from kafkalog.server.security.audit import note_entries, note_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -222,6 +223,7 @@ async def clean(request: web.Request) -> web.Response:
     topic, partition = topic_of(request), partition_of(request)
     async with Body(request, api) as data:
         wanted = parse_optional_body(CleanRequest, data)
+    note_subject(request, dry_run=wanted.dry_run)
     is_dry, cleaning = wanted.dry_run, api.operations.cleaning
     if prefers_async(request):
         return begun_async(cleaning.begin(topic, partition, is_dry=is_dry, result=run_json))
@@ -255,6 +257,7 @@ async def run(request: web.Request) -> web.Response:
     else:
         keys = _keys_of(wanted.partitions)
     is_dry, cleaning = wanted.dry_run, api.operations.cleaning
+    note_entries(request, map(_head, keys), dry_run=is_dry)
 
     def answer(ends: Sequence[CleanEnd]) -> dict[str, object]:
         return {"dry_run": is_dry, "partitions": list(map(_end_json, keys, ends))}
@@ -264,14 +267,18 @@ async def run(request: web.Request) -> web.Response:
     ends: Sequence[CleanEnd] = await _waited_for(
         lambda done: cleaning.submit_all(keys, is_dry=is_dry, on_done=done)
     )
+    note_entries(request, map(_end_json, keys, ends), dry_run=is_dry)
     return json_reply(answer(ends))
 
 
 def _end_json(key: TopicPartition, end: CleanEnd) -> dict[str, object]:
     if not isinstance(end, KafkalogError):
         return run_json(end)
-    head = {"topic": key.topic, "partition": key.partition, "outcome": "failed"}
-    return {**head, **_error_json(end)}
+    return {**_head(key), "outcome": "failed", **_error_json(end)}
+
+
+def _head(key: TopicPartition) -> dict[str, object]:
+    return {"topic": key.topic, "partition": key.partition}
 
 
 def _cleanable(operations: Operations) -> list[TopicPartition]:
@@ -396,4 +403,6 @@ async def _state_after(
 
 async def _named(request: web.Request, api: Api) -> PartitionName:
     async with Body(request, api) as data:
-        return parse_body(PartitionName, data)
+        name = parse_body(PartitionName, data)
+    note_subject(request, topic=name.topic, partition=name.partition)
+    return name

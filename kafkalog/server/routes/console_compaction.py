@@ -14,6 +14,7 @@ from kafkalog.server.form_body import form_fields, form_schema, partition_field
 from kafkalog.server.media_types import FORM
 from kafkalog.server.parameters import IntegerParameter, TextParameter
 from kafkalog.server.routes.cleaner import run_json
+from kafkalog.server.security.audit import note_subject
 from kafkalog.ui.compaction_view import CleanerView, compaction_view
 
 if TYPE_CHECKING:
@@ -99,4 +100,6 @@ async def retry_clean(request: web.Request) -> web.Response:
 async def _partition_named(request: web.Request) -> tuple[str, int]:
     """By the form's fields."""
     fields = await form_fields(request, api_of(request), "topic", "partition")
-    return fields["topic"], partition_field(fields["partition"])
+    topic, partition = fields["topic"], partition_field(fields["partition"])
+    note_subject(request, topic=topic, partition=partition)
+    return topic, partition

@@ -77,5 +77,5 @@ async def delete_records_now(request: web.Request) -> web.Response:
     if not _OFFSET_TEXT.fullmatch(offset) or int(offset) > INT64_MAX:
         raise ApiError(40002, "An offset is a whole number.")
     entry = DeleteRecordsEntry(topic=topic, partition=partition, offset=int(offset))
-    await delete_one(api, entry, fields["topic_id"])
+    await delete_one(request, entry, fields["topic_id"])
     return form_done(request, f"/console/topics/{quote(topic, safe='')}/partitions/{partition}")

@@ -33,6 +33,7 @@ from kafkalog.server.replies import bytes_reply, json_reply
 from kafkalog.server.routes.probes import metrics_text, readiness
 from kafkalog.server.routes.tasks import tasks_document
 from kafkalog.server.schemas import LogLevelRequest, parse_body
+from kafkalog.server.security.audit import note_subject
 from kafkalog.settings.server_config import is_loopback
 
 ROUTES = web.RouteTableDef()
@@ -140,6 +141,7 @@ async def set_level(request: web.Request) -> web.Response:
     api = _inside(request)
     async with Body(request, api) as data:
         wanted = parse_body(LogLevelRequest, data)
+    note_subject(request, logger=wanted.logger, level=wanted.level)
     level = wanted.level if wanted.level or wanted.logger else api.config.log_level
     if not set_log_level(wanted.logger, level):
         raise ApiError(404, "No logger of that name has written or been asked for yet.")

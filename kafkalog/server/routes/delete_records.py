@@ -22,6 +22,7 @@ from kafkalog.server.schemas import (
     DeleteRecordsFile,
     parse_body,
 )
+from kafkalog.server.security.audit import note_failure, note_subject
 
 if TYPE_CHECKING:
     from kafkalog.manager.commands import Command
@@ -66,11 +67,26 @@ def _check(file: DeleteRecordsFile) -> None:
         raise ApiError(40002, f"Name 1 to {MAX_PARTITIONS} partitions.")
 
 
-async def delete_one(api: Api, entry: DeleteRecordsEntry, topic_id: str | None = None) -> int:
+async def delete_one(
+    request: web.Request, entry: DeleteRecordsEntry, topic_id: str | None = None
+) -> int:
     """Move the log start of one partition: the new low watermark, durable. KafkalogError.
 
-    ``topic_id``: UnknownTopic when another topic has the name by now.
+    ``topic_id``: UnknownTopic when another topic has the name by now. Both ends are on record.
     """
+    subject = note_subject(
+        request, topic=entry.topic, partition=entry.partition, offset=entry.offset
+    )
+    try:
+        low_watermark = await _moved_start(api_of(request), entry, topic_id)
+    except KafkalogError as error:
+        note_failure(subject, error)
+        raise
+    subject["low_watermark"] = low_watermark
+    return low_watermark
+
+
+async def _moved_start(api: Api, entry: DeleteRecordsEntry, topic_id: str | None) -> int:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def finish(command: Command) -> None:
@@ -87,10 +103,10 @@ async def delete_one(api: Api, entry: DeleteRecordsEntry, topic_id: str | None =
     return await future
 
 
-async def _outcome(api: Api, entry: DeleteRecordsEntry) -> int | KafkalogError:
+async def _outcome(request: web.Request, entry: DeleteRecordsEntry) -> int | KafkalogError:
     """The new low watermark or why not: one partition's failure is its own."""
     try:
-        return await delete_one(api, entry)
+        return await delete_one(request, entry)
     except KafkalogError as error:
         return error
 
@@ -146,7 +162,7 @@ async def delete_records(request: web.Request) -> web.Response:
     async with Body(request, api) as data:
         file = parse_body(DeleteRecordsFile, data, shape_error=40002)
     _check(file)
-    outcomes = await asyncio.gather(*(_outcome(api, entry) for entry in file.partitions))
+    outcomes = await asyncio.gather(*(_outcome(request, entry) for entry in file.partitions))
     if wants_plain_text(request.headers.get("Accept", "")):
         return web.Response(text=_tool_lines(file.partitions, list(outcomes)))
     entries = [_entry_json(e, o) for e, o in zip(file.partitions, outcomes, strict=True)]

@@ -32,6 +32,7 @@ from kafkalog.server.replies import json_reply
 from kafkalog.server.routes.consumers import entries_of
 from kafkalog.server.schemas import parse_body
 from kafkalog.server.schemas_consumers import GroupOffsets, ResetOffsets
+from kafkalog.server.security.audit import note_entries
 
 if TYPE_CHECKING:
     from kafkalog.log.values import TimestampOffset
@@ -192,6 +193,7 @@ async def reset(request: web.Request) -> web.Response:
             }
         )
     if not wanted.dry_run:
+        note_entries(request, entries)
         await commit(api, group, commits)
     return json_reply({"group": group, "dry_run": wanted.dry_run, "offsets": entries})
 

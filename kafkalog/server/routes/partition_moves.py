@@ -20,6 +20,7 @@ from kafkalog.server.media_types import JSON
 from kafkalog.server.parameters import partition_of, topic_of
 from kafkalog.server.replies import json_reply
 from kafkalog.server.schemas import PartitionMovesRequest, parse_body
+from kafkalog.server.security.audit import note_entries
 
 if TYPE_CHECKING:
     from kafkalog.manager.operations import Operations
@@ -51,10 +52,12 @@ async def begin(request: web.Request) -> web.Response:
         raise ApiError(40002, f"Name 1 to {_MAX_MOVES} moves.")
     if len({(each.topic, each.partition) for each in wanted.moves}) < len(wanted.moves):
         raise ApiError(40002, "Name each partition once.")
-    return await api.blocking(_begin, api.operations, wanted)
+    return await api.blocking(_begin, request, api.operations, wanted)
 
 
-def _begin(operations: Operations, wanted: PartitionMovesRequest) -> web.Response:
+def _begin(
+    request: web.Request, operations: Operations, wanted: PartitionMovesRequest
+) -> web.Response:
     entries: list[dict[str, object]] = []
     for each in wanted.moves:
         try:
@@ -64,6 +67,7 @@ def _begin(operations: Operations, wanted: PartitionMovesRequest) -> web.Respons
             entries.append({"topic": each.topic, "partition": each.partition, **body})
         else:
             entries.append(_move_json(status))
+    note_entries(request, entries)
     return json_reply({"moves": entries})
 
 

@@ -18,6 +18,7 @@ from kafkalog.server.media_types import JSON
 from kafkalog.server.parameters import partition_of, producer_id_of, topic_of
 from kafkalog.server.replies import json_reply
 from kafkalog.server.schemas import AbortTransaction, parse_body
+from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
     from kafkalog.log.producer_state import ProducerStateEntry
@@ -89,6 +90,7 @@ async def abort_transaction(request: web.Request) -> web.Response:
     api, topic, partition = api_of(request), topic_of(request), partition_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(AbortTransaction, data)
+    note_subject(request, offset=wanted.start_offset)
     aborted = await api.blocking(
         api.operations.producers.abort_transaction, topic, partition, wanted.start_offset
     )

@@ -6,6 +6,7 @@ Moments are ms since 1970. One that lies beyond what a Kafka timestamp can say i
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -39,9 +40,10 @@ from kafkalog.server.schemas import (
     parse_body,
     parse_optional_body,
 )
+from kafkalog.server.security.audit import note_entries, note_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.log.retention_forecast import Due, Schedule, SegmentFate
     from kafkalog.log.retention_plan import RetentionPolicy
@@ -204,6 +206,7 @@ async def retain(request: web.Request) -> web.Response:
     topic, partition = topic_of(request), partition_of(request)
     async with Body(request, api) as data:
         wanted = parse_optional_body(RetainRequest, data)
+    note_subject(request, dry_run=wanted.dry_run)
     key = TopicPartition(topic, partition)
     return await now_or_later(
         request,
@@ -234,7 +237,11 @@ async def run(request: web.Request) -> web.Response:
         wanted = parse_body(RetentionRunRequest, data)
     if wanted.partitions is not None:
         _check_names(wanted.partitions)
-    return await now_or_later(request, "retention-run", None, lambda: _run(api.operations, wanted))
+    note = partial(note_entries, request, dry_run=wanted.dry_run)
+    note(name.model_dump() for name in wanted.partitions or ())
+    return await now_or_later(
+        request, "retention-run", None, lambda: _run(api.operations, wanted, note)
+    )
 
 
 def _check_names(names: list[PartitionName]) -> None:
@@ -244,8 +251,15 @@ def _check_names(names: list[PartitionName]) -> None:
         raise ApiError(40002, "Name each partition once.")
 
 
-def _run(operations: Operations, wanted: RetentionRunRequest) -> dict[str, object]:
-    """Named partitions all have an entry; of the rest those where something went or failed."""
+def _run(
+    operations: Operations,
+    wanted: RetentionRunRequest,
+    note: Callable[[list[dict[str, object]]], None],
+) -> dict[str, object]:
+    """Named partitions all have an entry; of the rest those where something went or failed.
+
+    They are noted; behind an answer 202 nobody reads that any more.
+    """
     entries: list[dict[str, object]] = []
     deleted: list[Taken] = []
     for topic_partition, outcome in _outcomes(operations, wanted):
@@ -254,6 +268,7 @@ def _run(operations: Operations, wanted: RetentionRunRequest) -> dict[str, objec
             if wanted.partitions is None and not outcome.deleted:
                 continue
         entries.append(_entry_json(topic_partition, outcome))
+    note(entries)
     return {
         "dry_run": wanted.dry_run,
         "segments": len(deleted),

@@ -26,6 +26,7 @@ from kafkalog.server.media_types import JSON, V2_JSON, metadata_type
 from kafkalog.server.parameters import partition_of, topic_of
 from kafkalog.server.replies import json_reply
 from kafkalog.server.schemas import AdminTopic, parse_body
+from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
     from kafkalog.manager.values import TopicDescription
@@ -205,6 +206,7 @@ async def create_topic(request: web.Request) -> web.Response:
     api = api_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(AdminTopic, data)
+    note_subject(request, topic=wanted.topic_name, partition_count=wanted.partitions_count)
     if wanted.replication_factor not in (None, 1, -1):
         raise ApiError(40002, "Only replication_factor 1 is possible: there is one node.")
     await api.blocking(

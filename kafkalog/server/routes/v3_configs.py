@@ -40,6 +40,7 @@ from kafkalog.server.routes.v3 import (
     v3_numbers,
 )
 from kafkalog.server.schemas import AlterConfigs, ConfigValue, parse_body
+from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -189,6 +190,8 @@ async def _post(request: web.Request, resource: _Resource) -> web.Response:
     """Set and delete several configs, all or none."""
     async with Body(request, resource.api) as data:
         wanted = parse_body(AlterConfigs, data)
+    for each in wanted.data:
+        note_subject(request, config=each.name, validate_only=wanted.validate_only or None)
     changes = [
         ConfigChange(each.name, None) if each.operation == "DELETE" else _set(each.name, each.value)
         for each in wanted.data

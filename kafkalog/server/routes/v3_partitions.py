@@ -296,6 +296,6 @@ async def delete_records(request: web.Request) -> web.Response:
         wanted = parse_body(DeleteUntil, data)
     entry = DeleteRecordsEntry(topic=key.name, partition=key.partition, offset=wanted.offset)
     with v3_numbers():
-        low_watermark = await delete_one(api, entry)
+        low_watermark = await delete_one(request, entry)
     head = _head(request, "KafkaDeletedRecords", key)
     return json_reply({**head, "low_watermark": low_watermark})

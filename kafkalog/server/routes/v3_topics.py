@@ -23,6 +23,7 @@ from kafkalog.server.routes.v3 import (
     v3_numbers,
 )
 from kafkalog.server.schemas import PartitionsCount, V3Topic, parse_body
+from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
     from kafkalog.manager.values import TopicDescription
@@ -110,6 +111,12 @@ async def create(request: web.Request) -> web.Response:
     api = cluster_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(V3Topic, data)
+    note_subject(
+        request,
+        topic=wanted.topic_name,
+        partition_count=wanted.partitions_count,
+        validate_only=wanted.validate_only or None,
+    )
     configs = {entry.name: entry.value for entry in wanted.configs if entry.value is not None}
     try:
         created = await api.blocking(
@@ -155,6 +162,7 @@ async def grow(request: web.Request) -> web.Response:
     api = cluster_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(PartitionsCount, data)
+    note_subject(request, partition_count=wanted.partitions_count)
     with v3_numbers():
         grown = await api.blocking(
             api.operations.topics.create_partitions, topic_of(request), wanted.partitions_count

@@ -1,7 +1,8 @@
 """Audit lines: one for each request that was denied or that administers or destroys something.
 
 They go to the logger ``audit`` as the other log lines do, whatever ``log.level`` is: who, from
-where, what, and how it ended. What an endpoint does is what it promises (``endpoint.py``).
+where, what, about what, and how it ended. What an endpoint does is what it promises
+(``endpoint.py``); what it was about the path names, and a handler notes what its body names.
 """
 
 from __future__ import annotations
@@ -9,35 +10,113 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import structlog
+from aiohttp import web
 
 from kafkalog.observe.logging import AUDIT
 from kafkalog.server.api import PRINCIPAL
 from kafkalog.server.endpoint import ADMINISTRATIVE, endpoint_of
+from kafkalog.server.error_map import entry_error
 from kafkalog.server.replies import REQUEST_ID
 
 if TYPE_CHECKING:
-    from aiohttp import web
+    from collections.abc import Iterable, Mapping
+
+    from kafkalog.errors import KafkalogError
+
+    Subject = dict[str, object]
 
 _log = structlog.get_logger(AUDIT)
 _DENIALS = (401, 403)
-_PATH_CHARS = 300
+_TEXT_CHARS = 300
+_MAX_SUBJECTS = 20
+_SUBJECTS: web.RequestKey[list[Subject]] = web.RequestKey("audit_subjects", list)
+# Of a path, in the order of the line; a partition is a number in every subject.
+_PATH_NAMES = ("topic", "partition", "group", "broker", "config")
+# Of an entry of an answer; what it says of segments and runs is the answer's alone.
+_ENTRY_NAMES = frozenset(
+    (
+        *("topic", "partition", "offset", "old_offset", "new_offset", "target", "outcome"),
+        *("log_start_offset", "bytes", "error_code", "error"),
+    )
+)
+
+
+def note_subject(request: web.Request, **fields: object) -> Subject:
+    """Say what a request is about, beyond the names in its path: its audit line has it.
+
+    Before it is done, so that the line of a refusal has it; what comes of it the caller adds to the
+    returned subject. Names and numbers alone: no values of configs, keys or records.
+    """
+    subject = {**_named_by_path(request), **fields}
+    request.setdefault(_SUBJECTS, []).append(subject)
+    return subject
+
+
+def note_failure(subject: Subject, error: KafkalogError) -> None:
+    """Say that it failed for this subject, whatever the whole answer's status."""
+    told = entry_error(error)
+    subject.update(error_code=told["error_code"], error=told["error"])
+
+
+def note_entries(
+    request: web.Request, entries: Iterable[Mapping[str, object]], **common: object
+) -> None:
+    """The subjects are those of an answer's entries, with their ends, in the place of others."""
+    request[_SUBJECTS] = []
+    for entry in entries:
+        fields = {name: value for name, value in entry.items() if name in _ENTRY_NAMES}
+        if "message" in entry:  # of an entry that carries a whole error
+            fields["error"] = entry["message"]
+        note_subject(request, **fields, **common)
 
 
 def audit(request: web.Request, status: int, error: Exception | None) -> None:
-    """Write the line of an answered request, if it gets one; no body or credentials are in it."""
+    """Write the line of an answered request, if it gets one; its length is bounded.
+
+    No credentials and no bodies are in it. Subjects that failed come first: a count stands for the
+    rest. Handlers that noted a subject are on record whatever right their route asks for.
+    """
     promise = endpoint_of(request.match_info.handler)
     access = promise.access if promise is not None else None
     is_denied = status in _DENIALS
-    if not is_denied and (access is None or access.action not in ADMINISTRATIVE):
+    is_administrative = access is not None and access.action in ADMINISTRATIVE
+    if not (is_denied or is_administrative or _SUBJECTS in request):
         return
+    subjects = request.get(_SUBJECTS) or [_named_by_path(request)]
+    subjects = [subject for subject in subjects if subject]
+    failed = [subject for subject in subjects if "error_code" in subject]
+    told = failed + [subject for subject in subjects if "error_code" not in subject]
+    reason = getattr(error, "message", "") if error is not None else ""
+    if failed and error is None:
+        reason = f"{len(failed)} of {len(subjects)} failed"
     _log.info(
         "Denied" if is_denied else "Administered",
         principal=request.get(PRINCIPAL, ""),
         address=request.remote or "",
         operation=promise.operation_id if promise is not None else "",
         method=request.method,
-        path=request.path[:_PATH_CHARS],
+        path=request.path[:_TEXT_CHARS],
+        subjects=[_bounded(subject) for subject in told[:_MAX_SUBJECTS]],
+        subject_count=len(subjects),
         status=status,
-        reason=getattr(error, "message", "") if error is not None else "",
+        reason=reason[:_TEXT_CHARS],
         request_id=request[REQUEST_ID],
     )
+
+
+def _named_by_path(request: web.Request) -> Subject:
+    found: Subject = {}
+    for name in _PATH_NAMES:
+        if (text := request.match_info.get(name)) is not None:
+            is_number = name == "partition" and text.isascii() and text.isdigit()
+            found[name] = int(text[:_TEXT_CHARS]) if is_number else text
+    return found
+
+
+def _bounded(subject: Subject) -> Subject:
+    """Without what nobody set; a name in a body is as long as its sender likes."""
+    return {
+        name: value[:_TEXT_CHARS] if isinstance(value, str) else value
+        for name, value in subject.items()
+        if value is not None
+    }

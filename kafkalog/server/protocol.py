@@ -62,6 +62,7 @@ _STALL_BYTES = 30 << 10
 # Paths whose route is remembered, and the longest: some megabytes. Beyond, it starts anew.
 _KNOWN_PATHS = 8192
 _KNOWN_CHARS = 320
+_REFUSAL_LINE_SECONDS = 60.0
 _TLS_HANDSHAKE = 0x16
 _HEADER_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:")
 
@@ -109,6 +110,7 @@ class Connection(RequestHandler):
         """Refuse beyond the connection bound by closing at once; start the header timer."""
         super().connection_made(transport)
         if len(self._server.connections) > self._server.max_connections:
+            self._server.note_refused()
             self.force_close()
             return
         self._start_header_timer()
@@ -279,6 +281,8 @@ class ConnectionServer(web.Server):
         self.request_ids = request_ids
         self.is_finishing = False
         self._all_idle = asyncio.Event()
+        self._refused_count = 0  # since a line told of them
+        self._next_refusal_line_seconds = 0.0  # of the loop's clock
 
     async def finish(self, timeout_seconds: float) -> None:
         """Close what idles, let each request in work be answered, then close everything."""
@@ -291,6 +295,21 @@ class ConnectionServer(web.Server):
             _log.warning("Requests were cut off", count=len(self._busy()))
         self.pre_shutdown()
         await self.shutdown(timeout=1)
+
+    def note_refused(self) -> None:
+        """A connection beyond the bound: told at once, then what came since, a minute apart."""
+        self._refused_count += 1
+        now_seconds = self._loop.time()
+        if now_seconds < self._next_refusal_line_seconds:
+            return
+        _log.warning(
+            "Connections are refused",
+            count=self._refused_count,
+            max_connections=self.max_connections,
+            remedy="Find who holds them, or raise max.connections below the limit of open files.",
+        )
+        self._refused_count = 0
+        self._next_refusal_line_seconds = now_seconds + _REFUSAL_LINE_SECONDS
 
     def _busy(self) -> list[RequestHandler]:
         return [each for each in self.connections if isinstance(each, Connection) and each.is_busy]

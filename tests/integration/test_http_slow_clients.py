@@ -4,6 +4,7 @@ Method: raw sockets that drip, stall and flood a daemon with short limits.
 
 from __future__ import annotations
 
+import json
 import select
 import socket
 import time
@@ -166,10 +167,14 @@ def test_requests_in_work_are_bounded(daemon: Daemon) -> None:
 
 
 def test_connections_are_bounded(daemon: Daemon) -> None:
-    """Those above max.connections are closed at once; the others live."""
+    """Those above max.connections are closed at once, with one line of the log; the others live."""
     wires = [Wire(daemon) for _ in range(60)]
-    with Wire(daemon) as extra:
-        assert extra.read_to_close() == b""
+    for _ in range(3):
+        with Wire(daemon) as extra:
+            assert extra.read_to_close() == b""
+    lines = [json.loads(line) for line in daemon.log_path.read_text().splitlines()]
+    (told,) = [line for line in lines if line["event"] == "Connections are refused"]
+    assert (told["level"], told["max_connections"], told["count"]) == ("warning", 60, 1)
     wires[0].send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
     assert wires[0].read_answer().status == 200
     for wire in wires:

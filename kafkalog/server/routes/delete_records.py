@@ -72,7 +72,7 @@ async def delete_one(
 ) -> int:
     """Move the log start of one partition: the new low watermark, durable. KafkalogError.
 
-    ``topic_id``: UnknownTopic when another topic has the name by now. Both ends are on record.
+    ``topic_id``: UnknownTopic when another topic has the name by now. The end is on record.
     """
     subject = note_subject(
         request, topic=entry.topic, partition=entry.partition, offset=entry.offset

@@ -61,13 +61,17 @@ def note_failure(subject: Subject, error: KafkalogError) -> None:
 def note_entries(
     request: web.Request, entries: Iterable[Mapping[str, object]], **common: object
 ) -> None:
-    """The subjects are those of an answer's entries, with their ends, in the place of others."""
-    request[_SUBJECTS] = []
+    """The subjects are those of an answer's entries, with their ends, in the place of others.
+
+    Any thread: they are there all at once, for the line of a 202 may be written meanwhile.
+    """
+    subjects: list[Subject] = []
     for entry in entries:
         fields = {name: value for name, value in entry.items() if name in _ENTRY_NAMES}
         if "message" in entry:  # of an entry that carries a whole error
             fields["error"] = entry["message"]
-        note_subject(request, **fields, **common)
+        subjects.append({**_named_by_path(request), **fields, **common})
+    request[_SUBJECTS] = subjects
 
 
 def audit(request: web.Request, status: int, error: Exception | None) -> None:

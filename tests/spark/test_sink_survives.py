@@ -90,15 +90,22 @@ class Stream:
             if self.driver is None:
                 self.start()
             assert self.driver is not None
-            try:
-                status = self.driver.wait(PATIENCE_SECONDS)
-            except subprocess.TimeoutExpired:
-                self.kill_driver()
-                raise AssertionError(self.log_tail()) from None
-            self.driver = None
-            if status == 0:
+            if self._status_in_the_end(self.driver) == 0:
+                self.driver = None
                 return
+            self.driver = None
         raise AssertionError(self.log_tail())
+
+    def _status_in_the_end(self, driver: subprocess.Popen[bytes]) -> int:
+        """Of a driver; it may have much to do, but not stand still."""
+        while True:
+            before = self.batches()
+            try:
+                return driver.wait(PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                if self.batches() == before:
+                    self.kill_driver()
+                    raise AssertionError(self.log_tail()) from None
 
     def attempts(self) -> list[int]:
         """Of the task that the plan hinders: the numbers of those that came that far."""

@@ -11,6 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkalog.env.descriptors import connection_descriptors, soft_descriptor_limit
 from kafkalog.server.app import Door, make_app
 from kafkalog.server.protocol import ConnectionServer
 from kafkalog.server.security.guards import Guards
@@ -49,6 +50,7 @@ async def open_listeners(api: Api, files: AccessFiles, ids: RequestIds) -> list[
         (Door.ADMIN, config.admin_host, config.admin_port),
         (Door.METRICS, config.metrics_host, config.metrics_port),
     ]
+    limit = soft_descriptor_limit()
     loop = asyncio.get_running_loop()
     listeners: list[Listener] = []
     try:
@@ -56,7 +58,13 @@ async def open_listeners(api: Api, files: AccessFiles, ids: RequestIds) -> list[
             if port is None:
                 continue
             app = make_app(api, ids, guards, door)
-            server = ConnectionServer(app, loop=loop, config=config, request_ids=ids)
+            server = ConnectionServer(
+                app,
+                loop=loop,
+                config=config,
+                request_ids=ids,
+                descriptors=connection_descriptors(limit, is_for_operators=door is not Door.HTTP),
+            )
             sockets = await loop.create_server(
                 server,
                 host,

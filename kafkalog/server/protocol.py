@@ -26,6 +26,7 @@ from kafkalog.server.error_map import ApiError
 from kafkalog.server.replies import HAS_OTHER_VERSION, error_reply, framework_error, seal
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Awaitable, Callable
 
     from aiohttp import StreamReader
@@ -107,9 +108,9 @@ class Connection(RequestHandler):
         self.was_cut = False  # it ended before its client had taken everything
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Refuse beyond the connection bound by closing at once; start the header timer."""
+        """Refuse beyond the bounds of connections by closing at once; start the header timer."""
         super().connection_made(transport)
-        if len(self._server.connections) > self._server.max_connections:
+        if self._server.is_full(transport):
             self._server.note_refused()
             self.force_close()
             return
@@ -267,7 +268,9 @@ class ConnectionServer(web.Server):
         loop: asyncio.AbstractEventLoop,
         config: ServerConfig,
         request_ids: RequestIds,
+        descriptors: int,
     ) -> None:
+        """``descriptors``: a connection whose own number is as high is refused."""
         # The same two hooks that aiohttp's own AppRunner takes from an application. A client that
         # goes away ends its handler: a waiting fetch gives its place back at once.
         super().__init__(
@@ -277,7 +280,8 @@ class ConnectionServer(web.Server):
             loop=loop,
         )
         self._config = config
-        self.max_connections = config.max_connections
+        self._max_connections = config.max_connections
+        self._descriptors = descriptors
         self.request_ids = request_ids
         self.is_finishing = False
         self._all_idle = asyncio.Event()
@@ -296,6 +300,13 @@ class ConnectionServer(web.Server):
         self.pre_shutdown()
         await self.shutdown(timeout=1)
 
+    def is_full(self, transport: asyncio.BaseTransport) -> bool:
+        """Whether the connection that was just made is one too many."""
+        if len(self.connections) > self._max_connections:
+            return True
+        found: socket.socket | None = transport.get_extra_info("socket")
+        return found is not None and found.fileno() >= self._descriptors
+
     def note_refused(self) -> None:
         """A connection beyond the bound: told at once, then what came since, a minute apart."""
         self._refused_count += 1
@@ -305,8 +316,9 @@ class ConnectionServer(web.Server):
         _log.warning(
             "Connections are refused",
             count=self._refused_count,
-            max_connections=self.max_connections,
-            remedy="Find who holds them, or raise max.connections below the limit of open files.",
+            max_connections=self._max_connections,
+            descriptors=self._descriptors,
+            remedy="Find who holds them, or raise max.connections, or the limit of open files.",
         )
         self._refused_count = 0
         self._next_refusal_line_seconds = now_seconds + _REFUSAL_LINE_SECONDS

@@ -4,16 +4,18 @@ Method: limits set on a live process from outside, directories taken away under 
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
 import time
-from contextlib import contextmanager, suppress
+import urllib.request
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.daemon import Daemon
+from tests.integration.daemon import Daemon, ReservedPort
 from tests.integration.http_world import (
     Wire,
     append,
@@ -26,6 +28,7 @@ from tests.integration.http_world import (
 from tests.integration.test_http_configs import cluster
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -264,6 +267,55 @@ def test_the_last_directory_goes(tmp_path: Path) -> None:
     assert daemon.process is not None
     assert daemon.process.wait(20) == 1
     daemon.process = None
+
+
+class FewDescriptors(Daemon):
+    """A daemon that may have no more than 256, and half of them for segments."""
+
+    def command(self) -> list[str]:
+        return ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *super().command()]
+
+
+def test_connections_leave_descriptors_to_logs(tmp_path: Path) -> None:
+    """Whoever opens connections on end gets no more; appends, rolls and the probes of the
+    operators' port go on, and the log tells it once.
+    """
+    metrics = ReservedPort()
+    with (
+        FewDescriptors(tmp_path, metrics_port=str(metrics.number)) as daemon,
+        Wire(daemon) as wire,
+        ExitStack() as stack,
+    ):
+        daemon.create_topic("t", 4)
+        wires = [stack.enter_context(Wire(daemon)) for _ in range(300)]
+        refused_count = sum(is_closed(each.socket) for each in wires)
+        assert 100 < refused_count < 200
+        body = json.dumps({"records": [{"value": "x" * 900}] * 2}).encode()
+        head = b"POST /topics/t/partitions/%d HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n"
+        kind = b"Content-Type: application/vnd.kafka.json.v2+json\r\n\r\n"
+        for partition in range(4):
+            wire.send(head % (partition, len(body)) + kind + body)
+            assert wire.read_answer().status == 200
+            path = b"/v1/topics/t/partitions/%d/log:roll" % partition
+            wire.send(b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+            assert wire.read_answer().status == 200
+        address = f"http://127.0.0.1:{metrics.number}/livez"
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            assert answer.status == 200
+        lines = [json.loads(line) for line in daemon.log_path.read_text().splitlines()]
+        (told,) = [line for line in lines if line["event"] == "Connections are refused"]
+        assert told["descriptors"] == 192
+
+
+def is_closed(client: socket.socket) -> bool:
+    """Whether the daemon closes a connection that sends nothing, soon."""
+    client.settimeout(0.01)
+    try:
+        return client.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
 
 
 def test_short_descriptors(tmp_path: Path) -> None:

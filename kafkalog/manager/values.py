@@ -20,6 +20,8 @@ class Acks(enum.Enum):
     LEADER = "1"  # when the page cache has it
     NONE = "0"  # at once
 
+    __hash__ = object.__hash__  # enum's is a Python statement of its own, for each request
+
 
 class ConfigSynonym(Protocol):
     """One link of a config's chain of sources."""

@@ -204,7 +204,7 @@ class Api:
                 topic = log.topic_partition.topic
                 self.metrics.traffic.observe_failed_append(topic, error)
                 if not future.done():
-                    future.set_exception(error)
+                    _fail(future, error)
 
 
 def _finish(future: asyncio.Future[LogAppendInfo], command: Command) -> None:
@@ -212,9 +212,15 @@ def _finish(future: asyncio.Future[LogAppendInfo], command: Command) -> None:
     if future.done():  # the client went away; the append is whole all the same
         return
     if command.error is not None:
-        future.set_exception(command.error)
+        _fail(future, command.error)
     else:
         future.set_result(cast("LogAppendInfo", command.result))
+
+
+def _fail(future: asyncio.Future[LogAppendInfo], error: BaseException) -> None:
+    """A failure that nobody waits for is no news: its client left, or wanted acks=0."""
+    future.set_exception(error)
+    future.exception()  # seen
 
 
 API_KEY: web.AppKey[Api] = web.AppKey("api", Api)

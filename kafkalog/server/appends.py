@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from kafkalog.format.batch_builder import ProducerStamp, RecordColumns
     from kafkalog.log.log_config import LogConfig
-    from kafkalog.log.values import ValidatedRecords
     from kafkalog.server.api import Api
 
     Int64s = npt.NDArray[np.int64]
@@ -197,7 +196,9 @@ async def prepare_for(
 
 
 def _place(api: Api, topic: str, partition: int | None, partition_count: int) -> Place:
-    return Place(partition_count, partition, api.null_key_partition(topic, partition_count))
+    if partition is not None:
+        return Place(partition_count, partition, partition)  # which nobody asks for then
+    return Place(partition_count, None, api.null_key_partition(topic, partition_count))
 
 
 async def append_all(
@@ -227,12 +228,15 @@ async def submit(
         raise ApiError(422, "With expected_offset every record goes to the partition in the path.")
     log = api.operations.partition_log(topic, batch.partition)
     try:
-        records = await _validated(api, log.config, batch)
+        arguments = log.config, api.operations.now_ms(), api.operations.max_decompressed_bytes
+        if _is_short(log.config, batch):
+            records = batch.validate(*arguments)
+        else:
+            records = await api.blocking(batch.validate, *arguments)
     except (KafkalogError, ApiError) as refusal:
         api.metrics.traffic.observe_refusal(topic, refusal, len(batch.built.data))
         raise
     future = api.append(log, records, terms.acks, terms.expected_offset)
-    future.add_done_callback(_note_seen)
     if terms.expected_offset is not None:
         terms.expected_offset += records.record_count
     api.metrics.traffic.observe_append(topic, records.record_count, records.size_bytes)
@@ -292,17 +296,7 @@ async def settle(submitted: list[Submitted]) -> list[Appended]:
     return appended
 
 
-async def _validated(api: Api, config: LogConfig, batch: PartitionBatch) -> ValidatedRecords:
-    """The batch as the topic wants it; away from the loop when that takes long."""
-    size = len(batch.built.data)
+def _is_short(config: LogConfig, batch: PartitionBatch) -> bool:
+    """Whether to make the batch what the topic wants is no long work for the event loop."""
     is_plain = config.compression_type in _KEEPS_PLAIN
-    arguments = config, api.operations.now_ms(), api.operations.max_decompressed_bytes
-    if size <= (INLINE_BYTES if is_plain else _INLINE_COMPRESSED_BYTES):
-        return batch.validate(*arguments)
-    return await api.blocking(batch.validate, *arguments)
-
-
-def _note_seen(future: asyncio.Future[LogAppendInfo]) -> None:
-    """A failure that nobody waits for any more is no news: its client left, or wanted acks=0."""
-    if not future.cancelled():
-        future.exception()
+    return len(batch.built.data) <= (INLINE_BYTES if is_plain else _INLINE_COMPRESSED_BYTES)

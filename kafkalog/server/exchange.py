@@ -66,6 +66,7 @@ def make_middleware(api: Api, ids: RequestIds, guards: Guards) -> Middleware:
     """The middleware of an application."""
     metrics = api.metrics
     cors, rates = guards.cors, guards.rates
+    has_guards = guards.gate is not None or rates is not None
     metrics.http_in_flight.set_function(lambda: api.requests_in_work)
 
     @web.middleware
@@ -80,7 +81,8 @@ def make_middleware(api: Api, ids: RequestIds, guards: Guards) -> Middleware:
             preflight = cors.preflight(request) if cors is not None else None
             if preflight is None:
                 _refuse_other_pages(guards, request)
-                await _let_in(guards, request)
+                if has_guards:
+                    await _let_in(guards, request)
                 _check_query(request)
                 if hdrs.EXPECT in request.headers:
                     await _continue(request, api.config.socket_request_max_bytes)

@@ -27,6 +27,8 @@ class EmbeddedFormat(enum.Enum):
     JSON = "json"  # any JSON value, its text is the bytes
     TEXT = "text"  # UTF-8 string, stored without quotes
 
+    __hash__ = object.__hash__  # enum's is a Python statement of its own, for each request
+
 
 _EMBEDDED = {
     "application/vnd.kafka.binary.v2+json": EmbeddedFormat.BINARY,

@@ -132,9 +132,13 @@ class DecodedRecords:
 def parse(data: bytes, formats: Formats, *, max_records: int) -> Sequence[AnyRecord]:
     """The records of a v2 body; ApiError 400 (no JSON, bad base64) or 422 (wrong shape)."""
     check_json(data)
-    records: list[AnyRecord] = _decoded(
-        lambda decoder: decoder.decode(data), _decoders(formats, _body_of)
-    ).records
+    decoders = _decoders(formats, _body_of)
+    records: list[AnyRecord]
+    try:
+        records = decoders.pairs.decode(data).records
+    except msgspec.DecodeError:  # more than pairs, or wrong: the whole shape tells
+        with shape_errors():
+            records = decoders.records.decode(data).records
     if not records:
         raise wrong_shape("'records' must hold at least one record.")
     _refuse_many(len(records), max_records)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.log.log_config import LogConfig
@@ -18,17 +18,16 @@ from kafkalog.observe.logging import configure_logging
 from kafkalog.spark.jobs.compact import compact_directories
 from kafkalog.spark.jobs.compact_split import PART_BYTES
 from kafkalog.spark.jobs.fleet import find_partitions
-from kafkalog.spark.jobs.tasks import ProcessPool
 from tests.naive.cleaning_logs import TIME
+from tests.split_runners import DisturbedRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from kafkalog.spark.jobs.compacted_partition import CompactedPartition
     from kafkalog.spark.jobs.tasks import ResultT, Runner, TaskT
 
 NOW_MS = TIME + 1_000_000
-PHASES = ("copy", "keys", "merge", "rewrite")
 SEGMENT_BYTES = 500
 
 
@@ -58,26 +57,6 @@ def split(
 def split_in_processes(source: str, out: str, runner: Runner) -> None:
     """The job with more than one task in every phase, as a task alone has no process of its own."""
     split(source, out, runner, segment_bytes=SEGMENT_BYTES, part_bytes=1)
-
-
-class DisturbedRunner:
-    """A pool; in one phase ``deed(work, label of the first task, task)`` does the tasks."""
-
-    def __init__(self, phase: str, deed: Callable[..., Any], processes: int = 2) -> None:
-        self._left, self._deed = PHASES.index(phase), deed
-        self._pool = ProcessPool(processes)
-
-    def run(
-        self,
-        tasks: Sequence[TaskT],
-        work: Callable[[TaskT], ResultT],
-        on_done: Callable[[TaskT], None],
-    ) -> list[ResultT]:
-        """See Runner."""
-        self._left -= 1
-        if self._left != -1:
-            return self._pool.run(tasks, work, on_done)
-        return self._pool.run(tasks, partial(self._deed, work, tasks[0].label), on_done)
 
 
 def hold(gate: str, work: Callable[[TaskT], ResultT], label: str, task: TaskT) -> ResultT:

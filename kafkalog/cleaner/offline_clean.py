@@ -18,6 +18,7 @@ from kafkalog.cleaner.log_to_clean import LogToClean
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.env.clock import FixedWallClock, SystemClock
 from kafkalog.env.overlay import overlay
+from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.file_names import LOG_SUFFIX
 from kafkalog.log.log_loader import load_log
 from kafkalog.log.offline_log import file_sizes, flush_and_close, log_state, tool_environment
@@ -53,15 +54,22 @@ class CompactOptions:
     tombstone_horizon: TombstoneHorizon = TombstoneHorizon.BATCH
 
 
-def compact_copy(directory: str, config: LogConfig, options: CompactOptions) -> dict[str, Any]:
+def compact_copy(
+    directory: str,
+    config: LogConfig,
+    options: CompactOptions,
+    filesystem: SystemFilesystem | None = None,
+) -> dict[str, Any]:
     """Load, clean, close; the result as JSON values.
 
-    Writes to directory. Raises KafkalogError, LogCleaningAborted and OSError.
+    Writes to directory, on ``filesystem`` if that is not the machine's. Raises KafkalogError,
+    LogCleaningAborted and OSError.
     """
     clock = SystemClock() if options.now_ms is None else FixedWallClock(options.now_ms)
     now_ms = clock.wall_ms()
     offset_map = SkimpyOffsetMap(options.map_bytes, options.load_factor)
-    log = load_copy(directory, config, options, clock)
+    filesystem = filesystem or SystemFilesystem()
+    log = load_copy(directory, config, options, clock, filesystem)
     result: dict[str, Any] = {"now": now_ms, "before": log_state(log)}
     to_clean = LogToClean.of(log, options.first_dirty, now_ms)
     result |= _plan(to_clean)
@@ -81,12 +89,16 @@ def compact_copy(directory: str, config: LogConfig, options: CompactOptions) -> 
         result |= {"endOffset": to_clean.first_dirty_offset, "nothingToClean": True}
     result["after"] = log_state(log)
     flush_and_close(log)
-    result["files"] = file_sizes(directory)
+    result["files"] = file_sizes(directory, filesystem)
     return result
 
 
 def load_copy(
-    directory: str, config: LogConfig, options: CompactOptions, clock: SystemClock
+    directory: str,
+    config: LogConfig,
+    options: CompactOptions,
+    clock: SystemClock,
+    filesystem: SystemFilesystem,
 ) -> UnifiedLog:
     """The log of a copy as a round takes it: with its watermark, rolled if that is asked for.
 
@@ -95,7 +107,7 @@ def load_copy(
     log = load_log(
         directory,
         config,
-        tool_environment(clock),
+        tool_environment(clock, filesystem),
         clean=not options.unclean,
         recovery_point=0,
         log_start_offset=options.log_start,

@@ -38,6 +38,7 @@ from kafkalog.cleaner.source_groups import aborted_from, source_ends, source_gro
 from kafkalog.cleaner.transaction_events import RecordedTransactions, SourceEvents, replay
 from kafkalog.format.batch_scan import BatchColumn
 from kafkalog.format.file_names import CLEANED_SUFFIX
+from kafkalog.kernels.key_merge import merge_rows
 from kafkalog.log.log_segment import LogSegment
 from kafkalog.log.segment_file import MovableDirectory
 
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from kafkalog.log.producer_state import LastRecord
     from kafkalog.log.values import AbortedTransaction
 
-_LOW, _HIGH, _OFFSET = 0, 1, 2  # of an entry: SkimpyOffsetMap.entries
+_OFFSET = 2  # of an entry: SkimpyOffsetMap.entries
 _CONFIG = CleanerConfig()
 
 
@@ -60,11 +61,13 @@ _CONFIG = CleanerConfig()
 class SplitSource:
     """A source of a round.
 
+    directory     where its ``.log`` lies
     end_offset    base of the next segment: no offset in it reaches that
     map_position  where the first pass begins in it; its size when it lies below
     aborted       aborted transactions that the second pass adds here
     """
 
+    directory: str
     base_offset: int
     size_bytes: int
     last_modified_ms: int
@@ -101,7 +104,6 @@ class SplitGroup:
 class RoundFacts:
     """What every piece of a round has to know. ``end_offset``: first uncleanable offset."""
 
-    directory: str
     config: LogConfig
     now_ms: int
     first_dirty_offset: int
@@ -141,20 +143,23 @@ class CleanedPiece(NamedTuple):
         )
 
 
-def plan_split(to_clean: LogToClean, now_ms: int) -> SplitRound:
+def plan_split(
+    to_clean: LogToClean, now_ms: int, place_of: Callable[[str], str] = str
+) -> SplitRound:
     """The pieces of the round, none when nothing is cleanable.
 
-    Reads indexes and the tails of groups. Raises CorruptIndex and OSError.
+    ``place_of`` tells where the bytes of one of the log's files lie, if not there. Reads indexes
+    and the tails of groups. Raises CorruptIndex and OSError.
     """
     log = to_clean.log
     start, end = to_clean.first_dirty_offset, to_clean.first_uncleanable_offset
-    facts = RoundFacts(log.directory, log.config, now_ms, start, end)
+    facts = RoundFacts(log.config, now_ms, start, end)
     if not to_clean.cleanable_bytes:
         return SplitRound(facts, (), ())
     first_dirty = log.segments.values_between(start, end)[0]
     last_records = log.producers.last_records()
     groups = (
-        _group(to_clean, sources, first_dirty.base_offset, last_records)
+        _group(to_clean, sources, first_dirty.base_offset, last_records, place_of)
         for sources in source_groups(to_clean, end)
     )
     return SplitRound(facts, tuple(groups), tuple(aborted_from(log, first_dirty, end)))
@@ -165,9 +170,10 @@ def _group(
     sources: Sequence[LogSegment],
     first_dirty_base: int,
     last_records: Mapping[int, LastRecord],
+    place_of: Callable[[str], str],
 ) -> SplitGroup:
     found = tuple(
-        _source(to_clean, each, ends_at, is_dirty=each.base_offset >= first_dirty_base)
+        _source(to_clean, each, ends_at, place_of, is_dirty=each.base_offset >= first_dirty_base)
         for each, ends_at in zip(sources, source_ends(sources), strict=True)
     )
     first, end = found[0].base_offset, found[-1].end_offset
@@ -180,13 +186,19 @@ def _group(
 
 
 def _source(
-    to_clean: LogToClean, segment: LogSegment, ends_at: int, *, is_dirty: bool
+    to_clean: LogToClean,
+    segment: LogSegment,
+    ends_at: int,
+    place_of: Callable[[str], str],
+    *,
+    is_dirty: bool,
 ) -> SplitSource:
     log = to_clean.log
     following = log.segments.higher(segment.base_offset)
     assert following is not None, "the active segment is not cleaned"
     start = to_clean.first_dirty_offset
     return SplitSource(
+        place_of(segment.log_file.path).rpartition("/")[0],
         segment.base_offset,
         segment.size_bytes,
         segment.last_modified_ms,
@@ -207,7 +219,7 @@ def _chunks(
     """The batches of a source, from one position to another."""
     segment = LogSegment(
         environment,
-        MovableDirectory(facts.directory),
+        MovableDirectory(source.directory),
         source.base_offset,
         facts.config,
         size_bytes=source.size_bytes,
@@ -334,20 +346,18 @@ def merge_entries(tables: Sequence[Int64Table]) -> list[Int64Table]:
     A key of which no group tells an offset goes: nothing supersedes it.
     """
     every = np.concatenate(tables)
-    owners = np.repeat(np.arange(len(tables)), [len(each) for each in tables])
-    order = np.lexsort((owners, every[:, _HIGH], every[:, _LOW]))
-    every, owners = every[order], owners[order]
-    is_new_key = np.ones(len(every), np.bool_)
-    is_new_key[1:] = (every[1:, : _HIGH + 1] != every[:-1, : _HIGH + 1]).any(axis=1)
-    is_new = is_new_key.copy()
-    is_new[1:] |= owners[1:] != owners[:-1]
-    if len(every):
-        latest = np.maximum.reduceat(every[:, _OFFSET], np.flatnonzero(is_new_key))
-        every[:, _OFFSET] = latest[np.cumsum(is_new_key) - 1]
-    is_kept = is_new & (every[:, _OFFSET] != 0)
-    every, owners = every[is_kept], owners[is_kept]
-    by_owner = np.argsort(owners, kind="stable")
-    return np.split(every[by_owner], np.cumsum(np.bincount(owners, minlength=len(tables)))[:-1])
+    ends = np.cumsum([len(each) for each in tables])
+    kept_ends = np.zeros(len(tables), np.int64)
+    slots = np.zeros(_slot_count(len(every)), np.int64)
+    firsts, owners = np.empty((2, len(every)), np.int64)
+    left = merge_rows(every, ends, slots, firsts, owners, kept_ends)
+    assert left >= 0, "there are more slots than rows"
+    return np.split(every[:left], kept_ends[:-1])
+
+
+def _slot_count(rows: int) -> int:
+    """Half of them are free at least, so that a search is short."""
+    return 2 * rows + 1
 
 
 # ---- the second pass

@@ -12,19 +12,9 @@ def copy_files(source: str, target: str) -> None:
     Nothing is synced. OSError; target then holds a part.
     """
     os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
-    copy_files_below(source, target)
-
-
-def copy_files_below(source: str, target: str) -> None:
-    """As copy_files, in a directory that is there: FileNotFoundError when it has gone."""
     os.mkdir(target)
     for name, _ in files_to_copy(source):
         copy_file(f"{source}/{name}", f"{target}/{name}")
-
-
-def make_dir_below(path: str) -> None:
-    """Make a directory in one that is there. FileNotFoundError when it has gone, OSError."""
-    os.mkdir(path)
 
 
 def files_to_copy(source: str) -> list[tuple[str, int]]:

@@ -180,8 +180,12 @@ class Filesystem(ReadFilesystem, Protocol):
         """Set the modification time."""
         ...
 
-    def make_dir(self, path: str) -> None:
-        """Create with its missing parents; existing is fine. The caller syncs the parent."""
+    def make_dir(self, path: str, *, parents: bool = True) -> None:
+        """Create with its missing parents; existing is fine. The caller syncs the parent.
+
+        Without ``parents`` it has to be new, in a directory that is there (FileExistsError,
+        FileNotFoundError).
+        """
         ...
 
     def rename(self, source: str, target: str) -> None:

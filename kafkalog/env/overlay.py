@@ -1,88 +1,134 @@
 """A directory as it would be if somebody worked on it: its files are read, nothing in it changes.
 
-For dry runs of what needs a log of its own. New and changed files come into a temporary directory;
-``.log`` files, which are large, stay where they are and are read from there, the small others are
-copied. What would change a ``.log`` of the source fails as on a disk that is mounted for reading.
+For dry runs of what needs a log of its own, and for work whose result lies elsewhere. New and
+changed files come into a directory above; ``.log`` files, which are large, stay where they are and
+are read from there; the small others are copied, and what links lead to. A file that stays below
+can get another name, or go, as far as the overlay shows it. What changes its bytes or its time
+copies it first, or is refused in a dry run, which shall not mend what it judges. One thread.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import shutil
 import tempfile
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.env.directory_copy import copy_file, files_to_copy
+from kafkalog.env.system_filesystem import SystemFile, SystemFilesystem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from kafkalog.env.filesystem import FileStat
-    from kafkalog.env.system_filesystem import SystemFile, SystemFileStat
+    from kafkalog.env.filesystem import Buffer, FileStat, ReadableFile
+    from kafkalog.env.system_filesystem import SystemFileStat
 
 
 @contextmanager
 def overlay(source: str, kept_suffix: str) -> Iterator[tuple[OverlayFilesystem, str]]:
     """A disk and the path of a directory on it that shows ``source``, whose name it has.
 
-    Files that end in kept_suffix stay in the source. Everything is gone afterwards. OSError.
+    Files that end in kept_suffix stay in the source, and no change of them is let through (EROFS).
+    Everything is gone afterwards. OSError.
     """
     with tempfile.TemporaryDirectory(prefix="kafkalog-") as root:
         directory = f"{root}/{os.path.basename(source)}"
-        os.mkdir(directory)
-        kept = set()
-        with os.scandir(source) as entries:
-            for entry in entries:
-                if not entry.is_file(follow_symlinks=False):
-                    continue
-                if entry.name.endswith(kept_suffix):
-                    kept.add(entry.name)
-                else:
-                    shutil.copy2(entry.path, f"{directory}/{entry.name}")
-        yield OverlayFilesystem(directory, source, frozenset(kept)), directory
+        yield _shown_in(directory, source, kept_suffix, copies_up=False), directory
+
+
+def overlay_in(directory: str, source: str, kept_suffix: str) -> OverlayFilesystem:
+    """A disk on which a new ``directory`` shows ``source``.
+
+    Files that end in kept_suffix stay there until their first change. The directory's parent has to
+    be there. OSError; the directory then holds a part.
+    """
+    return _shown_in(directory, source, kept_suffix, copies_up=True)
+
+
+def _shown_in(
+    directory: str, source: str, kept_suffix: str, *, copies_up: bool
+) -> OverlayFilesystem:
+    upper = OverlayFilesystem(directory, copies_up=copies_up)
+    upper.make_dir(directory, parents=False)
+    for name, _ in files_to_copy(source):
+        path = f"{source}/{name}"
+        if name.endswith(kept_suffix) and not os.path.islink(path):
+            upper.show(name, path)
+        else:
+            copy_file(path, f"{directory}/{name}")
+    return upper
 
 
 class OverlayFilesystem(SystemFilesystem):
     """See the module. Files that were kept below show in ``upper`` unless it has its own."""
 
-    def __init__(self, upper: str, lower: str, kept: frozenset[str]) -> None:
+    def __init__(self, upper: str, *, copies_up: bool) -> None:
         self._upper = upper
-        self._lower = lower
-        self._kept = kept
+        self._copies_up = copies_up
+        self._kept: dict[str, str] = {}  # paths below, by the name that they show under
+
+    def show(self, name: str, below: str) -> None:
+        """Have the file ``below`` under this name in ``upper``."""
+        self._kept[name] = below
+
+    def fill(self, but_suffix: str) -> None:
+        """Copy what is still below, so that the directory is whole without the source. OSError.
+
+        Files that end in ``but_suffix`` are not shown any more instead.
+        """
+        for name, below in self._kept.items():
+            if not name.endswith(but_suffix):
+                copy_file(below, f"{self._upper}/{name}")
+        self._kept.clear()
+
+    def place_of(self, path: str) -> str:
+        """Where the bytes of a file lie: its own path, or that of a file below."""
+        return self._below(path) or path
+
+    def copy_up(self, below: str) -> str:
+        """Copy a file that shows, as it is going to change; where it lies now. OSError, EROFS."""
+        for name, path in self._kept.items():
+            if path == below and self._copies_up:
+                copy_file(below, f"{self._upper}/{name}")
+                del self._kept[name]
+                return f"{self._upper}/{name}"
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), below)
 
     def _below(self, path: str) -> str | None:
         """Where the file of this path lies in the source; None: it does not."""
         directory, _, name = path.rpartition("/")
-        if directory != self._upper or name not in self._kept or os.path.lexists(path):
-            return None
-        return f"{self._lower}/{name}"
+        return self._kept.get(name) if directory == self._upper else None
 
     def open_read(self, path: str) -> SystemFile:
         """See Filesystem."""
-        return super().open_read(self._below(path) or path)
+        return super().open_read(self.place_of(path))
 
     def open_scan(self, path: str) -> SystemFile:
         """See Filesystem."""
-        return super().open_scan(self._below(path) or path)
+        return super().open_scan(self.place_of(path))
 
     def open_write(self, path: str, *, create: bool = True, exclusive: bool = False) -> SystemFile:
-        """See Filesystem; a file of the source opens, and refuses every write (EBADF)."""
+        """See Filesystem; a file of the source is copied by its first change."""
         below = self._below(path)
         if below is None:
             return super().open_write(path, create=create, exclusive=exclusive)
         if exclusive:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        return super().open_read(below)
+        return _LowerFile(self, below)
 
     def exists(self, path: str) -> bool:
         """See Filesystem."""
-        return super().exists(self._below(path) or path)
+        return super().exists(self.place_of(path))
 
     def stat(self, path: str) -> SystemFileStat:
         """See Filesystem."""
-        return super().stat(self._below(path) or path)
+        return replace(super().stat(self.place_of(path)), name=path.rpartition("/")[2])
+
+    def is_at(self, file: ReadableFile, path: str) -> bool:
+        """See Filesystem."""
+        return super().is_at(file, self.place_of(path))
 
     def list_dir(self, path: str) -> list[str]:
         """See Filesystem."""
@@ -90,27 +136,73 @@ class OverlayFilesystem(SystemFilesystem):
 
     def list_dir_stats(self, path: str) -> list[FileStat]:
         """See Filesystem."""
-        found = {each.name: each for each in super().list_dir_stats(path)}
+        found = list(super().list_dir_stats(path))
         if path == self._upper:
-            for name in self._kept - found.keys():
-                found[name] = self.stat(f"{path}/{name}")
-        return [found[name] for name in sorted(found)]
+            found += [self.stat(f"{path}/{name}") for name in self._kept]
+        return sorted(found, key=lambda each: each.name)
 
     def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
-        """See Filesystem; refused for a file of the source."""
-        self._refuse_below(path)
+        """See Filesystem."""
+        below = self._below(path)
+        if below is not None:
+            self.copy_up(below)
         super().set_mtime_ms(path, mtime_ms)
 
     def rename(self, source: str, target: str) -> None:
-        """See Filesystem; refused for a file of the source."""
-        self._refuse_below(source)
-        super().rename(source, target)
+        """See Filesystem; a file of the source only in its directory (EXDEV)."""
+        below = self._below(source)
+        directory, _, name = target.rpartition("/")
+        if below is None:
+            super().rename(source, target)
+        elif directory != self._upper:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), source, None, target)
+        elif super().exists(target):
+            super().unlink(target)
+        if directory == self._upper:
+            self._kept.pop(name, None)
+        if below is not None:
+            del self._kept[source.rpartition("/")[2]]
+            self._kept[name] = below
 
     def unlink(self, path: str) -> None:
-        """See Filesystem; refused for a file of the source."""
-        self._refuse_below(path)
-        super().unlink(path)
+        """See Filesystem; a file of the source is only not shown any more."""
+        if self._below(path) is None:
+            super().unlink(path)
+        else:
+            del self._kept[path.rpartition("/")[2]]
 
-    def _refuse_below(self, path: str) -> None:
-        if self._below(path) is not None:
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+class _LowerFile(SystemFile):
+    """A file of the source that is open for writing: its first change is one of a copy."""
+
+    __slots__ = ("_below", "_overlay")
+
+    def __init__(self, overlay: OverlayFilesystem, below: str) -> None:
+        fd = os.open(below, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        super().__init__(fd, below, is_writable=True)
+        self._overlay = overlay
+        self._below: str | None = below
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """See File."""
+        self._change()
+        super().pwrite(data, position)
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        """See File."""
+        self._change()
+        super().pwritev(buffers, position)
+
+    def truncate(self, size: int) -> None:
+        """See File."""
+        self._change()
+        super().truncate(size)
+
+    def _change(self) -> None:
+        """From now on this is the copy."""
+        if self._below is None:
+            return
+        self._path, self._below = self._overlay.copy_up(self._below), None
+        fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        os.dup2(fd, self._fd, inheritable=False)
+        os.close(fd)

@@ -305,8 +305,11 @@ class SystemFilesystem(WholeFiles):
         """See Filesystem."""
         os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000), follow_symlinks=False)
 
-    def make_dir(self, path: str) -> None:
+    def make_dir(self, path: str, *, parents: bool = True) -> None:
         """See Filesystem."""
+        if not parents:
+            os.mkdir(path, _DIR_MODE)
+            return
         # os.makedirs gives the mode to the last component alone; parents must not be wider.
         if os.path.isdir(path):
             return

@@ -47,9 +47,10 @@ def log_state(log: UnifiedLog) -> dict[str, Any]:
     }
 
 
-def file_sizes(directory: str) -> dict[str, int]:
-    """Bytes of every file by name, sorted."""
-    return {stat.name: stat.size for stat in SystemFilesystem().list_dir_stats(directory)}
+def file_sizes(directory: str, filesystem: SystemFilesystem | None = None) -> dict[str, int]:
+    """Bytes of every file by name, sorted; on the machine's disk if no other one is given."""
+    stats = (filesystem or SystemFilesystem()).list_dir_stats(directory)
+    return {stat.name: stat.size for stat in stats}
 
 
 def flush_and_close(log: UnifiedLog) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kafkalog.format.record_batch import Codec
 from tests.bench.cleaner_rows import write_keyed_log
 from tests.bench.results import Goal, Result, Round, Sample
-from tests.bench.spark_side import CORES, WARM_UPS, SparkProcess
+from tests.bench.spark_side import CORES, SESSION_NOTE, WARM_UPS, SparkProcess
 from tests.bench.spark_topics import PARTITIONS, TOPIC, write_source
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def spark_decode(bench: Bench) -> Result:
     """What a task of the source does before Spark gets its batches."""
     source = write_source(bench.directory("source"), bench.size(1840, 160))
     ends = [source.partition_records] * PARTITIONS
-    with SparkProcess(bench.directory("single"), with_spark=False) as single:
+    with SparkProcess.of(bench, "single", with_spark=False) as single:
 
         def ours() -> Sample:
             answer = single.ask("decode", log_dir=str(source.directory), topic=TOPIC, ends=ends)
@@ -65,7 +65,7 @@ def spark_compaction(bench: Bench) -> Result:
 def spark_compaction_split(bench: Bench) -> Result:
     """The same of a single partition, which the job on Spark splits.
 
-    Four times the bytes of spark_compaction: four Spark jobs in place of one cost a second or two.
+    Three Spark jobs in place of one.
     """
     records = bench.size(16_000_000, 200_000)
     log_dir = bench.directory("logs")
@@ -102,8 +102,8 @@ def _compaction(
 
     done: set[tuple[float, ...]] = set()
     with (
-        SparkProcess(bench.directory("spark")) as spark,
-        SparkProcess(bench.directory("single"), with_spark=False) as single,
+        SparkProcess.of(bench, "spark") as spark,
+        SparkProcess.of(bench, "single", with_spark=False) as single,
     ):
         pairs = bench.alternate(
             partial(sample, spark, "out-spark", spark_options),
@@ -119,7 +119,7 @@ def _compaction(
         durability="from the page cache, results synced",
         goal=Goal(f">= {goal:g} with {CORES} slots", at_least=goal),
         rounds=[_times_single(pair) for pair in pairs],
-        notes=(f"both: the job `compact`; warm session with local[{CORES}], warm process",),
+        notes=("both: the job `compact`; warm process", SESSION_NOTE),
     )
 
 
@@ -140,8 +140,8 @@ def spark_audit(bench: Bench) -> Result:
         return answer["bytes"] / answer["seconds"] / 1e6
 
     with (
-        SparkProcess(bench.directory("spark")) as spark,
-        SparkProcess(bench.directory("single"), with_spark=False) as single,
+        SparkProcess.of(bench, "spark") as spark,
+        SparkProcess.of(bench, "single", with_spark=False) as single,
     ):
         rounds = bench.alternate(
             lambda: Sample(speed(single), extra={"spark_mb_s": speed(spark)}),
@@ -160,8 +160,11 @@ def spark_audit(bench: Bench) -> Result:
 
 
 def _keyed_logs(bench: Bench) -> Path:
-    """A log directory with equal partitions that were stopped cleanly; an eighth are keys."""
-    records = bench.size(500_000, 25_000)
+    """A log directory with equal partitions that were stopped cleanly; an eighth are keys.
+
+    1.8 GB: a second core pays from half a gigabyte on (spark.md 4), as a job takes time to begin.
+    """
+    records = bench.size(2_000_000, 25_000)
     log_dir = bench.directory("logs")
     first = log_dir / "keyed-0"
     write_keyed_log(first, records, records // 8, Codec.NONE)

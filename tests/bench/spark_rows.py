@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.format.record_batch import Codec
 from tests.bench.results import Goal, Result, Sample
-from tests.bench.spark_side import CORES, WARM_UPS, Reader, SparkProcess
+from tests.bench.spark_side import SESSION_NOTE, WARM_UPS, Reader, SparkProcess
 from tests.bench.spark_topics import PARTITIONS, TOPIC, plant, write_source
 
 if TYPE_CHECKING:
@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 _BATCHES = 1840, 160
 """Of 64 KiB in each partition, in a full and in a quick run: 2.2 and 0.2 M records."""
 
+_STREAM_BATCHES = 5520, 160
+"""Likewise for a stream, which takes a second or two to begin: 22 micro-batches, which do not."""
+
 _DURABILITY = "from the page cache"
+_TOLD = ("start_seconds", "trigger_seconds")
+"""Of an answer, beside the speed."""
 
 
 def spark_scan(bench: Bench) -> Result:
@@ -83,6 +88,8 @@ def spark_micro_batches(bench: Bench) -> Result:
         f"stream in micro-batches of {trigger_rows:,} rows",
         Goal(">= 1x", ratio=1),
         partial(_micro_batches, trigger_rows=trigger_rows),
+        batches=_STREAM_BATCHES,
+        notes=("both: seven columns", "MB/s from the start of the query to its end"),
     )
 
 
@@ -144,19 +151,21 @@ def _compared(
     *,
     theirs: Work | None = None,
     codec: Codec = Codec.NONE,
+    batches: tuple[int, int] = _BATCHES,
     over_http: bool = False,
     durability: str = _DURABILITY,
     notes: tuple[str, ...] = ("both: seven columns",),
 ) -> Result:
     """The same log planted under both servers; without ``theirs`` Kafka's side works as ours."""
-    source = write_source(bench.directory("source"), bench.size(*_BATCHES), codec)
+    source = write_source(bench.directory("source"), bench.size(*batches), codec)
     log_dir = plant(bench, source)
 
     def sample(reader: Reader, work: Work) -> Sample:
         answer = work(reader, bench.directory(f"out-{reader.format}"))
         assert answer["rows"] == source.records, answer
         assert answer.get("value_bytes", source.value_bytes) == source.value_bytes, answer
-        return Sample(source.payload_bytes / answer["seconds"] / 1e6)
+        extra = {name: answer[name] for name in _TOLD if name in answer}
+        return Sample(source.payload_bytes / answer["seconds"] / 1e6, extra=extra)
 
     with _readers(bench, log_dir, over_http=over_http) as (our_reader, their_reader):
         rounds = bench.alternate(
@@ -171,7 +180,7 @@ def _compared(
         durability=durability,
         goal=goal,
         rounds=rounds,
-        notes=(f"both: warm sessions with local[{CORES}], default options", *notes),
+        notes=(SESSION_NOTE, *notes),
     )
 
 
@@ -185,15 +194,13 @@ def _readers(
         if over_http:
             daemon = stack.enter_context(bench.running_daemon())
             where = {"url": f"http://127.0.0.1:{daemon.port}"}
-        session = stack.enter_context(SparkProcess(bench.directory("spark")))
+        session = stack.enter_context(SparkProcess.of(bench, "spark"))
         ours = Reader(session, "kafkalog", {**where, "subscribe": TOPIC})
         if bench.connector is None:
             yield ours, None
             return
         broker = stack.enter_context(bench.running_broker())
         assert broker is not None, "the connector is looked for beside Kafka alone"
-        session = stack.enter_context(
-            SparkProcess(bench.directory("spark-kafka"), jars=bench.connector)
-        )
+        session = stack.enter_context(SparkProcess.of(bench, "spark-kafka", jars=bench.connector))
         address = {"kafka.bootstrap.servers": broker.bootstrap}
         yield ours, Reader(session, "kafka", {**address, "subscribe": TOPIC})

@@ -11,13 +11,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from tests.bench.results import ROOT
+from tests.bench.spark_profile import SparkProfile
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.bench.bench import Bench
 
 CORES = 2
 """Slots of each session, which are also the machine's processors that a round uses."""
@@ -35,7 +39,12 @@ _SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": str(CORES),
     "spark.sql.session.timeZone": "UTC",
+    # As docs/spark.md says; Kafka's source has no Python.
+    "spark.python.unix.domain.socket.enabled": "true",
 }
+SESSION_NOTE = (
+    f"both: warm sessions with local[{CORES}], default options but Unix sockets to Python's workers"
+)
 Answer = dict[str, float]
 
 
@@ -44,9 +53,17 @@ class SparkProcess:
 
     directory  for what Spark writes, and the process's log
     jars       Spark's setting of that name
+    profile    a file that is made of what its threads used in the rounds that count
     """
 
-    def __init__(self, directory: Path, *, jars: str = "", with_spark: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        jars: str = "",
+        with_spark: bool = True,
+        profile: Path | None = None,
+    ) -> None:
         directory.mkdir(parents=True)
         self._log = directory / "spark.log"
         settings = None
@@ -69,6 +86,16 @@ class SparkProcess:
                 cwd=ROOT,
                 env={**os.environ, **python, "SPARK_LOCAL_IP": "127.0.0.1"},
             )
+        self._profile = SparkProfile(self._process.pid)
+        self._profile_path = profile
+        self._asked = 0
+        self._wall_seconds = 0.0
+
+    @classmethod
+    def of(cls, bench: Bench, place: str, *, jars: str = "", with_spark: bool = True) -> Self:
+        """In a directory of the benchmark, with a profile if the run has such."""
+        profile = None if bench.profiles is None else bench.profiles / f"{bench.name}-{place}.txt"
+        return cls(bench.directory(place), jars=jars, with_spark=with_spark, profile=profile)
 
     def __enter__(self) -> Self:
         return self
@@ -83,6 +110,18 @@ class SparkProcess:
 
     def ask(self, work: str, **arguments: object) -> Answer:
         """Have it do one of `spark_work.WORKS`; its answer: seconds, and what there was to do."""
+        self._asked += 1
+        if self._profile_path is None or self._asked <= WARM_UPS:
+            return self._answered(work, arguments)
+        started = time.perf_counter()
+        self._profile.begin()
+        answer = self._answered(work, arguments)
+        self._profile.end()
+        self._wall_seconds += time.perf_counter() - started
+        self._profile_path.write_text(self._profile.text(self._wall_seconds))
+        return answer
+
+    def _answered(self, work: str, arguments: dict[str, object]) -> Answer:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with suppress(BrokenPipeError):  # it ended before: the log has why

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import statistics
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -89,8 +90,10 @@ def parquet(spark: SparkSession, *, source: str, options: dict[str, str], target
 def micro_batches(
     spark: SparkSession, *, source: str, options: dict[str, str], trigger_rows: int, target: str
 ) -> Answer:
-    """A stream of all there is in micro-batches of so many rows, into nothing; ``target``: of
-    its checkpoint.
+    """A stream of all there is in micro-batches of so many rows, into nothing.
+
+    ``target`` is of its checkpoint. ``trigger_seconds``: the median micro-batch; ``start_seconds``:
+    what all took beyond so many of them, most of it to begin.
     """
     remove(target)
     started = time.perf_counter()
@@ -103,7 +106,14 @@ def micro_batches(
     seconds = time.perf_counter() - started
     told = [json.loads(each.json) for each in query.recentProgress]
     rows = [each["numInputRows"] for each in told if each["numInputRows"]]
-    return {"seconds": seconds, "rows": sum(rows), "batches": len(rows)}
+    trigger_ms = [each["durationMs"]["triggerExecution"] for each in told]
+    trigger_seconds = statistics.median(trigger_ms) / 1000
+    return {
+        "seconds": seconds,
+        "rows": sum(rows),
+        "trigger_seconds": trigger_seconds,
+        "start_seconds": seconds - len(rows) * trigger_seconds,
+    }
 
 
 def write(spark: SparkSession, *, sink: str, options: dict[str, str], rows: int) -> Answer:

@@ -120,9 +120,9 @@ class StoppingFilesystem(SystemFilesystem):
         self._call()
         super().sync_dir(path)
 
-    def make_dir(self, path: str) -> None:
+    def make_dir(self, path: str, *, parents: bool = True) -> None:
         self._call()
-        super().make_dir(path)
+        super().make_dir(path, parents=parents)
 
     def write_file_atomically(self, path: str, data: bytes) -> None:
         self._call()

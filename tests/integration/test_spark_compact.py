@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
-from kafkalog.env.directory_copy import copy_files_below
+from kafkalog.env.overlay import overlay_in
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.checkpoint_text import decode_offsets
 from kafkalog.format.topic_partition import TopicPartition
@@ -267,8 +267,27 @@ def test_a_task_makes_no_directory_of_a_run_anew(tmp_path: Path) -> None:
     SystemFilesystem().remove_tree(str(tmp_path / "staging"))
     source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(2, 4))
     with pytest.raises(FileNotFoundError):
-        copy_files_below(str(source), f"{made}/t-0")
+        overlay_in(f"{made}/t-0", str(source), ".log")
     assert not (tmp_path / "staging").exists()
+
+
+@pytest.mark.parametrize("split_bytes", [1, 1 << 40], ids=["split", "a task"])
+def test_a_torn_end_is_cut_in_the_result_alone(tmp_path: Path, split_bytes: int) -> None:
+    """Goal: the log of a daemon that was killed is compacted up to its last whole batch.
+    Method: half a batch behind the last segment, whose index is gone; the same log without it.
+    """
+    source = tmp_path / "a"
+    for number in range(2):
+        plant_partition(source / f"t-{number}", keyed_segments(3, 4))
+    last = source / "t-1" / "00000000000000000024.log"
+    last.write_bytes(last.read_bytes() + last.read_bytes()[:50])
+    last.with_suffix(".index").unlink()
+    before = contents(source)
+    partitions = find_partitions([str(source)], SystemFilesystem())
+    out = tmp_path / "out"
+    compact_directories(partitions, str(out), InProcess(), now_ms=NOW_MS, split_bytes=split_bytes)
+    assert contents(out / "t-1") == contents(out / "t-0")
+    assert contents(source) == before
 
 
 def test_a_second_try_tells_the_bytes_of_the_first(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import json
 import os
 import pickle
 import random
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +23,7 @@ from structlog.testing import capture_logs
 from kafkalog.cleaner.cleaner_stats import CleanerStats
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.errors import CorruptBatch, CorruptData, CorruptIndex
+from kafkalog.errors import CorruptData, CorruptIndex
 from kafkalog.format.control_record import (
     ControlRecordType,
     encode_control_key,
@@ -39,21 +38,22 @@ from kafkalog.spark.jobs.key_rows import ROW_BYTES
 from kafkalog.spark.jobs.split_tasks import OUTCOME_NAME, rewrite
 from kafkalog.spark.jobs.tasks import InProcess, ProcessPool, TaskFailed
 from tests.fleet_world import contents, kept_logging, keyed_segments, plant_partition
-from tests.held_split import (
-    NOW_MS,
-    PHASES,
-    SEGMENT_BYTES,
-    DisturbedRunner,
-    split,
-    split_in_processes,
-)
+from tests.held_split import NOW_MS, SEGMENT_BYTES, split, split_in_processes
 from tests.naive.cleaning_logs import TIME, MadeSegment, make_log
 from tests.naive.stored_batches import CONTROL, TRANSACTIONAL, Producer, stored_batch
+from tests.split_runners import (
+    PHASES,
+    DisturbedRunner,
+    LateRunner,
+    TwiceRunner,
+    die_on,
+    fail_on,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
-    from kafkalog.spark.jobs.tasks import ResultT, Runner, TaskT
+    from kafkalog.spark.jobs.tasks import Runner
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 60
@@ -81,38 +81,6 @@ def modified(directory: Path) -> dict[str, int]:
     """When closed segments were modified: retention of what has no timestamps goes by it."""
     closed = sorted(directory.glob("*.log"))[:-1]
     return {path.name: path.stat().st_mtime_ns for path in closed}
-
-
-class TwiceRunner:
-    """Does every task two times, the last one first, and lets everything be pickled."""
-
-    def run(
-        self,
-        tasks: Sequence[TaskT],
-        work: Callable[[TaskT], ResultT],
-        on_done: Callable[[TaskT], None],
-    ) -> list[ResultT]:
-        """See Runner."""
-        results: dict[int, ResultT] = {}
-        for number in [*reversed(range(len(tasks))), *range(len(tasks))]:
-            task = pickle.loads(pickle.dumps(tasks[number]))
-            results[number] = pickle.loads(pickle.dumps(work(task)))
-        return [results[number] for number in range(len(tasks))]
-
-
-def die_on(work: Callable[[TaskT], ResultT], label: str, task: TaskT) -> ResultT:
-    """The process of this task is killed when the work is done, the others go on."""
-    result = work(task)
-    if task.label == label:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return result
-
-
-def fail_on(work: Callable[[TaskT], ResultT], label: str, task: TaskT) -> ResultT:
-    """The one task meets damage."""
-    if task.label == label:
-        raise CorruptBatch("A batch fails its CRC", file="a.log", position=7)
-    return work(task)
 
 
 @pytest.mark.parametrize(("segment_bytes", "part_bytes"), [(300, 1), (2_000, 6_000), (10**6, 1)])
@@ -269,7 +237,7 @@ def test_keys_are_merged_in_parts_by_bytes(tmp_path: Path) -> None:
     plant_partition(source / "t-0", keyed_segments(40, 5))
     runner = LateRunner()
     split(str(source), str(tmp_path / "out"), runner, segment_bytes=300)
-    _, keys, merge, rewrite = (list(tasks) for tasks, _ in runner.phases)
+    keys, merge, rewrite = (list(tasks) for tasks, _ in runner.phases)
     assert len(keys) == len(rewrite) == 40
     assert len(merge) == 1
     assert len(pickle.dumps(merge)) < 40 * 200
@@ -302,14 +270,14 @@ def test_what_travels_does_not_grow_with_transactions(tmp_path: Path) -> None:
             return results[-1]
 
     split(str(tmp_path / "a"), str(tmp_path / "out"), Kept(), segment_bytes=1 << 30)
-    assert len(pickle.dumps(results[1])) < 1_000
+    assert len(pickle.dumps(results[0])) < 1_000
     expected = offline(tmp_path / "a" / "t-0", tmp_path / "check" / "t-0")
     assert contents(tmp_path / "out" / "t-0") == expected
 
 
-def test_room_is_for_the_copy_its_rewrite_and_a_row_a_key(tmp_path: Path) -> None:
+def test_room_is_for_the_result_and_a_row_a_key(tmp_path: Path) -> None:
     """Goal: the room that docs/spark-jobs.md promises: what a phase made goes when none reads it.
-    Method: the bytes of rows that lie beside the copy where each phase begins; keys that all
+    Method: the bytes of rows that lie there where each phase begins; keys that all
     differ, and a map that is emptied often.
     """
     source, rows_bytes = tmp_path / "a", []
@@ -324,7 +292,6 @@ def test_room_is_for_the_copy_its_rewrite_and_a_row_a_key(tmp_path: Path) -> Non
     split(str(source), str(tmp_path / "out"), Watched(), segment_bytes=SEGMENT_BYTES, map_bytes=100)
     assert contents(tmp_path / "out" / "t-0") == small_groups(source, tmp_path / "check")
     assert dict(zip(PHASES, rows_bytes, strict=True)) == {
-        "copy": 0,
         "keys": 0,
         "merge": 90 * ROW_BYTES,
         "rewrite": 90 * ROW_BYTES,
@@ -412,28 +379,6 @@ def test_what_cannot_be_removed_takes_nothing_back(
     (line,) = (each for each in lines if each["log_level"] == "warning")
     assert line["event"] == "compact_left_files"
     assert line["path"] == f"{tmp_path}/out.unfinished"
-
-
-class LateRunner:
-    """Does every task; before those of a phase, the ones that another run had in it, if any."""
-
-    def __init__(self, former: LateRunner | None = None) -> None:
-        self._former = iter(former.phases) if former is not None else iter(())
-        self.phases: list[tuple[Sequence[Any], Callable[[Any], Any]]] = []
-
-    def run(
-        self,
-        tasks: Sequence[TaskT],
-        work: Callable[[TaskT], ResultT],
-        on_done: Callable[[TaskT], None],
-    ) -> list[ResultT]:
-        """See Runner."""
-        self.phases.append((tasks, work))
-        late_tasks, late_work = next(self._former, ((), work))
-        for late in late_tasks:
-            with pytest.raises(UnusableDirectory, match="given up"):
-                late_work(late)
-        return InProcess().run(tasks, work, on_done)
 
 
 def test_late_tasks_of_a_former_run_change_nothing(tmp_path: Path) -> None:

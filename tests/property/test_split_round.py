@@ -246,3 +246,24 @@ def test_merged_entries_are_the_last_offsets_of_each_groups_own_keys() -> None:
         [[1, 1, 9], [1, 2, 6], [8, 8, 2]],
     ]
     assert [len(each) for each in merge_entries([table(), table()])] == [0, 0]
+
+
+# Few keys, whose halves begin their search at few slots, or at the last one.
+HALVES = st.sampled_from((0, 1, 2, -1, 2**32 - 1, 2**40 + 1, -(2**63)))
+ROWS = st.lists(st.tuples(HALVES, HALVES, st.integers(0, 5)), max_size=12)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=5))
+def test_merged_entries_are_those_of_a_dictionary(tables: list[list[tuple[int, int, int]]]) -> None:
+    """Goal: each group's own keys, once, with the last offset of all groups.
+    Method: tables by chance with keys that meet in their slots; a dictionary.
+    """
+    latest: dict[tuple[int, int], int] = {}
+    for low, high, offset in (row for rows in tables for row in rows):
+        latest[low, high] = max(latest.get((low, high), 0), offset)
+    merged = merge_entries([np.array(rows, np.int64).reshape(-1, 3) for rows in tables])
+    for rows, found in zip(tables, merged, strict=True):
+        keys = dict.fromkeys((low, high) for low, high, _ in rows)
+        assert list(map(tuple, found.tolist())) == [
+            (*key, latest[key]) for key in keys if latest[key]
+        ]

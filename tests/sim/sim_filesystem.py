@@ -248,14 +248,15 @@ class SimFilesystem(WholeFiles):
         if not isinstance(node, Link):
             node.mtime_ms = mtime_ms
 
-    def make_dir(self, path: str) -> None:
+    def make_dir(self, path: str, *, parents: bool = True) -> None:
         """See Filesystem."""
         node = self._find(path)
-        if isinstance(node, Directory):
+        if isinstance(node, Directory) and parents:
             return
         if node is not None:
             raise FileExistsError(errno.EEXIST, "file exists", path)
-        self.make_dir(_split(path)[0])
+        if parents:
+            self.make_dir(_split(path)[0])
         self.enter("make_dir", path)
         self._set_name(path, Directory(self.now_ms()))
 

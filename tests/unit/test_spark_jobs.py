@@ -14,19 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.env.overlay import overlay
+from kafkalog.env.overlay import overlay, overlay_in
 from kafkalog.spark.jobs.on_spark import TASKS_MIN, packs_of
 from kafkalog.spark.jobs.progress import ProgressLine
 from kafkalog.spark.jobs.rows import columns_of, write_parquet
 from tests.sim.sim_clock import SimClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-
-
-REFUSED = "|".join(
-    os.strerror(each) for each in (errno.EBADF, errno.EINVAL, errno.EROFS, errno.EEXIST)
-)
 
 
 @given(st.lists(st.integers(0, 300), max_size=300), st.integers(1, 500))
@@ -95,37 +91,111 @@ def test_progress_is_a_line_that_goes() -> None:
     assert stream.getvalue().endswith("\r\x1b[K")
 
 
-def test_an_overlay_shows_a_directory_and_changes_nothing(tmp_path: Path) -> None:
-    """Goal: files can be read, made and changed; what stays below refuses every change.
-    Method: each operation on a file that is kept, on a copied one and on a new one.
+def test_an_overlay_of_a_dry_run_refuses_what_would_change_its_source(tmp_path: Path) -> None:
+    """Goal: a log that would have to be mended is not judged as if it were sound.
+    Method: each change of a file below.
     """
     source = tmp_path / "t-0"
     source.mkdir()
     (source / "0.log").write_bytes(b"large")
-    (source / "0.index").write_bytes(b"small")
-    (source / "inside").mkdir()
     with overlay(str(source), ".log") as (disk, directory):
         assert directory.endswith("/t-0")
-        assert disk.list_dir(directory) == ["0.index", "0.log"]
         log = f"{directory}/0.log"
-        assert disk.read_file(log) == b"large"
-        assert (disk.stat(log).size, disk.exists(log)) == (5, True)
         opened = disk.open_write(log)
-        assert opened.pread(9, 0) == b"large"
-        for change in (
+        changes: list[Callable[[], None]] = [
             lambda: opened.pwrite(b"x", 0),
+            lambda: opened.pwritev([b"x"], 0),
             lambda: opened.truncate(0),
-            lambda: disk.unlink(log),
-            lambda: disk.rename(log, f"{directory}/1.log"),
             lambda: disk.set_mtime_ms(log, 0),
-            lambda: disk.open_write(log, exclusive=True),
-        ):
-            with pytest.raises(OSError, match=REFUSED):
+        ]
+        for change in changes:
+            with pytest.raises(OSError, match=os.strerror(errno.EROFS)):
                 change()
-        disk.open_write(f"{directory}/0.index").pwrite(b"S", 0)
-        disk.open_write(f"{directory}/5.log").pwrite(b"new", 0)
-        assert disk.list_dir(directory) == ["0.index", "0.log", "5.log"]
-        disk.rename(f"{directory}/5.log", f"{directory}/6.log")
-        assert disk.read_file(f"{directory}/6.log") == b"new"
+        assert disk.read_file(log) == b"large"
     assert not disk.exists(directory)
-    assert (source / "0.log").read_bytes() + (source / "0.index").read_bytes() == b"largesmall"
+    assert (source / "0.log").read_bytes() == b"large"
+
+
+def test_an_overlay_shows_a_directory_and_changes_nothing(tmp_path: Path) -> None:
+    """Goal: files can be read, made and changed, and the source has none of it.
+    Method: each operation on files that are kept below, on a copied one and on a new one.
+    """
+    source = tmp_path / "t-0"
+    source.mkdir()
+    kept = [f"{name}.log" for name in ("cut", "timed", "written", "written2")]
+    for name in kept:
+        (source / name).write_bytes(b"large")
+    (source / "0.index").write_bytes(b"small")
+    (source / "inside").mkdir()
+    directory = str(tmp_path / "out")
+    disk = overlay_in(directory, str(source), ".log")
+    assert disk.list_dir(directory) == ["0.index", *kept]
+    log = f"{directory}/cut.log"
+    assert disk.read_file(log) == b"large"
+    assert (disk.stat(log).size, disk.exists(log)) == (5, True)
+    with pytest.raises(OSError, match=os.strerror(errno.EXDEV)):
+        disk.rename(log, f"{os.path.dirname(directory)}/1.log")
+    with pytest.raises(FileExistsError):
+        disk.open_write(log, exclusive=True)
+    assert os.listdir(directory) == ["0.index"]  # nothing was copied yet
+    opened = {name: disk.open_write(f"{directory}/{name}") for name in kept}
+    assert {file.pread(9, 0) for file in opened.values()} == {b"large"}
+    assert os.listdir(directory) == ["0.index"]
+    opened["cut.log"].truncate(1)
+    opened["written.log"].pwrite(b"L", 0)
+    opened["written2.log"].pwritev([b"L", b"A"], 0)
+    opened["written.log"].pwrite(b"E", 4)
+    disk.set_mtime_ms(f"{directory}/timed.log", 7_000)
+    changed = [b"l", b"large", b"LargE", b"LArge"]
+    assert [disk.read_file(f"{directory}/{name}") for name in kept] == changed
+    assert [opened[name].pread(9, 0) for name in kept] == changed
+    assert disk.stat(f"{directory}/timed.log").mtime_ms == 7_000
+    disk.open_write(f"{directory}/0.index").pwrite(b"S", 0)
+    disk.open_write(f"{directory}/5.log").pwrite(b"new", 0)
+    assert sorted(disk.list_dir(directory)) == sorted(["0.index", "5.log", *kept])
+    disk.rename(f"{directory}/5.log", f"{directory}/6.log")
+    assert disk.read_file(f"{directory}/6.log") == b"new"
+    assert [(source / name).read_bytes() for name in (*kept, "0.index")] == [b"large"] * 4 + [
+        b"small"
+    ]
+    assert (source / "timed.log").stat().st_mtime > 7
+
+
+def test_what_an_overlay_shows_can_be_renamed_and_go(tmp_path: Path) -> None:
+    """Goal: a swap works over a source that stays as it is, and the result is whole without it.
+    Method: every way in which a name is given to something else; a link to a file in the source.
+    """
+    source, elsewhere = tmp_path / "t-0", tmp_path / "large-file"
+    source.mkdir()
+    for number in range(4):
+        (source / f"{number}.log").write_bytes(b"%d" % number)
+    elsewhere.write_bytes(b"linked")
+    (source / "7.log").symlink_to(elsewhere)
+    (source / "gone.log").symlink_to(tmp_path / "nothing")
+    directory = str(tmp_path / "out")
+    disk = overlay_in(directory, str(source), ".log")
+    disk.rename(f"{directory}/0.log", f"{directory}/0.log.deleted")
+    disk.open_write(f"{directory}/new").pwrite(b"new", 0)
+    disk.rename(f"{directory}/new", f"{directory}/1.log")  # over one below
+    disk.unlink(f"{directory}/1.log")
+    disk.open_write(f"{directory}/new").pwrite(b"new", 0)
+    disk.rename(f"{directory}/2.log", f"{directory}/new")  # one below over one here
+    disk.unlink(f"{directory}/3.log")
+    names = ["0.log.deleted", "7.log", "new"]
+    assert disk.list_dir(directory) == names
+    assert [disk.exists(f"{directory}/{each}.log") for each in range(4)] == [False] * 4
+    assert disk.read_file(f"{directory}/new") == b"2"
+    linked = disk.stat(f"{directory}/7.log")
+    assert (linked.name, linked.size, linked.is_file) == ("7.log", 6, True)
+    assert disk.is_at(disk.open_read(f"{directory}/7.log"), f"{directory}/7.log")
+    assert disk.place_of(f"{directory}/new") == str(source / "2.log")
+    assert os.listdir(directory) == ["7.log"]
+    disk.fill(".deleted")
+    assert sorted(os.listdir(directory)) == names[1:] == disk.list_dir(directory)
+    assert not os.path.islink(f"{directory}/7.log")
+    assert [(source / f"{number}.log").read_bytes() for number in range(4)] == [
+        b"0",
+        b"1",
+        b"2",
+        b"3",
+    ]

@@ -1,10 +1,11 @@
 """Job ``compact``: a cold or archived log directory becomes a new one with the latest per key.
 
-A partition is one task: copied, its active segment rolled, and cleaned by the daemon's own cleaner
-in as many rounds as its map asks for, so that with one round the files are those of ``kafkalog
-offline compact --roll`` with the same clock. A huge one is split (``compact_split``). What the
-cleaner keeps stays: tombstones until their horizon, markers, the last batch of each producer. The
-sources are only read, and their lock files are held, so that no daemon serves them meanwhile.
+A partition is one task: its active segment rolled, and cleaned by the daemon's own cleaner in as
+many rounds as its map asks for, so that with one round the files are those of ``kafkalog offline
+compact --roll`` with the same clock. A huge one is split (``compact_split``). What the cleaner
+keeps stays: tombstones until their horizon, markers, the last batch of each producer. The sources
+are only read, from where they lie (``env.overlay``): what is cleaned is never copied. Their lock
+files are held, so that no daemon serves them meanwhile.
 
 The result lies under a temporary name beside its own until every partition is done and synced; one
 rename publishes it. An error or an interrupt removes what was made; a killed job leaves the
@@ -19,11 +20,12 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.cleaner.offline_clean import CompactOptions, compact_copy
-from kafkalog.env.directory_copy import copy_files_below
+from kafkalog.env.overlay import overlay_in
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.checkpoint_text import encode_offsets
 from kafkalog.format.file_names import (
     CLEANER_OFFSET_CHECKPOINT,
+    DELETED_SUFFIX,
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
 )
@@ -168,8 +170,9 @@ def compact_partition(task: CompactTask) -> CompactedPartition:
     attempt = make_attempt(task.run, filesystem)
     made, place = f"{attempt}/{source.name}", f"{made_in(task.run)}/{source.name}"
     try:
-        copy_files_below(source.directory, made)
-        row = _cleaned(made, task)
+        shown = overlay_in(made, source.directory, LOG_SUFFIX)
+        row = _cleaned(made, task, shown)
+        shown.fill(DELETED_SUFFIX)
         finish_directory(made, filesystem)
         settle(made, place, filesystem)
     finally:
@@ -178,7 +181,7 @@ def compact_partition(task: CompactTask) -> CompactedPartition:
     return row._replace(bytes_after=sum(each.size for each in logs))
 
 
-def _cleaned(directory: str, task: CompactTask) -> CompactedPartition:
+def _cleaned(directory: str, task: CompactTask, filesystem: SystemFilesystem) -> CompactedPartition:
     """Rounds of the cleaner until nothing dirty is left."""
     source = task.partition
     config = replace(source.config, cleanup_policy=frozenset({"compact"}))
@@ -188,10 +191,10 @@ def _cleaned(directory: str, task: CompactTask) -> CompactedPartition:
         roll=True,
         map_bytes=task.map_bytes,
     )
-    done = [compact_copy(directory, config, options)]
+    done = [compact_copy(directory, config, options, filesystem)]
     while _is_dirty(done[-1]):
         options = replace(options, roll=False, first_dirty=done[-1]["endOffset"])
-        done.append(compact_copy(directory, config, options))
+        done.append(compact_copy(directory, config, options, filesystem))
     cleaned = [each for each in done if "messagesRead" in each]  # not one that found nothing to do
     return CompactedPartition(
         topic=source.topic,

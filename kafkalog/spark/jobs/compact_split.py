@@ -2,8 +2,7 @@
 
 | phase | where | what |
 | --- | --- | --- |
-| copy | a task a file | the partition into a directory of the run |
-| open | here | load, roll, plan the groups (``cleaner.split_round``) |
+| open | here | load, roll, plan the groups (``cleaner.split_round``); ``.log`` files stay there |
 | keys | a task a group | its keys with their last offsets, by parts of the hash; its transactions |
 | merge | a task a part | the last offset of each key over all groups, for each group |
 | rewrite | a task a group | the second pass with the map of the group's own keys, synced |
@@ -38,8 +37,9 @@ from kafkalog.cleaner.split_round import (
 )
 from kafkalog.cleaner.swapping import swap_in
 from kafkalog.env.clock import FixedWallClock
-from kafkalog.env.directory_copy import files_to_copy
+from kafkalog.env.overlay import overlay_in
 from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.format.file_names import DELETED_SUFFIX, LOG_SUFFIX
 from kafkalog.log.offline_log import flush_and_close
 from kafkalog.spark.jobs.compacted_partition import (
     CompactedPartition,
@@ -50,11 +50,9 @@ from kafkalog.spark.jobs.compacted_partition import (
 from kafkalog.spark.jobs.split_tasks import (
     KEYS_PREFIX,
     OUTCOME_NAME,
-    CopyTask,
     FilterTask,
     MapTask,
     MergeTask,
-    copy_to_place,
     map_keys,
     merge_keys,
     rewrite,
@@ -66,6 +64,7 @@ if TYPE_CHECKING:
 
     from kafkalog.cleaner.split_round import CleanedPiece
     from kafkalog.cleaner.transaction_events import SourceEvents
+    from kafkalog.env.overlay import OverlayFilesystem
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import AbortedTransaction
     from kafkalog.spark.jobs.fleet import FleetPartition
@@ -102,10 +101,10 @@ class _Split:
         self._partition = partition
         self._order = order
         self._work = f"{order.run}/{partition.name}.split"
-        self._copied = f"{self._work}/copied"
         self._directory = f"{self._work}/log/{partition.name}"
         self._filesystem = SystemFilesystem()
         # known when the log is open
+        self._shown: OverlayFilesystem
         self._log: UnifiedLog
         self.round: SplitRound
         self._bytes_before = 0
@@ -114,25 +113,17 @@ class _Split:
         self._states: list[frozenset[AbortedTransaction]] = []
         self._mapped: dict[int, MappedGroup] = {}
 
-    def copy_tasks(self) -> list[CopyTask]:
-        """A task a file."""
-        source = self._partition.directory
-        self._filesystem.make_dir(self._copied)
-        return [
-            CopyTask(self._work, f"{source}/{name}", f"{self._copied}/{name}", size_bytes)
-            for name, size_bytes in files_to_copy(source)
-        ]
-
     def open(self) -> UnifiedLog:
-        """Load and roll the copy; the log, whose handles are the caller's too."""
+        """Load and roll it over the source; the log, whose handles are the caller's too."""
         self._filesystem.make_dir(f"{self._work}/log")
-        self._filesystem.rename(self._copied, self._directory)
         source, now_ms = self._partition, self._order.now_ms
+        self._shown = overlay_in(self._directory, source.directory, LOG_SUFFIX)
         self._log = load_copy(
             self._directory,
             replace(source.config, cleanup_policy=frozenset({"compact"})),
             CompactOptions(log_start=source.log_start_offset, roll=True),
             FixedWallClock(now_ms),
+            self._shown,
         )
         self._bytes_before = self._log.size_bytes
         return self._log
@@ -140,7 +131,8 @@ class _Split:
     def plan(self) -> None:
         """The round, and how many parts its keys go in: as many as groups by default, or fewer."""
         now_ms = self._order.now_ms
-        self.round = plan_split(LogToClean.of(self._log, None, now_ms), now_ms)
+        to_clean = LogToClean.of(self._log, None, now_ms)
+        self.round = plan_split(to_clean, now_ms, self._shown.place_of)
         self._states = guessed_states(self.round)
         size_bytes = sum(each.size_bytes for each in self.round.groups)
         self._part_count = min(-(-size_bytes // self._order.part_bytes), len(self.round.groups))
@@ -228,6 +220,7 @@ class _Split:
             cleaned_to=facts.end_offset if tasks else facts.first_dirty_offset,
         )
         flush_and_close(log)
+        self._shown.fill(DELETED_SUFFIX)
         finish_directory(self._directory, self._filesystem)
         made = f"{made_in(self._order.run)}/{source.name}"
         self._filesystem.rename(self._directory, made)
@@ -275,7 +268,6 @@ def compact_split(
     """
     phases = _Phases(runner, progress)
     splits = [_Split(each, order) for each in partitions]
-    phases.run("copy", [each.copy_tasks() for each in splits], copy_to_place)
     with ExitStack() as stack:
         for split in splits:
             stack.callback(split.open().close_handles)

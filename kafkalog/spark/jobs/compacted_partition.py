@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.env.directory_copy import make_dir_below
 from kafkalog.env.random import SystemRandom
 from kafkalog.format.file_names import DELETED_SUFFIX
 from kafkalog.spark.jobs.fleet import UnusableDirectory
@@ -69,7 +68,7 @@ def make_attempt(work: str, filesystem: Filesystem) -> str:
     """
     made = name_of_attempt(work, filesystem)
     try:
-        make_dir_below(made)
+        filesystem.make_dir(made, parents=False)
     except FileNotFoundError as error:
         raise _given_up(work) from error
     return made

@@ -22,6 +22,7 @@ Rows = npt.NDArray[np.int64]
 
 ROW_BYTES = 24
 _HIGH = 1
+_COUNTED_MAX = 1 << 16
 
 
 class RowRange(NamedTuple):
@@ -57,8 +58,13 @@ class RowFile:
 
 def parts_by_hash(rows: Rows, count: int) -> list[Rows]:
     """The rows in ``count`` parts; all rows of one key are in the same one."""
+    if count == 1:
+        return [rows]
     part_of = rows[:, _HIGH].astype(np.uint64) % np.uint64(count)
-    order = np.argsort(part_of, kind="stable")
+    # Of 16 bits numpy sorts by counting.
+    order = np.argsort(
+        part_of.astype(np.uint16) if count <= _COUNTED_MAX else part_of, kind="stable"
+    )
     sizes = np.bincount(part_of.astype(np.int64), minlength=count)
     return np.split(rows[order], np.cumsum(sizes)[:-1])
 

@@ -24,7 +24,6 @@ from kafkalog.cleaner.split_round import (
 )
 from kafkalog.cleaner.transaction_events import SourceEvents
 from kafkalog.env.clock import FixedWallClock
-from kafkalog.env.directory_copy import copy_file
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import CorruptData
 from kafkalog.log.offline_log import tool_environment
@@ -41,29 +40,6 @@ if TYPE_CHECKING:
     from kafkalog.cleaner.cleaned_transactions import CleanedTransactionMetadata
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.log.values import AbortedTransaction
-
-
-@dataclass(frozen=True, slots=True)
-class CopyTask:
-    """A file of a partition, and where it goes; ``work`` is where things on their way lie."""
-
-    work: str
-    source: str
-    target: str
-    size_bytes: int
-
-    @property
-    def label(self) -> str:
-        """See Task."""
-        return self.source
-
-
-def copy_to_place(task: CopyTask) -> None:
-    """Phase ``copy``: a late second try finds no directory any more, and changes nothing."""
-    filesystem = SystemFilesystem()
-    made = name_of_attempt(task.work, filesystem)
-    copy_file(task.source, made)
-    settle(made, task.target, filesystem)
 
 
 @dataclass(frozen=True, slots=True)

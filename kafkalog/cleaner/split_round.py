@@ -351,7 +351,7 @@ def merge_entries(tables: Sequence[Int64Table]) -> list[Int64Table]:
     slots = np.zeros(_slot_count(len(every)), np.int64)
     firsts, owners = np.empty((2, len(every)), np.int64)
     left = merge_rows(every, ends, slots, firsts, owners, kept_ends)
-    assert left >= 0, "there are more slots than rows"
+    assert left >= 0, "the memory is for so many rows"
     return np.split(every[:left], kept_ends[:-1])
 
 

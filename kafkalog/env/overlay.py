@@ -2,9 +2,10 @@
 
 For dry runs of what needs a log of its own, and for work whose result lies elsewhere. New and
 changed files come into a directory above; ``.log`` files, which are large, stay where they are and
-are read from there; the small others are copied, and what links lead to. A file that stays below
-can get another name, or go, as far as the overlay shows it. What changes its bytes or its time
-copies it first, or is refused in a dry run, which shall not mend what it judges. One thread.
+are read from there; the small others are copied. A file that stays below can get another name, or
+go, as far as the overlay shows it; what changes its bytes or its time copies it first. A dry run
+refuses either, because it shall not mend what it judges, and sees no links, as a daemon; else what
+links lead to is copied. One thread.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ def _shown_in(
     upper.make_dir(directory, parents=False)
     for name, _ in files_to_copy(source):
         path = f"{source}/{name}"
-        if name.endswith(kept_suffix) and not os.path.islink(path):
+        if not os.path.islink(path) and name.endswith(kept_suffix):
             upper.show(name, path)
-        else:
+        elif copies_up or not os.path.islink(path):
             copy_file(path, f"{directory}/{name}")
     return upper
 
@@ -68,10 +69,12 @@ class OverlayFilesystem(SystemFilesystem):
         self._upper = upper
         self._copies_up = copies_up
         self._kept: dict[str, str] = {}  # paths below, by the name that they show under
+        self._seen: dict[str, tuple[int, int]] = {}  # size and mtime of them then
 
     def show(self, name: str, below: str) -> None:
-        """Have the file ``below`` under this name in ``upper``."""
+        """Have the file ``below`` under this name in ``upper``. OSError."""
         self._kept[name] = below
+        self._seen[below] = _version_of(below)
 
     def fill(self, but_suffix: str) -> None:
         """Copy what is still below, so that the directory is whole without the source. OSError.
@@ -80,8 +83,14 @@ class OverlayFilesystem(SystemFilesystem):
         """
         for name, below in self._kept.items():
             if not name.endswith(but_suffix):
-                copy_file(below, f"{self._upper}/{name}")
+                self._copy(below, name)
         self._kept.clear()
+
+    def _copy(self, below: str, name: str) -> None:
+        """ESTALE when somebody has changed it since it shows: its parts would be of two logs."""
+        copy_file(below, f"{self._upper}/{name}")
+        if _version_of(below) != self._seen[below]:
+            raise OSError(errno.ESTALE, "It was changed meanwhile", below)
 
     def place_of(self, path: str) -> str:
         """Where the bytes of a file lie: its own path, or that of a file below."""
@@ -91,7 +100,7 @@ class OverlayFilesystem(SystemFilesystem):
         """Copy a file that shows, as it is going to change; where it lies now. OSError, EROFS."""
         for name, path in self._kept.items():
             if path == below and self._copies_up:
-                copy_file(below, f"{self._upper}/{name}")
+                self._copy(below, name)
                 del self._kept[name]
                 return f"{self._upper}/{name}"
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), below)
@@ -152,6 +161,9 @@ class OverlayFilesystem(SystemFilesystem):
         """See Filesystem; a file of the source only in its directory (EXDEV)."""
         below = self._below(source)
         directory, _, name = target.rpartition("/")
+        self._refuse(source, target)
+        if source == target:
+            return
         if below is None:
             super().rename(source, target)
         elif directory != self._upper:
@@ -166,10 +178,22 @@ class OverlayFilesystem(SystemFilesystem):
 
     def unlink(self, path: str) -> None:
         """See Filesystem; a file of the source is only not shown any more."""
+        self._refuse(path)
         if self._below(path) is None:
             super().unlink(path)
         else:
             del self._kept[path.rpartition("/")[2]]
+
+    def _refuse(self, *paths: str) -> None:
+        """EROFS for files of the source, in a dry run."""
+        for path in paths:
+            if not self._copies_up and self._below(path) is not None:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+
+def _version_of(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
 
 
 class _LowerFile(SystemFile):

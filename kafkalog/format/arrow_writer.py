@@ -32,7 +32,7 @@ from kafkalog.kernels.arrow_columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from kafkalog.format.batch_sources import BatchSource
     from kafkalog.format.record_writer import Bounds, RecordRead, RecordShape
@@ -118,7 +118,7 @@ class ArrowWriter:
         self._stream.close()
         return self._collector.take()
 
-    def write(self, read: RecordRead) -> Iterator[Chunk]:
+    def write(self, read: RecordRead) -> Generator[Chunk, None, None]:
         """Chunks of one Arrow batch each, maybe of none; see `RecordWriter`."""
         state = self._state
         state[FillCell.FROM_OFFSET] = state[FillCell.NEXT_OFFSET] = read.from_offset

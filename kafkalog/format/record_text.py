@@ -17,7 +17,7 @@ from kafkalog.format.record_writer import CHUNK_BYTES, Bounds, Chunk, RecordRead
 from kafkalog.kernels.json_page_cells import EmbeddedKind, PageCell, PageStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from kafkalog.format.page_writer import PageTexts
 
@@ -81,7 +81,7 @@ class ArrayRecords:
         """See RecordWriter."""
         return b"]"
 
-    def write(self, read: RecordRead) -> Iterator[Chunk]:
+    def write(self, read: RecordRead) -> Generator[Chunk, None, None]:
         """See RecordWriter."""
         page = self._page
         buffer = PageBuffer(min(2 * len(read.batches), self._chunk_bytes) + _BUFFER_SLACK_BYTES)

@@ -19,7 +19,7 @@ from kafkalog.format.format_error import FormatError
 from kafkalog.format.integers import INT64_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
 AbortedRange = tuple[int, int, int]
 """(producer id, first offset, last offset), both ends inclusive."""
@@ -125,11 +125,12 @@ class RecordWriter(Protocol):
         """What stands before the first record."""
         ...
 
-    def write(self, read: RecordRead) -> Iterator[Chunk]:
+    def write(self, read: RecordRead) -> Generator[Chunk, None, None]:
         """The records of a read in chunks of about CHUNK_BYTES; at least one, maybe empty.
 
-        Work is done as the iterator is asked, so that the caller decides when and on which thread.
-        It may stop asking: then it goes on with a new read from the last chunk's next_offset.
+        Work is done as the generator is asked, so that the caller decides when and on which thread.
+        It may stop asking: it closes the generator then, and goes on with a new read from the last
+        chunk's next_offset. Of one writer no two are open at a time.
         UndecodableRecord behind the chunk that ends before that record, and for damaged input
         MalformedBatch, DecompressedTooLarge or UnsupportedCompression (all of the format ring).
         """

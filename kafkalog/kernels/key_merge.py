@@ -29,10 +29,11 @@ def merge_rows(
     slots      int64[s]     working memory, more than n, all 0
     firsts, owners  int64[n]  working memory
     kept_ends  int64[t]     out: where each ends in what is left
-    Keys whose largest offset is 0 go. The number of rows that are left; -1 without a free slot.
+    Keys whose largest offset is 0 go. The number of rows that are left; -1 for too little memory.
     """
     count = len(rows)
-    if len(slots) <= count:
+    is_short = len(firsts) < count or len(owners) < count or len(kept_ends) < len(ends)
+    if is_short or len(slots) <= count:
         return -1
     for row in range(count):
         low, high = rows[row, _LOW], rows[row, _HIGH]
@@ -54,7 +55,7 @@ def merge_rows(
         rows[row, _OFFSET] = rows[firsts[row], _OFFSET]
     kept, row = 0, 0
     for table in range(len(ends)):
-        while row < ends[table]:
+        while row < min(ends[table], count):
             first = firsts[row]
             if owners[first] != table and rows[row, _OFFSET] != 0:
                 owners[first] = table

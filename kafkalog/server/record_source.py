@@ -15,7 +15,7 @@ from kafkalog.log.log_reads import limit_of
 from kafkalog.server.error_map import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
     from kafkalog.format.record_writer import RecordWriter
     from kafkalog.format.topic_partition import TopicPartition
@@ -151,7 +151,7 @@ class ReadChunks:
         self._api = api
         self._is_quick = len(info.data) <= _INLINE_BYTES
         self._end_offset = min(info.next_offset, until)
-        self._chunks: Iterator[Chunk] = writer.write(
+        self._chunks: Generator[Chunk, None, None] = writer.write(
             RecordRead(
                 cursor.at.topic,
                 cursor.at.partition,
@@ -193,6 +193,10 @@ class ReadChunks:
         cursor = self.cursor
         cursor.position = max(cursor.position, chunk.next_offset)
         cursor.is_ended = chunk.is_end
+        if self.is_over:
+            # Here and now: a pool's thread may hold this object until after the next read began,
+            # and what ends with it then would take the writer's memory from that one.
+            self._chunks.close()
         self._api.metrics.traffic.observe_fetch(cursor.at.topic, 0, chunk.record_count)
         return chunk
 

@@ -24,7 +24,11 @@ _SHOWN_SHARE = 0.01
 class _Thread(NamedTuple):
     pid: int
     tid: int
+
+
+class _Used(NamedTuple):
     kind: str
+    seconds: float
 
 
 class SparkProfile:
@@ -32,7 +36,7 @@ class SparkProfile:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._before: dict[_Thread, float] = {}
+        self._before: dict[_Thread, _Used] = {}
         self._seconds: dict[str, float] = defaultdict(float)
 
     def begin(self) -> None:
@@ -41,8 +45,9 @@ class SparkProfile:
 
     def end(self) -> None:
         """What comes does not."""
-        for thread, seconds in self._now().items():
-            self._seconds[thread.kind] += seconds - self._before.get(thread, 0.0)
+        for thread, used in self._now().items():
+            before = self._before.get(thread)
+            self._seconds[used.kind] += used.seconds - (before.seconds if before else 0.0)
 
     def text(self, wall_seconds: float) -> str:
         """Lines of seconds, share and kind, the most expensive first."""
@@ -56,14 +61,14 @@ class SparkProfile:
                 lines.append(f"{seconds:8.2f} {seconds / total:6.1%}  {kind}")
         return "\n".join(lines) + "\n"
 
-    def _now(self) -> dict[_Thread, float]:
+    def _now(self) -> dict[_Thread, _Used]:
         found = {}
         for pid in _tree(self._pid):
             for tid in _names(f"/proc/{pid}/task"):
                 stat = _stat(f"/proc/{pid}/task/{tid}/stat")
                 if stat is not None:
                     name, seconds = stat
-                    found[_Thread(pid, int(tid), self._kind(pid, name))] = seconds
+                    found[_Thread(pid, int(tid))] = _Used(self._kind(pid, name), seconds)
         return found
 
     def _kind(self, pid: int, name: str) -> str:

@@ -195,7 +195,7 @@ def idle_memory(bench: Bench) -> Result:
         daemon.stop()
 
         def ours() -> Sample:
-            forget_cached(Path(sys.prefix).rglob("*.so*"))
+            forget_cached(path for path in Path(sys.prefix).rglob("*.so*") if path.is_file())
             daemon.start_timed()
             return _idle(daemon.pid, wait_seconds, daemon.stop)
 

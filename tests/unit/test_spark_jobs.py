@@ -93,20 +93,26 @@ def test_progress_is_a_line_that_goes() -> None:
 
 def test_an_overlay_of_a_dry_run_refuses_what_would_change_its_source(tmp_path: Path) -> None:
     """Goal: a log that would have to be mended is not judged as if it were sound.
-    Method: each change of a file below.
+    Method: each change of a file below; a link, which a daemon does not see either.
     """
     source = tmp_path / "t-0"
     source.mkdir()
     (source / "0.log").write_bytes(b"large")
+    (source / "5.log").symlink_to(source / "0.log")
     with overlay(str(source), ".log") as (disk, directory):
         assert directory.endswith("/t-0")
-        log = f"{directory}/0.log"
+        assert disk.list_dir(directory) == ["0.log"]
+        log, new = f"{directory}/0.log", f"{directory}/0.log.swap"
+        disk.open_write(new).pwrite(b"new", 0)
         opened = disk.open_write(log)
         changes: list[Callable[[], None]] = [
             lambda: opened.pwrite(b"x", 0),
             lambda: opened.pwritev([b"x"], 0),
             lambda: opened.truncate(0),
             lambda: disk.set_mtime_ms(log, 0),
+            lambda: disk.unlink(log),
+            lambda: disk.rename(log, f"{directory}/0.log.deleted"),
+            lambda: disk.rename(new, log),
         ]
         for change in changes:
             with pytest.raises(OSError, match=os.strerror(errno.EROFS)):
@@ -174,6 +180,7 @@ def test_what_an_overlay_shows_can_be_renamed_and_go(tmp_path: Path) -> None:
     (source / "gone.log").symlink_to(tmp_path / "nothing")
     directory = str(tmp_path / "out")
     disk = overlay_in(directory, str(source), ".log")
+    disk.rename(f"{directory}/0.log", f"{directory}/0.log")
     disk.rename(f"{directory}/0.log", f"{directory}/0.log.deleted")
     disk.open_write(f"{directory}/new").pwrite(b"new", 0)
     disk.rename(f"{directory}/new", f"{directory}/1.log")  # over one below
@@ -199,3 +206,22 @@ def test_what_an_overlay_shows_can_be_renamed_and_go(tmp_path: Path) -> None:
         b"2",
         b"3",
     ]
+
+
+def test_what_changes_below_an_overlay_is_not_taken_for_what_it_showed(tmp_path: Path) -> None:
+    """Goal: a result never has parts of two logs: somebody may write to a source without a lock.
+    Method: a file that grows before it is copied, by its first change and in the end.
+    """
+    source = tmp_path / "t-0"
+    source.mkdir()
+    (source / "0.log").write_bytes(b"large")
+    (source / "1.log").write_bytes(b"large")
+    directory = str(tmp_path / "out")
+    disk = overlay_in(directory, str(source), ".log")
+    opened = disk.open_write(f"{directory}/0.log")
+    for name in ("0.log", "1.log"):
+        (source / name).write_bytes(b"larger")
+    with pytest.raises(OSError, match="changed meanwhile"):
+        opened.truncate(0)
+    with pytest.raises(OSError, match="changed meanwhile"):
+        disk.fill(".deleted")

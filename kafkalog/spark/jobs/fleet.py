@@ -236,10 +236,16 @@ class HeldDirectories:
         try:
             self._locks.append(self._filesystem.lock(path))
         except BlockingIOError as error:
-            raise UnusableDirectory(
-                f"{log_dir} is served by a daemon or a broker, or another job works on it: {path} "
-                "is locked. Stop the daemon, or work on a copy (kafkalog backup)"
-            ) from error
+            raise _served(log_dir, path) from error
         except OSError as error:
-            if error.errno != errno.EROFS:  # nobody serves what cannot be written
+            if error.errno != errno.EROFS:
                 raise
+            if self._filesystem.is_locked(path):  # by who has the same disk mounted for writing
+                raise _served(log_dir, path) from error
+
+
+def _served(log_dir: str, path: str) -> UnusableDirectory:
+    return UnusableDirectory(
+        f"{log_dir} is served by a daemon or a broker, or another job works on it: {path} is "
+        "locked. Stop the daemon, or work on a copy (kafkalog backup)"
+    )

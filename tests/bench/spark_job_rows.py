@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kafkalog.format.record_batch import Codec
 from tests.bench.cleaner_rows import write_keyed_log
 from tests.bench.results import Goal, Result, Round, Sample
-from tests.bench.spark_side import CORES, SESSION_NOTE, WARM_UPS, SparkProcess
+from tests.bench.spark_side import CORES, UNIX_SOCKETS_NOTE, WARM_UPS, SparkProcess
 from tests.bench.spark_topics import PARTITIONS, TOPIC, write_source
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _compaction(
 
     done: set[tuple[float, ...]] = set()
     with (
-        SparkProcess.of(bench, "spark") as spark,
+        SparkProcess.of(bench, "spark", unix_sockets=True) as spark,
         SparkProcess.of(bench, "single", with_spark=False) as single,
     ):
         pairs = bench.alternate(
@@ -119,7 +119,7 @@ def _compaction(
         durability="from the page cache, results synced",
         goal=Goal(f">= {goal:g} with {CORES} slots", at_least=goal),
         rounds=[_times_single(pair) for pair in pairs],
-        notes=("both: the job `compact`; warm process", SESSION_NOTE),
+        notes=("both: the job `compact`; warm process", UNIX_SOCKETS_NOTE),
     )
 
 
@@ -140,7 +140,7 @@ def spark_audit(bench: Bench) -> Result:
         return answer["bytes"] / answer["seconds"] / 1e6
 
     with (
-        SparkProcess.of(bench, "spark") as spark,
+        SparkProcess.of(bench, "spark", unix_sockets=True) as spark,
         SparkProcess.of(bench, "single", with_spark=False) as single,
     ):
         rounds = bench.alternate(

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 from kafkalog.format.record_batch import Codec
 from tests.bench.results import Goal, Result, Sample
-from tests.bench.spark_side import SESSION_NOTE, WARM_UPS, Reader, SparkProcess
+from tests.bench.spark_side import (
+    SESSION_NOTE,
+    UNIX_SOCKETS_NOTE,
+    WARM_UPS,
+    Reader,
+    SparkProcess,
+)
 from tests.bench.spark_topics import PARTITIONS, TOPIC, plant, write_source
 
 if TYPE_CHECKING:
@@ -89,6 +95,7 @@ def spark_micro_batches(bench: Bench) -> Result:
         Goal(">= 1x", ratio=1),
         partial(_micro_batches, trigger_rows=trigger_rows),
         batches=_STREAM_BATCHES,
+        unix_sockets=True,
         notes=("both: seven columns", "MB/s from the start of the query to its end"),
     )
 
@@ -112,6 +119,7 @@ def _archived(bench: Bench, name: str, *, is_iceberg: bool) -> Result:
         Goal(">= 4x", ratio=4),
         partial(_archive, is_iceberg=is_iceberg),
         theirs=_parquet_with_headers,
+        unix_sockets=True,
         durability="from the page cache; kafkalog's files synced",
         notes=(
             "both: eight columns, with headers",
@@ -152,6 +160,7 @@ def _compared(
     theirs: Work | None = None,
     codec: Codec = Codec.NONE,
     batches: tuple[int, int] = _BATCHES,
+    unix_sockets: bool = False,
     over_http: bool = False,
     durability: str = _DURABILITY,
     notes: tuple[str, ...] = ("both: seven columns",),
@@ -167,7 +176,10 @@ def _compared(
         extra = {name: answer[name] for name in _TOLD if name in answer}
         return Sample(source.payload_bytes / answer["seconds"] / 1e6, extra=extra)
 
-    with _readers(bench, log_dir, over_http=over_http) as (our_reader, their_reader):
+    with _readers(bench, log_dir, over_http=over_http, unix_sockets=unix_sockets) as (
+        our_reader,
+        their_reader,
+    ):
         rounds = bench.alternate(
             partial(sample, our_reader, ours),
             None if their_reader is None else partial(sample, their_reader, theirs or ours),
@@ -180,13 +192,13 @@ def _compared(
         durability=durability,
         goal=goal,
         rounds=rounds,
-        notes=(SESSION_NOTE, *notes),
+        notes=(UNIX_SOCKETS_NOTE if unix_sockets else SESSION_NOTE, *notes),
     )
 
 
 @contextmanager
 def _readers(
-    bench: Bench, log_dir: Path, *, over_http: bool
+    bench: Bench, log_dir: Path, *, over_http: bool, unix_sockets: bool
 ) -> Iterator[tuple[Reader, Reader | None]]:
     """Both sides, ready; the second is None in a run without Kafka."""
     with ExitStack() as stack:
@@ -194,7 +206,7 @@ def _readers(
         if over_http:
             daemon = stack.enter_context(bench.running_daemon())
             where = {"url": f"http://127.0.0.1:{daemon.port}"}
-        session = stack.enter_context(SparkProcess.of(bench, "spark"))
+        session = stack.enter_context(SparkProcess.of(bench, "spark", unix_sockets=unix_sockets))
         ours = Reader(session, "kafkalog", {**where, "subscribe": TOPIC})
         if bench.connector is None:
             yield ours, None

@@ -39,12 +39,11 @@ _SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": str(CORES),
     "spark.sql.session.timeZone": "UTC",
-    # As docs/spark.md says; Kafka's source has no Python.
-    "spark.python.unix.domain.socket.enabled": "true",
 }
-SESSION_NOTE = (
-    f"both: warm sessions with local[{CORES}], default options but Unix sockets to Python's workers"
-)
+_UNIX_SOCKETS = {"spark.python.unix.domain.socket.enabled": "true"}
+"""For small tasks, as docs/spark.md says. Large scans are no faster with them, over HTTP slower."""
+SESSION_NOTE = f"both: warm sessions with local[{CORES}], default options"
+UNIX_SOCKETS_NOTE = f"{SESSION_NOTE} but Unix sockets to Python's workers"
 Answer = dict[str, float]
 
 
@@ -54,6 +53,8 @@ class SparkProcess:
     directory  for what Spark writes, and the process's log
     jars       Spark's setting of that name
     profile    a file that is made of what its threads used in the rounds that count
+
+    ``unix_sockets``: to Python's workers; Kafka's source and sink have none.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class SparkProcess:
         *,
         jars: str = "",
         with_spark: bool = True,
+        unix_sockets: bool = False,
         profile: Path | None = None,
     ) -> None:
         directory.mkdir(parents=True)
@@ -70,6 +72,7 @@ class SparkProcess:
         if with_spark:
             settings = {
                 **_SETTINGS,
+                **(_UNIX_SOCKETS if unix_sockets else {}),
                 "spark.jars": jars,
                 "spark.local.dir": str(directory / "local"),
                 "spark.sql.warehouse.dir": str(directory / "warehouse"),
@@ -92,10 +95,25 @@ class SparkProcess:
         self._wall_seconds = 0.0
 
     @classmethod
-    def of(cls, bench: Bench, place: str, *, jars: str = "", with_spark: bool = True) -> Self:
+    def of(
+        cls,
+        bench: Bench,
+        place: str,
+        *,
+        jars: str = "",
+        with_spark: bool = True,
+        unix_sockets: bool = False,
+    ) -> Self:
         """In a directory of the benchmark, with a profile if the run has such."""
-        profile = None if bench.profiles is None else bench.profiles / f"{bench.name}-{place}.txt"
-        return cls(bench.directory(place), jars=jars, with_spark=with_spark, profile=profile)
+        return cls(
+            bench.directory(place),
+            jars=jars,
+            with_spark=with_spark,
+            unix_sockets=unix_sockets,
+            profile=None
+            if bench.profiles is None
+            else bench.profiles / f"{bench.name}-{place}.txt",
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.bench.results import Goal, Result, Sample
 from tests.bench.round_topics import SOON, SOON_KAFKA, Topics
-from tests.bench.spark_side import SESSION_NOTE, WARM_UPS, SparkProcess
+from tests.bench.spark_side import UNIX_SOCKETS_NOTE, WARM_UPS, SparkProcess
 from tests.bench.spark_topics import KEY_BYTES, PARTITIONS, VALUE_BYTES
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _written(
 
     with ExitStack() as stack:
         daemon = stack.enter_context(bench.running_daemon(**SOON))
-        our_session = stack.enter_context(SparkProcess.of(bench, "spark"))
+        our_session = stack.enter_context(SparkProcess.of(bench, "spark", unix_sockets=True))
         our_topics = Topics(daemon, "written", PARTITIONS)
         address = {"url": f"http://127.0.0.1:{daemon.port}"}
 
@@ -94,7 +94,7 @@ def _written(
         goal=goal,
         rounds=rounds,
         notes=(
-            SESSION_NOTE,
+            UNIX_SOCKETS_NOTE,
             "both: rows of 11 and 205 letters made by Spark",
             "Kafka: kafka.batch.size=65536, kafka.linger.ms=20",
         ),

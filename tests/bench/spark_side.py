@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 CORES = 2
 """Slots of each session, which are also the machine's processors that a round uses."""
 
-WARM_UPS = 2
-"""Rounds that are not counted: the JVM compiles, and workers import."""
+WARM_UPS = 5
+"""Rounds that are not counted: the JVM compiles, and workers import. Behind two of them compilers
+took a quarter of the processors' time still."""
 
 _END_SECONDS = 60.0
 _SETTINGS = {

@@ -18,14 +18,19 @@ if TYPE_CHECKING:
 def thread_stacks() -> str:
     """Name and stack of every Python thread, innermost call last, as tracebacks are."""
     threads = {thread.ident: thread for thread in threading.enumerate()}
-    parts = []
-    for ident, frame in sorted(sys._current_frames().items()):
-        thread = threads.get(ident)
-        name = "unknown to Python" if thread is None else thread.name
-        native = "" if thread is None else f" ({thread.native_id})"
-        stack = "".join(reversed([*_lines(frame)]))
-        parts.append(f"Thread {name}{native}:\n{stack}")
-    return "\n".join(parts)
+    # In a call, as a variable of this frame that held this very frame would keep alive whatever the
+    # callers have in theirs until the garbage collector comes by.
+    return "\n".join([_stack(threads.get(ident), frame) for ident, frame in _frames()])
+
+
+def _frames() -> list[tuple[int, FrameType]]:
+    return sorted(sys._current_frames().items())
+
+
+def _stack(thread: threading.Thread | None, innermost: FrameType) -> str:
+    name = "unknown to Python" if thread is None else thread.name
+    native = "" if thread is None else f" ({thread.native_id})"
+    return f"Thread {name}{native}:\n" + "".join(reversed([*_lines(innermost)]))
 
 
 def _lines(innermost: FrameType) -> Iterator[str]:

@@ -57,9 +57,12 @@ class Sampler:
 
     def _on_timer(self, _: int, interrupted: FrameType | None) -> None:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
-        for ident, frame in sys._current_frames().items():
-            mine = interrupted if ident == self._main else frame
-            self._sample(ident, names.get(ident, "?"), mine)
+        frames: dict[int, FrameType | None] = {**sys._current_frames()}
+        # This very frame goes: held by a variable of its own it would keep the interrupted ones
+        # and all the memory they have, every buffer of a fetch.
+        frames[self._main] = interrupted
+        for ident, frame in frames.items():
+            self._sample(ident, names.get(ident, "?"), frame)
 
     def _sample(self, ident: int, thread: str, frame: FrameType | None) -> None:
         try:

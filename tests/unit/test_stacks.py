@@ -4,8 +4,10 @@ Method: a thread that waits, and a reader of sources that fails the test when it
 
 from __future__ import annotations
 
+import gc
 import linecache
 import threading
+import weakref
 
 import pytest
 
@@ -37,3 +39,24 @@ def test_no_source_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = [line.rpartition(", in ")[2] for line in stack.strip().splitlines()[1:]]
     assert calls.index("Thread.run") < calls.index("_stand_still")
     assert f'  File "{__file__}", line ' in stack
+
+
+class _Buffer:
+    """What a caller has in memory."""
+
+
+def _look_with_a_buffer() -> weakref.ref[_Buffer]:
+    buffer = _Buffer()
+    assert "_look_with_a_buffer" in thread_stacks()
+    return weakref.ref(buffer)
+
+
+def test_a_look_keeps_nothing_alive() -> None:
+    """Goal: what the callers had in memory goes when they end, garbage collector or not.
+    Method: a look from a call that holds an object, with the collector off.
+    """
+    gc.disable()
+    try:
+        assert _look_with_a_buffer()() is None
+    finally:
+        gc.enable()

@@ -6,6 +6,10 @@ said that it is full, and begin again by themselves when an eighth more than the
 directory on the edge does not change its mind with every append. An append that alone would pass
 the reserve is refused, others are not; until there is more space that is told as a fault as well.
 
+What a disk lacks that says it is full may be something else than the bytes that it tells: inodes,
+blocks of a quota, the last page. Appends are tried again all the same, and each time that the disk
+refuses them soon after they came back they wait twice as long, up to half a minute.
+
 Asking the file system for each append would cost a system call a request. An append only counts its
 bytes; the file system is asked when half of what lay above the reserve at the last answer has been
 appended, and by a task every few seconds, because others write to the same disk. Full, it is asked
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 
 UNKNOWN_SPACE = (-1, -1)  # Kafka's UNKNOWN_VOLUME_BYTES
 _LOOK_INTERVAL_NS = 250_000_000
+_WAIT_MAX_NS = 32_000_000_000
+_PEACE_NS = 60_000_000_000  # a refusal later than that has nothing to do with the one before
 _STEP_BYTES = 65_536  # the least between two looks, small beside any reserve worth its name
 
 _log = structlog.get_logger(__name__)
@@ -46,8 +52,11 @@ class FreeSpace:
         "_next_look_ns",
         "_path",
         "_resume_above_bytes",
+        "_resumed_ns",
+        "_retry_ns",
         "_tight_reason",
         "_unmeasured_bytes",
+        "_wait_ns",
     )
 
     def __init__(
@@ -73,6 +82,9 @@ class FreeSpace:
         self._full_reason: str | None = None
         self._tight_reason: str | None = None
         self._next_look_ns = 0
+        self._resumed_ns: int | None = None
+        self._retry_ns = 0  # appends do not come back before
+        self._wait_ns = _LOOK_INTERVAL_NS
         self._known = UNKNOWN_SPACE
         # counted down by the writer thread, set by whoever measures; an append more or less between
         # them is what the half is for
@@ -111,10 +123,7 @@ class FreeSpace:
             if free_bytes > self._resume_above_bytes:
                 self._tight_reason = None
             if self._full_reason is not None:
-                self._next_look_ns = self._clock.monotonic_ns() + _LOOK_INTERVAL_NS
-                if free_bytes > self._resume_above_bytes:
-                    self._full_reason = None
-                    _log.info("log_dir_has_space_again", log_dir=self._path, free_bytes=free_bytes)
+                self._resume_appends(free_bytes)
             elif free_bytes < self._min_free_bytes:
                 self._refuse_appends(
                     f"Log directory {self._path} has {free_bytes} bytes free, fewer than "
@@ -125,9 +134,27 @@ class FreeSpace:
     def note_full(self, reason: str) -> None:
         """The disk refused a write for want of space."""
         with self._mutex:
-            self._next_look_ns = self._clock.monotonic_ns() + _LOOK_INTERVAL_NS
             if self._full_reason is None:
+                self._wait_longer()
                 self._refuse_appends(reason)
+            now_ns = self._clock.monotonic_ns()
+            self._next_look_ns = now_ns + _LOOK_INTERVAL_NS
+            self._retry_ns = now_ns + self._wait_ns
+
+    def _wait_longer(self) -> None:
+        """A disk that was full, had space and is full again soon lacks what it does not tell."""
+        resumed_ns = self._resumed_ns
+        if resumed_ns is None or self._clock.monotonic_ns() - resumed_ns > _PEACE_NS:
+            self._wait_ns = _LOOK_INTERVAL_NS
+        else:
+            self._wait_ns = min(2 * self._wait_ns, _WAIT_MAX_NS)
+
+    def _resume_appends(self, free_bytes: int) -> None:
+        now_ns = self._clock.monotonic_ns()
+        self._next_look_ns = now_ns + _LOOK_INTERVAL_NS
+        if free_bytes > self._resume_above_bytes and now_ns >= self._retry_ns:
+            self._full_reason, self._resumed_ns = None, now_ns
+            _log.info("log_dir_has_space_again", log_dir=self._path, free_bytes=free_bytes)
 
     def _refuse_appends(self, reason: str) -> None:
         self._full_reason = reason

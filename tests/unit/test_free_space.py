@@ -169,6 +169,35 @@ def test_without_a_reserve_only_the_disk_refuses() -> None:
     assert append(sim).error is None
 
 
+def test_a_disk_that_hides_what_it_lacks_is_asked_less_and_less() -> None:
+    """M15: full by inodes or a quota, with bytes free.
+
+    Goal: it makes few lines, and once it takes appends they are back within half a minute.
+    Method: a disk that tells free bytes and refuses every write; an append each tenth of a second.
+    """
+    sim = manager_with(1_000_000, reserve_bytes=0)
+    told = sim.disk.space
+    set_free(sim, 0)
+    sim.disk.space = lambda path: (told(path)[0], 1 << 30)  # type: ignore[method-assign]
+    with capture_logs() as lines:
+        for _ in range(6_000):
+            assert isinstance(append(sim).error, DiskFull)
+            sim.clock.advance_ms(100)
+    events = [line["event"] for line in lines]
+    assert 2 <= events.count("log_dir_full") <= 8 + 600 // 32
+    sim.disk.space = told  # type: ignore[method-assign]
+    set_free(sim, 1_000_000)
+    sim.clock.advance_ms(32_000)
+    assert append(sim).error is None
+    # after a minute of peace the next time is a first time
+    sim.clock.advance_ms(61_000)
+    set_free(sim, 0)
+    assert isinstance(append(sim).error, DiskFull)
+    set_free(sim, 1_000_000)
+    sim.clock.advance_ms(300)
+    assert append(sim).error is None
+
+
 def test_retention_frees_a_disk_that_others_filled() -> None:
     """M15: not a page is left for a checkpoint: segment by segment, then as ever."""
     sim = manager_with(2_000_000, reserve_bytes=0)

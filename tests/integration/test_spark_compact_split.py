@@ -230,8 +230,8 @@ def test_a_killed_driver_leaves_the_source_as_it_was(tmp_path: Path, phase: str)
 
 
 def test_keys_are_merged_in_parts_by_bytes(tmp_path: Path) -> None:
-    """Goal: what is shipped and what lies open does not grow with the square of the groups.
-    Method: many groups of few bytes: one part, and tasks of a few bytes a group.
+    """Goal: what is read does not grow with the square of the groups.
+    Method: many groups of few bytes: one part.
     """
     source = tmp_path / "a"
     plant_partition(source / "t-0", keyed_segments(40, 5))
@@ -240,11 +240,42 @@ def test_keys_are_merged_in_parts_by_bytes(tmp_path: Path) -> None:
     keys, merge, rewrite = (list(tasks) for tasks, _ in runner.phases)
     assert len(keys) == len(rewrite) == 40
     assert len(merge) == 1
-    assert len(pickle.dumps(merge)) < 40 * 200
-    assert max(len(pickle.dumps(task)) for task in rewrite) < 4_000
     config = ("--map-bytes", "1000000", "--set", "internal.segment.bytes=300")
     expected = offline(source / "t-0", tmp_path / "check" / "t-0", *config)
     assert contents(tmp_path / "out" / "t-0") == expected
+
+
+def test_what_travels_does_not_grow_with_parts(tmp_path: Path) -> None:
+    """Goal: a driver ships and collects nothing of the number of groups times that of parts.
+    Method: 40 of each; the tasks and results of every phase beside those of one part.
+    """
+    source = tmp_path / "a"
+    plant_partition(source / "t-0", keyed_segments(40, 5))
+    travelled: dict[str, list[int]] = {}
+
+    class Weighed:
+        def __init__(self, name: str) -> None:
+            self._sizes = travelled.setdefault(name, [])
+
+        def run(self, tasks: Any, work: Any, on_done: Any) -> Any:
+            results = InProcess().run(tasks, work, on_done)
+            self._sizes += [
+                max(len(pickle.dumps(each)) for each in tasks),
+                len(pickle.dumps(results)),
+            ]
+            return results
+
+    for name, part_bytes in (("whole", 1 << 30), ("parts", 1)):
+        out = str(tmp_path / name)
+        split(str(source), out, Weighed(name), segment_bytes=300, part_bytes=part_bytes)
+    keys, keys_results, merge, merge_results, rewrite, _ = travelled["parts"]
+    assert keys == pytest.approx(travelled["whole"][0], abs=8)
+    assert keys_results == pytest.approx(travelled["whole"][1], abs=8)
+    assert merge == pytest.approx(travelled["whole"][2], abs=8)
+    assert merge < 1_000
+    assert merge_results < 200
+    assert rewrite == pytest.approx(travelled["whole"][4], abs=8)
+    assert contents(tmp_path / "parts" / "t-0") == contents(tmp_path / "whole" / "t-0")
 
 
 def test_what_travels_does_not_grow_with_transactions(tmp_path: Path) -> None:
@@ -291,10 +322,12 @@ def test_room_is_for_the_result_and_a_row_a_key(tmp_path: Path) -> None:
 
     split(str(source), str(tmp_path / "out"), Watched(), segment_bytes=SEGMENT_BYTES, map_bytes=100)
     assert contents(tmp_path / "out" / "t-0") == small_groups(source, tmp_path / "check")
+    # Beside the rows the end of each file, and two bounds for each of five times that a map of
+    # three keys was emptied; of merged rows where each of six groups begins.
     assert dict(zip(PHASES, rows_bytes, strict=True)) == {
         "keys": 0,
-        "merge": 90 * ROW_BYTES,
-        "rewrite": 90 * ROW_BYTES,
+        "merge": 90 * ROW_BYTES + 6 * (24 + 5 * 2 * 8),
+        "rewrite": 90 * ROW_BYTES + 24 + (6 + 1) * 8,
     }
 
 

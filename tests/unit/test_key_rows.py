@@ -4,10 +4,19 @@ Method: a simulated disk.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
-from kafkalog.spark.jobs.key_rows import ROW_BYTES, RowFile, RowRange, parts_by_hash, read_rows
+from kafkalog.spark.jobs.key_rows import (
+    ROW_BYTES,
+    RowFile,
+    RowRange,
+    part_ranges,
+    parts_by_hash,
+    read_rows,
+)
 from tests.sim.sim_filesystem import SimFilesystem
 
 
@@ -16,18 +25,31 @@ def rows_of(*numbers: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
 
 
 def test_rows_come_back_by_parts() -> None:
-    """Goal: every range is what was written there, also an empty one.
-    Method: two calls with three parts each, read in another order.
+    """Goal: every part is what was written to it, also an empty one.
+    Method: two blocks of three parts each, and rows in none; read by name and number alone.
     """
     disk = SimFilesystem()
     file = RowFile("/keys", disk)
-    first = file.append([rows_of(1, 2), rows_of(), rows_of(3)])
-    second = file.append([rows_of(), rows_of(4), rows_of(5, 6)])
+    file.append_parts([rows_of(1, 2), rows_of(), rows_of(3)])
+    file.append_parts([rows_of(), rows_of(4), rows_of(5, 6)])
+    assert file.row_count == 6
+    assert file.append(rows_of(7, 8)) == 8
     file.close()
-    assert (first, second) == ((0, 2, 2, 3), (3, 3, 4, 6))
-    ranges = [RowRange("/keys", 4, 6), RowRange("/keys", 2, 2), RowRange("/keys", 0, 2)]
-    assert read_rows(ranges, disk).tolist() == rows_of(5, 6, 1, 2).tolist()
+    found = [read_rows(part_ranges("/keys", part, disk), disk).tolist() for part in range(3)]
+    assert found == [rows_of(*each).tolist() for each in ((1, 2), (4,), (3, 5, 6))]
+    assert read_rows([RowRange("/keys", 6, 8)], disk).tolist() == rows_of(7, 8).tolist()
     assert read_rows([], disk).shape == (0, 3)
+
+
+def test_a_file_without_blocks_has_no_parts() -> None:
+    """Goal: a group without keys is none of an error.
+    Method: a file that only has rows of events.
+    """
+    disk = SimFilesystem()
+    file = RowFile("/keys", disk)
+    file.append(rows_of(1))
+    file.close()
+    assert part_ranges("/keys", 5, disk) == []
 
 
 def test_all_rows_of_a_key_are_in_one_part() -> None:
@@ -43,14 +65,41 @@ def test_all_rows_of_a_key_are_in_one_part() -> None:
     assert [len(each) for each in parts_by_hash(rows_of(), 3)] == [0, 0, 0]
 
 
-def test_a_file_that_was_cut_is_an_error() -> None:
-    """Goal: no key is lost without a word.
+def test_a_file_that_was_changed_is_an_error() -> None:
+    """Goal: no key is lost without a word, and no number out of a file is taken on trust.
+    Method: the file ends at every byte; each number of its index is another one.
+    """
+    disk = SimFilesystem()
+    file = RowFile("/keys", disk)
+    file.append_parts([rows_of(1, 2), rows_of(3)])
+    file.close()
+    whole = disk.read_file("/keys")
+    rows_bytes = 3 * ROW_BYTES
+    for size in range(len(whole)):
+        disk.write_file_atomically("/cut", whole[:size])
+        with pytest.raises(OSError, match="ends early"):
+            read_rows(part_ranges("/cut", 0, disk) + part_ranges("/cut", 1, disk), disk)
+    for number, value in itertools.product(range(6), (-(1 << 63), -1, 99, (1 << 63) - 1)):
+        at = rows_bytes + 8 * number
+        changed = whole[:at] + value.to_bytes(8, "little", signed=True) + whole[at + 8 :]
+        disk.write_file_atomically("/other", changed)
+        with pytest.raises(OSError, match="ends early"):
+            read_rows(part_ranges("/other", 0, disk) + part_ranges("/other", 1, disk), disk)
+    twice_negative = b"".join((each & (1 << 64) - 1).to_bytes(8, "little") for each in (3, -1, -4))
+    disk.write_file_atomically("/other", whole[:-24] + twice_negative)
+    for path, part in (("/keys", 2), ("/keys", -1), ("/other", 0)):
+        with pytest.raises(OSError, match="ends early"):
+            part_ranges(path, part, disk)
+
+
+def test_rows_that_went_are_an_error() -> None:
+    """Goal: a range that reaches behind the file is told.
     Method: the last byte goes.
     """
     disk = SimFilesystem()
     file = RowFile("/keys", disk)
-    file.append([rows_of(1, 2)])
+    file.append(rows_of(1, 2))
     file.close()
     disk.open_write("/keys").truncate(2 * ROW_BYTES - 1)
-    with pytest.raises(OSError, match="ends before row 2"):
+    with pytest.raises(OSError, match="ends early"):
         read_rows([RowRange("/keys", 0, 2)], disk)

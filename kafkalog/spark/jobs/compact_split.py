@@ -68,14 +68,13 @@ if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import AbortedTransaction
     from kafkalog.spark.jobs.fleet import FleetPartition
-    from kafkalog.spark.jobs.key_rows import RowRange
     from kafkalog.spark.jobs.split_tasks import MappedGroup, RewrittenGroup
     from kafkalog.spark.jobs.tasks import Progress, ResultT, Runner, TaskT
 
 
 PART_BYTES = 1 << 30
 """Of log, about, whose keys a task of the phase ``merge`` has in memory: parts go by bytes, as each
-group has a range of rows in every part."""
+group has rows in every part, which are read one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +111,7 @@ class _Split:
         # of each group
         self._states: list[frozenset[AbortedTransaction]] = []
         self._mapped: dict[int, MappedGroup] = {}
+        self._retried: dict[int, int] = {}
 
     def open(self) -> UnifiedLog:
         """Load and roll it over the source; the log, whose handles are the caller's too."""
@@ -145,15 +145,18 @@ class _Split:
             self._partition.directory,
             self.round.facts,
             groups[number],
+            number,
             attempt,
             self._states[number],
             self._part_count,
             self._order.map_bytes,
         )
 
-    def take_mapped(self, mapped: Mapping[int, MappedGroup]) -> list[int]:
+    def take_mapped(self, mapped: Mapping[int, MappedGroup], attempt: int) -> list[int]:
         """Groups by number; those that were read with a state that the events of all disprove."""
         self._mapped |= mapped
+        if attempt:
+            self._retried |= dict.fromkeys(mapped, attempt)
         guessed, self._states = self._states, first_pass_states(self.round, self._events())
         return [number for number, each in enumerate(self._states) if each != guessed[number]]
 
@@ -164,18 +167,20 @@ class _Split:
 
     def merge_tasks(self) -> list[MergeTask]:
         """A task a part of the hashes."""
-        numbers = range(len(self.round.groups))
+        rows = sum(each.key_rows for each in self._mapped.values())
         return [
             MergeTask(
                 self._work,
                 self._partition.directory,
                 part,
-                tuple(self._mapped[each].parts[part] for each in numbers),
+                len(self.round.groups),
+                self._retried,
+                rows // self._part_count,
             )
             for part in range(self._part_count)
         ]
 
-    def filter_tasks(self, merged: Sequence[Sequence[RowRange]]) -> list[FilterTask]:
+    def filter_tasks(self) -> list[FilterTask]:
         """A task a group, with its keys out of every part; what phase ``keys`` made goes."""
         states = second_pass_states(self.round, self._events())
         self._forget_mapped()
@@ -185,8 +190,9 @@ class _Split:
                 self._partition.directory,
                 self.round.facts,
                 group,
+                number,
                 states[number],
-                tuple(part[number] for part in merged),
+                self._part_count,
             )
             for number, group in enumerate(self.round.groups)
         ]
@@ -273,8 +279,8 @@ def compact_split(
             stack.callback(split.open().close_handles)
             split.plan()
         _map(splits, phases)
-        merged = phases.run("merge", [each.merge_tasks() for each in splits], merge_keys)
-        tasks = [each.filter_tasks(parts) for each, parts in zip(splits, merged, strict=True)]
+        phases.run("merge", [each.merge_tasks() for each in splits], merge_keys)
+        tasks = [each.filter_tasks() for each in splits]
         rewritten = phases.run("rewrite", tasks, rewrite)
         return [
             split.close(some_tasks, some)
@@ -292,7 +298,7 @@ def _map(splits: Sequence[_Split], phases: _Phases) -> None:
         ]
         mapped = phases.run("keys", tasks, map_keys)
         wanted = [
-            split.take_mapped(dict(zip(numbers, found, strict=True))) if numbers else []
+            split.take_mapped(dict(zip(numbers, found, strict=True)), attempt) if numbers else []
             for split, numbers, found in zip(splits, wanted, mapped, strict=True)
         ]
         attempt += 1

@@ -34,12 +34,22 @@ from kafkalog.spark.jobs.compacted_partition import (
     remove_directory,
     settle,
 )
-from kafkalog.spark.jobs.key_rows import ROW_BYTES, RowFile, RowRange, parts_by_hash, read_rows
+from kafkalog.spark.jobs.key_rows import (
+    ROW_BYTES,
+    RowFile,
+    RowRange,
+    part_ranges,
+    parts_by_hash,
+    read_rows,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkalog.cleaner.cleaned_transactions import CleanedTransactionMetadata
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.log.values import AbortedTransaction
+    from kafkalog.spark.jobs.key_rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,7 @@ class MapTask:
     """A group whose keys are wanted.
 
     source      directory of the partition, for messages
+    number      of the group in its round
     attempt     0, 1: which state of transactions was known
     unfinished  that state
     part_count  of the hashes
@@ -56,6 +67,7 @@ class MapTask:
     source: str
     facts: RoundFacts
     group: SplitGroup
+    number: int
     attempt: int
     unfinished: frozenset[AbortedTransaction]
     part_count: int
@@ -73,13 +85,13 @@ class MapTask:
 
 
 class MappedGroup(NamedTuple):
-    """What was read of a group; rows are in files, as there may be many.
+    """What was read of a group; rows are in a file, as there may be many.
 
-    parts   its keys, by parts: as many ranges a part as the map was emptied
-    events  of each source: rows of the table and ``mapped_from`` of SourceEvents
+    key_rows  those of its keys
+    events    of each source: rows of the table and ``mapped_from`` of SourceEvents
     """
 
-    parts: tuple[tuple[RowRange, ...], ...]
+    key_rows: int
     events: tuple[tuple[RowRange, int], ...]
 
     def read_events(self, filesystem: Filesystem) -> tuple[SourceEvents, ...]:
@@ -94,12 +106,19 @@ KEYS_PREFIX = "keys-"
 """Of the names of what phase ``keys`` makes in the work directory."""
 
 
+def _keys_place(work: str, number: int, attempt: int) -> str:
+    return f"{work}/{KEYS_PREFIX}{number}-{attempt}"
+
+
+def _merged_place(work: str, part: int) -> str:
+    return f"{work}/merged-{part}"
+
+
 def map_keys(task: MapTask) -> MappedGroup:
-    """Phase ``keys``."""
+    """Phase ``keys``: a block each time that the map was emptied, the events behind them."""
     filesystem = SystemFilesystem()
     made = name_of_attempt(task.work, filesystem)
-    place = f"{task.work}/{KEYS_PREFIX}{task.group.base_offset}-{task.attempt}"
-    bounds: list[tuple[int, ...]] = []
+    place = _keys_place(task.work, task.number, task.attempt)
     file = RowFile(made, filesystem)
     events = map_group(
         task.facts,
@@ -107,30 +126,33 @@ def map_keys(task: MapTask) -> MappedGroup:
         sorted(task.unfinished, key=lambda each: each.first_offset),
         tool_environment(FixedWallClock(task.facts.now_ms)),
         map_bytes=task.map_bytes,
-        on_entries=lambda rows: bounds.append(file.append(parts_by_hash(rows, task.part_count))),
+        on_entries=lambda rows: file.append_parts(parts_by_hash(rows, task.part_count)),
     )
-    ends = file.append([each.table for each in events])
+    key_rows = file.row_count
+    ends = [key_rows, *(file.append(each.table) for each in events)]
     file.close()
     settle(made, place, filesystem)
-    parts = (
-        tuple(RowRange(place, each[part], each[part + 1]) for each in bounds)
-        for part in range(task.part_count)
-    )
     found = (
         (RowRange(place, start, end), each.mapped_from)
         for (start, end), each in zip(pairwise(ends), events, strict=True)
     )
-    return MappedGroup(tuple(parts), tuple(found))
+    return MappedGroup(key_rows, tuple(found))
 
 
 @dataclass(frozen=True, slots=True)
 class MergeTask:
-    """A part of the hashes; ``groups`` are its rows in each group."""
+    """A part of the hashes, out of all groups.
+
+    retried    by number the attempt that counts of those groups of which it is not the first
+    row_count  of the part, about
+    """
 
     work: str
     source: str
     part: int
-    groups: tuple[tuple[RowRange, ...], ...]
+    group_count: int
+    retried: Mapping[int, int]
+    row_count: int
 
     @property
     def label(self) -> str:
@@ -140,32 +162,35 @@ class MergeTask:
     @property
     def size_bytes(self) -> int:
         """See Task."""
-        return sum(each.end - each.start for ranges in self.groups for each in ranges) * ROW_BYTES
+        return self.row_count * ROW_BYTES
 
 
-def merge_keys(task: MergeTask) -> tuple[RowRange, ...]:
+def merge_keys(task: MergeTask) -> None:
     """Phase ``merge``: for each group its keys of this part, with their last offsets."""
     filesystem = SystemFilesystem()
     made = name_of_attempt(task.work, filesystem)
-    place = f"{task.work}/merged-{task.part}"
+    places = (
+        _keys_place(task.work, number, task.retried.get(number, 0))
+        for number in range(task.group_count)
+    )
+    tables = [read_rows(part_ranges(place, task.part, filesystem), filesystem) for place in places]
     file = RowFile(made, filesystem)
-    merged = merge_entries([read_rows(ranges, filesystem) for ranges in task.groups])
-    bounds = file.append(merged)
+    file.append_parts(merge_entries(tables))
     file.close()
-    settle(made, place, filesystem)
-    return tuple(RowRange(place, start, end) for start, end in pairwise(bounds))
+    settle(made, _merged_place(task.work, task.part), filesystem)
 
 
 @dataclass(frozen=True, slots=True)
 class FilterTask:
-    """A group that is rewritten; ``keys`` are its own, of all parts."""
+    """A group that is rewritten, with its own keys of all parts."""
 
     work: str
     source: str
     facts: RoundFacts
     group: SplitGroup
+    number: int
     transactions: CleanedTransactionMetadata
-    keys: tuple[RowRange, ...]
+    part_count: int
 
     @property
     def label(self) -> str:
@@ -208,7 +233,7 @@ def rewrite(task: FilterTask) -> RewrittenGroup:
             task.facts,
             task.group,
             deepcopy(task.transactions),  # the task may run again
-            read_rows(task.keys, filesystem),
+            _merged_keys(task, filesystem),
             tool_environment(FixedWallClock(task.facts.now_ms)),
             made,
         )
@@ -220,6 +245,14 @@ def rewrite(task: FilterTask) -> RewrittenGroup:
     finally:
         remove_directory(made, filesystem)
     return _outcome_in(task.place, filesystem)
+
+
+def _merged_keys(task: FilterTask, filesystem: Filesystem) -> Rows:
+    ranges = (
+        part_ranges(_merged_place(task.work, part), task.number, filesystem)
+        for part in range(task.part_count)
+    )
+    return read_rows([each for some in ranges for each in some], filesystem)
 
 
 def _outcome_in(place: str, filesystem: Filesystem) -> RewrittenGroup:

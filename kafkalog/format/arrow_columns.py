@@ -84,16 +84,21 @@ def check_schema(schema: pa.Schema) -> None:
 class ArrowColumns:
     """The columns of one chunk of at most ``records``.
 
-    data_bytes  room for the bytes of each column of bytes
+    data_bytes    room for the bytes of each column of bytes
+    with_headers  False: ``fill`` is told to leave them out, and there is no room for any
     """
 
-    def __init__(self, data_bytes: int, records: int = RECORDS_PER_BATCH) -> None:
-        headers = data_bytes // (NAME_GROWTH * HEADER_BYTES_MIN) + 1
+    def __init__(
+        self, data_bytes: int, records: int = RECORDS_PER_BATCH, *, with_headers: bool = True
+    ) -> None:
+        headers = data_bytes // (NAME_GROWTH * HEADER_BYTES_MIN) + 1 if with_headers else 0
+        data_rows = len(DataRow) if with_headers else DataRow.NAME
         self._numbers = np.empty((len(NumberRow), records), np.int64)
-        self._records = np.zeros((len(RecordRow), records + 1), np.int32)
+        self._records = np.empty((len(RecordRow), records + 1), np.int32)
         self._present = np.empty((len(PresentRow), max(records, headers)), np.uint8)
-        self._headers = np.zeros((len(HeaderRow), headers + 1), np.int32)
-        self._data = np.empty((len(DataRow), data_bytes), np.uint8)
+        self._headers = np.empty((len(HeaderRow), headers + 1), np.int32)
+        self._data = np.empty((data_rows, data_bytes), np.uint8)
+        self._records[:, 0] = self._headers[:, 0] = 0  # where the first one begins
 
     def fill(
         self,

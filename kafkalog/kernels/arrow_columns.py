@@ -339,8 +339,8 @@ def fill_columns(
     numbers  int64[2, n]       `NumberRow`
     records  int32[4, n + 1]   `RecordRow`; n is the most rows of a chunk
     present  uint8[4, k]       `PresentRow`; k >= n and k >= h
-    headers  int32[2, h + 1]   `HeaderRow`; h >= d // (NAME_GROWTH * HEADER_BYTES_MIN)
-    data     uint8[4, d]       `DataRow`; d < 2^31
+    headers  int32[2, h + 1]   `HeaderRow`; h >= d // (NAME_GROWTH * HEADER_BYTES_MIN), or left out
+    data     uint8[4, d]       `DataRow`; d < 2^31; headers that are left out need no rows
     state    int64[FILL_CELL_COUNT]   `FillCell` and working memory
     """
     row = state[_FIRST_ROW_CELL:]

@@ -72,7 +72,10 @@ class _Filler:
         self._wanted = wanted
         self._schema = schema
         self._max_decompressed_bytes = max_decompressed_bytes
-        self._data_bytes = 2 * batch_bytes  # a batch ends behind the record that fills it
+        self._with_headers = "headers" in schema.names
+        # A batch ends behind the record that fills it, names of headers may grow. Without them all
+        # of it stays below what glibc asks the kernel for anew each time, 32 MiB.
+        self._data_bytes = 2 * batch_bytes if self._with_headers else batch_bytes * 5 // 4
         self._columns: ArrowColumns | None = None
         self._place = ""
         self._state = state = np.zeros(FILL_CELL_COUNT, np.int64)
@@ -117,7 +120,9 @@ class _Filler:
         state[FillCell.BATCH], state[FillCell.RECORDS_LEFT] = 0, -1
         while True:
             if self._columns is None:
-                self._columns = ArrowColumns(self._data_bytes, RECORDS_MAX)
+                self._columns = ArrowColumns(
+                    self._data_bytes, RECORDS_MAX, with_headers=self._with_headers
+                )
             status = self._columns.fill(source, batches, state)
             if status is FillStatus.BAD_RECORD:
                 raise FormatError("a record breaks its format")
@@ -126,7 +131,9 @@ class _Filler:
             if state[FillCell.ROWS]:
                 yield self._take()
             else:  # a record that is larger than a batch
-                self._columns = ArrowColumns(int(state[FillCell.DATA_BYTES_NEEDED]), 1)
+                self._columns = ArrowColumns(
+                    int(state[FillCell.DATA_BYTES_NEEDED]), 1, with_headers=self._with_headers
+                )
 
     def _take(self) -> pa.RecordBatch:
         """The rows at hand, with the memory that they lie in."""

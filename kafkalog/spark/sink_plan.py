@@ -12,6 +12,7 @@ from kafkalog.spark.column_rules import written_columns
 from kafkalog.spark.exactly_once import Attempted, TaskAttempt, write_exactly_once
 from kafkalog.spark.sink_options import sink_options
 from kafkalog.spark.sink_task import Written, write_at_least_once
+from kafkalog.spark.workers import settle_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,14 +43,18 @@ class SinkPlan:
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> TaskEnded:
         """In a task, at least once."""
-        return TaskEnded(write_at_least_once(batches, self.options, self.columns))
+        written = write_at_least_once(batches, self.options, self.columns)
+        settle_worker()
+        return TaskEnded(written)
 
     def write_in(
         self, batch: SinkBatch, batches: Iterator[pa.RecordBatch], context: TaskContext
     ) -> TaskEnded:
         """In a task, exactly once."""
         task = TaskAttempt(context.partitionId(), context.attemptNumber())
-        return TaskEnded(write_exactly_once(batches, self.options, self.columns, batch, task))
+        written = write_exactly_once(batches, self.options, self.columns, batch, task)
+        settle_worker()
+        return TaskEnded(written)
 
 
 def attempts(messages: Sequence[WriterCommitMessage | None]) -> list[Attempted]:

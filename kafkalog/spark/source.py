@@ -27,6 +27,7 @@ from kafkalog.spark.offset_reader import LOGGER
 from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.options import batch_options, wants_headers
 from kafkalog.spark.planning import batch_ranges, pieces_of
+from kafkalog.spark.workers import settle_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,9 +119,11 @@ class KafkalogReader(DataSourceReader):
         logs = open_logs(self._options.access)
         try:
             ranges = batch_ranges(logs, self._options, self.wanted)
-            return [InputPartition(piece) for piece in pieces_of(logs, self._options, ranges)]
+            tasks = [InputPartition(piece) for piece in pieces_of(logs, self._options, ranges)]
         finally:
             logs.close()
+        settle_worker()  # the planner's, which Spark keeps as well
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One task; nothing for the partition that Spark makes up when there is none."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.command_group import CommandGroup
 from kafkalog.cli.connection import output_option
 from kafkalog.cli.settings_source import settings_from, with_settings_source
 from kafkalog.cli.table import print_table
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _NOT_SET = "-"
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Look at the configuration, without a daemon."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.command_group import CommandGroup
 from kafkalog.cli.completing import topic_names
 from kafkalog.cli.config_pairs import config_pairs
 from kafkalog.cli.connection import output_option, with_client
@@ -56,7 +57,7 @@ _topic_option = click.option("--topic", shell_complete=topic_names, help="Config
 _broker_option = click.option("--broker", "is_broker", is_flag=True, help="Configs of the broker.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def configs() -> None:
     """Describe and alter configs of a topic or of the broker, while it runs."""
 

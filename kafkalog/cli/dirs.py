@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kafkalog.cli.command_group import CommandGroup
 from kafkalog.cli.compat.log_dirs import tool_lines
 from kafkalog.cli.connection import output_option, with_client
 from kafkalog.cli.dir_moves import cancel_move, move, moves
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalog.client import Client
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def dirs() -> None:
     """Look at the log directories, and move partitions between them."""
 

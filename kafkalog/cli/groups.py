@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.command_group import CommandGroup
 from kafkalog.cli.connection import output_option, with_client
 from kafkalog.cli.partial_failure import end_with_failures, is_failed
 from kafkalog.cli.table import print_table
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _NONE = "-"
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def groups() -> None:
     """How far consumer groups have come, and setting them back or forth."""
 

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from kafkalog import __version__
+from kafkalog.cli.command_group import CommandGroup
 
 _INTERRUPTED = 130
 
@@ -107,7 +108,7 @@ _GROUP_HELP = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     """A group whose commands are imported when they are needed."""
 
     def __init__(self, name: str, help_text: str, lazy: dict[str, str]) -> None:

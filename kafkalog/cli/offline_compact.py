@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog.cleaner.cleaner_config import TombstoneHorizon
-from kafkalog.cleaner.offline_clean import CompactOptions, compact_copy
+from kafkalog.cleaner.offline_clean import CompactOptions, clean_directory
 from kafkalog.cli.partition_copy import (
     OFFSET,
     checked_target,
@@ -107,7 +107,7 @@ def compact(
     configure_logging(sys.stderr, log_format="console", level="warning")
     try:
         copy_files(source, directory)
-        result = compact_copy(directory, config, options)
+        result = clean_directory(directory, config, options)
     except KafkalogError as error:
         raise click.ClickException(error.message) from error
     except (LogCleaningAborted, OSError) as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.command_group import CommandGroup
 from kafkalog.cli.completing import topic_names
 from kafkalog.cli.connection import message_of, output_option, with_client
 from kafkalog.cli.moment import Moment
@@ -39,7 +40,7 @@ class PlaceOrMoment(Moment):
         return _PLACES[value] if value in _PLACES else super().convert(value, param, ctx)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def offsets() -> None:
     """Where partitions begin and end, and where a moment is in them."""
 

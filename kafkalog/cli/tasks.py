@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.command_group import CommandGroup
 from kafkalog.cli.connection import output_option, with_client
 from kafkalog.cli.table import print_table
 
@@ -18,7 +19,7 @@ _HEADINGS = ("TASK", "STATE", "PERIOD", "NEXT RUN", "LAST RUN", "TOOK", "RUNS", 
 _NONE = "-"
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def tasks() -> None:
     """Look at the background tasks."""
 

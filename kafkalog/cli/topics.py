@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.command_group import CommandGroup
 from kafkalog.cli.completing import topic_argument, topic_configs_option
 from kafkalog.cli.config_pairs import config_pairs
 from kafkalog.cli.configs import print_configs
@@ -22,7 +23,7 @@ COLLISION_WARNING = (
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topics() -> None:
     """Create, list, describe, alter, trim and delete topics."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.command_group import CommandGroup
 from kafkalog.cli.connection import output_option, with_client
 from kafkalog.cli.table import print_table
 
@@ -23,7 +24,7 @@ _COLUMNS = (
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def transactions() -> None:
     """Transactions that are open, and an end to those that a Kafka left open."""
 

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from kafkalog.__main__ import root_command
 from kafkalog.cli.command_tree import leaves
@@ -46,6 +47,22 @@ def test_the_manual_is_sound_roff() -> None:
     }  # fmt: skip
     for words in COMMANDS:
         assert f'.SS "{" ".join(words)}"'.replace("-", r"\-") in page
+
+
+GROUPS = sorted({words[:depth] for words in COMMANDS for depth in range(len(words))})
+
+
+@pytest.mark.parametrize("words", GROUPS, ids=" ".join)
+def test_a_list_of_commands_cuts_no_sentence(words: tuple[str, ...]) -> None:
+    """Goal: what a command does with the data is not lost on a narrow terminal.
+    Method: the help of every group at 80 columns.
+    """
+    result = CliRunner().invoke(root_command(), [*words, "--help"], terminal_width=80)
+    assert result.exit_code == 0
+    commands = result.output.partition("\nCommands:\n")[2]
+    assert commands
+    assert "..." not in commands
+    assert max(map(len, commands.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

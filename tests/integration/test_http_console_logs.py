@@ -76,6 +76,9 @@ def test_the_wizard(daemon: Daemon) -> None:
     assert daemon.request("GET", f"{page}.json").json["log_start_offset"] == 3
     html = daemon.request("GET", f"{page}?offset=3", None, BROWSER)
     assert b"Nothing lies before offset 3" in html.body
+    assert posted(daemon, page, whole).status == 303  # twice is once
+    told = refused(posted(daemon, page, whole | {"offset": "2"}), 410, 41001)
+    assert "Nothing was deleted: shrunk-0 already begins at 3" in str(told)
 
 
 def test_a_form_is_for_the_topic_that_was_shown(daemon: Daemon) -> None:

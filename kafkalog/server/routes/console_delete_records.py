@@ -59,12 +59,13 @@ def delete_records(request: web.Request, operations: Operations) -> DeleteRecord
     Access(Action.DELETE, Resource.TOPIC),
     FORM_DONE,
     body={FORM: form_schema(*_FIELDS)},
-    errors=(40907, 41602, 50003),
+    errors=(40907, 41001, 41602, 50003),
 )
 async def delete_records_now(request: web.Request) -> web.Response:
     """Console: delete the records before an offset; ``confirmation`` is <topic>-<partition>.
 
-    ``topic_id``: of the topic that the page showed; another one of that name is 404.
+    ``topic_id``: of the topic that the page showed; another one of that name is 404. An offset
+    that the log has left behind meanwhile is 410.
     Pages of other origins are refused.
     """
     refuse_other_origins(request)
@@ -77,5 +78,8 @@ async def delete_records_now(request: web.Request) -> web.Response:
     if not _OFFSET_TEXT.fullmatch(offset) or int(offset) > INT64_MAX:
         raise ApiError(40002, "An offset is a whole number.")
     entry = DeleteRecordsEntry(topic=topic, partition=partition, offset=int(offset))
-    await delete_one(request, entry, fields["topic_id"])
+    low_watermark = await delete_one(request, entry, fields["topic_id"])
+    if low_watermark > entry.offset:
+        begins = f"{topic}-{partition} already begins at {low_watermark}"
+        raise ApiError(41001, f"Nothing was deleted: {begins}, behind offset {offset}.")
     return form_done(request, f"/console/topics/{quote(topic, safe='')}/partitions/{partition}")

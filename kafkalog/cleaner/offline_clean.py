@@ -1,4 +1,4 @@
-"""One round of the cleaner on a partition directory that is nobody's: a copy.
+"""One round of the cleaner on a partition directory that is nobody's: a copy, or an overlay of one.
 
 Options, defaults and the values that come back are those of the oracle kit's ``compact``, so that
 the two can be compared field by field; ``now_ms`` is the clock and the time that delete horizons
@@ -54,7 +54,7 @@ class CompactOptions:
     tombstone_horizon: TombstoneHorizon = TombstoneHorizon.BATCH
 
 
-def compact_copy(
+def clean_directory(
     directory: str,
     config: LogConfig,
     options: CompactOptions,
@@ -69,7 +69,7 @@ def compact_copy(
     now_ms = clock.wall_ms()
     offset_map = SkimpyOffsetMap(options.map_bytes, options.load_factor)
     filesystem = filesystem or SystemFilesystem()
-    log = load_copy(directory, config, options, clock, filesystem)
+    log = load_to_clean(directory, config, options, clock, filesystem)
     result: dict[str, Any] = {"now": now_ms, "before": log_state(log)}
     to_clean = LogToClean.of(log, options.first_dirty, now_ms)
     result |= _plan(to_clean)
@@ -93,14 +93,14 @@ def compact_copy(
     return result
 
 
-def load_copy(
+def load_to_clean(
     directory: str,
     config: LogConfig,
     options: CompactOptions,
     clock: SystemClock,
     filesystem: SystemFilesystem,
 ) -> UnifiedLog:
-    """The log of a copy as a round takes it: with its watermark, rolled if that is asked for.
+    """The log as a round takes it: with its watermark, rolled if that is asked for.
 
     Raises KafkalogError and OSError.
     """
@@ -185,7 +185,7 @@ def _outcome(done: CleaningResult) -> dict[str, Any]:
 
 
 def at_once(call: Callable[[], T], /) -> T:
-    """Nobody else works on a copy."""
+    """Nobody else works on the directory."""
     return call()
 
 
@@ -194,4 +194,4 @@ def unthrottled(_: int) -> None:
 
 
 def _never() -> None:
-    """Nobody asks a copy to stop."""
+    """Nobody asks it to stop."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cleaner.offline_clean import CompactOptions, compact_copy
+from kafkalog.cleaner.offline_clean import CompactOptions, clean_directory
 from kafkalog.env.clock import FixedWallClock
 from kafkalog.env.directory_copy import copy_files
 from kafkalog.errors import KafkalogError, LogCleaningAborted
@@ -226,7 +226,7 @@ def clean_with_us(case: CleaningCase, number: int, before: int) -> dict[str, Any
     copy_files(str(case.copy_of("kafka", number)), str(target))
     try:
         config = parse_topic_config(case.configs, LogConfig())
-        return compact_copy(str(target), config, options)
+        return clean_directory(str(target), config, options)
     except (KafkalogError, LogCleaningAborted, OSError) as error:
         return {"error": f"{type(error).__name__}: {error}"}
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from kafkalog.cleaner.offline_clean import CompactOptions, compact_copy
+from kafkalog.cleaner.offline_clean import CompactOptions, clean_directory
 from kafkalog.env.directory_copy import copy_files
 from kafkalog.log.log_config import LogConfig
 from kafkalog.settings.topic_configs import parse_topic_config
@@ -80,7 +80,7 @@ def clean_with_both(kafka: Kafka, source: Path, home: Path, now_ms: int, *, roll
     )
     copy_files(str(source), str(ours))
     config = parse_topic_config(CONFIGS, LogConfig())
-    mine = compact_copy(str(ours), config, CompactOptions(now_ms=now_ms, roll=roll))
+    mine = clean_directory(str(ours), config, CompactOptions(now_ms=now_ms, roll=roll))
     assert comparable(mine, set()) == comparable(theirs, set())
     assert {each.name for each in ours.iterdir()} == {each.name for each in kafkas.iterdir()}
     for path in kafkas.iterdir():

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.cleaner.offline_clean import CompactOptions, compact_copy
+from kafkalog.cleaner.offline_clean import CompactOptions, clean_directory
 from kafkalog.env.overlay import overlay_in
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.checkpoint_text import encode_offsets
@@ -38,6 +38,7 @@ from kafkalog.spark.jobs.compacted_partition import (
     made_in,
     make_attempt,
     make_run,
+    naming_source,
     remove_directory,
     settle,
 )
@@ -171,7 +172,8 @@ def compact_partition(task: CompactTask) -> CompactedPartition:
     made, place = f"{attempt}/{source.name}", f"{made_in(task.run)}/{source.name}"
     try:
         shown = overlay_in(made, source.directory, LOG_SUFFIX)
-        row = _cleaned(made, task, shown)
+        with naming_source(made, source.directory, filesystem):
+            row = _cleaned(made, task, shown)
         shown.fill(DELETED_SUFFIX)
         finish_directory(made, filesystem)
         settle(made, place, filesystem)
@@ -191,10 +193,10 @@ def _cleaned(directory: str, task: CompactTask, filesystem: SystemFilesystem) ->
         roll=True,
         map_bytes=task.map_bytes,
     )
-    done = [compact_copy(directory, config, options, filesystem)]
+    done = [clean_directory(directory, config, options, filesystem)]
     while _is_dirty(done[-1]):
         options = replace(options, roll=False, first_dirty=done[-1]["endOffset"])
-        done.append(compact_copy(directory, config, options, filesystem))
+        done.append(clean_directory(directory, config, options, filesystem))
     cleaned = [each for each in done if "messagesRead" in each]  # not one that found nothing to do
     return CompactedPartition(
         topic=source.topic,

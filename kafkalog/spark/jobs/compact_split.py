@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.cleaner.cleaner_config import CleanerConfig
 from kafkalog.cleaner.log_to_clean import LogToClean
-from kafkalog.cleaner.offline_clean import CompactOptions, at_once, load_copy
+from kafkalog.cleaner.offline_clean import CompactOptions, at_once, load_to_clean
 from kafkalog.cleaner.split_round import (
     SplitRound,
     first_pass_states,
@@ -45,6 +45,7 @@ from kafkalog.spark.jobs.compacted_partition import (
     CompactedPartition,
     finish_directory,
     made_in,
+    naming_source,
     remove_directory,
 )
 from kafkalog.spark.jobs.split_tasks import (
@@ -118,13 +119,14 @@ class _Split:
         self._filesystem.make_dir(f"{self._work}/log")
         source, now_ms = self._partition, self._order.now_ms
         self._shown = overlay_in(self._directory, source.directory, LOG_SUFFIX)
-        self._log = load_copy(
-            self._directory,
-            replace(source.config, cleanup_policy=frozenset({"compact"})),
-            CompactOptions(log_start=source.log_start_offset, roll=True),
-            FixedWallClock(now_ms),
-            self._shown,
-        )
+        with naming_source(self._directory, source.directory, self._filesystem):
+            self._log = load_to_clean(
+                self._directory,
+                replace(source.config, cleanup_policy=frozenset({"compact"})),
+                CompactOptions(log_start=source.log_start_offset, roll=True),
+                FixedWallClock(now_ms),
+                self._shown,
+            )
         self._bytes_before = self._log.size_bytes
         return self._log
 

@@ -13,18 +13,16 @@ import pytest
 from aiohttp import ClientSession, ClientTimeout
 
 from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.observe.metrics_page import MetricsPage
 from kafkalog.server.api import Api, Phase
 from kafkalog.server.console_threads import PAGES_IN_WORK, ConsoleThreads
-from kafkalog.server.delayed_fetch import DelayedFetches
 from kafkalog.server.error_map import ApiError
-from kafkalog.server.in_flight import InFlightBytes
 from kafkalog.server.listeners import close_listeners, open_listeners
 from kafkalog.server.replies import RequestIds
 from kafkalog.server.security.gate import AccessFiles
 from kafkalog.settings import load_settings
 from kafkalog.ui.assets import asset_address
 from kafkalog.ui.rendering import prepare
+from tests.made_api import api_over
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 if TYPE_CHECKING:
@@ -52,21 +50,7 @@ class Edge:
     async def _run(self, story: Callable[[Edge, Api, ClientSession], Awaitable[None]]) -> None:
         control, others = ThreadPoolExecutor(2), ThreadPoolExecutor(2)
         console = ConsoleThreads()
-        api = Api(
-            operations=self.sim.operations,
-            config=SETTINGS.server,
-            settings=SETTINGS,
-            metrics=self.sim.metrics,
-            metrics_page=MetricsPage(self.sim.metrics),
-            delayed_fetches=DelayedFetches(asyncio.get_running_loop(), 10),
-            in_flight=InFlightBytes(1 << 20),
-            control_pool=control,
-            access_pool=others,
-            debug_pool=others,
-            sink_pool=others,
-            reader_pools=lambda _: others,
-            console_threads=console,
-        )
+        api = api_over(self.sim, SETTINGS, others, control_pool=control, console_threads=console)
         api.phase = Phase.SERVING
         for _ in range(2 if self.is_control_held else 0):
             control.submit(self.gate.wait)

@@ -14,13 +14,9 @@ from kafkalog.errors import DiskFull
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.consumer import ConsumerConfig, Reset
-from kafkalog.observe.metrics_page import MetricsPage
-from kafkalog.server.api import Api
-from kafkalog.server.console_threads import ConsoleThreads
 from kafkalog.server.consumer_poll import ConsumerPoll
-from kafkalog.server.delayed_fetch import DelayedFetches
-from kafkalog.server.in_flight import InFlightBytes
 from kafkalog.settings import load_settings
+from tests.made_api import api_over
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 if TYPE_CHECKING:
@@ -55,24 +51,9 @@ class PollWorld:
         self, timeout_ms: int, *, beside: Callable[[], object] | None = None
     ) -> list[Any]:
         """Poll; ``beside`` runs when it waits."""
-        loop = asyncio.get_running_loop()
         pool = ThreadPoolExecutor(1)
-        delayed = DelayedFetches(loop, 10)
-        api = Api(
-            operations=self.sim.operations,
-            config=SETTINGS.server,
-            settings=SETTINGS,
-            metrics=self.sim.metrics,
-            metrics_page=MetricsPage(self.sim.metrics),
-            delayed_fetches=delayed,
-            in_flight=InFlightBytes(1 << 20),
-            control_pool=pool,
-            access_pool=pool,
-            debug_pool=pool,
-            sink_pool=pool,
-            reader_pools=lambda _: pool,
-            console_threads=ConsoleThreads(),
-        )
+        api = api_over(self.sim, SETTINGS, pool)
+        delayed = api.delayed_fetches
         whole = api.operations.fetch
 
         def fetch(*arguments: Any, **more: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -145,7 +144,6 @@ async def append(request: web.Request) -> web.Response:
         future = api.append(log, records, acks, expected_offset)
         api.metrics.traffic.observe_append(topic, records.record_count, records.size_bytes)
         if acks is Acks.NONE:
-            future.add_done_callback(asyncio.Future.exception)  # acks=0: seen, told to nobody
             return web.Response(status=202, headers=durability_header(acks))
         info = await future
     return json_reply(

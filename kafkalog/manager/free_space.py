@@ -8,7 +8,8 @@ the reserve is refused, others are not; until there is more space that is told a
 
 What a disk lacks that says it is full may be something else than the bytes that it tells: inodes,
 blocks of a quota, the last page. Appends are tried again all the same, and each time that the disk
-refuses them soon after they came back they wait twice as long, up to half a minute.
+refuses something within a second after they came back they wait twice as long, up to half a minute.
+When it refuses later, appends went well in between: a disk that only lacks what a checkpoint needs.
 
 Asking the file system for each append would cost a system call a request. An append only counts its
 bytes; the file system is asked when half of what lay above the reserve at the last answer has been
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 UNKNOWN_SPACE = (-1, -1)  # Kafka's UNKNOWN_VOLUME_BYTES
 _LOOK_INTERVAL_NS = 250_000_000
 _WAIT_MAX_NS = 32_000_000_000
-_PEACE_NS = 60_000_000_000  # a refusal later than that has nothing to do with the one before
+_TRIAL_NS = 1_000_000_000  # a refusal later than that has nothing to do with the one before
 _STEP_BYTES = 65_536  # the least between two looks, small beside any reserve worth its name
 
 _log = structlog.get_logger(__name__)
@@ -134,17 +135,17 @@ class FreeSpace:
     def note_full(self, reason: str) -> None:
         """The disk refused a write for want of space."""
         with self._mutex:
-            if self._full_reason is None:
-                self._wait_longer()
-                self._refuse_appends(reason)
             now_ns = self._clock.monotonic_ns()
+            if self._full_reason is None:
+                self._wait_longer(now_ns)
+                self._retry_ns = now_ns + self._wait_ns
+                self._refuse_appends(reason)
             self._next_look_ns = now_ns + _LOOK_INTERVAL_NS
-            self._retry_ns = now_ns + self._wait_ns
 
-    def _wait_longer(self) -> None:
+    def _wait_longer(self, now_ns: int) -> None:
         """A disk that was full, had space and is full again soon lacks what it does not tell."""
         resumed_ns = self._resumed_ns
-        if resumed_ns is None or self._clock.monotonic_ns() - resumed_ns > _PEACE_NS:
+        if resumed_ns is None or now_ns - resumed_ns > _TRIAL_NS:
             self._wait_ns = _LOOK_INTERVAL_NS
         else:
             self._wait_ns = min(2 * self._wait_ns, _WAIT_MAX_NS)

@@ -4,6 +4,7 @@ Method: a whole manager on a simulated disk whose capacity the test changes; eac
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 import pytest
@@ -189,13 +190,55 @@ def test_a_disk_that_hides_what_it_lacks_is_asked_less_and_less() -> None:
     set_free(sim, 1_000_000)
     sim.clock.advance_ms(32_000)
     assert append(sim).error is None
-    # after a minute of peace the next time is a first time
-    sim.clock.advance_ms(61_000)
+    # when it went well for a second the next time is a first time
+    sim.clock.advance_ms(1_100)
     set_free(sim, 0)
     assert isinstance(append(sim).error, DiskFull)
     set_free(sim, 1_000_000)
     sim.clock.advance_ms(300)
     assert append(sim).error is None
+
+
+def test_a_disk_that_only_refuses_new_files_takes_appends() -> None:
+    """M15: no inodes are left.
+
+    Goal: what checkpoints lack does not keep appends to open segments out.
+    Method: every few seconds a refusal beside appends that all fit, for ten minutes.
+    """
+    sim = manager_with(1_000_000_000, reserve_bytes=0)
+    log_dir = sim.manager.units[0].log_dir
+    taken = 0
+    for tenth in range(6_000):
+        if tenth % 50 == 0:
+            log_dir.fault(OSError(errno.ENOSPC, "no inodes"))
+        taken += append(sim, "v").error is None
+        sim.clock.advance_ms(100)
+    assert taken > 5_500
+
+
+def test_a_refusal_by_the_reserve_waits_for_no_one() -> None:
+    """M15: what the disk hid yesterday.
+
+    Goal: a directory below its reserve is back as soon as there is space, whatever came before.
+    Method: a disk that refuses again and again, then space, then the reserve, and a refused
+    checkpoint beside it.
+    """
+    sim = manager_with(1_000_000)
+    log_dir = sim.manager.units[0].log_dir
+    for _ in range(600):
+        if append(sim, "v").error is None:
+            log_dir.fault(OSError(errno.ENOSPC, "a quota"))
+        sim.clock.advance_ms(100)
+    sim.clock.advance_ms(32_000)
+    assert append(sim, "v").error is None
+    sim.clock.advance_ms(3_600_000)
+    set_free(sim, RESERVE - 1)
+    sim.clock.advance_ms(10_000)
+    assert isinstance(append(sim, "v").error, DiskFull)
+    log_dir.fault(OSError(errno.ENOSPC, "a checkpoint"))
+    set_free(sim, 2 * RESERVE)
+    sim.clock.advance_ms(300)
+    assert append(sim, "v").error is None
 
 
 def test_retention_frees_a_disk_that_others_filled() -> None:

@@ -35,7 +35,7 @@ from kafkalog.spark.jobs import compact_split
 from kafkalog.spark.jobs.compact import compact_directories
 from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
 from kafkalog.spark.jobs.key_rows import ROW_BYTES
-from kafkalog.spark.jobs.split_tasks import OUTCOME_NAME, rewrite
+from kafkalog.spark.jobs.split_tasks import OUTCOME_NAME, MergeTask, rewrite
 from kafkalog.spark.jobs.tasks import InProcess, ProcessPool, TaskFailed
 from tests.fleet_world import contents, kept_logging, keyed_segments, plant_partition
 from tests.held_split import NOW_MS, SEGMENT_BYTES, split, split_in_processes
@@ -276,6 +276,44 @@ def test_what_travels_does_not_grow_with_parts(tmp_path: Path) -> None:
     assert merge_results < 200
     assert rewrite == pytest.approx(travelled["whole"][4], abs=8)
     assert contents(tmp_path / "parts" / "t-0") == contents(tmp_path / "whole" / "t-0")
+
+
+def test_a_group_that_was_read_with_a_wrong_guess_is_read_again(tmp_path: Path) -> None:
+    """Goal: the keys that count are those of the last attempt.
+    Method: a log whose abort marker is missing although its transaction index tells of it: what the
+    producer writes next is left out, too, until its next marker.
+    """
+    abort, commit = (
+        (encode_control_key(kind), encode_marker_value(0))
+        for kind in (ControlRecordType.ABORT, ControlRecordType.COMMIT)
+    )
+
+    def marker(offset: int, pair: tuple[bytes, bytes]) -> bytes:
+        some = [Record(offset, TIME, *pair)]
+        return stored_batch(some, attributes=TRANSACTIONAL | CONTROL, producer=Producer(7, 0))
+
+    def data(offset: int, key: bytes, sequence: int) -> bytes:
+        some = [Record(offset, TIME, key, b"v%d" % offset)]
+        return stored_batch(some, attributes=TRANSACTIONAL, producer=Producer(7, 0, sequence))
+
+    def plain(offset: int, key: bytes) -> bytes:
+        return stored_batch([Record(offset, TIME, key, b"v%d" % offset)])
+
+    segments = [
+        MadeSegment(0, TIME, [plain(0, b"a"), plain(1, b"b"), data(2, b"a", 0)]),
+        MadeSegment(3, TIME, [marker(3, abort), plain(4, b"c")]),
+        MadeSegment(5, TIME, [data(5, b"a", 1), plain(6, b"b"), data(7, b"c", 2)]),
+        MadeSegment(8, TIME, [marker(8, commit), data(9, b"b", 3), marker(10, commit)]),
+    ]
+    source = plant_partition(tmp_path / "a" / "t-0", segments)
+    segments[1].batches.pop(0)
+    (source / "00000000000000000003.log").write_bytes(b"".join(segments[1].batches))
+    runner = LateRunner()
+    split(str(tmp_path / "a"), str(tmp_path / "out"), runner, segment_bytes=100, part_bytes=1)
+    merges = [task for tasks, _ in runner.phases for task in tasks if isinstance(task, MergeTask)]
+    assert [task.retried for task in merges] == [{2: 1, 3: 1}] * 4
+    expected = offline(source, tmp_path / "check" / "t-0", "--set", "internal.segment.bytes=100")
+    assert contents(tmp_path / "out" / "t-0") == expected
 
 
 def test_what_travels_does_not_grow_with_transactions(tmp_path: Path) -> None:

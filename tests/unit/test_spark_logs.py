@@ -329,6 +329,26 @@ def test_a_record_that_is_larger_than_an_arrow_batch_has_one_of_its_own() -> Non
     assert [each.num_rows for each in arrow(data, batch_bytes=100)] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("value_bytes", [0, 90, 99, 100, 124, 125, 126, 200, 251, 5_000])
+def test_memory_without_room_for_headers(value_bytes: int) -> None:
+    """Goal: a schema without headers gives the same rows, however large a value is.
+    Method: records that have headers, around the room of a batch, in both schemas.
+    """
+    headers = ((b"h" * 40, b"x" * 60), (b"i", None))
+    some = [
+        Record(offset, NOW_MS, b"k%d" % offset, bytes(value_bytes), headers) for offset in range(4)
+    ]
+    data = stored_batch(some)
+    schema = SPARK_SCHEMA.remove(SPARK_SCHEMA.get_field_index("headers"))
+    whole = pa.Table.from_batches(arrow(data))
+    given = pa.Table.from_batches(arrow(data, schema=schema, batch_bytes=100))
+    assert given.equals(whole.drop_columns(["headers"]))
+    assert whole["headers"].to_pylist()[0] == [
+        {"key": "h" * 40, "value": b"x" * 60},
+        {"key": "i", "value": None},
+    ]
+
+
 @pytest.mark.parametrize(
     "field",
     [

@@ -22,5 +22,6 @@ class CommandGroup(click.Group):
             for name, command in named
             if command is not None and not command.hidden
         ]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)

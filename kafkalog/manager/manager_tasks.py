@@ -39,6 +39,7 @@ FLUSH_MS_PERIOD_MAX_MS = 1_000
 RELOAD_TASK = "kafkalog-partition-reload"
 _METRICS_PERIOD_MS = 10_000
 _RELOAD_PERIOD_MS = 10_000
+_TOLD_AGAIN_NS = 60_000_000_000
 
 _log = structlog.get_logger(__name__)
 
@@ -49,6 +50,8 @@ class ManagerTasks:
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
         self._tasks: list[ScheduledTask] = []
+        # (task, directory) -> (reason, when it was told); each task's own entries
+        self._told: dict[tuple[str, str], tuple[str, int]] = {}
 
     def start(self) -> None:
         """Measure the directories, then schedule all."""
@@ -142,9 +145,17 @@ class ManagerTasks:
             raise fault
 
     def _first_fault(self, task: str, work: Callable[[LogDir], None]) -> KafkalogError | None:
-        """Work on every online directory; each fault is logged and its directory's alone."""
+        """Work on every online directory; each fault is its directory's alone.
+
+        It is logged, the same one a minute later again: some tasks run every few seconds.
+        """
 
         def tell(log_dir: LogDir, fault: KafkalogError) -> None:
+            key, now_ns = (task, log_dir.path), self._manager.seams.clock.monotonic_ns()
+            reason, told_ns = self._told.get(key, ("", 0))
+            if reason == fault.message and now_ns - told_ns < _TOLD_AGAIN_NS:
+                return
+            self._told[key] = fault.message, now_ns
             _log.error(
                 "task_failed",
                 task=task,

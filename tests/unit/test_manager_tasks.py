@@ -171,6 +171,27 @@ def test_a_fault_of_one_directory_fails_the_run_and_spares_the_others() -> None:
         assert sim.disk.exists(file)
 
 
+def test_a_fault_that_stays_is_told_once_a_minute() -> None:
+    """M13 M15: a disk that is full for long.
+
+    Goal: an operator reads what is wrong, and not twelve times a minute.
+    Method: a checkpoint of every five seconds that never fits, for ten minutes; then another fault.
+    """
+    sim = SimManager().start()
+    fault = Fault(
+        error=errno.ENOSPC, path_contains=f"{DIRS[0]}/replication-offset-checkpoint", times=10**6
+    )
+    sim.disk.faults.add(fault)
+    with capture_logs() as lines:
+        sim.clock.advance_ms(600_000)
+    told = [line for line in lines if line["event"] == "task_failed"]
+    assert {line["log_dir"] for line in told} == {DIRS[0]}
+    assert {line["task"] for line in told} == {"highwatermark-checkpoint"}
+    assert 9 <= len(told) <= 11
+    task = task_of(sim, "highwatermark-checkpoint")
+    assert task.failures > 100
+
+
 def test_a_directory_that_cannot_be_removed_fails_the_run() -> None:
     """M13 M15: the other deletions of that run are done."""
     sim = SimManager().start()

@@ -85,7 +85,7 @@ class FreeSpace:
         self._next_look_ns = 0
         self._resumed_ns: int | None = None
         self._retry_ns = 0  # appends do not come back before
-        self._wait_ns = _LOOK_INTERVAL_NS
+        self._wait_ns = 0
         self._known = UNKNOWN_SPACE
         # counted down by the writer thread, set by whoever measures; an append more or less between
         # them is what the half is for
@@ -146,9 +146,9 @@ class FreeSpace:
         """A disk that was full, had space and is full again soon lacks what it does not tell."""
         resumed_ns = self._resumed_ns
         if resumed_ns is None or now_ns - resumed_ns > _TRIAL_NS:
-            self._wait_ns = _LOOK_INTERVAL_NS
+            self._wait_ns = 0  # whoever looks first may find space
         else:
-            self._wait_ns = min(2 * self._wait_ns, _WAIT_MAX_NS)
+            self._wait_ns = min(max(2 * self._wait_ns, _LOOK_INTERVAL_NS), _WAIT_MAX_NS)
 
     def _resume_appends(self, free_bytes: int) -> None:
         now_ns = self._clock.monotonic_ns()

@@ -20,11 +20,17 @@ from kafkalog.format.checkpoint_text import encode_leader_epochs
 from kafkalog.format.file_names import segment_file_name
 from kafkalog.format.record import Record
 from kafkalog.format.record_batch import add_to_sequence
+from kafkalog.log.directory_check import list_directory
 from kafkalog.log.findings import Finding, FindingCode, Severity
 from kafkalog.log.leader_epoch_cache import LeaderEpochCache
 from kafkalog.log.segment_check import SegmentReport
 from kafkalog.log.segment_file import MovableDirectory
-from kafkalog.spark.jobs.audit import audit_directories, checked_segment, plan_tasks
+from kafkalog.spark.jobs.audit import (
+    audit_directories,
+    checked_segment,
+    checked_small_files,
+    plan_tasks,
+)
 from kafkalog.spark.jobs.fleet import find_partitions
 from kafkalog.spark.jobs.tasks import InProcess, ProcessPool
 from tests.fleet_world import contents, kept_logging, keyed_segments, plant_mixed, plant_partition
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
 
     from kafkalog.env.filesystem import FileStat
     from kafkalog.spark.jobs.audit import Audit, AuditRow, AuditTask
+    from kafkalog.spark.jobs.fleet import FleetPartition
 
 LOG = "00000000000000000000.log"
 SECOND = "00000000000000000012"
@@ -366,6 +373,29 @@ def test_a_write_under_way_is_no_finding(tmp_path: Path) -> None:
         assert isinstance(gone, Finding)
         assert (gone.code, gone.severity) == (FindingCode.VANISHED, Severity.INFO)
         (directory / LOG).write_bytes(b"rot" * 100)
+
+
+def test_a_snapshot_that_is_being_written_is_no_finding(tmp_path: Path) -> None:
+    """Goal: a daemon that is held up between making a file and writing it has no damage.
+    Method: a snapshot that is empty until the third look, in a directory that is served; one that
+    stays empty, there and where nobody writes.
+    """
+    directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4, producer=PRODUCER))
+    (partition,) = find_partitions([str(tmp_path / "a")], SystemFilesystem())
+    served = replace(partition, is_served=True)
+    snapshot = sorted(directory.glob("*.snapshot"))[-1]
+    whole = snapshot.read_bytes()
+
+    def found(each: FleetPartition, filesystem: SystemFilesystem) -> list[FindingCode]:
+        listing = list_directory(str(directory), filesystem)
+        small = checked_small_files(each, filesystem, listing)
+        return [finding.code for finding in small.findings]
+
+    snapshot.write_bytes(b"")
+    assert found(served, ChangingDisk(4, lambda: snapshot.write_bytes(whole))) == []
+    snapshot.write_bytes(b"")
+    assert found(partition, SystemFilesystem()) == [FindingCode.SNAPSHOT]
+    assert found(served, SystemFilesystem()) == [FindingCode.SNAPSHOT]
 
 
 class Retention(InProcess):

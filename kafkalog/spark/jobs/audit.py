@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 TARGET_BYTES = 128 << 20
 """Of log in one task: a partition that is larger is checked in several at once."""
 
-_SWAP_SECONDS = 0.2  # within which a daemon renames the files of a swap, most of the time
-_SWAP_LOOKS_MAX = 20  # of an index that is missing: a daemon on a slow disk needs longer
+_CHANGE_SECONDS = 0.2  # within which a daemon renames the files of a swap, most of the time
+_LOOKS_MAX = 20  # at what may be a write under way: a daemon on a slow disk needs longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +170,29 @@ def audit_segments(task: AuditTask) -> AuditedSegments:
         return AuditedSegments(None, None, tuple(reports), tuple(told))
     try:
         listing = _listing(partition, filesystem)
-        small = check_small_files(path, filesystem, listing)
-        if small.findings:
-            small = check_small_files(path, filesystem, list_directory(path, filesystem))
+        small = checked_small_files(partition, filesystem, listing)
     except OSError as error:
         told.append(_unreadable("", error))
         listing, small = DirectoryListing(frozenset(), (), frozenset(), ()), SmallFiles((), None)
     return AuditedSegments(listing, small, tuple(reports), tuple(told))
+
+
+def checked_small_files(
+    partition: FleetPartition, filesystem: ReadFilesystem, listing: DirectoryListing
+) -> SmallFiles:
+    """What the small files are, with what is found at a last look.
+
+    A daemon makes a snapshot empty before it writes it, and may be held up in between.
+    """
+    path = partition.directory
+    small = check_small_files(path, filesystem, listing)
+    for _ in range(_LOOKS_MAX if partition.is_served else 1):
+        if not small.findings:
+            break
+        if partition.is_served:
+            SystemClock().sleep(_CHANGE_SECONDS)
+        small = check_small_files(path, filesystem, list_directory(path, filesystem))
+    return small
 
 
 def _listing(partition: FleetPartition, filesystem: ReadFilesystem) -> DirectoryListing:
@@ -185,7 +201,7 @@ def _listing(partition: FleetPartition, filesystem: ReadFilesystem) -> Directory
     if not before.findings and not before.orphans:
         return before
     if partition.is_served:
-        SystemClock().sleep(_SWAP_SECONDS)
+        SystemClock().sleep(_CHANGE_SECONDS)
     after = list_directory(partition.directory, filesystem)
     findings = tuple(
         each
@@ -205,6 +221,8 @@ def checked_segment(
     try:
         report = _look(partition, filesystem, base)
         if report.findings:
+            if partition.is_served:
+                SystemClock().sleep(_CHANGE_SECONDS)
             again = _look(partition, filesystem, base)
             if partition.is_served:
                 again = _look_after_swap(partition, filesystem, base, again)
@@ -222,11 +240,11 @@ def _look_after_swap(
     partition: FleetPartition, filesystem: ReadFilesystem, base: int, report: SegmentReport
 ) -> SegmentReport:
     """Once more when the missing index is there: a swap renames it after the log of its segment."""
-    for _ in range(_SWAP_LOOKS_MAX):
+    for _ in range(_LOOKS_MAX):
         missing = {each.file for each in report.findings if each.code is FindingCode.MISSING_FILE}
         if not missing:
             break
-        SystemClock().sleep(_SWAP_SECONDS)
+        SystemClock().sleep(_CHANGE_SECONDS)
         listing = list_directory(partition.directory, filesystem)
         if base in listing.bases and not missing <= listing.names:
             continue

@@ -177,6 +177,12 @@ def audit_segments(task: AuditTask) -> AuditedSegments:
     return AuditedSegments(listing, small, tuple(reports), tuple(told))
 
 
+def _wait_for_writer(partition: FleetPartition) -> None:
+    """Before another look: what is found may be a write under way, where somebody writes."""
+    if partition.is_served:
+        SystemClock().sleep(_CHANGE_SECONDS)
+
+
 def checked_small_files(
     partition: FleetPartition, filesystem: ReadFilesystem, listing: DirectoryListing
 ) -> SmallFiles:
@@ -189,8 +195,7 @@ def checked_small_files(
     for _ in range(_LOOKS_MAX if partition.is_served else 1):
         if not small.findings:
             break
-        if partition.is_served:
-            SystemClock().sleep(_CHANGE_SECONDS)
+        _wait_for_writer(partition)
         small = check_small_files(path, filesystem, list_directory(path, filesystem))
     return small
 
@@ -200,8 +205,7 @@ def _listing(partition: FleetPartition, filesystem: ReadFilesystem) -> Directory
     before = list_directory(partition.directory, filesystem)
     if not before.findings and not before.orphans:
         return before
-    if partition.is_served:
-        SystemClock().sleep(_CHANGE_SECONDS)
+    _wait_for_writer(partition)
     after = list_directory(partition.directory, filesystem)
     findings = tuple(
         each
@@ -221,8 +225,7 @@ def checked_segment(
     try:
         report = _look(partition, filesystem, base)
         if report.findings:
-            if partition.is_served:
-                SystemClock().sleep(_CHANGE_SECONDS)
+            _wait_for_writer(partition)
             again = _look(partition, filesystem, base)
             if partition.is_served:
                 again = _look_after_swap(partition, filesystem, base, again)

@@ -88,6 +88,15 @@ def keyed_segments(
     return made
 
 
+def flip_record(directory: Path) -> Path:
+    """Change a bit of the first batch's records, so that its CRC is wrong; the log."""
+    log = directory / segment_file_name(0, LOG_SUFFIX)
+    data = bytearray(log.read_bytes())
+    data[70] ^= 1
+    log.write_bytes(data)
+    return log
+
+
 @contextmanager
 def kept_logging() -> Iterator[None]:
     """A command of the command line configures logging; afterwards it is as it was."""

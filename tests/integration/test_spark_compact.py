@@ -25,6 +25,7 @@ from kafkalog.spark.jobs.tasks import InProcess
 from tests.fleet_world import (
     contents,
     copy_of,
+    flip_record,
     kept_logging,
     keyed_segments,
     plant_mixed,
@@ -151,10 +152,7 @@ def test_a_damaged_source_leaves_nothing_behind(tmp_path: Path) -> None:
     source = tmp_path / "a"
     for partition in range(3):
         plant_partition(source / f"t-{partition}", keyed_segments(3, 4))
-    log = source / "t-1" / "00000000000000000000.log"
-    data = bytearray(log.read_bytes())
-    data[70] ^= 1
-    log.write_bytes(data)
+    log = flip_record(source / "t-1")
     before = contents(tmp_path)
     result = run("spark", "compact", "--dirs", source, "--out", tmp_path / "out")
     assert result.exit_code == 1

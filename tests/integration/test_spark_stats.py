@@ -33,7 +33,13 @@ from kafkalog.spark.jobs.stats import (
 )
 from kafkalog.spark.jobs.tasks import InProcess, ProcessPool
 from kafkalog.spark.logs import Access, OffsetRange, open_logs
-from tests.fleet_world import kept_logging, keyed_segments, plant_mixed, plant_partition
+from tests.fleet_world import (
+    flip_record,
+    kept_logging,
+    keyed_segments,
+    plant_mixed,
+    plant_partition,
+)
 from tests.naive.cleaning_logs import TIME
 
 if TYPE_CHECKING:
@@ -209,10 +215,7 @@ def test_the_command_and_a_pool(tmp_path: Path) -> None:
     partitions = find_partitions([str(tmp_path / "a")], SystemFilesystem())
     pooled = count_records(partitions, ProcessPool(2), width_ms=3_600_000, target_bytes=300)
     assert [row._asdict() for row in partition_rows(pooled)] == rows
-    log = tmp_path / "a" / "t-1" / "00000000000000000000.log"
-    data = bytearray(log.read_bytes())
-    data[70] ^= 1
-    log.write_bytes(data)
+    flip_record(tmp_path / "a" / "t-1")
     damaged = run(*words)
     assert damaged.exit_code == 1
     assert "t-1 [0, " in damaged.output

@@ -25,6 +25,7 @@ from tests.fleet_world import (
     COMPACT,
     contents,
     copy_of,
+    flip_record,
     kept_logging,
     keyed_segments,
     plant_mixed,
@@ -149,10 +150,7 @@ def test_damage_is_a_problem_of_its_partition(tmp_path: Path) -> None:
     """
     for partition in range(3):
         plant_partition(tmp_path / "a" / f"t-{partition}", keyed_segments(3, 4))
-    log = tmp_path / "a" / "t-1" / "00000000000000000000.log"
-    data = bytearray(log.read_bytes())
-    data[70] ^= 1
-    log.write_bytes(data)
+    flip_record(tmp_path / "a" / "t-1")
     tail = tmp_path / "a" / "t-2" / "00000000000000000024.log"
     tail.write_bytes(tail.read_bytes()[:-7])
     before = contents(tmp_path)

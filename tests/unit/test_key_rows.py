@@ -13,8 +13,8 @@ from kafkalog.spark.jobs.key_rows import (
     ROW_BYTES,
     RowFile,
     RowRange,
-    part_ranges,
     parts_by_hash,
+    read_part,
     read_rows,
 )
 from tests.sim.sim_filesystem import SimFilesystem
@@ -22,6 +22,10 @@ from tests.sim.sim_filesystem import SimFilesystem
 
 def rows_of(*numbers: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     return np.array([(-each, each * 7, each) for each in numbers], np.int64).reshape(-1, 3)
+
+
+def both_parts(path: str, disk: SimFilesystem) -> list[list[list[int]]]:
+    return [read_part([path], part, disk).tolist() for part in range(2)]
 
 
 def test_rows_come_back_by_parts() -> None:
@@ -35,8 +39,10 @@ def test_rows_come_back_by_parts() -> None:
     assert file.row_count == 6
     assert file.append(rows_of(7, 8)) == 8
     file.close()
-    found = [read_rows(part_ranges("/keys", part, disk), disk).tolist() for part in range(3)]
+    found = [read_part(["/keys"], part, disk).tolist() for part in range(3)]
     assert found == [rows_of(*each).tolist() for each in ((1, 2), (4,), (3, 5, 6))]
+    both = read_part(["/keys", "/keys"], 1, disk)
+    assert both.tolist() == rows_of(4, 4).tolist()
     assert read_rows([RowRange("/keys", 6, 8)], disk).tolist() == rows_of(7, 8).tolist()
     assert read_rows([], disk).shape == (0, 3)
 
@@ -49,7 +55,7 @@ def test_a_file_without_blocks_has_no_parts() -> None:
     file = RowFile("/keys", disk)
     file.append(rows_of(1))
     file.close()
-    assert part_ranges("/keys", 5, disk) == []
+    assert read_part(["/keys"], 5, disk).shape == (0, 3)
 
 
 def test_all_rows_of_a_key_are_in_one_part() -> None:
@@ -78,18 +84,18 @@ def test_a_file_that_was_changed_is_an_error() -> None:
     for size in range(len(whole)):
         disk.write_file_atomically("/cut", whole[:size])
         with pytest.raises(OSError, match="ends early"):
-            read_rows(part_ranges("/cut", 0, disk) + part_ranges("/cut", 1, disk), disk)
+            both_parts("/cut", disk)
     for number, value in itertools.product(range(6), (-(1 << 63), -1, 99, (1 << 63) - 1)):
         at = rows_bytes + 8 * number
         changed = whole[:at] + value.to_bytes(8, "little", signed=True) + whole[at + 8 :]
         disk.write_file_atomically("/other", changed)
         with pytest.raises(OSError, match="ends early"):
-            read_rows(part_ranges("/other", 0, disk) + part_ranges("/other", 1, disk), disk)
+            both_parts("/other", disk)
     twice_negative = b"".join((each & (1 << 64) - 1).to_bytes(8, "little") for each in (3, -1, -4))
     disk.write_file_atomically("/other", whole[:-24] + twice_negative)
     for path, part in (("/keys", 2), ("/keys", -1), ("/other", 0)):
         with pytest.raises(OSError, match="ends early"):
-            part_ranges(path, part, disk)
+            read_part([path], part, disk)
 
 
 def test_rows_that_went_are_an_error() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from kafkalog.env.filesystem import Filesystem, ReadableFile
 
@@ -92,8 +92,34 @@ def parts_by_hash(rows: Rows, count: int) -> list[Rows]:
     return np.split(rows[order], np.cumsum(sizes)[:-1])
 
 
-def part_ranges(path: str, part: int, filesystem: Filesystem) -> list[RowRange]:
-    """Where the rows of a part lie in a file, none for a file without blocks. OSError."""
+def read_part(paths: Iterable[str], part: int, filesystem: Filesystem) -> Rows:
+    """The rows of a part of all files, one behind the other. OSError."""
+    ranges = [each for path in paths for each in _part_ranges(path, part, filesystem)]
+    return read_rows(ranges, filesystem)
+
+
+def read_rows(ranges: Sequence[RowRange], filesystem: Filesystem) -> Rows:
+    """The rows of all ranges, one behind the other. OSError."""
+    rows = np.empty((sum(each.end - each.start for each in ranges), 3), "<i8")
+    at = 0
+    for each in ranges:
+        count = each.end - each.start
+        if not count:
+            continue
+        target = rows[at : at + count].reshape(-1).view(np.uint8).data
+        file = filesystem.open_read(each.path)
+        try:
+            read = file.pread_into(target, each.start * ROW_BYTES)
+        finally:
+            file.close()
+        if read != count * ROW_BYTES:
+            raise _is_cut(each.path)
+        at += count
+    return rows
+
+
+def _part_ranges(path: str, part: int, filesystem: Filesystem) -> list[RowRange]:
+    """Where the rows of a part lie in a file, none for a file without blocks."""
     file = filesystem.open_read(path)
     try:
         size = file.size()
@@ -119,21 +145,3 @@ def _numbers(file: ReadableFile, position: int, count: int) -> list[int]:
 
 def _is_cut(path: str) -> OSError:
     return OSError(f"{path} ends early, or is no file of rows: somebody has changed it")
-
-
-def read_rows(ranges: Sequence[RowRange], filesystem: Filesystem) -> Rows:
-    """The rows of all ranges, one behind the other. OSError."""
-    rows = np.empty((sum(each.end - each.start for each in ranges), 3), "<i8")
-    at = 0
-    for each in ranges:
-        count = each.end - each.start
-        if not count:
-            continue
-        target = rows[at : at + count].reshape(-1).view(np.uint8).data
-        file = filesystem.open_read(each.path)
-        read = file.pread_into(target, each.start * ROW_BYTES)
-        file.close()
-        if read != count * ROW_BYTES:
-            raise _is_cut(each.path)
-        at += count
-    return rows

@@ -38,8 +38,8 @@ from kafkalog.spark.jobs.key_rows import (
     ROW_BYTES,
     RowFile,
     RowRange,
-    part_ranges,
     parts_by_hash,
+    read_part,
     read_rows,
 )
 
@@ -173,7 +173,7 @@ def merge_keys(task: MergeTask) -> None:
         _keys_place(task.work, number, task.retried.get(number, 0))
         for number in range(task.group_count)
     )
-    tables = [read_rows(part_ranges(place, task.part, filesystem), filesystem) for place in places]
+    tables = [read_part([place], task.part, filesystem) for place in places]
     file = RowFile(made, filesystem)
     file.append_parts(merge_entries(tables))
     file.close()
@@ -248,11 +248,8 @@ def rewrite(task: FilterTask) -> RewrittenGroup:
 
 
 def _merged_keys(task: FilterTask, filesystem: Filesystem) -> Rows:
-    ranges = (
-        part_ranges(_merged_place(task.work, part), task.number, filesystem)
-        for part in range(task.part_count)
-    )
-    return read_rows([each for some in ranges for each in some], filesystem)
+    places = (_merged_place(task.work, part) for part in range(task.part_count))
+    return read_part(places, task.number, filesystem)
 
 
 def _outcome_in(place: str, filesystem: Filesystem) -> RewrittenGroup:

@@ -8,7 +8,7 @@ the directory shows what went. One thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.cleaner.cleaner import Cleaner
@@ -21,7 +21,14 @@ from kafkalog.env.overlay import overlay
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.file_names import LOG_SUFFIX
 from kafkalog.log.log_loader import load_log
-from kafkalog.log.offline_log import file_sizes, flush_and_close, log_state, tool_environment
+from kafkalog.log.lost_offsets import LostOffsets
+from kafkalog.log.offline_log import (
+    file_sizes,
+    flush_and_close,
+    log_state,
+    naming_source,
+    tool_environment,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +53,7 @@ class CompactOptions:
     first_dirty: int | None = None  # what cleaner-offset-checkpoint would hold
     log_start: int = 0
     high_watermark: int | None = None  # None: the log end
+    known_end: int | None = None  # how far the log has to reach; None: it may lack offsets
     roll: bool = False
     unclean: bool = False
     map_bytes: int = 4 << 20
@@ -62,8 +70,8 @@ def clean_directory(
 ) -> dict[str, Any]:
     """Load, clean, close; the result as JSON values.
 
-    Writes to directory, on ``filesystem`` if that is not the machine's. Raises KafkalogError,
-    LogCleaningAborted and OSError.
+    Writes to directory, on ``filesystem`` if that is not the machine's. Raises KafkalogError (of
+    what is lost when ``known_end`` is given: LostOffsets), LogCleaningAborted and OSError.
     """
     clock = SystemClock() if options.now_ms is None else FixedWallClock(options.now_ms)
     now_ms = clock.wall_ms()
@@ -104,12 +112,15 @@ def load_to_clean(
 
     Raises KafkalogError and OSError.
     """
+    environment = tool_environment(clock, filesystem)
+    if options.known_end is not None:
+        environment = replace(environment, note_lost=_refuse_lost)
     log = load_log(
         directory,
         config,
-        tool_environment(clock, filesystem),
+        environment,
         clean=not options.unclean,
-        recovery_point=0,
+        recovery_point=options.known_end or 0,
         log_start_offset=options.log_start,
         corruption="kafka",
         may_have_gaps=True,
@@ -121,6 +132,13 @@ def load_to_clean(
     return log
 
 
+def _refuse_lost(path: str, first_offset: int, last_offset: int | None) -> None:
+    """A round would make it look as if compaction had taken them."""
+    end = "the log's end" if last_offset is None else last_offset
+    what = f"Offsets from {first_offset} to {end} are missing"
+    raise LostOffsets(what, file=path, position=0)
+
+
 def preview_clean(
     directory: str, config: LogConfig, *, now_ms: int, log_start: int, map_bytes: int
 ) -> CleanerStats:
@@ -130,7 +148,10 @@ def preview_clean(
     OSError.
     """
     clock = FixedWallClock(now_ms)
-    with overlay(directory, LOG_SUFFIX) as (filesystem, shown):
+    with (
+        overlay(directory, LOG_SUFFIX) as (filesystem, shown),
+        naming_source(shown, directory, filesystem),
+    ):
         log = load_log(
             shown,
             config,

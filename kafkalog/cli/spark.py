@@ -102,11 +102,18 @@ class JobArguments:
             return
         if self.output == "parquet":
             assert self.file is not None, "checked with the arguments"
-            write_parquet(os.path.abspath(self.file), kind, rows)
+            write_parquet(self.file, kind, rows)
         elif rows:
             head = tuple(name.replace("_", " ").upper() for name in columns_of(kind))
             print_table([head, *(tuple(map(_cell, row)) for row in rows)])
         click.echo(", ".join(f"{name.replace('_', ' ')}: {_cell(totals[name])}" for name in totals))
+
+
+def path_on_disk(option: str, value: str, instead: str = "") -> str:
+    """Absolute; UsageError for a path on a store, where nothing is written to."""
+    if scheme_of(value) is not None:
+        raise click.UsageError(f"{option} is a path on a disk, not {shown(value)}{instead}")
+    return os.path.abspath(value.removeprefix("file://"))
 
 
 def _log_dirs(dirs: Sequence[str]) -> set[str]:
@@ -164,7 +171,10 @@ def job_options(
 
     def body(*places: Any, **given: Any) -> None:  # noqa: ANN401 - click's
         names = ("dirs", "topics", "is_on_spark", "processes", "output", "file")
-        arguments = JobArguments(**{name: given.pop(name) for name in names})
+        values = {name: given.pop(name) for name in names}
+        if values["file"] is not None:
+            values["file"] = path_on_disk("--file", values["file"])
+        arguments = JobArguments(**values)
         if (arguments.output == "parquet") != (arguments.file is not None):
             raise click.UsageError("--output parquet and --file belong together")
         configure_logging(sys.stderr, log_format="console", level="warning")
@@ -272,11 +282,10 @@ def compact(
 
     Example: kafkalog spark compact --dirs ./archive --out ./compacted
     """
-    if scheme_of(out) is not None:
-        raise click.UsageError(f"--out is a directory of a disk, not {shown(out)}")
+    target = path_on_disk("--out", out)
     rows = compact_job.compact_directories(
         arguments.partitions(dict(config_pairs(configs))),
-        os.path.abspath(out),
+        target,
         arguments.runner("compact"),
         now_ms=_now_ms(now),
         map_bytes=map_bytes,

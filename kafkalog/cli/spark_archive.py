@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +10,7 @@ import click
 from kafkalog.cli.config_pairs import config_pairs
 from kafkalog.cli.connection import RequestFailed, message_of, with_credentials
 from kafkalog.cli.retention import Duration
-from kafkalog.cli.spark import job_options, job_progress
+from kafkalog.cli.spark import job_options, job_progress, path_on_disk
 from kafkalog.client import ClientError
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.system_filesystem import SystemFilesystem
@@ -35,9 +34,10 @@ def _table(
 ) -> ArchiveTable:
     """The one that was named, opened. UnusableTable, IcebergMissing, OSError."""
     if parquet is not None:
+        root = path_on_disk("--parquet", parquet, "; --iceberg writes to stores")
         from kafkalog.spark.jobs.parquet_table import ParquetTable
 
-        return ParquetTable(os.path.abspath(parquet), SystemFilesystem())
+        return ParquetTable(root, SystemFilesystem())
     assert iceberg is not None, "checked with the arguments"
     if "." not in iceberg:
         raise click.UsageError("--iceberg takes NAMESPACE.TABLE")

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kafkalog.log.producer_append_info import ProducerBatch, ProducerCheck
     from kafkalog.log.producer_state import ProducerStateEntry
 
+    NoteLost = Callable[[str, int, int | None], None]
+
 
 def _ignore(_segments: int, _bytes: int) -> None:
     """Nobody listens."""
@@ -30,6 +32,10 @@ def _ignore(_segments: int, _bytes: int) -> None:
 
 def _go_on() -> None:
     """Nobody stops a load."""
+
+
+def _told(_path: str, _first_offset: int, _last_offset: int | None) -> None:
+    """The line in the log says it all."""
 
 
 def _any_batch(_batch: ProducerBatch, _entry: ProducerStateEntry | None) -> None:
@@ -48,7 +54,9 @@ class LogEnvironment:
     OSError means. Commands and reads are guarded by their callers. ``note_recovery`` hears how
     many segments and bytes more (or, negative, fewer) wait for recovery; on any recovery thread.
     ``check_stop`` is asked there before each chunk of an unclean load's scans, and raises
-    LoadStopped to end the load. ``check_producer`` raises why a client's batch of a producer may
+    LoadStopped to end the load. ``note_lost`` hears of each hole that a load has told of: the log
+    it was in, its first and last offset (None: up to the end); what it raises ends the load.
+    ``check_producer`` raises why a client's batch of a producer may
     not be appended now, beyond the log's own rules; asked on the writer thread.
     """
 
@@ -61,6 +69,7 @@ class LogEnvironment:
     io_guard: Callable[[], AbstractContextManager[object]] = nullcontext
     note_recovery: Callable[[int, int], None] = _ignore
     check_stop: Callable[[], None] = _go_on
+    note_lost: NoteLost = _told
     check_producer: ProducerCheck = _any_batch
 
     def guarded(self, work: Callable[[], None]) -> Callable[[], None]:

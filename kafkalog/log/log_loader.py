@@ -155,14 +155,14 @@ class _Loader:
                 self._recover_from(recovery_point)
             maybe_rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
             self._found_epochs.adopt(self._epochs)
-            tell_left_over(self._directory.path, self._lost)
+            tell_left_over(self._directory.path, self._lost, self._environment.note_lost)
             self._drop_when_below_start()
         self._ensure_first(0 if is_deleted else self._start, clean=clean, synced_end=recovery_point)
         active = self._segments.active
         active.become_active()
         log_end = active.read_next_offset()
         if not is_deleted:
-            tell_lost_end(self._directory.path, log_end, recovery_point)
+            tell_lost_end(active, log_end, recovery_point, self._environment.note_lost)
         local = LocalLog(
             self._environment,
             self._directory,
@@ -317,7 +317,7 @@ class _Loader:
             return False  # nothing live is missing
         is_durable = end < recovery_point
         log, kept = segment.log_file.path, "kept" if is_durable else "set aside"
-        tell_lost(log, segment.size_bytes, end, next_base - 1, later_segments=kept)
+        tell_lost(log, segment.size_bytes, end, next_base - 1, kept, self._environment.note_lost)
         self._lost.pop(next_base - 1, None)
         if is_durable:
             return False

@@ -13,15 +13,22 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kafkalog.errors import CorruptData
 from kafkalog.format.file_names import LOG_SUFFIX, segment_file_name
 from kafkalog.log.recovery_policy import has_whole_tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kafkalog.log.environment import NoteLost
+    from kafkalog.log.log_segment import LogSegment
     from kafkalog.log.log_segments import LogSegments
 
 _log = structlog.get_logger(__name__)
+
+
+class LostOffsets(CorruptData):
+    """Acknowledged offsets are missing; ``file`` is, or should be, the log that they were in."""
 
 
 def find_lost(
@@ -62,15 +69,20 @@ def _holds(segments: LogSegments, slot: int, offset: int) -> bool:
     return has_whole_tail(segment) and segment.read_next_offset() > offset
 
 
-def tell_left_over(directory: str, lost: dict[int | None, int]) -> None:
+def tell_left_over(directory: str, lost: dict[int | None, int], note: NoteLost) -> None:
     """The lines for what ``find_lost`` found."""
     for last_offset, first_offset in lost.items():
         path = f"{directory}/{segment_file_name(first_offset, LOG_SUFFIX)}"
-        tell_lost(path, 0, first_offset, last_offset, later_segments="kept")
+        tell_lost(path, 0, first_offset, last_offset, "kept", note)
 
 
 def tell_lost(
-    path: str, position: int, first_offset: int, last_offset: int | None, later_segments: str
+    path: str,
+    position: int,
+    first_offset: int,
+    last_offset: int | None,
+    later_segments: str,
+    note: NoteLost,
 ) -> None:
     """The line for one hole: where the log in front of it ends, or the one that is missing."""
     _log.error(
@@ -81,14 +93,19 @@ def tell_lost(
         last_offset=last_offset,
         later_segments=later_segments,
     )
+    note(path, first_offset, last_offset)
 
 
-def tell_lost_end(directory: str, log_end_offset: int, recovery_point: int) -> None:
+def tell_lost_end(
+    active: LogSegment, log_end_offset: int, recovery_point: int, note: NoteLost
+) -> None:
     """The line for a log that ends below what was durable."""
     if log_end_offset < recovery_point:
+        path = active.log_file.path
         _log.error(
             "durable_records_lost",
-            directory=directory,
+            directory=path.rpartition("/")[0],
             log_end_offset=log_end_offset,
             recovery_point=recovery_point,
         )
+        note(path, log_end_offset, recovery_point - 1)

@@ -5,17 +5,23 @@ For tools that work on a copy. The state is told in the oracle kit's words. One 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.env.system_scheduler import SystemScheduler
 from kafkalog.env.system_threads import SystemThreads
+from kafkalog.errors import CorruptData
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.environment import LogEnvironment
+from kafkalog.log.lost_offsets import LostOffsets
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kafkalog.env.clock import SystemClock
+    from kafkalog.env.filesystem import Filesystem
     from kafkalog.log.log_segment import LogSegment
     from kafkalog.log.unified_log import UnifiedLog
 
@@ -29,6 +35,24 @@ def tool_environment(
     return LogEnvironment.create(
         filesystem or SystemFilesystem(), clock, scheduler, SystemRandom(), threads
     )
+
+
+@contextmanager
+def naming_source(directory: str, source: str, filesystem: Filesystem) -> Iterator[None]:
+    """CorruptData of a file in ``directory``, which goes, names the one in ``source``, which stays.
+
+    As long as that has one of the name, or lacks it: what was made of it has none.
+    """
+    try:
+        yield
+    except CorruptData as error:
+        parent, _, name = error.file.rpartition("/")
+        path = f"{source}/{name}"
+        is_of_source = isinstance(error, LostOffsets) or filesystem.exists(path)
+        if parent == directory and is_of_source:
+            error.message = error.message.replace(error.file, path)
+            error.args, error.file = (error.message,), path
+        raise
 
 
 def _never(name: str, error: BaseException) -> None:

@@ -42,12 +42,14 @@ def access_of(values: OptionValues, *, read_committed: bool = False) -> Access:
     if paths:
         for name in values.given(_OF_DAEMONS):
             raise InvalidOption(f"Option {name} is for daemons: it needs option url, not path")
-        return Access(paths=tuple(_absolute(path) for path in paths), read_committed=read_committed)
+        once = dict.fromkeys(_absolute(path).rstrip("/") or "/" for path in paths)
+        return Access(paths=tuple(once), read_committed=read_committed)
+    addresses: dict[Address, str] = {}
     for url in urls:
-        _check_address(url)
+        addresses.setdefault(_address(url), url)
     tls = Tls(values.text("caFile"), values.text("clientCert"), values.text("clientKey"))
     return Access(
-        urls=urls,
+        urls=tuple(addresses.values()),
         credentials=_credentials(values),
         tls=None if tls == Tls() else tls,
         read_committed=read_committed,
@@ -71,9 +73,9 @@ def _absolute(path: str) -> str:
     return plain
 
 
-def _check_address(url: str) -> None:
+def _address(url: str) -> Address:
     try:
-        Address.of(url)
+        return Address.of(url)
     except ValueError as error:
         raise wrong("url", url, "http://host:port or https://host:port") from error
 

@@ -194,6 +194,10 @@ def _corrupt_log(
     return CorruptLog(wanted, base_offset, problem, file=file, position=position)
 
 
+class UnusableLogDir(KafkalogError):
+    """A log directory that is to be read is missing, or something in it cannot be."""
+
+
 class AmbiguousPartition(KafkalogError):
     """Two of the log directories or daemons have the same partition, and none is the right one."""
 

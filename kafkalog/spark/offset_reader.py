@@ -158,12 +158,12 @@ def _subscribed(
         return _all_of(topics, there), []
     known = [name for name in subscription.topics if name in there]
     missing: list[KafkalogError] = [
-        _unknown_topic(name, there) for name in subscription.topics if name not in there
+        unknown_topic(name, there) for name in subscription.topics if name not in there
     ]
     found = _all_of(known, there)
     for at in subscription.partitions:
         if at.topic not in there:
-            missing.append(_unknown_topic(at.topic, there))
+            missing.append(unknown_topic(at.topic, there))
         elif at.partition not in there[at.topic]:
             numbers = ", ".join(map(str, there[at.topic]))
             missing.append(
@@ -178,7 +178,8 @@ def _all_of(topics: Iterable[str], there: dict[str, list[int]]) -> list[TopicPar
     return [TopicPartition(topic, number) for topic in topics for number in there[topic]]
 
 
-def _unknown_topic(name: str, there: dict[str, list[int]]) -> UnknownTopic:
+def unknown_topic(name: str, there: dict[str, list[int]]) -> UnknownTopic:
+    """The error for a topic that somebody named, with the nearest name or some of ``there``."""
     some = ", ".join(list(there)[:10]) or "none"
     guess = did_you_mean(name, there) or f"; topics that are there: {some}"
     return UnknownTopic(f"There is no topic {name}{guess}")

@@ -14,6 +14,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_partition import PARTITION_MAX, TopicPartition
 from kafkalog.spark.option_values import wrong
@@ -29,8 +30,15 @@ PartitionOffsets = dict[TopicPartition, int]
 OffsetDocument = dict[str, dict[str, int]]
 """The same as JSON has it."""
 
+
+class WrongCheckpoint(KafkalogError):
+    """A checkpoint of Spark's holds no offsets of this source."""
+
+
 LATEST = -1
 EARLIEST = -2
+
+_SHOWN_MAX = 200  # characters of what a checkpoint has instead
 
 _WHOLE = re.compile(r"-?\d{1,19}", re.ASCII)
 _OFFSETS_FORM = 'JSON as {"topic":{"0":23,"1":-1}} (-2: the earliest, -1: the latest)'
@@ -71,12 +79,29 @@ def document_of(offsets: Mapping[TopicPartition, int]) -> OffsetDocument:
 
 
 def offsets_of(document: Mapping[str, Mapping[str, int]]) -> PartitionOffsets:
-    """Of a checkpoint: reverse of `document_of`, in whatever order somebody wrote it."""
-    return {
-        TopicPartition(topic, int(partition)): offset
-        for topic, partitions in document.items()
-        for partition, offset in partitions.items()
-    }
+    """Of a checkpoint: reverse of `document_of`, in whatever order somebody wrote it.
+
+    Raises WrongCheckpoint: it may be damaged, or of a query with another source.
+    """
+    try:
+        found = {
+            TopicPartition(topic, int(partition)): offset
+            for topic, partitions in document.items()
+            for partition, offset in partitions.items()
+        }
+    except (AttributeError, ValueError) as error:
+        raise _wrong_checkpoint(document) from error
+    if not all(type(each) is int and each >= 0 for each in found.values()):
+        raise _wrong_checkpoint(document)
+    return found
+
+
+def _wrong_checkpoint(document: object) -> WrongCheckpoint:
+    return WrongCheckpoint(
+        f"The checkpoint has {json.dumps(document)[:_SHOWN_MAX]} where this source has offsets, "
+        'as {"topic":{"0":23}}: it is damaged, or of another query. Restore it, or begin with a '
+        "new checkpointLocation"
+    )
 
 
 def rate_limited(

@@ -16,7 +16,7 @@ from kafkalog.format.topic_partition import (
     is_internal,
     parse_directory_name,
 )
-from kafkalog.spark.logs import AmbiguousPartition
+from kafkalog.spark.logs import AmbiguousPartition, UnusableLogDir
 from kafkalog.spark.object_store import shown
 from kafkalog.spark.partition_files import stable
 
@@ -29,18 +29,38 @@ _LOOKS = 3  # of a partition that is nowhere: a rename ends sooner than these
 
 
 def partitions_in(filesystem: ReadFilesystem, path: str) -> list[TopicPartition]:
-    """The partitions of clients in a log directory; what is deleted, moved in or stray is none."""
+    """The partitions of clients in a log directory; what is deleted, moved in or stray is none.
+
+    Raises UnusableLogDir: it is missing or no directory, or a partition is a link.
+    """
     found: list[TopicPartition] = []
-    for stat in filesystem.list_dir_stats(path):
+    try:
+        stats = filesystem.list_dir_stats(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UnusableLogDir(
+            f"{shown(path)} is no directory here: path has to name log directories that this "
+            "machine and every worker see"
+        ) from error
+    for stat in stats:
         try:
-            parsed = parse_directory_name(stat.name) if stat.is_dir else None
+            parsed = None if stat.is_file else parse_directory_name(stat.name)
         except FormatError:
             continue  # lost+found and the like
         if parsed is None or parsed.state is not DirectoryState.LIVE:
             continue
+        if not stat.is_dir:
+            raise UnusableLogDir(is_a_link(f"{path}/{stat.name}"))
         if not is_internal(parsed.topic_partition.topic):
             found.append(parsed.topic_partition)
     return found
+
+
+def is_a_link(path: str) -> str:
+    """Why a partition that is no directory of its own is not read: the daemon serves none."""
+    return (
+        f"{shown(path)} is a link or a device, which kafkalog does not serve: put the partition's "
+        "own directory in its place, or remove it"
+    )
 
 
 def place_of(

@@ -29,7 +29,7 @@ _ADVICE: tuple[tuple[tuple[type[ClientError], ...], str], ...] = (
     (
         (ConnectFailed, OutcomeUnknown, Unavailable, Throttled),
         "Look whether the daemon of the option url runs and whether this machine reaches it; "
-        "the option deliveryTimeoutMs is how long it is tried",
+        "the option deliveryTimeout is how long it is tried",
     ),
     ((UnknownTopic,), "Create the topic first, as by 'kafkalog topics create'"),
     ((UnknownPartition,), "The topic has changed, or is not all there: look at its partitions"),

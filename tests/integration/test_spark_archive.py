@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
@@ -15,6 +16,7 @@ import pytest
 import structlog
 
 from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.errors import UnknownTopic
 from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.file_names import (
     CLEAN_SHUTDOWN,
@@ -268,6 +270,19 @@ def test_only_the_topics_that_were_asked_for(tmp_path: Path, logs: GrowingLogs) 
     }
 
 
+def test_a_topic_that_nobody_has_is_an_error(tmp_path: Path, logs: GrowingLogs) -> None:
+    """A typo in a timer must not archive nothing for ever; one that was deleted since may be."""
+    place = PlainPlace(tmp_path)
+    with pytest.raises(UnknownTopic, match="no topic order; did you mean orders"):
+        logs.run(place.open(), ArchiveOptions(topics=frozenset({"orders", "order"})))
+    logs.run(place.open())
+    for directory in (tmp_path / "logs").glob("orders-*"):
+        shutil.rmtree(directory)
+    GrowingLogs(tmp_path / "logs", "users").append(0, 4)
+    rows = logs.run(place.open(), ArchiveOptions(topics=frozenset({"orders", "users"})))
+    assert [(each.topic, each.rows) for each in rows] == [("users", 4)]
+
+
 def test_a_task_that_runs_twice(tmp_path: Path, logs: GrowingLogs) -> None:
     """Spark speculates: both files are whole, one is of the commit, the other one goes."""
     from kafkalog.spark.directory_logs import DirectoryLogs
@@ -311,6 +326,26 @@ def test_what_is_no_archive_is_left_alone(tmp_path: Path, logs: GrowingLogs) -> 
     commit.rename(root / "_kafkalog" / f"{2:020}.json")
     with pytest.raises(UnusableTable, match="lacks a commit"):
         PlainPlace(tmp_path).open()
+    (root / "_kafkalog" / f"{2:020}.json").unlink()
+    with pytest.raises(UnusableTable, match=r"lacks every commit, and .*topic-orders holds files"):
+        PlainPlace(tmp_path).open()
+
+
+def test_an_archive_has_a_place_of_its_own(tmp_path: Path, logs: GrowingLogs) -> None:
+    """A file, a link to nothing, a log directory that a daemon would look through."""
+    root = tmp_path / "table"
+    root.write_text("mine")
+    with pytest.raises(UnusableTable, match="is no directory: name another"):
+        PlainPlace(tmp_path).open()
+    root.unlink()
+    root.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UnusableTable, match="is no directory: name another"):
+        PlainPlace(tmp_path).open()
+    root.unlink()
+    (tmp_path / "meta.properties").write_text("version=1\n")
+    with pytest.raises(UnusableTable, match=f"would lie in {tmp_path}, a log directory"):
+        PlainPlace(tmp_path).open()
+    assert not root.exists()
 
 
 def test_a_directory_that_is_served(tmp_path: Path, logs: GrowingLogs) -> None:

@@ -141,6 +141,7 @@ def test_a_daemon_that_cannot_be_reached(archived: Daemon, tmp_path: Path) -> No
         ["--url", "http://127.0.0.1:1", "--iceberg", "a"],
         ["--url", "http://127.0.0.1:1", "--iceberg", "a.b", "--catalog-property", "uri"],
         ["--dirs", "d", "--parquet", "t", "--min-age", "1"],
+        ["--dirs", "d", "--parquet", "s3://t/lake"],
     ],
 )
 def test_wrong_arguments(tmp_path: Path, arguments: list[str]) -> None:
@@ -148,6 +149,7 @@ def test_wrong_arguments(tmp_path: Path, arguments: list[str]) -> None:
     result = run_plain("spark", "archive", *arguments)
     assert result.returncode == 2, result.stderr
     assert not Path(ROOT, "t").exists()
+    assert not Path(ROOT, "s3:").exists()
 
 
 @pytest.mark.slow

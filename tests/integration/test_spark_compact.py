@@ -17,6 +17,7 @@ from kafkalog.cli.main import make_cli
 from kafkalog.env.overlay import overlay_in
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.checkpoint_text import decode_offsets
+from kafkalog.format.file_names import HIGH_WATERMARK_CHECKPOINT
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.spark.jobs.compact import CompactTask, compact_directories, compact_partition
 from kafkalog.spark.jobs.compacted_partition import made_in, make_attempt, make_run
@@ -34,7 +35,7 @@ from tests.fleet_world import (
 from tests.naive.cleaning_logs import TIME, MadeSegment, make_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from click.testing import Result
@@ -288,6 +289,59 @@ def test_a_torn_end_is_cut_in_the_result_alone(tmp_path: Path, split_bytes: int)
     assert contents(source) == before
 
 
+def no_first_log(directory: Path) -> None:
+    (directory / f"{0:020}.log").unlink()
+
+
+def no_middle_log(directory: Path) -> None:
+    (directory / f"{12:020}.log").unlink()
+
+
+def no_log_at_all(directory: Path) -> None:
+    for log in directory.glob("*.log"):
+        log.unlink()
+
+
+def linked_to_nothing(directory: Path) -> None:
+    no_first_log(directory)
+    (directory / f"{0:020}.log").symlink_to(directory / "nowhere")
+
+
+def ends_below_the_high_watermark(directory: Path) -> None:
+    (directory.parent / HIGH_WATERMARK_CHECKPOINT).write_text("0\n1\nt 0 36\n")
+    log = directory / f"{24:020}.log"
+    log.write_bytes(log.read_bytes()[:-7])
+
+
+@pytest.mark.parametrize("split_bytes", ["1", str(1 << 40)], ids=["split", "a task"])
+@pytest.mark.parametrize(
+    ("damage", "offsets", "base"),
+    [
+        (no_first_log, "0 to 11", 0),
+        (no_middle_log, "12 to 23", 12),
+        (no_log_at_all, "0 to the log's end", 0),
+        (linked_to_nothing, "0 to 11", 0),
+        (ends_below_the_high_watermark, "33 to 35", 24),
+    ],
+)
+def test_offsets_that_are_missing_end_the_job(
+    tmp_path: Path, damage: Callable[[Path], None], offsets: str, base: int, split_bytes: str
+) -> None:
+    """Goal: a hole does not come out as if compaction had made it; the error names the file.
+    Method: logs that went and left their indexes, and a log that ends before what was readable.
+    """
+    directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4))
+    damage(directory)
+    before = contents(tmp_path)
+    words = ("--dirs", tmp_path / "a", "--out", tmp_path / "out", "--split-bytes", split_bytes)
+    result = run("spark", "compact", *words)
+    told = " ".join(result.output.split())
+    assert result.exit_code == 1
+    assert f"Offsets from {offsets} are missing ({directory}/{base:020}.log at 0)" in told
+    assert contents(tmp_path) == before
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_second_try_tells_the_bytes_of_the_first(tmp_path: Path) -> None:
     """Goal: where two machines make files of other sizes, as with other compression libraries, the
     row is of what lies there. Method: a file of the first try, made longer behind its back.
@@ -360,13 +414,17 @@ def test_an_empty_partition_stays_one(tmp_path: Path) -> None:
         (("--dirs", ".", "--out", "out", "--now", "-5"), "-5 is not in the range x>=0"),
         (
             ("--dirs", ".", "--out", "s3://nope/out"),
-            "--out is a directory of a disk, not s3://nope/out",
+            "--out is a path on a disk, not s3://nope/out",
+        ),
+        (
+            ("--dirs", ".", "--out", "out", "--output", "parquet", "--file", "s3://nope/rows"),
+            "--file is a path on a disk, not s3://nope/rows",
         ),
     ],
 )
 def test_wrong_usage_is_named(words: tuple[str, ...], told: str) -> None:
     """Goal: nobody reads that a path is missing which he never named.
-    Method: lists of nothing, a time before 1970, a target on a store.
+    Method: lists of nothing, a time before 1970, targets on a store.
     """
     result = run("spark", "compact", *words)
     assert result.exit_code == 2

@@ -150,7 +150,7 @@ def test_damage_is_a_problem_of_its_partition(tmp_path: Path) -> None:
     """
     for partition in range(3):
         plant_partition(tmp_path / "a" / f"t-{partition}", keyed_segments(3, 4))
-    flip_record(tmp_path / "a" / "t-1")
+    log = flip_record(tmp_path / "a" / "t-1")
     tail = tmp_path / "a" / "t-2" / "00000000000000000024.log"
     tail.write_bytes(tail.read_bytes()[:-7])
     before = contents(tmp_path)
@@ -158,7 +158,7 @@ def test_damage_is_a_problem_of_its_partition(tmp_path: Path) -> None:
     assert contents(tmp_path) == before
     sound, flipped, torn = answer["rows"]
     assert sound["problem"] is None
-    assert "00000000000000000000.log" in flipped["problem"]
+    assert f"({log} at 0)" in flipped["problem"]
     assert torn["problem"]
     assert flipped["compacted_bytes"] is None
     assert answer["totals"]["problems"] == 2

@@ -12,11 +12,13 @@ import pyarrow as pa
 import pytest
 
 from kafkalog.client import Basic, Bearer, Tls
+from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import CorruptCheckpoint
 from kafkalog.format.record import Record
 from kafkalog.format.record_batch import Codec
 from kafkalog.spark.directory_logs import DirectoryLogs
 from kafkalog.spark.directory_reads import read_directory_piece
+from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
 from kafkalog.spark.logs import (
     Access,
     AmbiguousPartition,
@@ -26,6 +28,7 @@ from kafkalog.spark.logs import (
     DataLost,
     OffsetRange,
     Piece,
+    UnusableLogDir,
     open_logs,
 )
 from kafkalog.spark.pieces import Cuts, cut
@@ -36,6 +39,7 @@ from tests.spark_reads import SPARK_SCHEMA, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 NOW_MS = 1_700_000_000_000
 ACCESS = Access(paths=("/a", "/b"))
@@ -151,6 +155,35 @@ def test_read_committed_ends_at_the_first_open_transaction() -> None:
     for high_watermark, stable in ((1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (6, 6)):
         checkpoint(disk, "replication-offset-checkpoint", high_watermark)
         assert logs.bounds("t", 0) == Bounds(0, stable)
+
+
+def test_a_log_directory_that_is_none_is_named() -> None:
+    """Goal: the option and what it has to name are told. Method: a file, and nothing."""
+    disk = disk_with(b0=batches(0))
+    disk.write_file_atomically("/file", b"")
+    for path in ("/nowhere", "/file"):
+        with pytest.raises(UnusableLogDir, match=f"{path} is no directory here: path has to name"):
+            DirectoryLogs(Access(paths=(path,)), disk).topics()
+
+
+def test_a_partition_that_is_a_link_is_named(tmp_path: Path) -> None:
+    """Goal: no partition is left out without a word. Method: links to one, and to nothing; the same
+    for the jobs; links and files whose names are no partition's.
+    """
+    (tmp_path / "a" / "t-0").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "a" / "lost").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "a" / "t-1").write_text("a file")
+    logs = DirectoryLogs(Access(paths=(str(tmp_path / "a"),)))
+    assert logs.topics() == {"t": [0]}
+    for target in ("elsewhere", "nowhere"):
+        link = tmp_path / "a" / "t-2"
+        link.symlink_to(tmp_path / target)
+        with pytest.raises(UnusableLogDir, match=f"{link} is a link or a device"):
+            logs.topics()
+        with pytest.raises(UnusableDirectory, match=f"{link} is a link or a device"):
+            find_partitions([str(tmp_path / "a")], SystemFilesystem())
+        link.unlink()
 
 
 def test_no_partition_is_guessed() -> None:

@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.spark.logs import OffsetRange
 from kafkalog.spark.offsets import (
+    WrongCheckpoint,
     document_of,
     lag_of,
     offsets_of,
@@ -39,6 +42,23 @@ def test_the_text_is_sorted_by_number() -> None:
 def test_any_order_is_understood() -> None:
     """Goal: a checkpoint of the Kafka source, whose order is another. Method: its text."""
     assert offsets_of(json.loads('{"b":{"0":4},"a":{"10":3,"0":1}}')) == {A0: 1, A10: 3, B0: 4}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "12345",
+        "[1]",
+        "null",
+        '{"a":5}',
+        '{"a":{"x":1}}',
+        *(f'{{"a":{{"0":{number}}}}}' for number in ('"780"', "-5", "null", "1.5", "true")),
+    ],
+)
+def test_a_checkpoint_that_is_none_of_ours_is_named(text: str) -> None:
+    """Goal: an error that says what to do. Method: what other sources and damage leave."""
+    with pytest.raises(WrongCheckpoint, match=r"The checkpoint has .* new checkpointLocation"):
+        offsets_of(json.loads(text))
 
 
 def test_numbers_may_be_text() -> None:

@@ -277,6 +277,14 @@ def test_no_access(given: dict[str, str], message: str) -> None:
         batch_options({"subscribe": "t"} | given)
 
 
+def test_a_place_that_is_named_twice_is_one() -> None:
+    """Goal: no partition is in two places because of a slash. Method: each place three times."""
+    paths = batch_options({"subscribe": "t", "path": "/a,/b,/a/,/a"}).access
+    assert paths.paths == ("/a", "/b")
+    urls = batch_options({"subscribe": "t", "url": "http://x,http://y,http://x/,x:8082"}).access
+    assert urls.urls == ("http://x", "http://y")
+
+
 def test_an_empty_secret_is_none(tmp_path: Path) -> None:
     """Goal: a file that was made but not filled is named. Method: an empty one."""
     file = tmp_path / "token"

@@ -23,6 +23,7 @@ from kafkalog.spark.jobs.archive_table import Position
 from kafkalog.spark.jobs.archived_logs import check_log, check_topics
 from kafkalog.spark.jobs.tasks import Job, run_job
 from kafkalog.spark.logs import TARGET_BYTES, DataLost, OffsetRange
+from kafkalog.spark.offset_reader import unknown_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,15 +74,20 @@ def archive(
 ) -> list[ArchivedPartition]:
     """One run; the partitions that had something new, by name.
 
-    Raises DataLost, ArchiveAhead, TaskFailed, TableChanged, UnusableTable, and what reaching logs,
-    table and daemons raises. After an error of ``tell`` the commit stands.
+    Raises UnknownTopic for one that was asked for and is neither there nor in the table, DataLost,
+    ArchiveAhead, TaskFailed, TableChanged, UnusableTable, and what reaching logs, table and daemons
+    raises. After an error of ``tell`` the commit stands.
     """
     before = table.position
+    there = source.logs.topics()
     topics = {
         topic: partitions
-        for topic, partitions in source.logs.topics().items()
+        for topic, partitions in there.items()
         if options.topics is None or topic in options.topics
     }
+    known = {topic for topic, _ in before.next_offsets}  # deleted since is no mistake
+    for topic in sorted((options.topics or frozenset()) - there.keys() - known):
+        raise unknown_topic(topic, there)
     topic_ids = source.topic_ids(topics)
     check_topics(before.topic_ids, topic_ids, topics)
     ranges = plan_ranges(source, before, options, topics)

@@ -31,6 +31,7 @@ from kafkalog.format.file_names import (
 )
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.log.nested_dirs import enclosing_log_dir, lies_in
+from kafkalog.log.offline_log import naming_source
 from kafkalog.spark.jobs.compact_split import PART_BYTES, SplitOrder, compact_split
 from kafkalog.spark.jobs.compacted_partition import (
     CompactedPartition,
@@ -38,7 +39,6 @@ from kafkalog.spark.jobs.compacted_partition import (
     made_in,
     make_attempt,
     make_run,
-    naming_source,
     remove_directory,
     settle,
 )
@@ -190,6 +190,7 @@ def _cleaned(directory: str, task: CompactTask, filesystem: SystemFilesystem) ->
     options = CompactOptions(
         now_ms=task.now_ms,
         log_start=source.log_start_offset,
+        known_end=source.high_watermark or 0,
         roll=True,
         map_bytes=task.map_bytes,
     )

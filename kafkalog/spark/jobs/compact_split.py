@@ -40,12 +40,11 @@ from kafkalog.env.clock import FixedWallClock
 from kafkalog.env.overlay import overlay_in
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.file_names import DELETED_SUFFIX, LOG_SUFFIX
-from kafkalog.log.offline_log import flush_and_close
+from kafkalog.log.offline_log import flush_and_close, naming_source
 from kafkalog.spark.jobs.compacted_partition import (
     CompactedPartition,
     finish_directory,
     made_in,
-    naming_source,
     remove_directory,
 )
 from kafkalog.spark.jobs.split_tasks import (
@@ -123,7 +122,11 @@ class _Split:
             self._log = load_to_clean(
                 self._directory,
                 replace(source.config, cleanup_policy=frozenset({"compact"})),
-                CompactOptions(log_start=source.log_start_offset, roll=True),
+                CompactOptions(
+                    log_start=source.log_start_offset,
+                    known_end=source.high_watermark or 0,
+                    roll=True,
+                ),
                 FixedWallClock(now_ms),
                 self._shown,
             )

@@ -8,17 +8,13 @@ gets nothing into the place of another run's.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.env.random import SystemRandom
-from kafkalog.errors import CorruptData
 from kafkalog.format.file_names import DELETED_SUFFIX
 from kafkalog.spark.jobs.fleet import UnusableDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kafkalog.env.filesystem import Filesystem
 
 
@@ -100,23 +96,6 @@ def finish_directory(directory: str, filesystem: Filesystem) -> None:
         else:
             filesystem.open_write(path, create=False).sync()  # what is only a copy, too
     filesystem.sync_dir(directory)
-
-
-@contextmanager
-def naming_source(directory: str, source: str, filesystem: Filesystem) -> Iterator[None]:
-    """CorruptData of a file in ``directory``, which goes, names the one in ``source``, which stays.
-
-    As long as that has one of the name: what was made of it has none.
-    """
-    try:
-        yield
-    except CorruptData as error:
-        parent, _, name = error.file.rpartition("/")
-        path = f"{source}/{name}"
-        if parent == directory and filesystem.exists(path):
-            error.message = error.message.replace(error.file, path)
-            error.args, error.file = (error.message,), path
-        raise
 
 
 def remove_directory(path: str, filesystem: Filesystem) -> None:

@@ -24,6 +24,7 @@ from kafkalog.format.format_error import FormatError
 from kafkalog.format.topic_partition import DirectoryState, TopicPartition, parse_directory_name
 from kafkalog.log.log_config import LogConfig
 from kafkalog.spark.object_store import shown
+from kafkalog.spark.partition_places import is_a_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,7 +97,8 @@ def find_partitions(
     """Every served partition of the directories, by topic, partition and directory.
 
     ``dirs`` are absolute; ``topics`` None: all, internal ones too. Raises UnusableDirectory for a
-    directory that is missing or holds no partition, and when no partition is left; OSError.
+    directory that is missing or holds no partition, for a partition that is a link, and when no
+    partition is left; OSError.
     """
     found: dict[str, FleetPartition] = {}
     for directory in dirs:
@@ -135,10 +137,12 @@ def _partitions_in(
         return
     checkpoints, count = _Checkpoints(directory, filesystem), 0
     for entry in entries:
-        partition = _live_partition(entry.name) if entry.is_dir else None
+        partition = None if entry.is_file else _live_partition(entry.name)
         if partition is None:
             continue
         path = f"{directory.rstrip('/')}/{entry.name}"
+        if not entry.is_dir:
+            raise UnusableDirectory(is_a_link(path))
         try:
             yield _partition(path, directory, partition, filesystem, checkpoints, config_of)
         except FileNotFoundError:

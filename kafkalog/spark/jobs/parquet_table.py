@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.log.nested_dirs import enclosing_log_dir
 from kafkalog.spark.jobs.archive_table import (
     ArchivedFile,
     Position,
@@ -140,7 +141,7 @@ class ParquetTable:
     def _open(self) -> DirLock:
         filesystem = self._filesystem
         if not filesystem.exists(self._commits):
-            self._check_empty()
+            self._check_place()
             filesystem.make_dir(self._commits)
             filesystem.sync_dir(self._root)
             filesystem.sync_dir(self._root.rpartition("/")[0] or "/")
@@ -149,19 +150,41 @@ class ParquetTable:
         except BlockingIOError as error:
             raise UnusableTable(f"Another job writes to {self._root}: wait for it") from error
 
-    def _check_empty(self) -> None:
-        if self._filesystem.exists(self._root) and self._filesystem.list_dir(self._root):
-            raise UnusableTable(f"{self._root} is no archive and not empty: name another directory")
+    def _check_place(self) -> None:
+        """Of a new archive: an empty directory, or none yet, and none in a log directory."""
+        try:
+            if self._filesystem.exists(self._root) and self._filesystem.list_dir(self._root):
+                raise UnusableTable(
+                    f"{self._root} is no archive and not empty: name another directory"
+                )
+        except (NotADirectoryError, FileNotFoundError) as error:  # a file, a dangling link
+            raise UnusableTable(f"{self._root} is no directory: name another one") from error
+        real_path = self._filesystem.real_path(self._root)
+        around = enclosing_log_dir(self._filesystem, real_path)
+        if around is not None:
+            raise UnusableTable(
+                f"{self._root} would lie in {around}, a log directory: name another place"
+            )
 
     def _finish_last(self) -> tuple[int, Position]:
         """Number and position of the last commit; all its files have their names on return."""
         generations = committed_generations(self._root, self._filesystem)
         if not generations:
+            self._check_unpublished()
             return 0, Position()
         document = read_commit(self._root, generations[-1], self._filesystem)
         self._publish(files_of(document))
         topics = document.get("topics", {})
         return generations[-1], position_of(document["offsets"], topics, self._commits)
+
+    def _check_unpublished(self) -> None:
+        """Without a commit no file has its name: its records would be archived once more."""
+        for directory in self._topic_dirs():
+            if any(not name.startswith(".") for name in self._filesystem.list_dir(directory)):
+                raise UnusableTable(
+                    f"{self._commits} lacks every commit, and {directory} holds files: the archive "
+                    "is damaged, restore them"
+                )
 
     def _publish(self, files: Sequence[ArchivedFile]) -> None:
         """Give the files of a commit their names, durably."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidConfig
 from kafkalog.format.backup_manifest import RESTORE_MARKER
-from kafkalog.format.file_names import META_PROPERTIES
+from kafkalog.format.file_names import META_PROPERTIES, PARTITION_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,11 +34,20 @@ def log_dir_path(filesystem: ReadFilesystem, entry: str) -> str:
 
 
 def check_apart(filesystem: ReadFilesystem, entries: Iterable[str]) -> None:
-    """InvalidConfig unless the entries of ``log.dirs`` are apart; one path twice is one entry."""
+    """InvalidConfig unless the entries of ``log.dirs`` are apart; one path twice is one entry.
+
+    One that is a partition would become a log directory in another one: refused, too.
+    """
     paths = dict.fromkeys(log_dir_path(filesystem, entry) for entry in entries)
     real_paths = {path: filesystem.real_path(path) for path in paths}
     seen: dict[str, str] = {}
     for path, real in real_paths.items():
+        if filesystem.exists(f"{real}/{PARTITION_METADATA}"):
+            raise InvalidConfig(
+                f"log.dirs names {path}, which is the directory of a partition: name the log "
+                "directory around it",
+                value=path,
+            )
         for other, other_real in seen.items():
             if real == other_real:
                 raise InvalidConfig(f"log.dirs names {other} twice: as {path}", value=path)

@@ -11,6 +11,7 @@ import pytest
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import InvalidBackupTarget, InvalidConfig
 from kafkalog.format.backup_manifest import RESTORE_MARKER
+from kafkalog.format.file_names import PARTITION_METADATA
 from kafkalog.log.nested_dirs import check_apart, lies_in
 from kafkalog.manager.broker_config import BrokerConfig
 from tests.backup_world import back_up, new_disk, restore, with_data
@@ -44,6 +45,21 @@ def test_a_log_directory_in_another_one_refuses_the_start(
     with pytest.raises(InvalidConfig, match=why):
         sim.start()
     assert sim.disk.operations == before
+
+
+def test_a_partition_refuses_the_start(tmp_path: Path) -> None:
+    """Goal: a typo makes no empty store among a partition's segments.
+
+    Method: the directory of one in the place of the log directory around it, also by a link.
+    """
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    (partition / PARTITION_METADATA).write_text("version: 0\n")
+    (tmp_path / "link").symlink_to(partition)
+    for path in (partition, tmp_path / "link"):
+        with pytest.raises(InvalidConfig, match=f"names {path}, which is the directory of a part"):
+            check_apart(SystemFilesystem(), (str(tmp_path / "apart"), str(path)))
+    check_apart(SystemFilesystem(), (str(tmp_path),))
 
 
 def test_names_that_begin_alike_are_apart() -> None:

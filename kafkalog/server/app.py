@@ -129,7 +129,9 @@ def door_of(route: web.RouteDef) -> Door | None:
         return None
     if route.path == METRICS_PATH:
         return Door.METRICS
-    return Door.ADMIN if promise.access.action in ADMINISTRATIVE else Door.HTTP
+    right = promise.right
+    is_administrative = right is not None and right.action in ADMINISTRATIVE
+    return Door.ADMIN if is_administrative else Door.HTTP
 
 
 def _routes_at(door: Door, config: ServerConfig) -> list[web.RouteDef]:

@@ -7,6 +7,7 @@ The handler's docstring is the description: its first line the summary. Paramete
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADMINISTRATIVE",
+    "AUTHENTICATED",
     "CONSOLE_PREFIX",
     "DEBUG_PREFIX",
     "METRICS_PATH",
@@ -68,6 +70,16 @@ OPEN: None = None
 """In the place of an access: probes, which everybody may ask."""
 
 
+class NoRight(enum.Enum):
+    """In the place of an access: who asks must be known, and needs no right."""
+
+    AUTHENTICATED = "authenticated"
+
+
+AUTHENTICATED = NoRight.AUTHENTICATED
+"""What Kafka tells every principal with its Metadata: the ids of cluster and broker."""
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """What can be asked next: parameters of that operation by runtime expressions (OpenAPI)."""
@@ -95,7 +107,7 @@ class Endpoint:
 
     operation_id: str
     tag: str
-    access: Access | None
+    access: Access | NoRight | None
     answers: Mapping[int, Answer]
     parameters: tuple[Parameter, ...] = ()
     body: Mapping[str, Model] = field(default_factory=dict)  # by media type; empty: none is read
@@ -105,6 +117,11 @@ class Endpoint:
     summary: str = ""
     description: str = ""
 
+    @property
+    def right(self) -> Access | None:
+        """The right that is needed; None: none."""
+        return self.access if isinstance(self.access, Access) else None
+
 
 H = TypeVar("H", bound="Handler")
 
@@ -112,7 +129,7 @@ H = TypeVar("H", bound="Handler")
 def endpoint(
     operation_id: str,
     tag: str,
-    access: Access | None,
+    access: Access | NoRight | None,
     answers: Mapping[int, Answer],
     *,
     parameters: tuple[Parameter, ...] = (),

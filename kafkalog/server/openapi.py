@@ -96,7 +96,8 @@ _ERROR_SCHEMA: Mapping[str, object] = {
 
 
 # What is answered to those who are not known or not allowed, or ask too much.
-_WITH_ACCESS = (40101, 40301, 42901)
+_WITH_PRINCIPAL = (40101, 42901)
+_WITH_RIGHT = (40301,)
 _SECURITY_SCHEMES: dict[str, object] = {
     "basic": {"type": "http", "scheme": "basic"},
     "bearer": {"type": "http", "scheme": "bearer"},
@@ -143,7 +144,9 @@ def error_numbers(path: str, promise: Endpoint) -> tuple[int, ...]:
     numbers = {*_ALWAYS, *promise.errors}
     by_parameter = _BY_V3_PATH_PARAMETER if path.startswith(_V3) else _BY_PATH_PARAMETER
     if promise.access is not None:
-        numbers.update(_WITH_ACCESS)
+        numbers.update(_WITH_PRINCIPAL)
+    if promise.right is not None:
+        numbers.update(_WITH_RIGHT)
     for name in _IN_PATH.findall(path):
         numbers.update(by_parameter.get(name, ()))
     if promise.parameters or path.startswith(_STRICT_PREFIXES):
@@ -169,9 +172,10 @@ def _operation(path: str, promise: Endpoint, *, is_alias: bool) -> dict[str, obj
     if promise.access is not None:
         # Whether one is asked for is the daemon's configuration: the last takes none.
         operation["security"] = [{name: []} for name in _SECURITY_SCHEMES] + [{}]
+    if promise.right is not None:
         operation["x-access"] = {
-            "action": promise.access.action.value,
-            "resource": promise.access.resource.value,
+            "action": promise.right.action.value,
+            "resource": promise.right.resource.value,
         }
     if promise.body:
         operation["requestBody"] = {

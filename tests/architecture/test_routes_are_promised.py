@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from kafkalog.server.app import ROUTE_TABLES
-from kafkalog.server.endpoint import Action, Resource, endpoint_of
+from kafkalog.server.endpoint import AUTHENTICATED, Action, Resource, endpoint_of
 
 ROUTES = [route for table in ROUTE_TABLES for route in table if isinstance(route, web.RouteDef)]
 # What everybody may ask: probes, who answers here, what the API is, and files without data.
@@ -29,6 +29,8 @@ OPEN_PATHS = {
     "/console/assets/{digest}/{asset}",
     *("/openapi.json", "/openapi.yaml", "/openapi", "/openapi/v3"),
 }
+# What whoever is known may ask without a right: ids, as they come with Kafka's Metadata.
+WITHOUT_RIGHT = {"/brokers", "/v3/clusters", "/v3/clusters/{cluster_id}"}
 CHANGING = {Action.WRITE, Action.CREATE, Action.DELETE, Action.ALTER, Action.CLUSTER}
 
 
@@ -36,18 +38,20 @@ CHANGING = {Action.WRITE, Action.CREATE, Action.DELETE, Action.ALTER, Action.CLU
 def test_a_route_is_described_and_guarded(route: web.RouteDef) -> None:
     """A new route without a rule of access fails here.
 
-    Its endpoint; only the paths named above are open to everybody, and a way to change something is
-    never guarded by the right to look. Of a group the right to read is the right to take part, as
-    in Kafka.
+    Its endpoint; only the paths named above are open to everybody, or to everybody who is known,
+    and a way to change something is never guarded by the right to look. Of a group the right to
+    read is the right to take part, as in Kafka.
     """
     promise = endpoint_of(route.handler)
     assert promise is not None, "no @endpoint"
     assert promise.summary, "the handler's docstring is the description"
     assert (promise.access is None) == (route.path in OPEN_PATHS)
-    is_groups = promise.access is not None and promise.access.resource is Resource.GROUP
-    if promise.access is not None and route.method in ("PUT", "PATCH", "DELETE") and not is_groups:
-        assert promise.access.action in CHANGING
-    if promise.access is not None and promise.access.resource is Resource.TOPIC:
+    right = promise.right
+    assert (promise.access is AUTHENTICATED) == (route.path in WITHOUT_RIGHT)
+    is_groups = right is not None and right.resource is Resource.GROUP
+    if right is not None and route.method in ("PUT", "PATCH", "DELETE") and not is_groups:
+        assert right.action in CHANGING
+    if right is not None and right.resource is Resource.TOPIC:
         names_one = "{topic}" in route.path
         assert names_one or "topic" in route.path or promise.body or "/v1/" in route.path
 

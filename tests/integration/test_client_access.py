@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-ALICE = "allow alice all topic *\nallow alice describe cluster\n"
+ALICE = "allow alice all topic *\n"
 
 
 @pytest.fixture(scope="module")

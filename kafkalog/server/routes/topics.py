@@ -19,7 +19,16 @@ from kafkalog.server.answers_topics import (
     TopicPartitions,
 )
 from kafkalog.server.api import api_of
-from kafkalog.server.endpoint import OPEN, Access, Action, Answer, Link, Resource, endpoint
+from kafkalog.server.endpoint import (
+    AUTHENTICATED,
+    OPEN,
+    Access,
+    Action,
+    Answer,
+    Link,
+    Resource,
+    endpoint,
+)
 from kafkalog.server.error_map import ApiError, entry_error
 from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON, V2_JSON, metadata_type
@@ -94,7 +103,7 @@ async def nothing(request: web.Request) -> web.Response:
 @endpoint(
     "listBrokerIds",
     "metadata",
-    Access(Action.DESCRIBE, Resource.CLUSTER),
+    AUTHENTICATED,
     {200: Answer("One.", dict.fromkeys(_TYPES, BrokerIds))},
     errors=(406,),
 )

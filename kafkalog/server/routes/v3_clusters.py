@@ -6,7 +6,15 @@ from aiohttp import web
 
 from kafkalog.server.answers_v3 import KafkaBroker, KafkaBrokerList, KafkaCluster, KafkaClusterList
 from kafkalog.server.api import api_of
-from kafkalog.server.endpoint import Access, Action, Answer, Link, Resource, endpoint
+from kafkalog.server.endpoint import (
+    AUTHENTICATED,
+    Access,
+    Action,
+    Answer,
+    Link,
+    Resource,
+    endpoint,
+)
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import JSON
 from kafkalog.server.replies import json_reply
@@ -65,7 +73,7 @@ def _broker_entity(request: web.Request, node_id: int) -> dict[str, object]:
 @endpoint(
     "listClusters",
     "clusters",
-    DESCRIBE_CLUSTER,
+    AUTHENTICATED,
     {200: Answer("One.", {JSON: KafkaClusterList}, links=_INTO_IT)},
     parameters=PAGING,
 )
@@ -82,7 +90,7 @@ async def clusters(request: web.Request) -> web.Response:
 
 @ROUTES.get("/v3/clusters/{cluster_id}")
 @endpoint(
-    "getCluster", "clusters", DESCRIBE_CLUSTER, {200: Answer("The cluster.", {JSON: KafkaCluster})}
+    "getCluster", "clusters", AUTHENTICATED, {200: Answer("The cluster.", {JSON: KafkaCluster})}
 )
 async def cluster(request: web.Request) -> web.Response:
     """The cluster by its id."""

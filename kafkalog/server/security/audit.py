@@ -81,7 +81,7 @@ def audit(request: web.Request, status: int, error: Exception | None) -> None:
     rest. Handlers that noted a subject are on record whatever right their route asks for.
     """
     promise = endpoint_of(request.match_info.handler)
-    access = promise.access if promise is not None else None
+    access = promise.right if promise is not None else None
     is_denied = status in _DENIALS
     is_administrative = access is not None and access.action in ADMINISTRATIVE
     if not (is_denied or is_administrative or _SUBJECTS in request):

@@ -187,8 +187,9 @@ def _current(files: WatchedFiles[T] | None) -> T | None:
 
 def _require(promise: Endpoint, request: web.Request, rights: Rights) -> None:
     """The promised right, when the path alone says on what."""
-    access = promise.access
-    assert access is not None
+    access = promise.right
+    if access is None:
+        return
     if access.resource is Resource.CLUSTER:
         rights.require(access.action, access.resource, CLUSTER_NAME)
         return

@@ -1,4 +1,4 @@
-"""Topic configs on the command line: ``--config key=value``."""
+"""Configs on the command line: ``--config key=value`` and its like."""
 
 from __future__ import annotations
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kafkalog.cli.config_pairs import config_pairs
+
 if TYPE_CHECKING:
     from kafkalog.settings import Settings
 
@@ -38,12 +40,7 @@ def settings_from(properties: tuple[str, ...], overrides: tuple[str, ...]) -> Se
     """
     from kafkalog.settings import load_settings
 
-    pairs: dict[str, str] = {}
-    for pair in overrides:
-        key, separator, value = pair.partition("=")
-        if not separator:
-            raise click.UsageError(f"--override takes key=value, not '{pair}'")
-        pairs[key.strip()] = value.strip()
+    pairs = dict(config_pairs(overrides, "--override"))
     files = {}
     for name in properties:
         path = name.removeprefix(_MAY_BE_MISSING)

@@ -36,6 +36,8 @@ from kafkalog.cli.main import make_cli
         ["compat", "kafka-topics", "--bootstrap-server", "a:1,b:1", "--list"],
         ["compat", "kafka-console-producer", "--bootstrap-server", "localhost:1"],
         ["compat", "install"],
+        ["config", "show", "--override", "=5"],
+        ["doctor", "--override", " =5"],
         ["perf", "produce", "t"],
         ["perf", "produce", "t", "--num-records", "0"],
         ["perf", "produce", "t", "--num-records", "1", "--throughput", "0"],

@@ -7,6 +7,7 @@ they exist, kafkalog's own ``http.*`` keys elsewhere.
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -150,6 +151,39 @@ class ServerConfig:
         if self.metrics_port is not None:
             places.append(("metrics.host", self.metrics_host))
         return next((place for place in places if not is_loopback(place[1])), None)
+
+    @property
+    def shared_port(self) -> tuple[str, str] | None:
+        """The first port, as two settings, that two listeners would have to share; None: none."""
+        listeners = (
+            ("http.port", self.http_host, self.http_port),
+            ("admin.port", self.admin_host, self.admin_port),
+            ("metrics.port", self.metrics_host, self.metrics_port),
+        )
+        for (one, host, port), (other, other_host, other_port) in itertools.combinations(
+            listeners, 2
+        ):
+            # 0 and unset are no port that anything else could have
+            if port and port == other_port and _overlap(host, other_host):
+                return other, one
+        return None
+
+
+def _overlap(host: str, other: str) -> bool:
+    """Whether two listeners of one port would meet there."""
+    here, there = _addresses(host), _addresses(other)
+    return bool(here & there or "" in here | there)
+
+
+def _addresses(host: str) -> frozenset[str]:
+    """In one spelling; an empty one stands for every address. A name is not resolved."""
+    if host == "localhost":
+        return frozenset(("127.0.0.1", "::1"))
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return frozenset((host.lower(),))
+    return frozenset(("" if address.is_unspecified else str(address),))
 
 
 def is_loopback(host: str) -> bool:

@@ -216,8 +216,21 @@ def load_settings(
             values[key] = ResolvedValue(setting, setting.default, Source.DEFAULT)
     _check_together(values)
     broker, server = _broker_config(values), _server_config(values)
+    _check_ports(server)
     notices += _check_access(server)
     return Settings(values, broker, server, tuple(notices))
+
+
+def _check_ports(server: ServerConfig) -> None:
+    """Each listener has a port of its own: the system's "in use" would not say by whom."""
+    shared = server.shared_port
+    if shared is not None:
+        key, other = shared
+        raise InvalidConfig(
+            f"{key} and {other} are the same port at the same address: give {key} another one, or"
+            " leave it out",
+            key=key,
+        )
 
 
 def _check_access(server: ServerConfig) -> list[Notice]:

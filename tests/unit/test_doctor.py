@@ -204,12 +204,17 @@ def test_the_command_looks_at_real_directories(tmp_path: Path) -> None:
 
 
 def test_a_configuration_that_no_daemon_takes() -> None:
-    """Goal: the reason is the one finding, an error. Method: a value of the wrong type."""
+    """Goal: the reason is the one finding, an error.
+    Method: a value of the wrong type; a port twice.
+    """
     result = doctor("--override", "http.port=x")
     assert result.exit_code == 1
     first, last = result.stdout.splitlines()
     assert first.startswith("error: configuration: Invalid value x for http.port")
     assert last == "1 error"
+    shared = doctor("--override", "admin.port=8082")
+    assert shared.exit_code == 1
+    assert shared.stdout.startswith("error: configuration: admin.port and http.port are the same")
     assert doctor("--override", "x").exit_code == 2
     assert doctor("/no/such/file").exit_code == 1
 

@@ -413,3 +413,46 @@ def test_a_digest_is_of_every_value() -> None:
     """M26: kafkalog_config_info tells starts with another configuration apart."""
     assert load().digest == load("http.port=8082").digest
     assert load().digest != load("http.port=8083").digest
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("admin.port=8082", ("admin.port", "http.port")),
+        ("metrics.port=8082", ("metrics.port", "http.port")),
+        ("http.port=1\nadmin.port=2\nmetrics.port=2", ("metrics.port", "admin.port")),
+        ("admin.port=8082\nadmin.host=localhost", ("admin.port", "http.port")),
+        ("admin.port=8082\nadmin.host=::1\nhttp.host=localhost", ("admin.port", "http.port")),
+        ("admin.port=8082\nadmin.host=0.0.0.0\nhttp.auth=none", ("admin.port", "http.port")),
+        ("admin.port=8082\nhttp.host=::\nhttp.auth=none", ("admin.port", "http.port")),
+        ("metrics.port=8082\nhttp.host=\nhttp.auth=none", ("metrics.port", "http.port")),
+        (
+            "admin.port=8082\nhttp.host=2001:db8::1\nadmin.host=2001:0db8:0::1\nhttp.auth=none",
+            ("admin.port", "http.port"),
+        ),
+    ],
+)
+def test_one_port_for_two_listeners(text: str, keys: tuple[str, str]) -> None:
+    """Goal: nobody looks for another process that has the port: the settings are named.
+    Method: equal addresses in two spellings, and every address.
+    """
+    with pytest.raises(InvalidConfig) as refused:
+        load(text)
+    for key in keys:
+        assert key in refused.value.message
+    assert refused.value.details["key"] == keys[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http.port=0\nadmin.port=0\nmetrics.port=0",
+        "admin.port=8082\nhttp.host=10.0.0.1\nhttp.auth=none",
+        "admin.port=8082\nadmin.host=127.0.0.2",
+        "admin.port=8082\nadmin.host=::1",
+        "admin.port=8083\nmetrics.port=8084",
+    ],
+)
+def test_ports_that_do_not_meet(text: str) -> None:
+    """Goal: what can be bound is no fault. Method: any free port, other addresses, other ports."""
+    assert load(text).server.admin_port is not None

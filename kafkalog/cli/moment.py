@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kafkalog.format.moments import moment_ms
+from kafkalog.format.moments import is_before_1970, moment_ms
 
 
 class Moment(click.ParamType[int]):
@@ -26,6 +26,8 @@ class Moment(click.ParamType[int]):
         if isinstance(value, int):
             return value
         found = moment_ms(value)
+        if found is None and is_before_1970(value):
+            self.fail(f"'{value}' lies before 1970, where timestamps begin", param, ctx)
         if found is None:
             self.fail(f"'{value}' is not {self.kinds}", param, ctx)
         return found

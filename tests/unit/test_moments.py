@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import datetime
 
+import click
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kafkalog.cli.moment import Moment
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import EmbeddedFormat
 from kafkalog.server.moments import parse_timestamp
@@ -73,3 +75,23 @@ def test_a_refusal_says_what_it_may_be() -> None:
         parse_timestamp("yesterday", "spec", ("earliest", "latest"))
     assert refusal.value.details == {"parameter": "spec"}
     assert refusal.value.message.startswith("spec is earliest, latest, milliseconds since 1970 or")
+
+
+@pytest.mark.parametrize("text", ["1960-01-01T00:00:00Z", "1970-01-01T00:00:00+01:00"])
+def test_the_command_line_says_that_it_was_before_1970(text: str) -> None:
+    """Goal: what is well written is not called badly written.
+    Method: moments before, one by its zone alone.
+    """
+    with pytest.raises(click.BadParameter) as refusal:
+        Moment().convert(text, None, None)
+    assert refusal.value.message == f"'{text}' lies before 1970, where timestamps begin"
+    with pytest.raises(ApiError) as answer:
+        parse_timestamp(text)
+    assert answer.value.message == "timestamp lies before 1970, where timestamps begin."
+
+
+@pytest.mark.parametrize("text", ["yesterday", "1960-01-01T00:00:00", "-1", str(1 << 63)])
+def test_the_command_line_says_how_a_moment_is_written(text: str) -> None:
+    """Goal: all else is told the form. Method: no date, no zone, no milliseconds, too many."""
+    with pytest.raises(click.BadParameter, match="is not ms since 1970 or ISO-8601 with a zone"):
+        Moment().convert(text, None, None)

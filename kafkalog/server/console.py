@@ -47,7 +47,7 @@ _HTML_UTF8 = f"{HTML}; charset=utf-8"
 _TWIN = ".json"
 _MANY_LOGS, _NO_LOG = "many logs", "no log"  # places of pages beside the log directories
 _TEXT = {"type": "string"}
-_REFRESH = FlagParameter("refresh", "The page asks for itself again every ten seconds.")
+REFRESH = FlagParameter("refresh", "The page asks for itself again every ten seconds.")
 _POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -107,7 +107,7 @@ def page(
             "console",
             access,
             {200: Answer("The page.", {HTML: _TEXT, JSON: model})},
-            parameters=(*parameters, _REFRESH) if can_refresh else parameters,
+            parameters=(*parameters, REFRESH) if can_refresh else parameters,
             errors=(*errors, 406),
         )(either)
         # The twin first: of two patterns aiohttp takes the one that was added first.
@@ -136,7 +136,7 @@ def _handlers(
         frame = Frame(
             url.raw_path,
             url.raw_query_string,
-            is_refreshing=can_refresh and _REFRESH.read(request),
+            is_refreshing=can_refresh and REFRESH.read(request),
             can_refresh=can_refresh,
             # Else what changes something is behind another port than the pages.
             is_administered=api.config.admin_port is None,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import urljoin
 
 import pytest
 
@@ -47,6 +48,20 @@ def filled(daemon: Daemon) -> Daemon:
         data = batch_of(HALF_SEGMENT, timestamp_ms=now_ms() - age_days * DAY)
         assert append(daemon, "shown", data).status == 200
     return daemon
+
+
+@pytest.mark.parametrize("query", ["", "?refresh=true"])
+def test_a_slash_behind_the_address(filled: Daemon, query: str) -> None:
+    """Goal: who types a slash too many meets the console, behind a proxy's prefix, too.
+    Method: the one address; what the answer leads to, as a browser resolves it.
+    """
+    answer = filled.request("GET", f"/console/{query}", None, BROWSER)
+    assert answer.status == 301
+    location = answer.headers["Location"]
+    assert urljoin(f"http://h/console/{query}", location) == f"http://h/console{query}"
+    assert urljoin(f"http://h/in/front/console/{query}", location).startswith("http://h/in/front/c")
+    refused(filled.request("GET", "/console/topics/"), 404, 404)
+    refused(filled.request("GET", "/console/?other=1"), 400, 40005)
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -12,7 +12,15 @@ from urllib.parse import quote
 from aiohttp import hdrs, web
 
 from kafkalog.server.api import api_of
-from kafkalog.server.console import FORM_DONE, form_done, page, prepared, refuse_other_origins
+from kafkalog.server.console import (
+    FORM_DONE,
+    PAGE_HEADERS,
+    REFRESH,
+    form_done,
+    page,
+    prepared,
+    refuse_other_origins,
+)
 from kafkalog.server.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.form_body import form_fields, form_schema
@@ -64,6 +72,23 @@ _ENTITY_TAG = re.compile(r'"([^"]*)"')
 def overview(_: web.Request, operations: Operations) -> OverviewView:
     """Console: is the daemon well, in words; its log directories and largest topics."""
     return overview_view(operations)
+
+
+@ROUTES.get(f"{_CONSOLE}/")
+@endpoint(
+    "consoleSlash",
+    "console",
+    _LOOK,
+    {301: Answer("The console's address has no slash.", headers=(hdrs.LOCATION,))},
+    parameters=(REFRESH,),
+)
+async def with_slash(request: web.Request) -> web.Response:
+    """Console: the overview's address with a slash behind it leads there."""
+    REFRESH.read(request)
+    query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
+    # Relative: a prefix that a proxy takes away in front stays.
+    headers = {hdrs.LOCATION: f"..{_CONSOLE}{query}", **PAGE_HEADERS}
+    return web.Response(status=301, headers=headers)
 
 
 @page(

@@ -26,6 +26,7 @@ from kafkalog.client import (
 from kafkalog.client.messages import DEFAULT_URL, Address, EmptyName, UnwritableName
 
 TIMEOUT_SECONDS = 60.0
+_CORRUPT_MESSAGE = 50010  # docs/errors.md
 Command = Callable[..., None]
 
 
@@ -151,7 +152,14 @@ def message_of(error: ClientError) -> str:
     """What a person reads of it."""
     if isinstance(error, ConnectFailed | OutcomeUnknown) and error.status is None:
         return f"{error.message} Is the daemon running? (kafkalog server)"
-    return error.message
+    first, last = error.details.get("base_offset"), error.details.get("last_offset")
+    if error.error_code != _CORRUPT_MESSAGE or first is None:
+        return error.message
+    where = f"offset {first}" if last == first else f"offsets {first} to {last or 'the end'}"
+    return (
+        f"{error.message.rstrip('.')}: {where}. `kafkalog segments verify` looks at its files,"
+        " docs/runbooks/rotten-record.md says what to do."
+    )
 
 
 def _client(

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.completing import topic_argument
-from kafkalog.cli.connection import RequestFailed, with_client
+from kafkalog.cli.connection import RequestFailed, message_of, with_client
 from kafkalog.cli.partial_failure import PARTIAL_FAILURE, is_failed, tell_failures
+from kafkalog.client import DaemonFault
 
 if TYPE_CHECKING:
     from kafkalog.client import Client, ConsumerRecord
@@ -142,6 +143,15 @@ def consume(
         ctx.exit(PARTIAL_FAILURE)
 
 
+def _of_partition(topic: str, partition: int, error: DaemonFault) -> str:
+    """What is the matter with it, and where records are behind damage."""
+    message = f"Partition {topic}-{partition}: {message_of(error)}"
+    last = error.details.get("last_offset")
+    if last is None:
+        return message
+    return f"{message} To read on behind it: --partition {partition} --offset {last + 1}"
+
+
 def _follow(
     client: Client,
     topic: str,
@@ -157,9 +167,12 @@ def _follow(
         found = False
         for partition in positions:
             wait = _WAIT_MS // len(positions) if waiting and not exit_at_end else 0
-            page = client.fetch_page(
-                topic, partition, positions[partition], max_wait_ms=wait, isolation=isolation
-            )
+            try:
+                page = client.fetch_page(
+                    topic, partition, positions[partition], max_wait_ms=wait, isolation=isolation
+                )
+            except DaemonFault as error:
+                raise RequestFailed(_of_partition(topic, partition, error)) from error
             for record in page.records:
                 printer.write(record)
                 if max_messages is not None and printer.count >= max_messages:

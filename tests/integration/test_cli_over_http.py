@@ -355,3 +355,25 @@ def test_no_daemon() -> None:
         assert result.returncode == 1
         assert b"No answer from http://127.0.0.1:" in result.stderr
         assert b"Traceback" not in result.stderr
+
+
+def test_a_rotten_batch_is_named(daemon: Daemon) -> None:
+    """Goal: who meets damage learns where it is, where to read on, and what to do.
+    Method: a bit flipped in the second of three records; what the message says is done.
+    """
+    daemon.create_topic("rotten")
+    for letter in "abc":
+        daemon.produce_text("rotten", letter * 100)
+    path = daemon.log_dirs[0] / "rotten-0" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[data.index(b"b" * 100) + 5] ^= 4
+    path.write_bytes(data)
+    met = run(daemon, "consume", "rotten", "--from-beginning", "-e")
+    assert (met.returncode, met.stdout) == (1, b"a" * 100 + b"\n")
+    assert met.stderr.decode().splitlines()[-1] == (
+        "Error: Partition rotten-0: A stored record batch is corrupt and is not served: offset 1."
+        " `kafkalog segments verify` looks at its files, docs/runbooks/rotten-record.md says what"
+        " to do. To read on behind it: --partition 0 --offset 2"
+    )
+    behind = run(daemon, "consume", "rotten", "--partition", "0", "--offset", "2", "-e")
+    assert done(behind) == b"c" * 100 + b"\n"

@@ -25,7 +25,7 @@ from kafkalog.errors import (
 )
 from kafkalog.format.file_names import PARTITION_METADATA
 from kafkalog.format.format_error import FormatError
-from kafkalog.format.partition_metadata import encode_partition_metadata
+from kafkalog.format.partition_metadata import decode_partition_metadata, encode_partition_metadata
 from kafkalog.format.topic_id import encode_id
 from kafkalog.format.topic_partition import DirectoryState, directory_name
 from kafkalog.log import segment_handles
@@ -353,11 +353,20 @@ class DirectoryLoading:
         )
 
     def _ensure_metadata(self, path: str, topic: RegisteredTopic) -> None:
+        """The topic's id in a directory that has none, or one that nobody can read."""
         metadata = f"{path}/{PARTITION_METADATA}"
-        if not self._filesystem.exists(metadata):
-            self._filesystem.write_file_atomically(
-                metadata, encode_partition_metadata(topic.topic_id)
-            )
+        if self._filesystem.exists(metadata):
+            try:
+                decode_partition_metadata(self._filesystem.read_file(metadata))
+                return
+            except FormatError as error:
+                _log.warning(
+                    "partition_metadata_written_again",
+                    directory=path,
+                    topic_id=encode_id(topic.topic_id),
+                    reason=f"it is damaged: {error}",
+                )
+        self._filesystem.write_file_atomically(metadata, encode_partition_metadata(topic.topic_id))
 
     def _open(
         self,

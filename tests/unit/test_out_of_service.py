@@ -307,6 +307,29 @@ def test_another_id_keeps_the_partition_offline(other: str) -> None:
     assert log_end(manager_on(disk).start()) == RECORDS
 
 
+@pytest.mark.parametrize("damage", [b"", b"version: 0\n", bytes(43)])
+def test_a_damaged_id_is_written_again(damage: bytes) -> None:
+    """M14: nobody else claims the directory: served by its name, and healed for what copies it.
+
+    Empty, cut, zeros; then a start that has nothing to tell.
+    """
+    disk = stopped_with_segments()
+    whole = disk.read_file(METADATA)
+    disk.write_file_atomically(METADATA, damage)
+    sim = manager_on(disk)
+    with capture_logs() as lines:
+        sim.start()
+    assert log_end(sim) == RECORDS
+    (line,) = lines_of(lines, "partition_metadata_written_again")
+    assert (line["directory"], line["log_level"]) == (HOME, "warning")
+    assert line["topic_id"] == sim.operations.topics.describe("t").topic_id
+    disk = sim.stop()
+    assert disk.read_file(METADATA) == whole
+    with capture_logs() as lines:
+        assert log_end(manager_on(disk).start()) == RECORDS
+    assert not [each for each in lines if each["event"].startswith("partition_metadata")]
+
+
 def test_an_empty_directory_with_another_id_is_put_aside() -> None:
     """M14: there is nothing to lose in it: as in Kafka, with the reason in the line."""
     sim = manager_on().start()

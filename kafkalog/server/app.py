@@ -13,7 +13,7 @@ from aiohttp import hdrs, web
 
 from kafkalog import __version__
 from kafkalog.server.api import API_KEY
-from kafkalog.server.endpoint import ADMINISTRATIVE, METRICS_PATH, endpoint_of
+from kafkalog.server.endpoint import ADMINISTRATIVE, AUTHENTICATED, METRICS_PATH, endpoint_of
 from kafkalog.server.exchange import make_middleware
 from kafkalog.server.openapi import describe
 from kafkalog.server.routes import (
@@ -117,21 +117,24 @@ class Door(enum.Enum):
     METRICS = "metrics"
 
 
-def door_of(route: web.RouteDef) -> Door | None:
-    """Where a route goes when each door has a port; None: to all of them.
+def doors_of(route: web.RouteDef) -> frozenset[Door]:
+    """Where a route goes when each door has a port.
 
-    Administrative is what creates, deletes, alters or operates, by the endpoint's promise.
+    Administrative is what creates, deletes, alters or operates, by the endpoint's promise. The ids
+    of the cluster stand in the paths of both kinds, so who orders has to learn them there, too.
     """
     promise = endpoint_of(route.handler)
     if promise is None:
-        return Door.HTTP
+        return frozenset((Door.HTTP,))
     if promise.access is None:
-        return None
+        return frozenset(Door)
+    if promise.access is AUTHENTICATED:
+        return frozenset((Door.HTTP, Door.ADMIN))
     if route.path == METRICS_PATH:
-        return Door.METRICS
+        return frozenset((Door.METRICS,))
     right = promise.right
     is_administrative = right is not None and right.action in ADMINISTRATIVE
-    return Door.ADMIN if is_administrative else Door.HTTP
+    return frozenset((Door.ADMIN if is_administrative else Door.HTTP,))
 
 
 def _routes_at(door: Door, config: ServerConfig) -> list[web.RouteDef]:
@@ -141,10 +144,9 @@ def _routes_at(door: Door, config: ServerConfig) -> list[web.RouteDef]:
     for table in ROUTE_TABLES:
         for route in table:
             assert isinstance(route, web.RouteDef)
-            home = door_of(route)
-            if home is not None and ports.get(home) is None:
-                home = Door.HTTP
-            if home in (None, door):
+            doors = doors_of(route)
+            homes = {each if ports.get(each) is not None else Door.HTTP for each in doors}
+            if door in homes:
                 found.append(route)
     return found
 

@@ -5,16 +5,14 @@ Method: a principal with one rule, ``all topic mine-*``, at the command line and
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.access_world import access_settings, ask, token_of, write
-from tests.integration.daemon import ROOT, Daemon
+from tests.integration.access_world import access_settings, ask
+from tests.integration.daemon import Daemon
 from tests.integration.http_world import refused
+from tests.integration.principal_commands import Commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,35 +27,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with Daemon(root, **access_settings(root, RULES)) as daemon:
         yield daemon
         assert "Unhandled" not in daemon.log_path.read_text(), daemon.log_tail()
-
-
-class Commands:
-    """``kafkalog ARGUMENTS`` as one principal."""
-
-    def __init__(self, daemon: Daemon, root: Path, principal: str) -> None:
-        self._environment = {
-            **os.environ,
-            "KAFKALOG_URL": f"http://127.0.0.1:{daemon.port}",
-            "KAFKALOG_TOKEN_FILE": str(write(root / principal, f"{token_of(principal)}\n")),
-        }
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Whatever comes of it."""
-        return subprocess.run(
-            [sys.executable, "-m", "kafkalog", *arguments],
-            capture_output=True,
-            cwd=ROOT,
-            env=self._environment,
-            check=False,
-            timeout=60,
-            text=True,
-        )
-
-    def printed(self, *arguments: str) -> str:
-        """What a command that succeeds prints."""
-        done = self.run(*arguments)
-        assert done.returncode == 0, (arguments, done.stderr)
-        return done.stdout
 
 
 def test_my_topic_from_its_creation_to_its_deletion(guarded: Daemon, tmp_path: Path) -> None:

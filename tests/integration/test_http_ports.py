@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
-from kafkalog.server.app import ROUTE_TABLES, Door, door_of
+from kafkalog.server.app import ROUTE_TABLES, Door, doors_of
 from tests.integration.access_world import access_settings, ask
 from tests.integration.daemon import Daemon, ReservedPort
 from tests.integration.http_world import refused
+from tests.integration.principal_commands import Commands
 from tests.integration.test_http_console_compaction import FORM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 ROUTES = [route for table in ROUTE_TABLES for route in table if isinstance(route, web.RouteDef)]
 
@@ -44,13 +46,13 @@ def test_route_is_behind_its_door(ports: dict[Door, Daemon], route: web.RouteDef
     """Goal: the data port has no administrative route, the others nothing else.
     Method: ask at each port as one who may nothing: 404 or 405 of the framework is no route.
     """
-    home = door_of(route)
+    doors = doors_of(route)
     path = re.sub(r"\{[^}]*\}", "0", route.path)
     for door, daemon in ports.items():
         answer = ask(daemon, "denied", route.method, path)
         is_missing = answer.status in (404, 405) and answer.json["error_code"] in (404, 405)
         is_missing = is_missing and answer.json["message"].startswith(("No such path", "This path"))
-        assert is_missing is (home not in (None, door)), (door, answer.status, answer.body)
+        assert is_missing is (door not in doors), (door, answer.status, answer.body)
 
 
 def test_the_doors_ask_for_credentials(ports: dict[Door, Daemon]) -> None:
@@ -64,6 +66,21 @@ def test_the_doors_ask_for_credentials(ports: dict[Door, Daemon]) -> None:
     refused(ask(ports[Door.HTTP], "admin", "POST", "/v1/backups", {}), 404, 404)
     for daemon in ports.values():
         assert ask(daemon, None, "GET", "/readyz").status == 200
+
+
+def test_the_command_line_changes_topics_at_the_admin_port(
+    ports: dict[Door, Daemon], tmp_path: Path
+) -> None:
+    """Goal: what can only be ordered there can be ordered with the client, too.
+    Method: a topic is made, altered and deleted by commands at that port, and looked at elsewhere.
+    """
+    ordering = Commands(ports[Door.ADMIN], tmp_path, "admin")
+    looking = Commands(ports[Door.HTTP], tmp_path, "admin")
+    ordering.printed("topics", "create", "ordered", "--partitions", "1")
+    ordering.printed("configs", "alter", "--topic", "ordered", "--add-config", "retention.ms=1001")
+    assert "retention.ms=1001" in looking.printed("configs", "describe", "--topic", "ordered")
+    ordering.printed("topics", "delete", "ordered")
+    refused(ask(ports[Door.HTTP], "admin", "GET", "/topics/ordered"), 404, 40401)
 
 
 def test_a_form_at_the_admin_port_leads_to_no_page(ports: dict[Door, Daemon]) -> None:

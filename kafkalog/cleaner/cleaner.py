@@ -36,6 +36,7 @@ from kafkalog.cleaner.source_groups import aborted_from, source_ends, source_gro
 from kafkalog.cleaner.swapping import end_pending_swap, swap_in
 from kafkalog.errors import LogCleaningAborted
 from kafkalog.log.segment_recovery import SegmentOffsetOverflow
+from kafkalog.log.sound_floor import sound_floor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -150,7 +151,7 @@ class Cleaner:
         ends = [*(each.base_offset for each in dirty[1:]), end]
         for segment, segment_end in zip(dirty, ends, strict=True):
             round_.check_done()
-            for batches in self._chunks(round_, segment, segment.floor_position(start)):
+            for batches in self._chunks(round_, segment, sound_floor(segment, start).position):
                 skipped = needless_batches(batches, transactions) | control_flags(batches)
                 is_full = offset_map.index(batches, skipped, start)
                 stats.map_bytes_read += batches.rows.consumed_bytes

@@ -15,7 +15,7 @@ from kafkalog.cleaner.swapping import swap_in
 from kafkalog.errors import CorruptBatch
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.cleaned_segment import CleanedSegment
-from kafkalog.log.segment_read import scan_chunks
+from kafkalog.log.segment_chunks import scan_chunks
 from kafkalog.log.segment_split import plan_split
 
 if TYPE_CHECKING:

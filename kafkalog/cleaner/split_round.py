@@ -41,6 +41,7 @@ from kafkalog.format.file_names import CLEANED_SUFFIX
 from kafkalog.kernels.key_merge import merge_rows
 from kafkalog.log.log_segment import LogSegment
 from kafkalog.log.segment_file import MovableDirectory
+from kafkalog.log.sound_floor import sound_floor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -204,7 +205,7 @@ def _source(
         segment.last_modified_ms,
         segment.transaction_index.exists,
         following.base_offset,
-        segment.floor_position(start) if is_dirty else segment.size_bytes,
+        sound_floor(segment, start).position if is_dirty else segment.size_bytes,
         tuple(aborted_from(log, segment, ends_at)),
     )
 

@@ -149,6 +149,10 @@ class AbstractIndex(ABC, Generic[S, E]):
         self._cache.put(self, store, store.count * self.entry_bytes)
         return store
 
+    def doubt(self) -> bool:
+        """Note that an entry is wrong; True for the first caller until the file is written anew."""
+        return self._cache.doubt(self)
+
     def read_store(self) -> S:
         """Read and check the file; CorruptIndex names the file and the position."""
         try:

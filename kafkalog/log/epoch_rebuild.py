@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.errors import CorruptCheckpoint
-from kafkalog.log.segment_read import scan_chunks
+from kafkalog.log.segment_chunks import scan_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -1,8 +1,9 @@
 """IndexCache: the decoded entries of closed index files, bounded in bytes, shared by all logs.
 
 Owns references to immutable entry stores, oldest use first; eviction drops the reference, a look-up
-under way keeps its own. Never reads a file. Any thread; the lock covers dictionary operations only.
-Takes the place of Kafka's memory-mapped indexes, whose pages the operating system evicts.
+under way keeps its own. Knows which indexes have a wrong entry, until they are forgotten. Never
+reads a file. Any thread; the lock covers dictionary operations only. Takes the place of Kafka's
+memory-mapped indexes, whose pages the operating system evicts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ENTRY_OVERHEAD_BYTES = 400  # the store object, its two arrays and the map slot
 class IndexCache:
     """Least recently used entry stores by owner (compared by identity)."""
 
-    __slots__ = ("_capacity_bytes", "_mutex", "_size_bytes", "_stores")
+    __slots__ = ("_capacity_bytes", "_doubted", "_mutex", "_size_bytes", "_stores")
 
     def __init__(self, mutex: Mutex, capacity_bytes: int = DEFAULT_CAPACITY_BYTES) -> None:
         # constant after construction
@@ -29,6 +30,7 @@ class IndexCache:
         # guarded by the mutex
         self._stores: OrderedDict[object, tuple[object, int]] = OrderedDict()
         self._size_bytes = 0
+        self._doubted: set[object] = set()
 
     @property
     def size_bytes(self) -> int:
@@ -60,9 +62,17 @@ class IndexCache:
         return store
 
     def forget(self, owner: object) -> None:
-        """Drop what is kept for owner, if anything."""
+        """Drop what is kept for owner, if anything, and that it was doubted."""
         with self._mutex:
             self._drop(owner)
+            self._doubted.discard(owner)
+
+    def doubt(self, owner: object) -> bool:
+        """Note that an entry of owner's is wrong; whether nobody has noted it before."""
+        with self._mutex:
+            is_first = owner not in self._doubted
+            self._doubted.add(owner)
+            return is_first
 
     def _insert(self, owner: object, store: object, weight: int) -> None:
         """Add and evict; the caller holds the lock and has seen that owner is absent."""

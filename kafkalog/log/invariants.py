@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.format.batch_scan import BatchColumn, ScanStop
-from kafkalog.log.segment_read import scan_chunks
+from kafkalog.log.segment_chunks import scan_chunks
 from kafkalog.log.values import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:

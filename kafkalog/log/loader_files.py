@@ -37,7 +37,7 @@ from kafkalog.format.format_error import FormatError
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.record_batch import HEADER_BYTES, MAGIC_AT, MAGIC_V2
 from kafkalog.log.log_segment import LogSegment
-from kafkalog.log.segment_read import scan_chunks
+from kafkalog.log.segment_chunks import scan_chunks
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import FileStat

@@ -24,7 +24,8 @@ from kafkalog.format.record_batch import (
 )
 from kafkalog.log.producer_append_info import ProducerBatch
 from kafkalog.log.producer_state import BATCHES_TO_RETAIN
-from kafkalog.log.segment_read import scan_chunks
+from kafkalog.log.segment_chunks import scan_chunks
+from kafkalog.log.sound_floor import sound_floor
 from kafkalog.log.values import AppendOrigin
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def rebuild(
             manager.end_offset = start
             if segment.base_offset in snapshot_at and start == segment.base_offset:
                 manager.take_snapshot(sync=False)
-            position = segment.floor_position(start)
+            position = sound_floor(segment, start).position
             for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
                 if before_chunk is not None:
                     before_chunk()

@@ -28,7 +28,7 @@ from kafkalog.format.record_batch import (
     is_control,
     timestamp_type_of,
 )
-from kafkalog.log.segment_read import SCAN_CHUNK_BYTES, scan_chunks
+from kafkalog.log.segment_chunks import SCAN_CHUNK_BYTES, scan_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from kafkalog.format.batch_scan import BatchRows
     from kafkalog.log.log_segment import LogSegment
-    from kafkalog.log.segment_read import ScannedChunk
+    from kafkalog.log.segment_chunks import ScannedChunk
     from kafkalog.log.unified_log import UnifiedLog
 
     Mask = npt.NDArray[np.bool_]

@@ -37,7 +37,7 @@ from kafkalog.format.record_batch import (
     read_header,
 )
 from kafkalog.log.prefix_repair import bridge, later_batches, sound_base, true_prefix
-from kafkalog.log.segment_read import read_chunk, scan_chunks
+from kafkalog.log.segment_chunks import read_chunk, scan_chunks
 from kafkalog.log.segment_recovery import BadBatch, BadSpot, Judge, StepOver
 
 if TYPE_CHECKING:

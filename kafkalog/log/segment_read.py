@@ -5,6 +5,8 @@ Theory of a fetch: the index floor gives a position at most ``index.interval.byt
 in front of the target, so one read of the bytes asked for plus that distance normally suffices; one
 kernel call walks the headers in it, checks that their offsets are in order (the base offset lies
 outside the CRC) and the CRC of what will be returned. One copy: the answer is a view of the chunk.
+An index entry that leads to no batch, or to a later one, shows there: the read goes round it, over
+the batches from an earlier entry on (``sound_floor``).
 Bytes that are no batch are never passed by: a read gets to the end of a segment, or to offsets
 behind the one asked for, only over a batch whose CRC vouches for its size.
 Source: Kafka's LogSegment.read, FileRecords.searchForOffset and searchForTimestamp. Differs from
@@ -14,18 +16,25 @@ offsets cannot be true.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.format.batch_scan import BatchChoice, BatchColumn, BatchRows, ScanStop, choose, scan
+from kafkalog.format.batch_scan import BatchChoice, BatchColumn, BatchRows, ScanStop, choose
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.record import read_records
 from kafkalog.format.record_batch import HEADER_BYTES, is_crc_valid
+from kafkalog.log.segment_chunks import (
+    HEADER,
+    LARGEST_UNDOUBTED_BYTES,
+    read_chunk,
+    scan_chunks,
+)
+from kafkalog.log.sound_floor import agrees, place_past, sound_floor
 from kafkalog.log.values import OffsetPosition, TimestampOffset
 from kafkalog.log.would_block import WouldBlock
 
@@ -34,15 +43,12 @@ if TYPE_CHECKING:
 
     from kafkalog.env.filesystem import File
     from kafkalog.log.log_segment import LogSegment
+    from kafkalog.log.segment_chunks import ScannedChunk
 
     Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
     Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
-HEADER = struct.Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
-LOG_OVERHEAD_BYTES = 12
 READ_SLACK_BYTES = 32 * 1024  # beyond the index distance, for two batches of a usual producer
-SCAN_CHUNK_BYTES = 1024 * 1024
-LARGEST_UNDOUBTED_BYTES = 64 * 1024 * 1024  # a rotten length may ask for a whole segment's memory
 
 
 class SegmentRead(NamedTuple):
@@ -55,15 +61,6 @@ class SegmentRead(NamedTuple):
     batch_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class ScannedChunk:
-    """Bytes of a segment from ``position`` on and the whole batches in them."""
-
-    position: int
-    data: memoryview
-    rows: BatchRows
-
-
 @dataclass(slots=True)
 class _Walk:
     """Where a read has got to in a segment: there a batch must begin, or the segment ends."""
@@ -73,6 +70,7 @@ class _Walk:
     may_block: bool
     end: int  # the published size when the read began
     end_offset: int
+    floor: OffsetPosition  # the entry that it began at
     position: int
     known_offset: int  # an index says that the first batch ends with it; -1: nothing says so
     walked_offset: int  # last offset of the batch walked over last
@@ -90,10 +88,30 @@ class _Walk:
             may_block,
             end,
             end_offset,
+            floor,
             position=floor.position,
             known_offset=floor.offset if floor.position else -1,
             walked_offset=segment.base_offset - 1,
         )
+
+    def goes_round_floor(self, start_offset: int) -> bool:
+        """Whether the index was wrong and not the log; the walk is then at the batch wanted.
+
+        WouldBlock when it may not read more than a fetch does.
+        """
+        floor = self.floor
+        if floor.position == 0:
+            return False
+        if not self.may_block:
+            raise WouldBlock(self.segment.log_file.path)
+        place = place_past(
+            self.segment, floor, start_offset, end=self.end, end_offset=self.end_offset
+        )
+        if place is None:
+            return False
+        self.position, self.previous_position, self.walked_offset = place
+        self.known_offset = -1
+        return True
 
     def advance(self, choice: BatchChoice) -> None:
         """Behind the batches that were walked over."""
@@ -152,7 +170,20 @@ def read(
     if end <= 0:
         return None
     walk = _Walk.begin(segment, start_offset, end, end_offset, may_block=may_block)
-    wanted = max_bytes + segment.index_interval_bytes + READ_SLACK_BYTES
+    try:
+        return _read_on(walk, start_offset, max_bytes, max_offset, min_one_batch=min_one_batch)
+    except CorruptBatch:
+        if not walk.goes_round_floor(start_offset):
+            raise
+    return _read_on(walk, start_offset, max_bytes, max_offset, min_one_batch=min_one_batch)
+
+
+def _read_on(
+    walk: _Walk, start_offset: int, max_bytes: int, max_offset: int, *, min_one_batch: bool
+) -> SegmentRead | None:
+    """From where the walk is; see ``read``."""
+    end, end_offset, may_block = walk.end, walk.end_offset, walk.may_block
+    wanted = max_bytes + walk.segment.index_interval_bytes + READ_SLACK_BYTES
     while walk.position < end:
         asked = min(wanted, end - walk.position)
         data = read_chunk(walk.file, walk.position, asked, may_block=may_block)
@@ -250,65 +281,6 @@ def _no_batch(
     return _corrupt(segment, position, stop, first_offset, last_offset)
 
 
-def read_chunk(file: File, position: int, size: int, *, may_block: bool) -> memoryview:
-    """Up to ``size`` bytes; shorter only at the end of the file. WouldBlock as LogSegment.read."""
-    return _read_into(_chunk_memory(size), file, position, may_block=may_block)
-
-
-def _chunk_memory(size: int) -> memoryview:
-    return np.empty(size, dtype=np.uint8).data  # not zeroed, unlike a bytearray
-
-
-def _read_into(buffer: memoryview, file: File, position: int, *, may_block: bool) -> memoryview:
-    """What the file holds for the buffer; see read_chunk."""
-    if may_block:
-        return buffer[: file.pread_into(buffer, position)]
-    done = file.try_pread_into(buffer, position)
-    if done is None or done < len(buffer):
-        raise WouldBlock(file.path)
-    return buffer
-
-
-def scan_chunks(
-    segment: LogSegment,
-    position: int,
-    end: int,
-    *,
-    check_crc: bool,
-    may_block: bool = True,
-    chunk_bytes: int = SCAN_CHUNK_BYTES,
-    file: File | None = None,
-) -> Iterator[ScannedChunk]:
-    """Walk all batches of ``[position, end)``; every chunk but the last holds at least one.
-
-    The last chunk says with ``rows.stop`` why the walk ended. A batch that is larger than a chunk
-    is read whole, never more than what is left before ``end``. The bytes of a chunk are good until
-    the next one is asked for: it is read into the same memory. ``file``: the caller's own handle.
-    """
-    if position >= end:
-        return
-    if file is None:
-        file = segment.log_file.acquire(may_block=may_block)
-    wanted, memory = chunk_bytes, memoryview(b"")
-    while position < end:
-        size = min(wanted, end - position)
-        if size > len(memory):
-            memory = _chunk_memory(size)
-        data = _read_into(memory[:size], file, position, may_block=may_block)
-        rows = scan(data, check_crc=check_crc)
-        is_last = position + len(data) >= end or len(data) < HEADER.size
-        if rows.count == 0 and rows.stop is ScanStop.PARTIAL and not is_last:
-            size = HEADER.unpack_from(data)[1] + LOG_OVERHEAD_BYTES
-            if position + size <= end:
-                wanted = size
-                continue
-        yield ScannedChunk(position, data, rows)
-        if rows.count == 0 or rows.stop not in (ScanStop.END, ScanStop.PARTIAL):
-            return
-        position += rows.consumed_bytes
-        wanted = chunk_bytes
-
-
 def first_batch_timestamp_ms(segment: LogSegment, *, may_block: bool) -> int | None:
     """Maximum timestamp in the header of the first batch; None when the segment is empty."""
     if segment.size_bytes < HEADER.size:
@@ -323,7 +295,7 @@ def first_batch_timestamp_ms(segment: LogSegment, *, may_block: bool) -> int | N
 
 def next_offset(segment: LogSegment) -> int:
     """Last offset + 1, the base offset when empty."""
-    position = segment.floor_position(INT64_MAX)
+    position = sound_floor(segment, INT64_MAX).position
     result = segment.base_offset
     for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
         if chunk.rows.count:
@@ -333,7 +305,7 @@ def next_offset(segment: LogSegment) -> int:
 
 def position_of(segment: LogSegment, offset: int) -> int | None:
     """Where the first batch starts whose last offset is >= offset; None when there is none."""
-    position = segment.floor_position(offset)
+    position = sound_floor(segment, offset).position
     for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
         hit = _first_row_ending_at(chunk.rows, offset)
         if hit is not None:
@@ -346,10 +318,9 @@ def find_offset_by_timestamp(
 ) -> TimestampOffset | None:
     """See LogSegment.find_offset_by_timestamp."""
     floor_offset = segment.floor_timestamp(timestamp_ms, may_block=may_block).offset
-    position = segment.floor_position(max(floor_offset, starting_offset), may_block=may_block)
     return _find_record(
         segment,
-        position,
+        max(floor_offset, starting_offset),
         lambda max_timestamps: max_timestamps >= timestamp_ms,
         lambda timestamps, offsets: (timestamps >= timestamp_ms) & (offsets >= starting_offset),
         may_block=may_block,
@@ -361,29 +332,47 @@ def find_max_timestamp_record(segment: LogSegment, *, may_block: bool) -> Timest
     largest = segment.max_timestamp_so_far(may_block=may_block)
     return _find_record(
         segment,
-        segment.floor_position(largest.offset, may_block=may_block),
+        largest.offset,
         lambda max_timestamps: max_timestamps == largest.timestamp_ms,
         lambda timestamps, _: timestamps == largest.timestamp_ms,
         may_block=may_block,
     )
 
 
+def _chunks_from(
+    segment: LogSegment, from_offset: int, end: int, *, may_block: bool
+) -> tuple[int, Iterator[ScannedChunk]]:
+    """Chunks from the floor of an offset on and where they begin; round an entry that is wrong."""
+    floor = segment.floor_entry(from_offset, may_block=may_block)
+    chunk_bytes = segment.index_interval_bytes + READ_SLACK_BYTES
+    chunks = scan_chunks(
+        segment, floor.position, end, check_crc=True, may_block=may_block, chunk_bytes=chunk_bytes
+    )
+    first = next(chunks, None)
+    if floor.position and (first is None or not agrees(first.rows, floor)):
+        if not may_block:
+            raise WouldBlock(segment.log_file.path)
+        place = place_past(segment, floor, from_offset, end=end, end_offset=INT64_MAX)
+        if place is not None:
+            start = place.position
+            return start, scan_chunks(segment, start, end, check_crc=True, chunk_bytes=chunk_bytes)
+    return floor.position, chunks if first is None else chain((first,), chunks)
+
+
 def _find_record(
     segment: LogSegment,
-    position: int,
+    from_offset: int,
     batch_may_match: Callable[[Numbers], Mask],
     record_matches: Callable[[Numbers, Numbers], Mask],
     *,
     may_block: bool,
 ) -> TimestampOffset | None:
-    """First record that matches, in batches chosen by their maximum timestamp, from position on."""
+    """First record that matches, in batches chosen by maximum timestamp, from an offset on."""
     end, walked_offset = segment.size_bytes, segment.base_offset - 1
+    position, chunks = _chunks_from(segment, from_offset, end, may_block=may_block)
     if position > end and segment.is_active:
         return None  # an index entry is there a moment before its batch
-    chunk_bytes = segment.index_interval_bytes + READ_SLACK_BYTES
-    for chunk in scan_chunks(
-        segment, position, end, check_crc=True, may_block=may_block, chunk_bytes=chunk_bytes
-    ):
+    for chunk in chunks:
         rows = chunk.rows
         rows = rows.before(rows.first_disorder(walked_offset, looks_ahead=True))
         chosen = np.flatnonzero(batch_may_match(rows.column(BatchColumn.MAX_TIMESTAMP)))

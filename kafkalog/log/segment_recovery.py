@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import CorruptIndex
 from kafkalog.format.batch_scan import BatchColumn, BatchRows, ScanStop, scan
 from kafkalog.format.record_batch import HEADER_BYTES, MalformedBatch, read_header
-from kafkalog.log import segment_read
+from kafkalog.log import segment_chunks
 from kafkalog.log.index_cadence import IndexCadence
 from kafkalog.log.offset_index import OffsetEntries, offset_entries
 from kafkalog.log.time_index import TimeEntries, time_entries
@@ -32,7 +32,7 @@ from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffs
 
 if TYPE_CHECKING:
     from kafkalog.log.log_segment import LogSegment
-    from kafkalog.log.segment_read import ScannedChunk
+    from kafkalog.log.segment_chunks import ScannedChunk
 
 OnBatches = Callable[[BatchRows, memoryview], None]
 
@@ -223,7 +223,7 @@ class _Steps:
     def take(self, on_batches: OnBatches | None) -> BadSpot | None:
         """Good batches up to a bad one, or up to the end."""
         stop = ScanStop.END
-        for chunk in segment_read.scan_chunks(
+        for chunk in segment_chunks.scan_chunks(
             self._segment,
             self.position,
             self._size_bytes,
@@ -273,7 +273,7 @@ class _Steps:
         Its timestamp is not believed: no look-up by time would find a record here.
         """
         file = self._segment.log_file.acquire()
-        data = segment_read.read_chunk(file, self.position, over.size_bytes, may_block=True)
+        data = segment_chunks.read_chunk(file, self.position, over.size_bytes, may_block=True)
         rows = scan(data, check_crc=False)
         assert rows.count == 1, "a batch that is stepped over has a header that can be read"
         rows.column(BatchColumn.LAST_OFFSET)[:] = over.next_offset - 1

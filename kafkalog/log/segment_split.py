@@ -24,7 +24,7 @@ from kafkalog.format.file_names import (
     SWAP_SUFFIX,
     segment_file_name,
 )
-from kafkalog.log.segment_read import read_chunk, scan_chunks
+from kafkalog.log.segment_chunks import read_chunk, scan_chunks
 from kafkalog.log.values import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Goal: a fetch over damaged bytes is right from the offset asked for on, or CorruptBatch.
 Method: a log of small and large batches in several segments, whole or with gaps as compaction
-leaves them; any stretch of one batch is changed under it, and every offset is asked for with any
-size of answer. The list of what was written is the twin.
+leaves them; any stretch of one batch, or a bit of an index, is changed under it, and every offset
+is asked for with any size of answer. The list of what was written is the twin.
 """
 
 from __future__ import annotations
@@ -199,3 +199,36 @@ def test_a_length_that_leads_to_another_batch_hides_none(max_bytes: int, has_gap
         for end in ends:
             length = (end - place.position - 12).to_bytes(4, "big")
             check_all(case, place, length, 8, max_bytes)
+
+
+@settings(max_examples=150)
+@given(st.sampled_from([0, 1000]), st.booleans(), st.integers(0, 1 << 20), st.data())
+def test_a_flipped_bit_of_an_index_changes_no_answer(
+    interval_bytes: int, has_gaps: bool, number: int, data: st.DataObject
+) -> None:
+    """M01: all is served while the log is sound.
+
+    Between gaps alone a batch and an entry may say different offsets of the same place, and nothing
+    tells which of them rotted: that is refused.
+    """
+    case = case_of(interval_bytes, has_gaps)
+    closed = [each for each in case.world.log.segments if not each.is_active]
+    indexed = [each for each in closed if each.offset_index.entry_count()]
+    segment = indexed[number % len(indexed)]
+    path = segment.offset_index.file.path
+    whole = case.world.filesystem.read_file(path)
+    bit = data.draw(st.integers(0, len(whole) * 8 - 1))
+    at, is_position = bit // 8, bit // 8 % 8 >= 4
+    file = case.world.filesystem.open_write(path)
+    file.pwrite(bytes((whole[at] ^ 1 << bit % 8,)), at)
+    segment.offset_index.release()  # the entries in memory
+    try:
+        for offset in range(case.world.log.log_end_offset):
+            for max_bytes in (1, 5000, 1 << 20):
+                check_fetch(case, offset, max_bytes)
+                if is_position or not has_gaps:
+                    case.world.log.read(offset, max_bytes, Isolation.LOG_END)
+            check_look_up(case, offset)
+    finally:
+        file.pwrite(whole, 0)
+        segment.offset_index.release()

@@ -98,6 +98,8 @@ def test_a_file_that_somebody_cut_is_refused() -> None:
         for max_bytes in (1, 1 << 20):
             with pytest.raises(CorruptBatch):
                 world.log.read(299, max_bytes, Isolation.HIGH_WATERMARK)
+        with pytest.raises(CorruptBatch):
+            world.log.offset_for_timestamp(NOW_MS + 299, Isolation.HIGH_WATERMARK)
 
 
 @pytest.mark.parametrize("masks", [{8: 1}, {9: 0x0F}, {10: 0x01}, {11: 0x10}, {20: 1}, {90: 1}])

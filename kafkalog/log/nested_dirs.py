@@ -42,7 +42,7 @@ def check_apart(filesystem: ReadFilesystem, entries: Iterable[str]) -> None:
     real_paths = {path: filesystem.real_path(path) for path in paths}
     seen: dict[str, str] = {}
     for path, real in real_paths.items():
-        if filesystem.exists(f"{real}/{PARTITION_METADATA}"):
+        if _is_partition(filesystem, real):
             raise InvalidConfig(
                 f"log.dirs names {path}, which is the directory of a partition: name the log "
                 "directory around it",
@@ -59,6 +59,14 @@ def check_apart(filesystem: ReadFilesystem, entries: Iterable[str]) -> None:
                         value=inner,
                     )
         seen[path] = real
+
+
+def _is_partition(filesystem: ReadFilesystem, directory: str) -> bool:
+    """As far as can be seen: what is wrong with a disk is told by whoever opens the directory."""
+    try:
+        return filesystem.exists(f"{directory}/{PARTITION_METADATA}")
+    except OSError:
+        return False
 
 
 def enclosing_log_dir(filesystem: Filesystem, real_path: str) -> str | None:

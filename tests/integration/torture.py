@@ -75,6 +75,14 @@ class Torture:
                 return int(float(line.rsplit(" ", 1)[1]))
         return 0
 
+    def wait_until_counted(self, superseded: int) -> None:
+        """Until cleans have counted more than so many superseded records.
+
+        A thread lets go of a log, writes its checkpoint and counts then: another one may have
+        cleaned the log meanwhile.
+        """
+        until(lambda: self.removed_so_far() > superseded, "never counted", seconds=60)
+
     def wait_until_retained(self) -> None:
         """Until retention has moved the start of the topic that it eats; its task is periodic."""
 

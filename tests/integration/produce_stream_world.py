@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,10 @@ class Duplex:
     def line(self) -> Any:
         """The next line of the answer as JSON; waits for it."""
         return json.loads(self.answer.readline())
+
+    def has_more(self) -> bool:
+        """Whether bytes of the answer wait to be read."""
+        return bool(select.select([self._wire.socket], [], [], 0)[0])
 
     def rest(self) -> list[Any]:
         """All that come until the answer ends."""

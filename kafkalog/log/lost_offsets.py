@@ -15,7 +15,9 @@ import structlog
 
 from kafkalog.errors import CorruptData
 from kafkalog.format.file_names import LOG_SUFFIX, segment_file_name
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.recovery_policy import has_whole_tail
+from kafkalog.log.sound_floor import sound_floor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +68,8 @@ def _holds(segments: LogSegments, slot: int, offset: int) -> bool:
     if slot < 0:
         return False
     segment = segments.values[slot]
-    return has_whole_tail(segment) and segment.read_next_offset() > offset
+    position = sound_floor(segment, INT64_MAX).position  # a wrong entry proves no loss
+    return has_whole_tail(segment, position) and segment.read_next_offset() > offset
 
 
 def tell_left_over(directory: str, lost: dict[int | None, int], note: NoteLost) -> None:

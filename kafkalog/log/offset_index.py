@@ -82,6 +82,12 @@ class OffsetIndex(AbstractIndex[OffsetEntries, OffsetPosition]):
         slot = bisect_left(store.positions, end, 0, store.count)
         return self._entry(store, slot) if slot < store.count else None
 
+    def entry_before(self, position: int, count: int) -> OffsetPosition:
+        """The entry so many before the first one at or behind position, else (base offset, 0)."""
+        store = self.store()
+        slot = bisect_left(store.positions, position, 0, store.count) - count
+        return self._entry(store, max(slot, -1))
+
     def _entry(self, store: OffsetEntries, slot: int) -> OffsetPosition:
         """Entry of a slot; slot -1 is the start of the segment."""
         if slot < 0:

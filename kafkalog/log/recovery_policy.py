@@ -124,9 +124,13 @@ def judge_before_split(filesystem: Filesystem, segment: LogSegment, corruption: 
             )
 
 
-def has_whole_tail(segment: LogSegment) -> bool:
-    """Whether a segment ends with a whole batch; reads headers behind the last index entry only."""
-    position = segment.floor_position(INT64_MAX)
+def has_whole_tail(segment: LogSegment, position: int | None = None) -> bool:
+    """Whether a segment ends with a whole batch; reads headers behind the last index entry only.
+
+    ``position``: of a batch to begin at instead.
+    """
+    if position is None:
+        position = segment.floor_position(INT64_MAX)
     for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
         position = chunk.position + chunk.rows.consumed_bytes
     return position == segment.size_bytes

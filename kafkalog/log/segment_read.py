@@ -95,7 +95,7 @@ class _Walk:
         )
 
     def goes_round_floor(self, start_offset: int) -> bool:
-        """Whether the index was wrong and not the log; the walk is then at the batch wanted.
+        """Whether the index misled and the log is sound; the walk goes on from a believed place.
 
         WouldBlock when it may not read more than a fetch does.
         """
@@ -349,7 +349,7 @@ def _chunks_from(
         segment, floor.position, end, check_crc=True, may_block=may_block, chunk_bytes=chunk_bytes
     )
     first = next(chunks, None)
-    if floor.position and (first is None or not agrees(first.rows, floor)):
+    if floor.position and (first is None or not agrees(first.rows, first.data, floor)):
         if not may_block:
             raise WouldBlock(segment.log_file.path)
         place = place_past(segment, floor, from_offset, end=end, end_offset=INT64_MAX)

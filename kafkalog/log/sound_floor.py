@@ -1,11 +1,13 @@
 """Entries of an offset index held against the ``.log``: which to begin at when one leads astray.
 
-An index has no checksum. The batch that an entry points to is whole, its CRC holds and it ends no
-later than the entry says (a set of batches may have one entry, of its last offset); where that is
-not so, the entry or the log is damaged. An entry that points to an earlier batch costs a longer
-walk only. Asked when something did not fit, never on the way of a sound fetch. Any thread that may
-block; changes no file. Cost: one batch an entry tried, which are the 1st, 2nd, 4th... before; then
-each byte from there to the target once.
+An index has no checksum. An entry is believed when the batch it points to ends with its offset; or
+when that batch is whole, its CRC holds and it ends earlier (a set of batches may have one entry, of
+its last offset), or its last record has the entry's offset: Kafka's cleaner wrote one entry a set
+with the offset of the last record it kept, where the batch may go on. All else shows that the entry
+or the log is damaged. An entry that points to an earlier batch costs a longer walk only. Asked when
+something did not fit, never on the way of a sound fetch. Any thread that may block; changes no
+file. Cost: one batch an entry tried, which are the 1st, 2nd, 4th... before; then each byte from
+there to the target once.
 """
 
 from __future__ import annotations
@@ -15,7 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import structlog
 
+from kafkalog.errors import InvalidRequest
 from kafkalog.format.batch_scan import BatchColumn, BatchRows, ScanStop, scan
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.record import read_records
+from kafkalog.format.record_batch import MAGIC_AT, MAGIC_V2
 from kafkalog.log.segment_chunks import (
     HEADER,
     LARGEST_UNDOUBTED_BYTES,
@@ -23,11 +29,11 @@ from kafkalog.log.segment_chunks import (
     read_chunk,
     scan_chunks,
 )
-from kafkalog.log.values import OffsetPosition
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import File
     from kafkalog.log.log_segment import LogSegment
+    from kafkalog.log.values import OffsetPosition
 
 _log = structlog.get_logger(__name__)
 
@@ -49,9 +55,20 @@ class BatchPlace(NamedTuple):
     previous_last: int
 
 
-def agrees(rows: BatchRows, entry: OffsetPosition) -> bool:
-    """Whether the first row, its CRC checked, can be the batch that the entry points to."""
-    return rows.count > 0 and int(rows.column(BatchColumn.LAST_OFFSET)[0]) <= entry.offset
+def agrees(rows: BatchRows, data: memoryview, entry: OffsetPosition) -> bool:
+    """Whether the first row, its CRC checked, can be the batch that the entry points to.
+
+    ``data`` begins with that batch.
+    """
+    if rows.count == 0:
+        return False
+    if int(rows.column(BatchColumn.LAST_OFFSET)[0]) <= entry.offset:
+        return True
+    try:
+        offsets = read_records(data[: int(rows.column(BatchColumn.SIZE)[0])]).offsets
+    except (FormatError, InvalidRequest):  # not to be scanned, or not to be inflated
+        return False
+    return len(offsets) > 0 and int(offsets[-1]) == entry.offset
 
 
 def sound_floor(segment: LogSegment, offset: int) -> OffsetPosition:
@@ -61,7 +78,7 @@ def sound_floor(segment: LogSegment, offset: int) -> OffsetPosition:
     """
     floor = segment.floor_entry(offset)
     file = segment.log_file.acquire()
-    if floor.position == 0 or _is_vouched(file, floor, segment.size_bytes):
+    if floor.position == 0 or _vouched_last(file, floor, segment.size_bytes) is not None:
         return floor
     return _sound_before(segment, file, floor, segment.size_bytes)
 
@@ -74,11 +91,17 @@ def place_past(
     ``end`` and ``end_offset``: of the segment as the caller sees it; its end when none reaches the
     offset. None when the floor is right, or when anything in front of that batch, itself or what
     follows it is no sound batch: the log is damaged then, whatever the index is. The log says which
-    index is damaged, once a file.
+    index is damaged, once a file. The batch of the floor itself when it goes on behind the entry's
+    offset, which only the last record that a cleaner kept has.
     """
     file = segment.log_file.acquire()
-    if floor.position == 0 or _is_vouched(file, floor, end):
+    if floor.position == 0:
         return None
+    last_offset = _vouched_last(file, floor, end)
+    if last_offset is not None:
+        if last_offset <= floor.offset:
+            return None
+        return BatchPlace(floor.position, -1, segment.base_offset - 1)
     start = _sound_before(segment, file, floor, end)
     place = _walk(segment, file, start.position, floor, offset, end, end_offset)
     if place is None or (place.position == end and _may_grow(segment, end)):
@@ -99,28 +122,31 @@ def _may_grow(segment: LogSegment, end: int) -> bool:
     return segment.is_active or segment.size_bytes != end
 
 
-def _is_vouched(file: File, entry: OffsetPosition, end: int) -> bool:
-    """Whether the entry points to a sound batch that it can be of."""
+def _vouched_last(file: File, entry: OffsetPosition, end: int) -> int | None:
+    """The last offset of the batch that the entry points to; None: it can be of none there."""
     head = file.pread(HEADER.size, entry.position)
     if len(head) < HEADER.size:
-        return False
-    size = HEADER.unpack_from(head)[1] + LOG_OVERHEAD_BYTES
+        return None
+    base_offset, length, delta, _ = HEADER.unpack_from(head)
+    size = length + LOG_OVERHEAD_BYTES
     if not HEADER.size <= size <= min(end - entry.position, LARGEST_UNDOUBTED_BYTES):
-        return False
-    return agrees(scan(read_chunk(file, entry.position, size, may_block=True)), entry)
+        return None
+    if head[MAGIC_AT] == MAGIC_V2 and base_offset + delta == entry.offset:
+        return entry.offset  # whatever its records are: it is the entry's place
+    data = read_chunk(file, entry.position, size, may_block=True)
+    return base_offset + delta if agrees(scan(data), data, entry) else None
 
 
 def _sound_before(
     segment: LogSegment, file: File, floor: OffsetPosition, end: int
 ) -> OffsetPosition:
     """A sound entry in front of the floor; the segment's beginning, which needs none."""
-    entries = segment.offset_index.entries()
-    slot, step = next((n for n, entry in enumerate(entries) if entry == floor), 0) - 1, 1
-    while slot >= 0:
-        if _is_vouched(file, entries[slot], end):
-            return entries[slot]
-        slot, step = slot - step, step * 2
-    return OffsetPosition(segment.base_offset, 0)
+    count = 1
+    while True:
+        entry = segment.offset_index.entry_before(floor.position, count)
+        if entry.position == 0 or _vouched_last(file, entry, end) is not None:
+            return entry
+        count *= 2
 
 
 def _walk(

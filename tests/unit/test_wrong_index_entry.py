@@ -237,6 +237,48 @@ def test_who_looks_for_places_believes_no_wrong_entry(wrong: int) -> None:
     assert sound_floor(segment, INT64_MAX).position == world.entries[-2][1]
 
 
+def test_an_entry_of_a_rotten_batch_is_believed_as_a_place() -> None:
+    """Records of the last indexed batch rot, and the header before it: the log end stays."""
+    world = World(is_closed=False)
+    world.partition.corruption = "kafka"
+    _, position = world.entries[-1]
+    data = world.partition.filesystem.read_file(LOG)
+    for rotten in (position + 100, position - world.batch_bytes + 16):
+        world.write(bytes((data[rotten] ^ 1,)), rotten, LOG)
+    world.open()
+    assert next_offset(world.partition.log.segments.first) == COUNT * RECORDS
+    assert world.partition.log.log_end_offset == COUNT * RECORDS
+
+
+def test_a_wrong_entry_proves_no_loss() -> None:
+    """A left-over index behind a segment whose last entry leads astray: its records are there."""
+    world = World()
+    world.change(len(world.entries) - 1, position=world.entries[-1][1] + 7)
+    world.partition.filesystem.open_write(f"{DIRECTORY}/{COUNT * RECORDS - 1:020d}.index")
+    with capture_logs() as lines:
+        world.open()
+    assert [line["event"] for line in lines] == ["index_without_log_deleted"]
+
+
+def test_entries_before_a_position() -> None:
+    """Of a position between two, of an entry's own, and of more than there are."""
+    world = World()
+    world.open()
+    index = world.partition.log.segments.first.offset_index
+    offset, position = world.entries[4]
+    for at, count, wanted in (
+        (position, 1, world.entries[3]),
+        (position + 1, 1, (offset, position)),
+        (1 << 40, 1, world.entries[-1]),
+        (position, 4, world.entries[0]),
+        (position, 5, (0, 0)),
+        (position, 8, (0, 0)),
+        (0, 1, (0, 0)),
+    ):
+        found = index.entry_before(at, count)
+        assert (found.offset, found.position) == wanted
+
+
 def test_no_flipped_bit_of_an_index_changes_an_answer() -> None:
     """Each bit of the file alone: offsets about the entry and about its neighbours."""
     world = World()

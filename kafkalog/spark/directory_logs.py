@@ -26,7 +26,7 @@ from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.spark.checkpoints import Checkpoints
 from kafkalog.spark.directory_reads import LogWalk
 from kafkalog.spark.directory_times import first_record_at
-from kafkalog.spark.logs import Bounds, CorruptLog, OffsetRange, Piece
+from kafkalog.spark.logs import Bounds, CorruptLog, OffsetRange, Piece, UnusableLogDir
 from kafkalog.spark.object_store import filesystem_for, shown
 from kafkalog.spark.partition_files import LISTINGS_MAX, PartitionFiles, offset_entries
 from kafkalog.spark.partition_places import partitions_in, place_of
@@ -45,6 +45,8 @@ class DirectoryLogs:
         self._access = access
         self._filesystem = filesystem or filesystem_for(access.paths)
         self._checkpoints = Checkpoints(self._filesystem)
+        # Who asks for one of these is told; all others are read beside it.
+        self._problems: dict[TopicPartition, str] = {}
 
     def close(self) -> None:
         """Nothing is kept open."""
@@ -52,9 +54,13 @@ class DirectoryLogs:
     def topics(self) -> dict[str, list[int]]:
         """See Logs."""
         found: dict[str, set[int]] = {}
+        problems: dict[TopicPartition, str] = {}
         for path in self._access.paths:
-            for each in partitions_in(self._filesystem, path):
+            for each, problem in partitions_in(self._filesystem, path):
                 found.setdefault(each.topic, set()).add(each.partition)
+                if problem is not None:
+                    problems[each] = problem
+        self._problems = problems
         return {topic: sorted(found[topic]) for topic in sorted(found)}
 
     def bounds(self, topic: str, partition: int) -> Bounds:
@@ -99,6 +105,9 @@ class DirectoryLogs:
         raise FileNotFoundError(2, "Its segments vanish at every look", shown(place))
 
     def _place(self, topic: str, partition: int) -> str:
+        problem = self._problems.get(TopicPartition(topic, partition))
+        if problem is not None:
+            raise UnusableLogDir(problem)
         place = place_of(self._filesystem, self._access.paths, topic, partition)
         if place is not None:
             return place

@@ -6,7 +6,7 @@ is none, never two. Two that stay are an operator's mistake, which nobody may gu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.topic_partition import (
@@ -28,12 +28,19 @@ if TYPE_CHECKING:
 _LOOKS = 3  # of a partition that is nowhere: a rename ends sooner than these
 
 
-def partitions_in(filesystem: ReadFilesystem, path: str) -> list[TopicPartition]:
+class ListedPartition(NamedTuple):
+    """A name in a log directory; ``problem`` says why what has it cannot be read, None: it can."""
+
+    topic_partition: TopicPartition
+    problem: str | None
+
+
+def partitions_in(filesystem: ReadFilesystem, path: str) -> list[ListedPartition]:
     """The partitions of clients in a log directory; what is deleted, moved in or stray is none.
 
-    Raises UnusableLogDir: it is missing or no directory, or a partition is a link.
+    Raises UnusableLogDir: it is missing or no directory.
     """
-    found: list[TopicPartition] = []
+    found: list[ListedPartition] = []
     try:
         stats = filesystem.list_dir_stats(path)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -48,10 +55,9 @@ def partitions_in(filesystem: ReadFilesystem, path: str) -> list[TopicPartition]
             continue  # lost+found and the like
         if parsed is None or parsed.state is not DirectoryState.LIVE:
             continue
-        if not stat.is_dir:
-            raise UnusableLogDir(is_a_link(f"{path}/{stat.name}"))
         if not is_internal(parsed.topic_partition.topic):
-            found.append(parsed.topic_partition)
+            problem = None if stat.is_dir else is_a_link(f"{path}/{stat.name}")
+            found.append(ListedPartition(parsed.topic_partition, problem))
     return found
 
 

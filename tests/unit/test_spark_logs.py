@@ -167,23 +167,34 @@ def test_a_log_directory_that_is_none_is_named() -> None:
 
 
 def test_a_partition_that_is_a_link_is_named(tmp_path: Path) -> None:
-    """Goal: no partition is left out without a word. Method: links to one, and to nothing; the same
-    for the jobs; links and files whose names are no partition's.
+    """Goal: no partition is left out without a word, and no other topic suffers from it.
+    Method: links to one, and to nothing; the same for the jobs; links and files whose names are no
+    partition's; a second topic, and an internal one.
     """
-    (tmp_path / "a" / "t-0").mkdir(parents=True)
+    for name in ("t-0", "u-0"):
+        (tmp_path / "a" / name).mkdir(parents=True)
+    (tmp_path / "a" / "__transaction_state-0").symlink_to(tmp_path / "nowhere")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "a" / "lost").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "a" / "t-1").write_text("a file")
     logs = DirectoryLogs(Access(paths=(str(tmp_path / "a"),)))
-    assert logs.topics() == {"t": [0]}
+    assert logs.topics() == {"t": [0], "u": [0]}
     for target in ("elsewhere", "nowhere"):
         link = tmp_path / "a" / "t-2"
         link.symlink_to(tmp_path / target)
+        assert logs.topics() == {"t": [0, 2], "u": [0]}
         with pytest.raises(UnusableLogDir, match=f"{link} is a link or a device"):
-            logs.topics()
-        with pytest.raises(UnusableDirectory, match=f"{link} is a link or a device"):
-            find_partitions([str(tmp_path / "a")], SystemFilesystem())
+            logs.bounds("t", 2)
+        with pytest.raises(UnusableLogDir, match=f"{link} is a link or a device"):
+            logs.pieces(OffsetRange("t", 2, 0, 1), 1)
+        assert logs.bounds("u", 0) == Bounds(0, 0)
+        for topics, which in ((None, "/__tr.*"), (frozenset("t"), link), (frozenset("tu"), link)):
+            with pytest.raises(UnusableDirectory, match=f"{which} is a link or a device"):
+                find_partitions([str(tmp_path / "a")], SystemFilesystem(), topics=topics)
+        (other,) = find_partitions([str(tmp_path / "a")], SystemFilesystem(), topics=frozenset("u"))
+        assert other.name == "u-0"
         link.unlink()
+    assert logs.topics() == {"t": [0], "u": [0]}
 
 
 def test_no_partition_is_guessed() -> None:

@@ -84,7 +84,7 @@ class DirectorySource:
         """As each partition's own directory has it; OSError, CorruptData, AmbiguousPartition."""
         found: dict[str, str] = {}
         for path in self.access.paths:
-            for each in partitions_in(self._filesystem, path):
+            for each, _ in partitions_in(self._filesystem, path):
                 if each.topic not in topics:
                     continue
                 topic_id = self._topic_id(f"{path}/{each}/{PARTITION_METADATA}")

@@ -97,12 +97,12 @@ def find_partitions(
     """Every served partition of the directories, by topic, partition and directory.
 
     ``dirs`` are absolute; ``topics`` None: all, internal ones too. Raises UnusableDirectory for a
-    directory that is missing or holds no partition, for a partition that is a link, and when no
-    partition is left; OSError.
+    directory that is missing or holds no partition, for a partition of them that is a link, and
+    when no partition is left; OSError.
     """
     found: dict[str, FleetPartition] = {}
     for directory in dirs:
-        some = list(_partitions_in(directory.rstrip("/") or "/", filesystem, config_of))
+        some = list(_partitions_in(directory.rstrip("/") or "/", filesystem, config_of, topics))
         found |= {filesystem.real_path(each.directory): each for each in some}
     wanted = [each for each in found.values() if topics is None or each.topic in topics]
     if not wanted:
@@ -114,9 +114,12 @@ def find_partitions(
 
 
 def _partitions_in(
-    directory: str, filesystem: ReadFilesystem, config_of: ConfigOf
+    directory: str,
+    filesystem: ReadFilesystem,
+    config_of: ConfigOf,
+    topics: frozenset[str] | None,
 ) -> Iterator[FleetPartition]:
-    """Of a log directory, or the one partition that it is."""
+    """Of a log directory, or the one partition that it is; a link to one of ``topics`` is none."""
     try:
         entries = filesystem.list_dir_stats(directory)
     except FileNotFoundError as error:
@@ -142,7 +145,10 @@ def _partitions_in(
             continue
         path = f"{directory.rstrip('/')}/{entry.name}"
         if not entry.is_dir:
-            raise UnusableDirectory(is_a_link(path))
+            if topics is None or partition.topic in topics:
+                raise UnusableDirectory(is_a_link(path))
+            count += 1
+            continue
         try:
             yield _partition(path, directory, partition, filesystem, checkpoints, config_of)
         except FileNotFoundError:

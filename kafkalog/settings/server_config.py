@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from kafkalog.observe.metrics_options import MetricsOptions, PartitionLevel
 
+_EVERY = frozenset(("0.0.0.0", "::"))  # of IPv4, of IPv6
+
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
@@ -170,20 +172,27 @@ class ServerConfig:
 
 
 def _overlap(host: str, other: str) -> bool:
-    """Whether two listeners of one port would meet there."""
-    here, there = _addresses(host), _addresses(other)
-    return bool(here & there or "" in here | there)
+    """Whether two listeners of one port would meet there.
+
+    Every address is that of one family: a listener of ``::`` takes no connection of IPv4.
+    """
+    pairs = itertools.product(_addresses(host), _addresses(other))
+    return any(
+        here == there or ((":" in here) == (":" in there) and not _EVERY.isdisjoint((here, there)))
+        for here, there in pairs
+    )
 
 
 def _addresses(host: str) -> frozenset[str]:
     """In one spelling; an empty one stands for every address. A name is not resolved."""
+    if not host:
+        return _EVERY
     if host == "localhost":
         return frozenset(("127.0.0.1", "::1"))
     try:
-        address = ipaddress.ip_address(host)
+        return frozenset((str(ipaddress.ip_address(host)),))
     except ValueError:
-        return frozenset((host.lower(),))
-    return frozenset(("" if address.is_unspecified else str(address),))
+        return frozenset((host.lower(),))  # taken for one of IPv4
 
 
 def is_loopback(host: str) -> bool:

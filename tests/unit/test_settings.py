@@ -424,7 +424,22 @@ def test_a_digest_is_of_every_value() -> None:
         ("admin.port=8082\nadmin.host=localhost", ("admin.port", "http.port")),
         ("admin.port=8082\nadmin.host=::1\nhttp.host=localhost", ("admin.port", "http.port")),
         ("admin.port=8082\nadmin.host=0.0.0.0\nhttp.auth=none", ("admin.port", "http.port")),
-        ("admin.port=8082\nhttp.host=::\nhttp.auth=none", ("admin.port", "http.port")),
+        (
+            "admin.port=8082\nhttp.host=::\nadmin.host=::1\nhttp.auth=none",
+            ("admin.port", "http.port"),
+        ),
+        (
+            "admin.port=8082\nhttp.host=::\nadmin.host=0:0::0\nhttp.auth=none",
+            ("admin.port", "http.port"),
+        ),
+        (
+            "admin.port=8082\nhttp.host=name\nadmin.host=0.0.0.0\nhttp.auth=none",
+            ("admin.port", "http.port"),
+        ),
+        (
+            "metrics.port=8082\nmetrics.host=::1\nhttp.host=\nhttp.auth=none",
+            ("metrics.port", "http.port"),
+        ),
         ("metrics.port=8082\nhttp.host=\nhttp.auth=none", ("metrics.port", "http.port")),
         (
             "admin.port=8082\nhttp.host=2001:db8::1\nadmin.host=2001:0db8:0::1\nhttp.auth=none",
@@ -450,6 +465,9 @@ def test_one_port_for_two_listeners(text: str, keys: tuple[str, str]) -> None:
         "admin.port=8082\nhttp.host=10.0.0.1\nhttp.auth=none",
         "admin.port=8082\nadmin.host=127.0.0.2",
         "admin.port=8082\nadmin.host=::1",
+        "admin.port=8082\nhttp.host=::\nhttp.auth=none",
+        "admin.port=8082\nhttp.host=0.0.0.0\nadmin.host=::1\nhttp.auth=none",
+        "admin.port=8082\nhttp.host=0.0.0.0\nadmin.host=::\nhttp.auth=none",
         "admin.port=8083\nmetrics.port=8084",
     ],
 )

@@ -144,8 +144,8 @@ def preview_clean(
 ) -> CleanerStats:
     """What one round would read and write of a directory that stays as it is; it is rolled first.
 
-    It is taken for one that was closed well; nothing in it is changed. Raises KafkalogError and
-    OSError.
+    It is taken for one that was closed well; nothing in it is changed. Raises KafkalogError
+    (LostOffsets as a round does) and OSError.
     """
     clock = FixedWallClock(now_ms)
     with (
@@ -155,7 +155,7 @@ def preview_clean(
         log = load_log(
             shown,
             config,
-            tool_environment(clock, filesystem),
+            replace(tool_environment(clock, filesystem), note_lost=_refuse_lost),
             clean=True,
             log_start_offset=log_start,
             may_have_gaps=True,

@@ -146,19 +146,22 @@ def test_compaction_is_forecast_as_it_happens(tmp_path: Path) -> None:
 
 def test_damage_is_a_problem_of_its_partition(tmp_path: Path) -> None:
     """Goal: a batch that stops the cleaner is told, and the fleet's other figures are there.
-    Method: a flipped bit and a torn tail; nothing is mended by the look.
+    Method: a flipped bit, a torn tail, a log that went; nothing is mended by the look.
     """
-    for partition in range(3):
+    for partition in range(4):
         plant_partition(tmp_path / "a" / f"t-{partition}", keyed_segments(3, 4))
     log = flip_record(tmp_path / "a" / "t-1")
     tail = tmp_path / "a" / "t-2" / "00000000000000000024.log"
     tail.write_bytes(tail.read_bytes()[:-7])
+    gone = tmp_path / "a" / "t-3" / "00000000000000000012.log"
+    gone.unlink()
     before = contents(tmp_path)
     answer = asked("--dirs", tmp_path / "a", "--now", str(TIME), "--compaction")
     assert contents(tmp_path) == before
-    sound, flipped, torn = answer["rows"]
+    sound, flipped, torn, lost = answer["rows"]
     assert sound["problem"] is None
     assert f"({log} at 0)" in flipped["problem"]
     assert torn["problem"]
+    assert f"Offsets from 12 to 23 are missing ({gone} at 0)" in lost["problem"]
     assert flipped["compacted_bytes"] is None
-    assert answer["totals"]["problems"] == 2
+    assert answer["totals"]["problems"] == 3

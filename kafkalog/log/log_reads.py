@@ -1,7 +1,8 @@
 """The read side of UnifiedLog: fetch and list-offsets, on any thread, without a lock.
 
-Works on what the writer published: bounds first, then the segment tuple. A segment that deletion
-overtakes in between shows as FileNotFoundError and is answered by the new log start.
+Works on what the writer published: the segment tuple and the bounds. Where another tuple is there
+when a read is done, or a file is gone, and the answer could lack something for it, it looks again:
+whom a deletion overtook finds that the log starts higher, whom a clean overtook the new segments.
 Source: Kafka's UnifiedLog.read and fetchOffsetByTimestamp, log-lifecycle 7 and 8.
 """
 
@@ -16,6 +17,7 @@ from kafkalog.log.values import NO_TIMESTAMP, FetchDataInfo, Isolation, Timestam
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkalog.log.segment_read import SegmentRead
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import AbortedTransaction
 
@@ -44,24 +46,49 @@ def read(
 ) -> FetchDataInfo:
     """See UnifiedLog.read."""
     assert max_bytes >= 0
-    limit = limit_of(log, isolation)
-    check_bounds(log, offset)
-    if offset >= limit:
-        return _answer(log, memoryview(b""), offset, offset)
-    try:
-        found = log.local.read(
-            offset, max_bytes, max_offset=limit, min_one_batch=min_one_batch, may_block=may_block
-        )
-    except FileNotFoundError:
-        _refuse_when_gone(log)
-        check_bounds(log, offset)  # retention was faster
-        raise
-    if found is None:
-        return _answer(log, memoryview(b""), offset, offset)
-    aborted: Sequence[AbortedTransaction] = ()
-    if isolation is Isolation.LAST_STABLE and found.data:
-        aborted = log.local.collect_aborted(offset, found.next_offset, may_block=may_block)
-    return _answer(log, found.data, found.base_offset, found.next_offset, aborted)
+    while True:
+        # Before the bounds: a deletion moves the log start before it takes a segment away.
+        segments = log.segments.values
+        limit = limit_of(log, isolation)
+        check_bounds(log, offset)
+        if offset >= limit:
+            return _answer(log, memoryview(b""), offset, offset)
+        aborted: Sequence[AbortedTransaction] = ()
+        try:
+            found = log.local.read(
+                offset,
+                max_bytes,
+                max_offset=limit,
+                min_one_batch=min_one_batch,
+                may_block=may_block,
+            )
+            if isolation is Isolation.LAST_STABLE and found is not None and found.data:
+                aborted = log.local.collect_aborted(offset, found.next_offset, may_block=may_block)
+        except FileNotFoundError:
+            _refuse_when_gone(log)
+            if log.segments.values is segments:
+                raise
+            continue  # a deletion or a clean was faster
+        if log.segments.values is not segments and not _is_whole(found, offset, isolation):
+            if not log.segments.values:
+                _refuse_when_gone(log)
+            continue
+        if found is None:
+            return _answer(log, memoryview(b""), offset, offset)
+        return _answer(log, found.data, found.base_offset, found.next_offset, aborted)
+
+
+def _is_whole(found: SegmentRead | None, offset: int, isolation: Isolation) -> bool:
+    """Whether a read misses nothing although segments came or went while it ran.
+
+    What begins behind the offset may do so because what lay between was taken away; and the
+    aborted transactions are looked for in the segments that are there then.
+    """
+    return (
+        found is not None
+        and found.base_offset <= offset
+        and (isolation is not Isolation.LAST_STABLE or not found.data)
+    )
 
 
 def _refuse_when_gone(log: UnifiedLog) -> None:
@@ -115,15 +142,19 @@ def offset_for_timestamp(
         return TimestampOffset(NO_TIMESTAMP, limit)
     if timestamp_ms == EARLIEST_TIMESTAMP:
         return TimestampOffset(NO_TIMESTAMP, log.log_start_offset)
-    try:
-        if timestamp_ms == MAX_TIMESTAMP:
-            found = _newest(log, may_block=may_block)
-        else:
-            found = _first_at_or_after(log, timestamp_ms, may_block=may_block)
-    except FileNotFoundError:
-        _refuse_when_gone(log)
-        return None  # retention was faster: what was looked at is gone
-    return found if found is not None and found.offset < limit else None
+    while True:
+        segments = log.segments.values
+        try:
+            if timestamp_ms == MAX_TIMESTAMP:
+                found = _newest(log, may_block=may_block)
+            else:
+                found = _first_at_or_after(log, timestamp_ms, may_block=may_block)
+        except FileNotFoundError:
+            _refuse_when_gone(log)
+            if log.segments.values is segments:
+                raise
+            continue  # a deletion or a clean was faster
+        return found if found is not None and found.offset < limit else None
 
 
 def _newest(log: UnifiedLog, *, may_block: bool) -> TimestampOffset | None:

@@ -160,7 +160,7 @@ class ConsumerPoll:
                     at.topic,
                     at.partition,
                     info.data,
-                    max(position, info.log_start_offset),
+                    position,
                     format=embedded,
                     max_bytes=max_bytes,
                     end_offset=end_offset,

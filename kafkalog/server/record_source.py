@@ -156,7 +156,7 @@ class ReadChunks:
                 cursor.at.topic,
                 cursor.at.partition,
                 info.data,
-                max(cursor.position, info.log_start_offset),
+                cursor.position,
                 self._end_offset,
                 [(each.producer_id, each.first_offset, each.last_offset) for each in info.aborted],
             )

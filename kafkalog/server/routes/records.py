@@ -86,7 +86,7 @@ def _page(
             tp.topic,
             tp.partition,
             info.data,
-            max(offset, info.log_start_offset),
+            offset,
             format=embedded.value,
             max_bytes=bounds.max_bytes,
             max_records=bounds.max_records,

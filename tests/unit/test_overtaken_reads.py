@@ -1,0 +1,198 @@
+"""Goal: a reader that deletion or a clean overtakes misses nothing without being told.
+Method: the segments change behind a read's back at the moments when it holds no file: before it has
+looked for its segment, and before it looks for aborted transactions. Then what the server makes of
+records that were read just before the log start passed them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog.errors import OffsetBelowLogStart
+from kafkalog.format.control_record import ControlRecordType
+from kafkalog.format.record_text import LineRecords
+from kafkalog.format.record_writer import Bounds, RecordShape
+from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.log import log_reads, retention_pass
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.values import AppendOrigin, Isolation
+from kafkalog.manager.consumer import ConsumerConfig, Reset
+from kafkalog.server.media_types import EmbeddedFormat
+from kafkalog.server.record_source import Cursor, ReadChunks
+from kafkalog.server.routes import records as routes
+from tests.open_transactions import left_open, marker_of
+from tests.partition_world import NOW_MS, PartitionWorld, batch, records_of
+from tests.unit.test_consumer_poll import PollWorld
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.log.values import FetchDataInfo
+
+CONFIG = LogConfig(internal_segment_bytes=400, retention_bytes=0, file_delete_delay_ms=0)
+API: Any = SimpleNamespace(
+    metrics=SimpleNamespace(traffic=SimpleNamespace(observe_fetch=lambda *_: None))
+)
+
+
+def written(count: int = 12) -> PartitionWorld:
+    """One record a batch, several segments."""
+    world = PartitionWorld(CONFIG)
+    for number in range(count):
+        world.append(batch([b"%06d" % number + b"v" * 60]))
+    assert len(world.log.segments) > 3
+    world.flush()
+    return world
+
+
+def delete_up_to(world: PartitionWorld, offset: int) -> None:
+    """DeleteRecords and the pass that takes what lies below, files and all."""
+    world.log.delete_records(offset)
+    assert retention_pass.finish(world.log)
+    world.clock.advance_ms(1)
+    assert not [name for name in world.names() if name.endswith(".deleted")]
+
+
+def once_before(target: Any, name: str, act: Callable[[], object]) -> None:
+    """Run ``act`` in front of the next call of a method of this object."""
+    method = getattr(target, name)
+
+    def acting(*arguments: Any, **more: Any) -> Any:
+        setattr(target, name, method)
+        act()
+        return method(*arguments, **more)
+
+    setattr(target, name, acting)
+
+
+@pytest.mark.parametrize("isolation", [Isolation.HIGH_WATERMARK, Isolation.LAST_STABLE])
+@pytest.mark.parametrize("deleted", [7, 12])
+@pytest.mark.parametrize("offset", [0, 1, 5])
+def test_deleted_before_the_segment_was_looked_for(
+    offset: int, deleted: int, isolation: Isolation
+) -> None:
+    """M09: neither the records that follow, nor that there are none."""
+    world = written()
+    if deleted == 12:
+        world.log.roll()
+    once_before(world.log.local, "read", lambda: delete_up_to(world, deleted))
+    with pytest.raises(OffsetBelowLogStart) as raised:
+        world.log.read(offset, 1 << 20, isolation)
+    assert raised.value.details["log_start_offset"] == deleted
+
+
+def test_deleted_before_the_segment_was_looked_for_and_not_what_is_asked_for() -> None:
+    """Behind what was deleted everything is as it was."""
+    world = written()
+    expected = bytes(world.log.read(8, 1, Isolation.HIGH_WATERMARK).data)
+    once_before(world.log.local, "read", lambda: delete_up_to(world, 7))
+    assert bytes(world.log.read(8, 1, Isolation.HIGH_WATERMARK).data) == expected
+
+
+def aborted_world() -> PartitionWorld:
+    """An aborted transaction of one record and its marker in each of several segments."""
+    world = PartitionWorld(CONFIG)
+    for sequence in range(4):
+        world.append(left_open(7, "x" * 100, sequence=sequence))
+        marker = marker_of(7, ControlRecordType.ABORT, epoch=0, coordinator=0)
+        world.append(marker, origin=AppendOrigin.COORDINATOR)
+    assert len(world.log.segments) == 4
+    world.flush()
+    return world
+
+
+def test_deleted_before_aborted_transactions_were_looked_for() -> None:
+    """M09: their records are never answered without saying that they were aborted."""
+    world = aborted_world()
+    (known,) = world.log.read(2, 1, Isolation.LAST_STABLE).aborted
+    assert (known.first_offset, known.last_offset) == (2, 3)
+    once_before(world.log.local, "collect_aborted", lambda: delete_up_to(world, 6))
+    with pytest.raises(OffsetBelowLogStart):
+        world.log.read(2, 1, Isolation.LAST_STABLE)
+
+
+def replacing(world: PartitionWorld) -> Callable[[], None]:
+    """A clean that is faster: the same records in a new first segment, the old file is gone."""
+    log = world.log
+
+    def replace() -> None:
+        fresh = world.open(clean=True).segments.first
+        log.segments.replace(add=(fresh,), remove=(log.segments.first,))
+        raise FileNotFoundError(2, "No such file or directory")
+
+    return replace
+
+
+def test_files_that_a_clean_replaced_are_looked_for_again() -> None:
+    """M09 M20: the read finds the new ones, at once, whatever ``file.delete.delay.ms`` is."""
+    world = written()
+    log, old = world.log, world.log.segments.first
+    expected = bytes(log.read(0, 1, Isolation.HIGH_WATERMARK).data)
+    once_before(log.local, "read", replacing(world))
+    assert bytes(log.read(0, 1, Isolation.HIGH_WATERMARK).data) == expected
+    assert log.segments.first is not old
+
+
+def test_a_look_up_by_time_finds_what_a_clean_replaced() -> None:
+    """It said that there is no such record, which sends a reader to the end of the log."""
+    world = written()
+    log, old = world.log, world.log.segments.first
+    once_before(log_reads, "_first_at_or_after", replacing(world))
+    found = log.offset_for_timestamp(NOW_MS, Isolation.HIGH_WATERMARK)
+    assert found is not None
+    assert found.offset == 0
+    assert log.segments.first is not old
+
+
+def test_a_file_that_somebody_took_away_is_an_error() -> None:
+    """Nothing was replaced: looking again would find the same."""
+    world = written()
+
+    def lose() -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    once_before(world.log.local, "read", lose)
+    with pytest.raises(FileNotFoundError):
+        world.log.read(0, 1, Isolation.HIGH_WATERMARK)
+
+
+def overtaken() -> tuple[PartitionWorld, FetchDataInfo]:
+    """What was read from offset 1 on, and says that the log starts at 7 by now."""
+    world = written()
+    info = world.log.read(1, 1, Isolation.HIGH_WATERMARK)
+    assert [record.offset for record in records_of(info.data)] == [1]
+    return world, info._replace(log_start_offset=7)
+
+
+def test_a_stream_and_a_page_give_what_was_read() -> None:
+    """M09: the next read says that records are missing; going on at the log start would not."""
+    _, info = overtaken()
+    shape = RecordShape(value_format="text", fields=frozenset({"offset"}))
+    writer = LineRecords(shape, Bounds(), max_decompressed_bytes=1 << 20)
+    cursor = Cursor(TopicPartition("t", 0), 1)
+    chunk = ReadChunks(API, writer, cursor, info)._step()
+    assert (chunk.data, chunk.next_offset) == (b'{"offset":1}\n', 2)
+    assert cursor.position == 2
+
+
+def test_a_fetch_of_one_partition_gives_what_was_read() -> None:
+    world, info = overtaken()
+    bounds = routes._Bounds(1 << 20, 10)
+    page = routes._page(world.log, info, 1, EmbeddedFormat.BINARY, bounds)
+    assert (page.count, page.next_offset) == (1, 2)
+
+
+def test_a_consumer_gets_what_was_read() -> None:
+    poll = PollWorld(ConsumerConfig(reset=Reset.EARLIEST))
+    poll.append("a", "b", "c")
+    api_fetch = poll.sim.operations.fetch
+
+    def fetch(*arguments: Any, **more: Any) -> FetchDataInfo:
+        return api_fetch(*arguments, **more)._replace(log_start_offset=3)
+
+    poll.sim.operations.fetch = fetch  # type: ignore[method-assign] # as if deleted behind the read
+    assert asyncio.run(poll.run(1000)) == [(TopicPartition("t", 0), 0, 3)]

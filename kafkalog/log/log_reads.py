@@ -1,25 +1,27 @@
 """The read side of UnifiedLog: fetch and list-offsets, on any thread, without a lock.
 
-Works on what the writer published: the segment tuple and the bounds. Where another tuple is there
-when a read is done, or a file is gone, and the answer could lack something for it, it looks again:
-whom a deletion overtook finds that the log starts higher, whom a clean overtook the new segments.
+Works on what the writer published. A look during which a deletion or a clean took a segment away is
+done again unless what it found can lack nothing (``_undisturbed``): then it finds that the log
+starts higher now, or the new segments.
 Source: Kafka's UnifiedLog.read and fetchOffsetByTimestamp, log-lifecycle 7 and 8.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from kafkalog.errors import InvalidRequest, OffsetAboveLogEnd, OffsetBelowLogStart
+from kafkalog.errors import CorruptBatch, InvalidRequest, OffsetAboveLogEnd, OffsetBelowLogStart
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.values import NO_TIMESTAMP, FetchDataInfo, Isolation, TimestampOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from kafkalog.log.segment_read import SegmentRead
+    from kafkalog.log.log_segment import LogSegment
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import AbortedTransaction
+
+Found = TypeVar("Found")
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -46,49 +48,62 @@ def read(
 ) -> FetchDataInfo:
     """See UnifiedLog.read."""
     assert max_bytes >= 0
-    while True:
-        # Before the bounds: a deletion moves the log start before it takes a segment away.
-        segments = log.segments.values
+
+    def look() -> FetchDataInfo:
         limit = limit_of(log, isolation)
         check_bounds(log, offset)
         if offset >= limit:
             return _answer(log, memoryview(b""), offset, offset)
-        aborted: Sequence[AbortedTransaction] = ()
-        try:
-            found = log.local.read(
-                offset,
-                max_bytes,
-                max_offset=limit,
-                min_one_batch=min_one_batch,
-                may_block=may_block,
-            )
-            if isolation is Isolation.LAST_STABLE and found is not None and found.data:
-                aborted = log.local.collect_aborted(offset, found.next_offset, may_block=may_block)
-        except FileNotFoundError:
-            _refuse_when_gone(log)
-            if log.segments.values is segments:
-                raise
-            continue  # a deletion or a clean was faster
-        if log.segments.values is not segments and not _is_whole(found, offset, isolation):
-            if not log.segments.values:
-                _refuse_when_gone(log)
-            continue
+        found = log.local.read(
+            offset, max_bytes, max_offset=limit, min_one_batch=min_one_batch, may_block=may_block
+        )
         if found is None:
             return _answer(log, memoryview(b""), offset, offset)
+        aborted: Sequence[AbortedTransaction] = ()
+        if isolation is Isolation.LAST_STABLE and found.data:
+            aborted = log.local.collect_aborted(offset, found.next_offset, may_block=may_block)
         return _answer(log, found.data, found.base_offset, found.next_offset, aborted)
 
+    def is_whole(info: FetchDataInfo) -> bool:
+        # What begins behind the offset may do so because what lay between was taken; and aborted
+        # transactions are looked for in the segments that are there then.
+        is_committed = isolation is Isolation.LAST_STABLE
+        return len(info.data) > 0 and info.base_offset <= offset and not is_committed
 
-def _is_whole(found: SegmentRead | None, offset: int, isolation: Isolation) -> bool:
-    """Whether a read misses nothing although segments came or went while it ran.
+    return _undisturbed(log, look, is_whole)
 
-    What begins behind the offset may do so because what lay between was taken away; and the
-    aborted transactions are looked for in the segments that are there then.
+
+def _undisturbed(
+    log: UnifiedLog, look: Callable[[], Found], is_whole: Callable[[Found], bool]
+) -> Found:
+    """What ``look`` finds; it looks again where a segment was taken away while it did.
+
+    is_whole    what was found lacks nothing, whichever segments went
+    Ends: only deletions and cleans take segments. Errors as of ``look``.
     """
-    return (
-        found is not None
-        and found.base_offset <= offset
-        and (isolation is not Isolation.LAST_STABLE or not found.data)
-    )
+    while True:
+        # Before the bounds: a deletion moves the log start before it takes a segment.
+        segments = log.segments.values
+        try:
+            found = look()
+        except FileNotFoundError:
+            if not _is_one_taken(log, segments):
+                _refuse_when_gone(log)
+                raise
+        except CorruptBatch:  # bounds of a segment from before a swap and from after it
+            if not _is_one_taken(log, segments):
+                raise
+        else:
+            if is_whole(found) or not _is_one_taken(log, segments):
+                return found
+        if not log.segments.values:
+            _refuse_when_gone(log)
+
+
+def _is_one_taken(log: UnifiedLog, segments: tuple[LogSegment, ...]) -> bool:
+    """Whether one of the segments of a moment ago is there no more; a roll only adds one."""
+    now = log.segments.values
+    return now is not segments and now[: len(segments)] != segments
 
 
 def _refuse_when_gone(log: UnifiedLog) -> None:
@@ -142,19 +157,15 @@ def offset_for_timestamp(
         return TimestampOffset(NO_TIMESTAMP, limit)
     if timestamp_ms == EARLIEST_TIMESTAMP:
         return TimestampOffset(NO_TIMESTAMP, log.log_start_offset)
-    while True:
-        segments = log.segments.values
-        try:
-            if timestamp_ms == MAX_TIMESTAMP:
-                found = _newest(log, may_block=may_block)
-            else:
-                found = _first_at_or_after(log, timestamp_ms, may_block=may_block)
-        except FileNotFoundError:
-            _refuse_when_gone(log)
-            if log.segments.values is segments:
-                raise
-            continue  # a deletion or a clean was faster
-        return found if found is not None and found.offset < limit else None
+
+    def look() -> TimestampOffset | None:
+        if timestamp_ms == MAX_TIMESTAMP:
+            return _newest(log, may_block=may_block)
+        return _first_at_or_after(log, timestamp_ms, may_block=may_block)
+
+    # Nothing found is whole in no case: the index of a segment that was taken has no entries.
+    found = _undisturbed(log, look, lambda _: False)
+    return found if found is not None and found.offset < limit else None
 
 
 def _newest(log: UnifiedLog, *, may_block: bool) -> TimestampOffset | None:

@@ -11,7 +11,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.errors import KafkalogError, UnknownConsumer
+from kafkalog.errors import (
+    KafkalogError,
+    OffsetAboveLogEnd,
+    OffsetBelowLogStart,
+    UnknownConsumer,
+)
 from kafkalog.format.json_page import write_page
 from kafkalog.format.record_writer import UndecodableRecord
 from kafkalog.server.error_map import ApiError
@@ -118,7 +123,16 @@ class ConsumerPoll:
         log = api.operations.partition_log(at.topic, at.partition)
         while True:
             self._seen[at] = consumer.end_of(log)
-            info = await self._read(log, position, max_bytes)
+            try:
+                info = await self._read(log, position, max_bytes)
+            except (OffsetBelowLogStart, OffsetAboveLogEnd):
+                moved = consumer.position(
+                    at
+                )  # its records went meanwhile: as auto.offset.reset says
+                if moved == position:
+                    raise
+                position = moved
+                continue
             if not len(info.data):
                 return None
             page = await self._write(log, info, position, max_bytes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from kafkalog.errors import OffsetAboveLogEnd, OffsetBelowLogStart
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.record_source import ReadChunks
 
@@ -27,8 +28,8 @@ async def collect(
 
     Reads until max_bytes of the log were read, control and aborted batches aside, or the writer is
     full; waits up to max_wait_ms until min_bytes were read, woken by appends. A record that is not
-    representable ends the page, and is ApiError 40602 when it would be the first. What
-    ``RecordSource.read`` raises.
+    representable ends the page, and is ApiError 40602 when it would be the first; so does a
+    deletion that overtakes the page. What ``RecordSource.read`` raises.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + max_wait_ms / 1000
@@ -39,6 +40,10 @@ async def collect(
             read_bytes += await _read_all(api, source, writer, parts, max_bytes - read_bytes)
         except ApiError as error:
             if error.entry.error_code != 40602 or not writer.count:
+                raise
+            break
+        except (OffsetBelowLogStart, OffsetAboveLogEnd):
+            if not writer.count:
                 raise
             break
         left = deadline - loop.time()

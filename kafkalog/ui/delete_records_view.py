@@ -123,7 +123,7 @@ def _target(
         )
         if found is not None:
             return found.offset
-        # Nothing so late; or retention took what was looked at: that is no reason to take the rest.
+        # Nothing so late; or retention took it, maybe: that is no reason to take the rest.
         start, log_start = log_start, operations.describe_log(topic, partition).log_start_offset
     return report.facts.high_watermark
 

@@ -7,26 +7,38 @@ records that were read just before the log start passed them.
 from __future__ import annotations
 
 import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.errors import OffsetBelowLogStart
+from kafkalog.errors import OffsetBelowLogStart, PartitionMoving
 from kafkalog.format.control_record import ControlRecordType
 from kafkalog.format.record_text import LineRecords
 from kafkalog.format.record_writer import Bounds, RecordShape
 from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.log import log_reads, retention_pass
+from kafkalog.log import retention_pass
+from kafkalog.log.cleaned_segment import CleanedSegment
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.log_segment import LogSegment
+from kafkalog.log.log_segments import LogSegments
+from kafkalog.log.segment_chunks import scan_chunks
+from kafkalog.log.segment_read import position_of
+from kafkalog.log.segment_swap import SegmentSwap
 from kafkalog.log.values import AppendOrigin, Isolation
 from kafkalog.manager.consumer import ConsumerConfig, Reset
-from kafkalog.server.media_types import EmbeddedFormat
-from kafkalog.server.record_source import Cursor, ReadChunks
+from kafkalog.server.media_types import JSON, EmbeddedFormat
+from kafkalog.server.record_media import PAGES
+from kafkalog.server.record_page import collect
+from kafkalog.server.record_source import Cursor, ReadChunks, RecordSource
 from kafkalog.server.routes import records as routes
+from tests.made_api import api_over
 from tests.open_transactions import left_open, marker_of
 from tests.partition_world import NOW_MS, PartitionWorld, batch, records_of
-from tests.unit.test_consumer_poll import PollWorld
+from tests.unit.test_consumer_poll import SETTINGS, PollWorld
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +70,7 @@ def delete_up_to(world: PartitionWorld, offset: int) -> None:
 
 
 def once_before(target: Any, name: str, act: Callable[[], object]) -> None:
-    """Run ``act`` in front of the next call of a method of this object."""
+    """Run ``act`` in front of the next call of this method, of an object or of all of a class."""
     method = getattr(target, name)
 
     def acting(*arguments: Any, **more: Any) -> Any:
@@ -115,14 +127,30 @@ def test_deleted_before_aborted_transactions_were_looked_for() -> None:
         world.log.read(2, 1, Isolation.LAST_STABLE)
 
 
-def replacing(world: PartitionWorld) -> Callable[[], None]:
-    """A clean that is faster: the same records in a new first segment, the old file is gone."""
+def swap_of_first(world: PartitionWorld, *at: int) -> SegmentSwap:
+    """A clean that drops nothing of the first segment, and begins another one at each of ``at``."""
     log = world.log
+    old = log.segments.first
+    bounds = [0, *(position_of(old, offset) or 0 for offset in at), old.size_bytes]
+    made = []
+    for base, (start, end) in zip((old.base_offset, *at), pairwise(bounds), strict=True):
+        segment = CleanedSegment(log.environment, log.local.directory, base, log.config)
+        for chunk in scan_chunks(old, start, end, check_crc=False):
+            segment.append(chunk.data[: chunk.rows.consumed_bytes], chunk.rows)
+        made.append(segment.finish(old.last_modified_ms))
+    swap = SegmentSwap(log.environment, log.local, made, (old,), renames_max=64)
+    swap.prepare()
+    return swap
+
+
+def replacing(world: PartitionWorld) -> Callable[[], None]:
+    """A clean that is faster, and takes the old files away too."""
+    swap = swap_of_first(world)
 
     def replace() -> None:
-        fresh = world.open(clean=True).segments.first
-        log.segments.replace(add=(fresh,), remove=(log.segments.first,))
-        raise FileNotFoundError(2, "No such file or directory")
+        swap.publish()
+        swap.complete(lambda call: call())
+        world.clock.advance_ms(1)
 
     return replace
 
@@ -130,22 +158,69 @@ def replacing(world: PartitionWorld) -> Callable[[], None]:
 def test_files_that_a_clean_replaced_are_looked_for_again() -> None:
     """M09 M20: the read finds the new ones, at once, whatever ``file.delete.delay.ms`` is."""
     world = written()
+    world.reopen(clean=True)
     log, old = world.log, world.log.segments.first
-    expected = bytes(log.read(0, 1, Isolation.HIGH_WATERMARK).data)
-    once_before(log.local, "read", replacing(world))
-    assert bytes(log.read(0, 1, Isolation.HIGH_WATERMARK).data) == expected
+    once_before(LogSegment, "read", replacing(world))
+    answer = log.read(0, 1, Isolation.HIGH_WATERMARK)
+    assert [record.offset for record in records_of(answer.data)] == [0]
     assert log.segments.first is not old
 
 
-def test_a_look_up_by_time_finds_what_a_clean_replaced() -> None:
-    """It said that there is no such record, which sends a reader to the end of the log."""
-    world = written()
+@pytest.mark.parametrize("asked_ms", [NOW_MS + 50_000, -3])
+def test_a_look_up_by_time_finds_what_a_clean_replaced(asked_ms: int) -> None:
+    """It took an index that is gone for an empty one: the wrong record, or that there is none."""
+    world = PartitionWorld(CONFIG)
+    for number in range(12):
+        late_ms = 100_000 if number == 0 else number
+        world.append(batch([b"v" * 60], timestamps=NOW_MS + late_ms))
+    world.flush()
+    world.reopen(clean=True)
     log, old = world.log, world.log.segments.first
-    once_before(log_reads, "_first_at_or_after", replacing(world))
-    found = log.offset_for_timestamp(NOW_MS, Isolation.HIGH_WATERMARK)
+    once_before(LogSegment, "max_timestamp_so_far", replacing(world))
+    found = log.offset_for_timestamp(asked_ms, Isolation.HIGH_WATERMARK)
     assert found is not None
     assert found.offset == 0
     assert log.segments.first is not old
+
+
+def test_a_segment_that_becomes_two_while_it_is_looked_for() -> None:
+    """The bounds of the old one are not those of the new: its batches are not corrupt for it."""
+    world = written()
+    swap = swap_of_first(world, 1)
+    once_before(LogSegments, "higher", swap.publish)
+    answer = world.log.read(1, 1, Isolation.HIGH_WATERMARK)
+    assert [record.offset for record in records_of(answer.data)] == [1]
+    assert world.log.segments.values[1].base_offset == 1
+
+
+def test_a_roll_takes_nothing() -> None:
+    """A reader of committed records is not held up by whoever fills segments beside it."""
+    world = aborted_world()
+    looks = 0
+
+    def roll() -> None:
+        nonlocal looks
+        looks += 1
+        world.log.roll()
+        once_before(world.log.local, "collect_aborted", roll)
+
+    once_before(world.log.local, "collect_aborted", roll)
+    assert len(world.log.read(0, 1, Isolation.LAST_STABLE).aborted) == 1
+    assert looks == 1
+
+
+def test_a_move_refuses_nobody_who_can_read_on() -> None:
+    """Appends are refused for a moment; a reader whom retention overtakes is told of that."""
+    world = written()
+
+    def delete() -> None:
+        world.log.refusal = lambda: PartitionMoving("it moves")
+        delete_up_to(world, 7)
+        raise FileNotFoundError(2, "No such file or directory")
+
+    once_before(world.log.local, "read", delete)
+    with pytest.raises(OffsetBelowLogStart):
+        world.log.read(1, 1, Isolation.HIGH_WATERMARK)
 
 
 def test_a_file_that_somebody_took_away_is_an_error() -> None:
@@ -196,3 +271,47 @@ def test_a_consumer_gets_what_was_read() -> None:
 
     poll.sim.operations.fetch = fetch  # type: ignore[method-assign] # as if deleted behind the read
     assert asyncio.run(poll.run(1000)) == [(TopicPartition("t", 0), 0, 3)]
+
+
+@pytest.mark.parametrize(("reset", "position"), [(Reset.EARLIEST, 2), (Reset.LATEST, 4)])
+def test_a_consumer_whose_records_go_is_reset(reset: Reset, position: int) -> None:
+    """Between the look at its position and the read: as ``auto.offset.reset`` says, no error."""
+    poll = PollWorld(ConsumerConfig(reset=reset))
+    poll.append("a", "b", "c")
+    log = poll.sim.manager.log_of("t", 0)
+    poll.consumer.seek({log.topic_partition: 0})
+
+    def delete() -> None:
+        log.delete_records(2)
+        poll.append("d")
+
+    once_before(log, "read", delete)
+    pages = asyncio.run(poll.run(100))
+    assert pages == ([(log.topic_partition, 2, 4)] if position == 2 else [])
+    assert poll.consumer.position(log.topic_partition) == position
+
+
+def test_a_page_ends_where_records_went() -> None:
+    """What it has read already is given; the next page is told of the rest."""
+    poll = PollWorld(ConsumerConfig())
+    log = poll.sim.manager.log_of("t", 0)
+    poll.append("a", "b")
+    log.roll()
+    poll.append("c", "d")
+    log.roll()
+    once_before(log, "read", lambda: once_before(log, "read", lambda: log.delete_records(3)))
+    cursor = Cursor(log.topic_partition, 0)
+    pool = ThreadPoolExecutor(1)
+
+    async def page() -> bytes:
+        api = api_over(poll.sim, SETTINGS, pool)
+        source = RecordSource(api, [cursor], Isolation.HIGH_WATERMARK)
+        shape = RecordShape(value_format="text", fields=frozenset({"offset"}))
+        writer = PAGES[JSON](shape, Bounds(), max_decompressed_bytes=1 << 20)
+        return await collect(api, source, writer, max_bytes=1 << 20, min_bytes=1, max_wait_ms=0)
+
+    assert json.loads(asyncio.run(page())) == [{"offset": 0}, {"offset": 1}]
+    assert cursor.position == 2
+    with pytest.raises(OffsetBelowLogStart):
+        asyncio.run(page())
+    pool.shutdown()

@@ -5,7 +5,7 @@ KafkalogError
 │   ├── InvalidTopicName, TopicExists, TopicCollision, InvalidPartitions, InvalidTopicConfig
 │   ├── UnknownTopic, UnknownPartition, UnknownSegment, UnknownProducer, UnknownMove
 │   ├── LogDirNotFound, InvalidReplicaAssignment
-│   ├── OffsetBelowLogStart, OffsetAboveLogEnd, OffsetAboveHighWatermark
+│   ├── OffsetOutOfRange (OffsetBelowLogStart, OffsetAboveLogEnd, OffsetAboveHighWatermark)
 │   ├── RecordBatchTooLarge, RecordSetTooLarge, DecompressedTooLarge
 │   ├── BadBatchCrc, InvalidRecord, InvalidTimestamp, NullKey, UnsupportedCompression
 │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced
@@ -136,22 +136,22 @@ class UnknownSegment(InvalidRequest):
     """The partition has no segment that begins at that offset; details: base_offset."""
 
 
-class OffsetBelowLogStart(InvalidRequest):
+class OffsetOutOfRange(InvalidRequest):
+    """Outside of what the log has for this request."""
+
+    kafka_error = "OFFSET_OUT_OF_RANGE"
+
+
+class OffsetBelowLogStart(OffsetOutOfRange):
     """Fetch below the log start offset; details: log_start_offset, log_end_offset."""
 
-    kafka_error = "OFFSET_OUT_OF_RANGE"
 
-
-class OffsetAboveLogEnd(InvalidRequest):
+class OffsetAboveLogEnd(OffsetOutOfRange):
     """Fetch above the log end offset; details: log_start_offset, log_end_offset."""
 
-    kafka_error = "OFFSET_OUT_OF_RANGE"
 
-
-class OffsetAboveHighWatermark(InvalidRequest):
+class OffsetAboveHighWatermark(OffsetOutOfRange):
     """Delete-records or an archived offset above the high watermark; details: high_watermark."""
-
-    kafka_error = "OFFSET_OUT_OF_RANGE"
 
 
 class RecordBatchTooLarge(InvalidRequest):

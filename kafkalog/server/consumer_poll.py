@@ -11,12 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.errors import (
-    KafkalogError,
-    OffsetAboveLogEnd,
-    OffsetBelowLogStart,
-    UnknownConsumer,
-)
+from kafkalog.errors import KafkalogError, OffsetOutOfRange, UnknownConsumer
 from kafkalog.format.json_page import write_page
 from kafkalog.format.record_writer import UndecodableRecord
 from kafkalog.server.error_map import ApiError
@@ -125,10 +120,9 @@ class ConsumerPoll:
             self._seen[at] = consumer.end_of(log)
             try:
                 info = await self._read(log, position, max_bytes)
-            except (OffsetBelowLogStart, OffsetAboveLogEnd):
-                moved = consumer.position(
-                    at
-                )  # its records went meanwhile: as auto.offset.reset says
+            except OffsetOutOfRange:
+                # Its records went meanwhile: as auto.offset.reset says.
+                moved = consumer.position(at)
                 if moved == position:
                     raise
                 position = moved

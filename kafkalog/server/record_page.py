@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import OffsetAboveLogEnd, OffsetBelowLogStart
+from kafkalog.errors import OffsetOutOfRange
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.record_source import ReadChunks
 
@@ -42,7 +42,7 @@ async def collect(
             if error.entry.error_code != 40602 or not writer.count:
                 raise
             break
-        except (OffsetBelowLogStart, OffsetAboveLogEnd):
+        except OffsetOutOfRange:
             if not writer.count:
                 raise
             break

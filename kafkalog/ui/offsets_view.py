@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from kafkalog.errors import OffsetAboveLogEnd, OffsetBelowLogStart
+from kafkalog.errors import OffsetOutOfRange
 from kafkalog.format.file_names import segment_file_name
 from kafkalog.log.values import Isolation
 from kafkalog.ui.axis import Axis, lay_out
@@ -130,7 +130,7 @@ def _answer(
         return None, None
     try:
         return None, _place(operations, topic, partition, offset, timestamp_ms)
-    except (OffsetBelowLogStart, OffsetAboveLogEnd) as outside:
+    except OffsetOutOfRange as outside:
         details = outside.details
         low, end = details["log_start_offset"], details["log_end_offset"]
         assert isinstance(low, int)

@@ -146,7 +146,7 @@ async def _answer(
     isolation = ISOLATION.read(request)
     try:
         info, page = await _first_page(api, log, offset, embedded, bounds, wait_ms, isolation)
-    except (errors.OffsetBelowLogStart, errors.OffsetAboveLogEnd) as error:
+    except errors.OffsetOutOfRange as error:
         # The ecosystem's stateless fetch answers 400/40002 here (http-api.md 3.2).
         raise ApiError(40002, error.message, details=error.details) from error
     next_offset = page.next_offset if page is not None else info.next_offset

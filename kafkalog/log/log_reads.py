@@ -94,7 +94,7 @@ def _undisturbed(
             if not _is_one_taken(log, segments):
                 raise
         else:
-            if is_whole(found) or not _is_one_taken(log, segments):
+            if not _is_one_taken(log, segments) or is_whole(found):
                 return found
         if not log.segments.values:
             _refuse_when_gone(log)
@@ -163,7 +163,7 @@ def offset_for_timestamp(
             return _newest(log, may_block=may_block)
         return _first_at_or_after(log, timestamp_ms, may_block=may_block)
 
-    # Nothing found is whole in no case: the index of a segment that was taken has no entries.
+    # Never whole: the index of a segment that was taken has no entries, and a later one answers.
     found = _undisturbed(log, look, lambda _: False)
     return found if found is not None and found.offset < limit else None
 

@@ -261,7 +261,7 @@ def test_a_fetch_of_one_partition_gives_what_was_read() -> None:
     assert (page.count, page.next_offset) == (1, 2)
 
 
-def test_a_consumer_gets_what_was_read() -> None:
+def test_a_consumer_gets_what_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
     poll = PollWorld(ConsumerConfig(reset=Reset.EARLIEST))
     poll.append("a", "b", "c")
     api_fetch = poll.sim.operations.fetch
@@ -269,7 +269,7 @@ def test_a_consumer_gets_what_was_read() -> None:
     def fetch(*arguments: Any, **more: Any) -> FetchDataInfo:
         return api_fetch(*arguments, **more)._replace(log_start_offset=3)
 
-    poll.sim.operations.fetch = fetch  # type: ignore[method-assign] # as if deleted behind the read
+    monkeypatch.setattr(poll.sim.operations, "fetch", fetch)  # as if deleted behind the read
     assert asyncio.run(poll.run(1000)) == [(TopicPartition("t", 0), 0, 3)]
 
 

@@ -116,16 +116,10 @@ def _target(
     """The new log start; None: nothing is asked."""
     if question.timestamp_ms is None:
         return question.offset
-    start, log_start = -1, report.facts.log_start_offset
-    while start != log_start:
-        found = operations.list_offset(
-            topic, partition, question.timestamp_ms, Isolation.HIGH_WATERMARK, may_block=True
-        )
-        if found is not None:
-            return found.offset
-        # Nothing so late; or retention took it, maybe: that is no reason to take the rest.
-        start, log_start = log_start, operations.describe_log(topic, partition).log_start_offset
-    return report.facts.high_watermark
+    found = operations.list_offset(
+        topic, partition, question.timestamp_ms, Isolation.HIGH_WATERMARK, may_block=True
+    )
+    return report.facts.high_watermark if found is None else found.offset
 
 
 def _refusal(report: SegmentReport, topic: str, target: int) -> str | None:

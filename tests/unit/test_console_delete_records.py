@@ -5,11 +5,12 @@ Method: a simulated log of several segments: the preview of each offset beside t
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog.format.topic_partition import GROUP_OFFSETS_TOPIC
+from kafkalog.log.log_segment import LogSegment
 from kafkalog.manager.values import ConfigChange
 from kafkalog.ui.delete_records_view import DeleteRecordsView, delete_records_view
 from kafkalog.ui.offsets_view import Question
@@ -19,10 +20,10 @@ from kafkalog.ui.segment_states import SegmentState
 from tests.unit.test_archived_offsets import filled as held
 from tests.unit.test_console_views import STILL, page_of
 from tests.unit.test_group_offsets import T0, commit, world
+from tests.unit.test_overtaken_reads import once_before
 from tests.unit.test_retention import MINUTE, bases, fill, put, started
 
 if TYPE_CHECKING:
-    from kafkalog.log.values import TimestampOffset
     from tests.sim.sim_manager import SimManager
 
 
@@ -77,25 +78,20 @@ def test_a_time() -> None:
     assert all_of_it.offset == 6
 
 
-def test_a_time_whose_segment_goes_meanwhile_is_looked_up_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_time_whose_segment_goes_meanwhile_is_looked_up_again() -> None:
     """Goal: a race with retention never turns "older than" into everything.
-    Method: the first look-up finds nothing because the log start moves under it.
+    Method: the segment of the time goes, with its files, when the look-up has chosen it.
     """
     sim = filled()
     listed = sim.operations.describe_segments("t", 0).segments
-    look_up, calls = sim.operations.list_offset, list[int]()
 
-    def overtaken(*asked: Any, **how: Any) -> TimestampOffset | None:
-        calls.append(1)
-        if len(calls) == 1:
-            sim.delete_records("t", 1)
-            return None
-        return look_up(*asked, **how)
+    def overtake() -> None:
+        sim.delete_records("t", 2)
+        sim.clock.advance_ms(10 * MINUTE)
+        assert bases(sim)[0] == 2
 
-    monkeypatch.setattr(sim.operations, "list_offset", overtaken)
-    view = seen(sim, Question(timestamp_ms=listed[2].facts.largest_timestamp_ms))
+    once_before(LogSegment, "find_offset_by_timestamp", overtake)
+    view = seen(sim, Question(timestamp_ms=listed[1].facts.largest_timestamp_ms))
     assert view.preview is not None
     assert view.preview.offset == 2
 

@@ -26,10 +26,10 @@ def name_of(module: Path) -> str:
 
 @pytest.mark.parametrize("module", MODULES, ids=name_of)
 def test_module_is_small_named_and_finished(module: Path) -> None:
-    """At most 500 lines, functions at most 60, no unfinished marks, no catch-all names."""
+    """At most 800 lines, functions at most 60, no unfinished marks, no catch-all names."""
     text = module.read_text(encoding="utf-8")
     if name_of(module) not in DECLARATION_TABLES:
-        assert len(text.splitlines()) <= 500
+        assert len(text.splitlines()) <= 800
     assert module.stem not in BANNED_NAMES
     for mark in ("TO" + "DO", "FIX" + "ME", "XX" + "X", "NotImplemented" + "Error"):
         assert mark not in text

@@ -38,6 +38,12 @@ _ROWS = (
     ErrorEntry(414, 414, "INVALID_REQUEST", "the request line is too long"),
     ErrorEntry(415, 415, "INVALID_REQUEST", "unknown or missing Content-Type"),
     ErrorEntry(417, 417, "INVALID_REQUEST", "Expect other than 100-continue"),
+    ErrorEntry(
+        421,
+        421,
+        "INVALID_REQUEST",
+        "Host is no name of this daemon (DNS rebinding); see http.allowed.hosts",
+    ),
     ErrorEntry(422, 422, "INVALID_REQUEST", "JSON of the wrong shape; validation_errors names it"),
     ErrorEntry(431, 431, "INVALID_REQUEST", "request headers too large or too many"),
     ErrorEntry(501, 501, "UNSUPPORTED_VERSION", "v3: Kafka ACLs and reassignments are not offered"),

@@ -5,7 +5,6 @@ One middleware, because each costs some microseconds of every request.
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING
 
@@ -30,6 +29,7 @@ from kafkalog.server.replies import (
     seal,
 )
 from kafkalog.server.security.audit import audit
+from kafkalog.server.security.hosts import FOREIGN, MALFORMED
 from kafkalog.server.security.rates import RATE_LIMITS
 
 if TYPE_CHECKING:
@@ -55,8 +55,6 @@ _ALWAYS = frozenset(
         "/metrics",
     )
 )
-_HOST = re.compile(r"[A-Za-z0-9._~:%\[\]-]{0,260}")
-_PORT = re.compile(r":[0-9]*$")
 # What the rest of a body is not worth reading after.
 _CLOSING = (408, 413, 417, 505)
 _SAFE = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS})
@@ -77,7 +75,7 @@ def make_middleware(api: Api, ids: RequestIds, guards: Guards) -> Middleware:
         api.requests_in_work += 1
         error: Exception | None = None
         try:
-            _admit(api, request)
+            _admit(api, guards, request)
             preflight = cors.preflight(request) if cors is not None else None
             if preflight is None:
                 _refuse_other_pages(guards, request)
@@ -111,20 +109,23 @@ def make_middleware(api: Api, ids: RequestIds, guards: Guards) -> Middleware:
     return exchange
 
 
-def _admit(api: Api, request: web.Request) -> None:
-    """Refuse before anything is read: wrong version, not serving, too much at once."""
+def _admit(api: Api, guards: Guards, request: web.Request) -> None:
+    """Refuse before anything is read: wrong version or host, not serving, too much at once."""
     if HAS_OTHER_VERSION in request:
         raise ApiError(505, "Use HTTP/1.1.")
     if not request.raw_path.isascii():  # the pure parser lets it pass, and no answer could name it
         raise ApiError(40000, "The request line holds a byte that must be percent-encoded.")
-    host = request.headers.get(hdrs.HOST)
-    if host is not None and not _HOST.fullmatch(host):  # some answers carry links made of it
+    fault = guards.hosts.fault_of(request)
+    if fault == MALFORMED:  # some answers carry links made of it
         raise ApiError(40000, "Host is no host name or address.")
     if request.path in _ALWAYS:
         return
-    allowed = api.config.http_allowed_hosts
-    if allowed and _PORT.sub("", host or "").lower() not in allowed:
-        raise ApiError(40000, "Host is none of http.allowed.hosts.")
+    if fault == FOREIGN:
+        raise ApiError(
+            421,
+            "Host is no name of this daemon: list it in http.allowed.hosts, ask by address, or "
+            "turn on authentication (http.auth).",
+        )
     if request.path.startswith(DEBUG_PREFIX):
         return
     if api.phase is not Phase.SERVING:

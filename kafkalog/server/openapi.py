@@ -30,7 +30,7 @@ _COMPONENT = "#/components/schemas/{model}"
 _IN_PATH = re.compile(r"\{([a-z_]+)(?::[^}]*)?\}")
 
 # Before any route is asked; a path of its own means a 404 for what is not one.
-_ALWAYS = (40000, 408, 414, 417, 431, 505, 42902, 50000, 50304)
+_ALWAYS = (40000, 408, 414, 417, 421, 431, 505, 42902, 50000, 50304)
 _WITH_BODY = (400, 40006, 408, 41302, 415, 41502)
 _WITH_MODEL = (422,)
 _WITH_QUERY = (40005,)

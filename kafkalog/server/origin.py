@@ -18,7 +18,9 @@ from kafkalog.server.api import api_of
 if TYPE_CHECKING:
     from aiohttp import web
 
-_HOST = re.compile(r"[A-Za-z0-9._~:%\[\]-]{1,260}")
+HOST = re.compile(r"[A-Za-z0-9._~:%\[\]-]{0,260}")
+"""What a Host header may be made of."""
+
 _PATH = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+")
 _SCHEMES = ("http", "https")
 
@@ -35,7 +37,7 @@ def origin_of(request: web.Request) -> str:
         forwarded = _forwarded(request)
         scheme = forwarded.get("proto", "").lower() or scheme
         named = forwarded.get("host", "")
-        if _HOST.fullmatch(named):
+        if named and HOST.fullmatch(named):
             host = named
     return f"{scheme if scheme in _SCHEMES else 'http'}://{host}"
 

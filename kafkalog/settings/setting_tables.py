@@ -257,7 +257,7 @@ SERVER_SETTINGS: tuple[Setting, ...] = (
     _server("access.control.allow.origin", _LIST, (), "", ANY, "CORS: origins whose web pages may read answers, or *; empty: none."),
     _server("access.control.allow.methods", _LIST, ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"), "", ANY, "CORS: methods that those pages may use."),
     _server("access.control.allow.headers", _LIST, ("Accept", "Authorization", "Content-Type", "Kafka-Acks", "Kafka-Base-Sequence", "Kafka-Key", "Kafka-Producer-Epoch", "Kafka-Producer-Id", "Last-Event-ID", "Prefer", "X-Request-Id"), "", ANY, "CORS: request headers that those pages may send."),
-    _server("http.allowed.hosts", _LIST, (), "", ANY, "Names and addresses, in lower case, that a request's Host may have (its port aside), against DNS rebinding; probes and /metrics take any. Empty: any."),
+    _server("http.allowed.hosts", _LIST, (), "", ANY, "Names by which requests may ask for the daemon (their Host, its port aside), against DNS rebinding: a name, .domain or *.domain for all names under it, * for any. Addresses, localhost, the machine's own names, names without a dot and those under .localhost, .local, .internal and .svc are taken in any case; probes and /metrics take all. Empty: no others without authentication, any with it."),
     _server("metrics.port", _I, None, "", _PORT, "A further port for /metrics, which then leaves http.port; unset: none. Probes are on all ports."),
     _server("metrics.host", _S, "127.0.0.1", "", ANY, "Address of metrics.port; the same rule as for http.host."),
     _server("metrics.kafka.aliases", _B, True, "", ANY, "Whether /metrics also has the names that the JMX exporter gives Kafka's metrics (kafka_*), with Strimzi's rules."),

@@ -59,6 +59,9 @@ if TYPE_CHECKING:
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
+# A name, what is before a domain, or any; addresses do no harm.
+_HOST_ENTRY = re.compile(r"\*|(\*?\.)?[A-Za-z0-9_~-]+(\.[A-Za-z0-9_~-]+)*|\[[0-9A-Fa-f:.]+\]")
+
 HIDDEN = "***"
 """What is shown of a value that nobody may see."""
 
@@ -372,6 +375,12 @@ def _check_together(values: Mapping[str, ResolvedValue]) -> None:
             raise _refused(
                 resolved.setting, resolved.shown_text, f"is no regular expression: {error}"
             ) from error
+    hosts = values["http.allowed.hosts"]
+    assert isinstance(hosts.value, tuple)
+    for entry in hosts.value:
+        if not _HOST_ENTRY.fullmatch(entry):
+            reason = f"{entry!r} is no name (without port), .domain, *.domain or *"
+            raise _refused(hosts.setting, hosts.shown_text, reason)
     proxies = values["http.trusted.proxies"]
     assert isinstance(proxies.value, tuple)
     for proxy in proxies.value:

@@ -177,7 +177,7 @@ def test_bundle_without_secrets(tmp_path: Path) -> None:
         {"X-Forwarded-Proto": "https"},
         {"X-Real-IP": "10.0.0.1"},
         {"X-Envoy-External-Address": "10.0.0.1"},
-        {"Host": "rebound.example"},
+        {"Host": "store-0.internal"},
     ],
 )
 def test_for_this_machine_alone(daemon: Daemon, headers: dict[str, str]) -> None:

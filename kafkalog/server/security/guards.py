@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.server.security.cors import Cors
 from kafkalog.server.security.gate import AccessFiles, Gate
+from kafkalog.server.security.hosts import Hosts
 from kafkalog.server.security.rates import RateLimits
 
 if TYPE_CHECKING:
@@ -20,10 +21,11 @@ class Guards:
     gate: Gate | None
     cors: Cors | None
     rates: RateLimits | None
+    hosts: Hosts
 
     @classmethod
     def of(cls, api: Api, files: AccessFiles) -> Guards:
         """Those that the configuration wants."""
         config = api.config
         gate = Gate(api, files) if Gate.is_needed(config) else None
-        return cls(gate, Cors.of(config), RateLimits.of(config))
+        return cls(gate, Cors.of(config), RateLimits.of(config), Hosts.of(config))

@@ -14,7 +14,9 @@ from aiohttp import hdrs, web
 from kafkalog import __version__
 from kafkalog.server.api import API_KEY
 from kafkalog.server.endpoint import ADMINISTRATIVE, AUTHENTICATED, METRICS_PATH, endpoint_of
+from kafkalog.server.error_map import ApiError
 from kafkalog.server.exchange import make_middleware
+from kafkalog.server.media_types import JSON, is_json
 from kafkalog.server.openapi import describe
 from kafkalog.server.routes import (
     archived_offsets,
@@ -59,12 +61,14 @@ from kafkalog.server.routes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from kafkalog.server.api import Api
     from kafkalog.server.replies import RequestIds
     from kafkalog.server.security.guards import Guards
     from kafkalog.settings import ServerConfig
+
+    _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 ROUTE_TABLES = (
     probes.ROUTES,
@@ -170,10 +174,33 @@ def make_app(
         methods = (
             (hdrs.METH_GET, hdrs.METH_HEAD) if route.method == hdrs.METH_GET else (route.method,)
         )
+        handler = route.handler if route.method == hdrs.METH_GET else _typed(route.handler)
         for path, method in itertools.product(_addresses(route.path), methods):
-            app.router.add_route(method, path, route.handler, expect_handler=_on_expect)
+            app.router.add_route(method, path, handler, expect_handler=_on_expect)
     app.freeze()
     return app
+
+
+def _typed(handler: _Handler) -> _Handler:
+    """A changing route of the control plane, which takes JSON alone.
+
+    A page of another site can send a text, a form or a body without a type, and no JSON unless it
+    is asked first (the CORS protocol's preflight).
+    """
+    promise = endpoint_of(handler)
+    if promise is None or not promise.takes_json_alone:
+        return handler
+
+    @functools.wraps(handler)
+    async def typed(request: web.Request) -> web.StreamResponse:
+        content_type = request.headers.get(hdrs.CONTENT_TYPE)
+        if content_type is None and request.body_exists:
+            raise ApiError(415, f"Content-Type is missing. Send {JSON}.")
+        if content_type is not None and not is_json(content_type):
+            raise ApiError(415, f"This Content-Type is not accepted. Send {JSON}.")
+        return await handler(request)
+
+    return typed
 
 
 def _addresses(path: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog.manager.access_rules import Action, Resource
+from kafkalog.server.media_types import is_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -121,6 +122,20 @@ class Endpoint:
     def right(self) -> Access | None:
         """The right that is needed; None: none."""
         return self.access if isinstance(self.access, Access) else None
+
+    @property
+    def takes_json_alone(self) -> bool:
+        """Whether it is of the control plane: what comes with a request is JSON, or nothing.
+
+        Routes of records judge their own types. The end of a consumer reads no body, and changes
+        nothing that lasts: some clients send one of any type.
+        """
+        right = self.right
+        if right is None or (right.action, right.resource) == (Action.WRITE, Resource.TOPIC):
+            return False
+        if not self.body:
+            return right.action is not Action.READ
+        return all(map(is_json, self.body))
 
 
 H = TypeVar("H", bound="Handler")

@@ -78,6 +78,15 @@ def produce_format(content_type: str) -> EmbeddedFormat:
     raise ApiError(415, f"{said}. Send one of: {', '.join(EMBEDDED_TYPES)}, {JSON}.")
 
 
+@functools.lru_cache(maxsize=256)
+def is_json(content_type: str) -> bool:
+    """Whether it is JSON, by its own type or by the suffix of another (RFC 6839)."""
+    media_type = _bare(content_type)[0]
+    return media_type == JSON or (
+        media_type.startswith("application/") and media_type.endswith("+json")
+    )
+
+
 def parse_accept(accept: str) -> list[str]:
     """Media types of an Accept header, most wanted first; those with q=0 left out."""
     wanted: list[tuple[float, int, str]] = []

@@ -155,6 +155,8 @@ def error_numbers(path: str, promise: Endpoint) -> tuple[int, ...]:
         numbers.update(_WITH_BODY)
         if any(isinstance(model, type) for model in promise.body.values()):
             numbers.update(_WITH_MODEL)
+    if promise.takes_json_alone:
+        numbers.add(415)
     return tuple(sorted(numbers))
 
 

@@ -9,7 +9,6 @@ import re
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-import pytest
 from aiohttp import ClientSession, web
 
 from kafkalog.errors import NotReady
@@ -94,7 +93,6 @@ def is_judged(promise: Endpoint) -> bool:
     return bool(promise.body) or changes
 
 
-@pytest.mark.xfail(strict=True, reason="the control plane takes any type")
 def test_a_simple_type_is_refused() -> None:
     """415 at every route, but where the type is documented."""
     asked = [

@@ -33,6 +33,7 @@ A bug of ours is an ``AssertionError``, never one of these.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 if TYPE_CHECKING:
@@ -41,12 +42,17 @@ if TYPE_CHECKING:
 Detail = int | str | None
 T = TypeVar("T")
 
+NAMES_PATHS: ContextVar[bool] = ContextVar("names_paths", default=True)
+"""Whether who is answered may know where files lie on this machine; the edge says it a request."""
+
 
 class KafkalogError(Exception):
     """Root of the tree; ``kafka_error`` is the Kafka protocol's name for it."""
 
     kafka_error: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
     retriable: ClassVar[bool] = False
+    without_paths: ClassVar[str | None] = None
+    """In place of a message that may name files; None: no message of the class does."""
 
     def __init__(self, message: str, **details: Detail) -> None:
         super().__init__(message)
@@ -57,7 +63,19 @@ class KafkalogError(Exception):
     @property
     def public_message(self) -> str:
         """What a client reads; ``message`` is the operator's and may name files."""
-        return self.message
+        return self.message if NAMES_PATHS.get() else self.pathless_message
+
+    @property
+    def pathless_message(self) -> str:
+        """What whoever may not know where files lie reads."""
+        return self.without_paths or self.message
+
+    @property
+    def public_details(self) -> dict[str, Detail]:
+        """What a client reads of the details."""
+        if NAMES_PATHS.get():
+            return self.details
+        return {name: value for name, value in self.details.items() if not _is_path(value)}
 
 
 class InvalidRequest(KafkalogError):
@@ -123,12 +141,14 @@ class UnknownMove(InvalidRequest):
 class LogDirNotFound(InvalidRequest):
     """The path is no entry of ``log.dirs``."""
 
+    without_paths = "There is no such log directory."
     kafka_error = "LOG_DIR_NOT_FOUND"
 
 
 class InvalidReplicaAssignment(InvalidRequest):
     """A partition may not be moved to a cordoned log directory."""
 
+    without_paths = "The log directory is cordoned: no partition may be moved into it."
     kafka_error = "INVALID_REPLICA_ASSIGNMENT"
 
 
@@ -259,6 +279,8 @@ class ExpectedOffsetMismatch(InvalidRequest):
 class InvalidBackupTarget(InvalidRequest):
     """A directory that no backup may be written to, or no restore; nothing was written."""
 
+    without_paths = "The directory is no place for a backup; nothing was written."
+
 
 class BackupRunning(InvalidRequest):
     """One backup at a time."""
@@ -336,6 +358,9 @@ class CorruptData(KafkalogError):
     """Bytes on disk are not what was written. Details always hold file and position."""
 
     kafka_error = "CORRUPT_MESSAGE"
+    without_paths = (
+        "The partition is out of service: its files are damaged; the daemon's log names them."
+    )
 
     def __init__(self, message: str, *, file: str, position: int, **details: Detail) -> None:
         super().__init__(f"{message} ({file} at {position})", **details)
@@ -345,18 +370,13 @@ class CorruptData(KafkalogError):
     @property
     def public_message(self) -> str:
         """See KafkalogError: a corrupt file's path stays inside."""
-        return (
-            "The partition is out of service: its files are damaged; the daemon's log names them."
-        )
+        return self.pathless_message
 
 
 class CorruptBatch(CorruptData):
     """A record batch of a segment is invalid; details: base_offset and last_offset when known."""
 
-    @property
-    def public_message(self) -> str:
-        """See KafkalogError."""
-        return "A stored record batch is corrupt and is not served."
+    without_paths = "A stored record batch is corrupt and is not served."
 
 
 class CorruptIndex(CorruptData):
@@ -376,18 +396,25 @@ class StorageFault(KafkalogError):
 
     kafka_error = "KAFKA_STORAGE_ERROR"
     retriable = True
+    without_paths = "The disk failed; the daemon's log says where."
 
 
 class LogDirOffline(StorageFault):
     """The partition's log directory met an I/O error and serves no more until a restart."""
 
+    without_paths = "The partition is out of service: its log directory is; the log says why."
+
 
 class DiskFull(StorageFault):
     """ENOSPC, EDQUOT or EFBIG on append: cut back to the last whole batch, the directory lives."""
 
+    without_paths = "The disk of the partition is full."
+
 
 class DescriptorsShort(StorageFault):
     """EMFILE, ENFILE or ENOMEM: refused, not counted as a failed disk unless a sync ran short."""
+
+    without_paths = "File descriptors or memory are short."
 
 
 class AppendOutcomeUnknown(StorageFault):
@@ -397,9 +424,19 @@ class AppendOutcomeUnknown(StorageFault):
     leaves anything in the log.
     """
 
+    without_paths = (
+        "The records, or a part of them, were written and could not be made durable: they may be "
+        "kept or lost."
+    )
+
 
 class LogStartNotDurable(StorageFault):
     """Readers have lost the records below ``low_watermark``; a crash may bring them back."""
+
+    without_paths = (
+        "The records below the low watermark are gone for readers, but the new log start is not "
+        "durable: a crash may bring them back. Repeat it to be sure."
+    )
 
 
 class BackupFailed(StorageFault):
@@ -407,6 +444,8 @@ class BackupFailed(StorageFault):
 
     The log directories that it read are as they were.
     """
+
+    without_paths = "The backup ended half way and is not complete."
 
 
 class Unavailable(KafkalogError):
@@ -461,6 +500,11 @@ class InvalidConfig(KafkalogError):
     """Names key, value and valid range; the daemon refuses to start."""
 
     kafka_error = "INVALID_CONFIG"
+    without_paths = "The daemon's configuration is wrong; its log says where."
+
+
+def _is_path(value: Detail) -> bool:
+    return isinstance(value, str) and value.startswith("/")
 
 
 class LogCleaningAborted(Exception):

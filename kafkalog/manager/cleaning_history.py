@@ -74,7 +74,7 @@ def past_clean(run: CleaningRun) -> PastClean:
         run.started_ms,
         run.ended_ms,
         run.outcome,
-        reason=None if run.error is None else run.error.public_message,
+        reason=None if run.error is None else run.error.pathless_message,
     )
     if stats is None:
         return clean

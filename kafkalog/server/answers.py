@@ -150,11 +150,11 @@ class Loading(Body):
 
 
 class LogDirFault(Body):
-    """What keeps a log directory from full service."""
+    """What keeps a log directory from full service. Null: not told without the right to know."""
 
-    log_dir: str
+    log_dir: str | None
     state: Literal["offline", "full"]
-    reason: str
+    reason: str | None
 
 
 class Readiness(Body):

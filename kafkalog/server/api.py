@@ -7,6 +7,7 @@ and cold reads through the pool of their log directory.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import enum
 import functools
 import itertools
@@ -147,7 +148,7 @@ class Api:
     async def blocking(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a control-plane call that may touch the disk on the control pool."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.control_pool, lambda: call(*args, **kwargs))
+        return await loop.run_in_executor(self.control_pool, _in_context(call, *args, **kwargs))
 
     async def inside(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run what looks into the process where no log directory that hangs holds it up."""
@@ -157,7 +158,7 @@ class Api:
     async def in_turn(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a call of a sink, which waits for others of it and for every disk, on its pool."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.sink_pool, lambda: call(*args, **kwargs))
+        return await loop.run_in_executor(self.sink_pool, _in_context(call, *args, **kwargs))
 
     async def reading(self, log: UnifiedLog, read: Callable[[bool], T]) -> T:
         """Call ``read(may_block=False)`` inline; when pages are cold, again on the reader pool."""
@@ -221,6 +222,11 @@ def _fail(future: asyncio.Future[LogAppendInfo], error: BaseException) -> None:
     """A failure that nobody waits for is no news: its client left, or wanted acks=0."""
     future.set_exception(error)
     future.exception()  # seen
+
+
+def _in_context(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Callable[[], T]:
+    """For a thread: what the request is allowed to be told (``NAMES_PATHS``) goes along."""
+    return functools.partial(contextvars.copy_context().run, call, *args, **kwargs)
 
 
 API_KEY: web.AppKey[Api] = web.AppKey("api", Api)

@@ -13,6 +13,7 @@ Owned by the event loop.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
@@ -44,7 +45,9 @@ class ConsoleThreads:
         if pool is None:
             pool = self._pools[place] = thread_pool(f"console-{len(self._pools)}", _THREADS)
         self._in_work[place] += 1
-        work = asyncio.get_running_loop().run_in_executor(pool, make)
+        work = asyncio.get_running_loop().run_in_executor(
+            pool, contextvars.copy_context().run, make
+        )
         work.add_done_callback(lambda _: self._in_work.subtract((place,)))
         return await asyncio.shield(work)
 

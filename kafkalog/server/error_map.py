@@ -283,11 +283,11 @@ def error_body(error: errors.KafkalogError | ApiError) -> tuple[ErrorEntry, dict
         if error.validation_errors:
             extra["validation_errors"] = list(error.validation_errors)
     else:
-        entry, kafka_error, details = entry_of(error), error.kafka_error, error.details
+        entry, kafka_error, details = entry_of(error), error.kafka_error, error.public_details
         extra = {}
         if isinstance(error, errors.CorruptData):
             # The file's name is the operator's business (it is in the log), not the client's.
-            details = {k: v for k, v in error.details.items() if k != "file"}
+            details = {k: v for k, v in details.items() if k != "file"}
         if isinstance(error, errors.InvalidRecord) and error.record_errors:
             extra["record_errors"] = [
                 {"batch_index": index, "message": text} for index, text in error.record_errors

@@ -148,7 +148,7 @@ def standing_json(standing: Standing) -> dict[str, object]:
         "cleanable_bytes": plan and plan.cleanable_bytes,
         "cleanable_ratio": plan and plan.cleanable_ratio,
         "min_cleanable_ratio": standing.log.config.min_cleanable_dirty_ratio,
-        "fault": standing.fault and standing.fault.message,
+        "fault": standing.fault and standing.fault.public_message,
     }
 
 

@@ -134,7 +134,7 @@ def _tool_lines(entries: list[DeleteRecordsEntry], outcomes: list[int | Kafkalog
 def _exception_text(fault: KafkalogError) -> str:
     """Kafka's exception and sentence; ours where Kafka would not fail like this."""
     if fault.kafka_error not in _EXCEPTIONS:
-        return fault.message
+        return fault.public_message
     name, message = _EXCEPTIONS[fault.kafka_error]
     return f"org.apache.kafka.common.errors.{name}: {message}"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from kafkalog.errors import NAMES_PATHS
 from kafkalog.observe.exposition import Exposition
 from kafkalog.observe.metrics_options import Question
 from kafkalog.observe.snapshot import BrokerState
@@ -18,6 +19,7 @@ from kafkalog.server.parameters import ListParameter
 from kafkalog.server.replies import bytes_reply, json_reply
 
 if TYPE_CHECKING:
+    from kafkalog.manager.values import LogDirFault
     from kafkalog.server.api import Api
 
 ROUTES = web.RouteTableDef()
@@ -78,11 +80,17 @@ def readiness(api: Api) -> tuple[bool, dict[str, object]]:
         "partitions": status.partitions,
         "offline_partitions": status.offline_partitions,
         "full_log_dirs": status.full_dirs,
-        "log_dir_faults": [dataclasses.asdict(fault) for fault in status.faults],
+        "log_dir_faults": [_fault_json(fault) for fault in status.faults],
     }
     if not status.is_loaded:
         body["loading"] = dataclasses.asdict(api.operations.loading())
     return is_ready, body
+
+
+def _fault_json(fault: LogDirFault) -> dict[str, str | None]:
+    """Its state to everybody, what and why to whoever may know where files lie."""
+    facts: dict[str, str | None] = dataclasses.asdict(fault)
+    return facts if NAMES_PATHS.get() else {**facts, "log_dir": None, "reason": None}
 
 
 @ROUTES.get("/metrics")

@@ -13,11 +13,13 @@ import functools
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kafkalog.errors import NAMES_PATHS
 from kafkalog.format.credentials import Credentials, decode_credentials
 from kafkalog.manager.access_rules import (
     ALL_ALLOWED,
     CLUSTER_NAME,
     AccessRules,
+    Action,
     Resource,
     parse_access_rules,
 )
@@ -134,6 +136,7 @@ class Gate:
 
     async def admit(self, request: web.Request) -> None:
         """Give the request its ``Api``; ApiError 40101 and 42901, AccessDenied."""
+        NAMES_PATHS.set(False)  # for this request: its task has a context of its own
         promise = endpoint_of(request.match_info.handler)
         if promise is not None and promise.access is None:
             request[API_VIEW] = self.closed_api  # open operations are open there too
@@ -144,6 +147,8 @@ class Gate:
         principal = await self._authenticators.principal_of(request, time.monotonic())
         request[PRINCIPAL] = principal
         rights, request[API_VIEW] = self._view(principal)
+        if rights.allow(Action.DESCRIBE, Resource.CLUSTER):
+            NAMES_PATHS.set(True)
         if promise is not None:
             _require(promise, request, rights)
 

@@ -51,6 +51,7 @@ def server(
     try:
         one.create_topic("smuggled")
         one.create_topic("mutated")
+        one.create_topic("halved")
         yield one
         assert end_offset(one, "smuggled") == 0
         assert one.request("GET", "/readyz").status == 200
@@ -216,6 +217,101 @@ def test_bodies_that_break_in_a_later_packet(server: Daemon, path: bytes, name: 
     assert said.count(b"HTTP/1.1 ") == 1, said
     assert b"400" in said, said
     assert b"40000" in said, said
+
+
+# Where a chunk's size should be; none of it ends a line, so whoever waits for one waits long.
+NO_SIZES = (
+    b"\0",
+    b"\0\0\0\0",
+    bytes(100),
+    b"\0\x0019",
+    b"zz",
+    b"-1",
+    b"0x",
+    b"\xff",
+    b" ",
+    b"\r\n",
+    b"19\rx",
+)
+
+
+@pytest.mark.xfail(strict=False, reason="the pure parser waits for the end of the line")
+def test_bytes_before_a_chunk_size(server: Daemon) -> None:
+    """400 at once, not when the body's time is over: in the first chunk and behind one."""
+    head = PRODUCE + b"Transfer-Encoding: chunked\r\n\r\n"
+    for junk in NO_SIZES:
+        for before in (b"", b"19\r\n" + BODY + b"\r\n"):
+            (answer,) = answers(server, head + before + junk)
+            refused(answer, 400, 40000)
+
+
+@pytest.mark.xfail(strict=False, reason="the pure parser knows no largest size")
+@pytest.mark.parametrize("size", [b"1" + b"0" * 16, b"f" * 17, b"F" * 18, b"f" * 40])
+def test_a_chunk_size_beyond_all_numbers(server: Daemon, size: bytes) -> None:
+    """More than 64 bits is no size, however much of the chunk comes with it.
+
+    Zeros before it do not count. A size of 64 bits is one that a body timeout or ``socket.request.max.bytes`` ends.
+    """
+    head = PRODUCE + b"Transfer-Encoding: chunked\r\n\r\n"
+    for rest in (b"", b"\r\n", b"\r\n" + BODY):
+        (answer,) = answers(server, head + size + rest)
+        refused(answer, 400, 40000)
+    zeros = head.replace(b"smuggled", b"halved") + b"0" * 40 + CHUNKED
+    with Wire(server) as wire:
+        wire.send(zeros)
+        assert wire.read_answer().status == 200
+
+
+@pytest.mark.xfail(strict=False, reason="the pure parser raises the case of a method")
+@pytest.mark.parametrize("method", [b"get", b"Get", b"gET", b"post", b"pri"])
+def test_methods_are_of_one_case(server: Daemon, method: bytes) -> None:
+    """Methods are case-sensitive (RFC 9110, 9.1), and these are no known ones."""
+    (answer,) = answers(server, method + b" /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+    refused(answer, 400, 40000)
+
+
+@pytest.mark.xfail(strict=True, reason="llhttp waits for the rest of the preface, both say 400")
+@pytest.mark.parametrize(
+    "rest", [b"", b"\r\n", b"\r\nSM\r\n\r\n", b"\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"]
+)
+def test_http_2_by_prior_knowledge(server: Daemon, rest: bytes) -> None:
+    """The preface (RFC 9113, 3.4) is answered 505 at once: its client falls back to HTTP/1.1."""
+    (answer,) = answers(server, b"PRI * HTTP/2.0\r\n" + rest)
+    refused(answer, 505, 505)
+    assert answer.headers["Connection"] == "close"
+
+
+@pytest.mark.xfail(strict=True, reason="the end of what the client sends ends the connection")
+def test_a_client_that_sends_no_more(server: Daemon) -> None:
+    """Who closes its half of the connection behind a POST reads the answer, then the end."""
+    lines = b"application/x-ndjson"
+    produce = PRODUCE.replace(b"smuggled", b"halved")
+    stream = b"POST /v1/topics/halved/records HTTP/1.1\r\nHost: x\r\nContent-Type: " + lines
+    stream += b"\r\nAccept: " + lines + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+    sized = b"Content-Length: 25\r\n\r\n"
+    chunked = b"Transfer-Encoding: chunked\r\n\r\n"
+    for data, statuses in (
+        (produce + sized + BODY, [200]),
+        (produce + chunked + CHUNKED, [200]),
+        ((produce + sized + BODY) * 3, [200] * 3),
+        ((produce + sized + BODY) * 40, [200] * 40),
+        (GET + b"\r\n" + produce + sized + BODY, [200, 200]),
+        (produce.replace(b"halved", b"none") + sized + BODY[:-1] + b" ", [400]),
+        (produce + sized + BODY[:10], [400]),
+        (produce + chunked + CHUNKED[:10], [400]),
+        (produce + b"Content-Length: x\r\n\r\n", [400]),
+    ):
+        with Wire(server) as wire:
+            wire.send(data)
+            wire.socket.shutdown(socket.SHUT_WR)
+            got = parse_answers(wire.read_to_close())
+        assert [answer.status for answer in got] == statuses, data
+    with Wire(server) as wire:
+        wire.send(stream + b'c\r\n{"value":1}\n\r\n0\r\n\r\n')
+        wire.socket.shutdown(socket.SHUT_WR)
+        said = wire.read_to_close()
+    assert b" 200 OK" in said
+    assert b'"offset":' in said
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import HttpVersion10, HttpVersion11, hdrs, web
+from aiohttp.http import HttpRequestParser
 from aiohttp.http_exceptions import BadHttpMethod, BadStatusLine, LineTooLong
+from aiohttp.http_parser import HttpRequestParserPy
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
 
 from kafkalog.server.error_map import ApiError
+from kafkalog.server.pure_parser import PureRequestParser
 from kafkalog.server.replies import HAS_OTHER_VERSION, error_reply, framework_error, seal
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from aiohttp import StreamReader
     from aiohttp.abc import AbstractStreamWriter
     from aiohttp.http import RawRequestMessage
+    from aiohttp.web_protocol import _MsgType
     from aiohttp.web_request import BaseRequest
     from aiohttp.web_urldispatcher import UrlMappingMatchInfo
 
@@ -65,6 +69,9 @@ _KNOWN_PATHS = 8192
 _KNOWN_CHARS = 320
 _REFUSAL_LINE_SECONDS = 60.0
 _TLS_HANDSHAKE = 0x16
+_HTTP_2 = b"PRI * HTTP/2"
+# What waits for others, and is over with its client, is asked for by these.
+_READING = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
 _HEADER_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:")
 
 
@@ -73,9 +80,11 @@ class Connection(RequestHandler):
 
     __slots__ = (
         "_answered_count",
+        "_asked",
         "_header_timeout_seconds",
         "_header_timer",
         "_is_fresh",
+        "_sends_no_more",
         "_server",
         "_stall_seconds",
         "_stall_timer",
@@ -97,9 +106,24 @@ class Connection(RequestHandler):
             max_field_size=MAX_FIELD_BYTES,
             auto_decompress=False,  # in_flight.Body inflates: bounded, and to the very end
         )
+        if HttpRequestParser is HttpRequestParserPy:
+            self._parser = PureRequestParser(
+                self,
+                loop,
+                self._read_bufsize,
+                max_line_size=MAX_REQUEST_LINE_BYTES,
+                max_headers=MAX_HEADERS,
+                max_field_size=MAX_FIELD_BYTES,
+                payload_exception=web.RequestPayloadError,
+                auto_decompress=False,
+                max_msg_queue_size=self._max_msg_queue_size,
+            )
         self._server = server
         self._answered_count = 0
+        # The newest request that was parsed, and its body; None: everything is answered.
+        self._asked: _MsgType | None = None
         self._is_fresh = True  # no byte has come yet
+        self._sends_no_more = False  # its client has closed its half
         self._header_timer: asyncio.TimerHandle | None = None
         self._header_timeout_seconds = config.header_timeout_seconds
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -135,46 +159,71 @@ class Connection(RequestHandler):
             if data[0] == _TLS_HANDSHAKE:  # aiohttp's pure parser would wait for a line end
                 self._refuse(40000, "This port speaks plain HTTP, not TLS.")
                 return
+            if data.startswith(_HTTP_2):  # llhttp waits for the rest of the preface
+                self._refuse(505, "Use HTTP/1.1.")
+                return
         before = self._request_count
         super().data_received(data)
         if self._request_count != before:
             self._stop_header_timer()
-            self._break_body()
+            self._note_asked()
         elif data and self._header_timer is None and before == self._answered_count:
             self._start_header_timer()
 
-    def _break_body(self) -> None:
-        """Tell the reader of a body whose later packet is no framing; its answer is the last.
+    def _note_asked(self) -> None:
+        """Remember the newest request, unless it is a later packet of a body that is no framing.
 
-        The parser in C leaves it waiting, and both would have the fault answered a second time.
+        The parser in C leaves the body's reader waiting, and both would have the fault answered a
+        second time: the reader is told, and its answer is the last.
         """
-        messages = self._messages
-        if not messages or not isinstance(messages[-1][0], _ErrInfo):
-            return
-        if len(messages) > 1:
-            body = messages[-2][1]
-        elif self._current_request is not None:
-            body = self._current_request.content
+        newest = self._messages[-1]
+        if isinstance(newest[0], _ErrInfo) and self._end_body("broken framing"):
+            self._messages.pop()
+            self._request_count -= 1
+            self.close()
         else:
-            return  # a request that is refused
-        if body.is_eof():
-            return
-        messages.pop()
-        self._request_count -= 1
-        body.set_exception(web.RequestPayloadError("broken framing"))
+            self._asked = newest
+
+    def _end_body(self, reason: str) -> bool:
+        """Tell the reader of the newest request's body that it does not end; False: it has."""
+        if self._asked is None or self._asked[1].is_eof():
+            return False
+        self._asked[1].set_exception(web.RequestPayloadError(reason))
         self._lingering_time = 0.0  # what else comes is nobody's either
-        self.close()
+        return True
+
+    # ---- a client that sends no more
+
+    def eof_received(self) -> bool:  # type: ignore[override] # True keeps the connection open
+        """Answer what changes something, or is refused, before the connection closes.
+
+        A client that left looks the same: what only reads may wait for minutes, and ends with it.
+        TLS has no half connections.
+        """
+        asked = self._asked
+        if asked is None or self.transport is None or self.ssl_context is not None:
+            return False
+        kinds = {_kind_of(message) for message, _ in (asked, *self._messages)}
+        if self._current_request is not None:
+            kinds.add(self._current_request.method)
+        if kinds <= _READING:
+            return False
+        self._sends_no_more = True
+        self._end_body("broken off")
+        return True
 
     async def finish_response(
         self, request: BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Count answers: when there are as many as requests, what comes is a new header."""
-        if self._server.is_finishing:
+        if self._server.is_finishing or (self._sends_no_more and not self._messages):
             resp.force_close()
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
             self._answered_count += 1
+            if self._answered_count == self._request_count:
+                self._asked = None
             self._server.note_idle()
 
     @property
@@ -394,6 +443,11 @@ def _handler_of(app: web.Application, request_ids: RequestIds) -> _Handler:
                 known[request.method, path] = match
 
     return handler
+
+
+def _kind_of(message: RawRequestMessage | _ErrInfo) -> str:
+    """The method; empty of what is refused."""
+    return "" if isinstance(message, _ErrInfo) else message.method
 
 
 def _classify(status: int, exc: BaseException | None) -> ApiError:

@@ -1,0 +1,52 @@
+"""aiohttp's parser in Python, as strict as the one in C: for where its extensions are not there.
+
+``AIOHTTP_NO_EXTENSIONS``, or a platform without wheels. What differs between the two is decided as
+llhttp does, so that a daemon behind a proxy reads a request in one way.
+
+Leans on these of aiohttp's http_parser, checked against 3.14: ``_payload_parser`` is the body under
+way, its ``_type`` says how it ends, ``_chunk`` what of a chunk comes next, ``_chunk_tail`` is a
+line without its end, and ``_chunk_size`` what of a chunk is still to come. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from aiohttp.http_exceptions import BadHttpMethod, TransferEncodingError
+from aiohttp.http_parser import ChunkState, HttpRequestParserPy, ParseState
+
+if TYPE_CHECKING:
+    from aiohttp import StreamReader
+    from aiohttp.http_parser import RawRequestMessage
+
+# The line of a chunk's size, or how it begins: a size of 64 bits, an extension, half a line end.
+_SIZE_LINE = re.compile(rb"0*[0-9A-Fa-f]{1,16}(?:;[^\0\n\r]*)?\r?")
+_SIZE_END = 1 << 64
+
+
+class PureRequestParser(HttpRequestParserPy):
+    """See the module."""
+
+    def parse_message(self, lines: list[bytes]) -> RawRequestMessage:
+        """Refuse a method in small letters, which aiohttp would raise."""
+        method, _, _ = lines[0].partition(b" ")
+        if method != method.upper():
+            raise BadHttpMethod(method.decode("latin-1"))
+        return super().parse_message(lines)
+
+    def feed_data(
+        self, data: bytes, *args: object, **kwargs: object
+    ) -> tuple[list[tuple[RawRequestMessage, StreamReader]], bool, bytes]:
+        """Refuse at once what can become no size of a chunk, and one of more than 64 bits."""
+        fed = super().feed_data(data, *args, **kwargs)  # type: ignore[arg-type] # as they came
+        body = self._payload_parser
+        if body is None or body._type is not ParseState.PARSE_CHUNKED:
+            return fed
+        is_size = body._chunk is ChunkState.PARSE_CHUNKED_SIZE and body._chunk_tail
+        if is_size and not _SIZE_LINE.fullmatch(body._chunk_tail):
+            raise TransferEncodingError("no size of a chunk")
+        # What of the chunk came in the same piece has been taken off.
+        if body._chunk_size + len(data) > _SIZE_END:
+            raise TransferEncodingError("a chunk of more than 64 bits")
+        return fed

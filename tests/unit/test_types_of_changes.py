@@ -36,7 +36,7 @@ PLACES = {"topic": "t", "partition": "0", "producer_id": "1", "broker": "1", "co
 class Closed(Executor):
     """In the place of threads: what comes so far was let in."""
 
-    def submit(self, *_: object, **__: object) -> NoReturn:  # type: ignore[override]
+    def submit(self, *_: object, **__: object) -> NoReturn:
         raise NotReady("no thread runs here")
 
 

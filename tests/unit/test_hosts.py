@@ -4,13 +4,23 @@ Method: a table of Host values over configurations and machines; requests withou
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
+from aiohttp import ClientSession
 from aiohttp.test_utils import make_mocked_request
 
 from kafkalog.env.machine_names import names_beside
 from kafkalog.errors import InvalidConfig
+from kafkalog.server.api import Phase
+from kafkalog.server.listeners import close_listeners, open_listeners
+from kafkalog.server.replies import RequestIds
+from kafkalog.server.security.gate import AccessFiles
 from kafkalog.server.security.hosts import ALLOWED, FOREIGN, MALFORMED, Hosts, with_short_forms
 from kafkalog.settings import ServerConfig, load_settings
+from tests.made_api import api_over
+from tests.sim.sim_manager import SimManager
 
 OURS = (
     *("127.0.0.1", "127.0.0.1:8082", "10.1.2.3:80", "203.0.113.9", "0.0.0.0:1"),
@@ -114,5 +124,30 @@ def test_the_machines_names() -> None:
 def test_the_cache_is_bounded() -> None:
     hosts = hosts_of()
     for number in range(5000):
-        faults(hosts, f"a{number}.local")
+        assert hosts._fault_of(f"a{number}.local") == ALLOWED
     assert hosts._fault_of.cache_info().currsize <= 1024
+
+
+def test_every_port_asks() -> None:
+    """``http.port``, ``admin.port`` and ``metrics.port``, in every phase; probes answer anybody."""
+    ports = {"http.port": "0", "admin.port": "0", "metrics.port": "0"}
+    settings = load_settings(None, {}, ports)
+
+    async def run() -> set[tuple[str, str, int]]:
+        found = set()
+        with ThreadPoolExecutor(1) as pool:
+            api = api_over(SimManager().start(), settings, pool)
+            listeners = await open_listeners(api, AccessFiles(settings.server), RequestIds("test"))
+            async with ClientSession() as client:
+                for api.phase in Phase:
+                    for listener in listeners:
+                        for path in ("/openapi.json", "/livez"):
+                            url = f"http://127.0.0.1:{listener.port}{path}"
+                            async with client.get(url, headers={"Host": "evil.example"}) as answer:
+                                found.add((listener.door.value, path, answer.status))
+            await close_listeners(listeners, 1)
+        return found
+
+    doors = ("http", "admin", "metrics")
+    refused = {(door, "/openapi.json", 421) for door in doors}
+    assert asyncio.run(run()) == refused | {(door, "/livez", 200) for door in doors}

@@ -15,12 +15,13 @@ import pytest
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import Wire, append, batch_of, others_in_work, until
 from tests.integration.stream_world import EVENTS, JSON, NDJSON
+from tests.integration.test_http_stream_load import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SETTINGS = {"http_write_stall_ms": "1000"}
+SETTINGS = {"http_write_stall_ms": "2000"}
 EVERYTHING = 1 << 29
 BATCHES = 12  # of 1 MB: more than the kernel keeps for both sides
 READERS = 500
@@ -58,23 +59,49 @@ def cut_count(daemon: Daemon) -> int:
     return int(float(line.split()[1]))
 
 
-@pytest.mark.xfail(strict=True, reason="streams hold 650 KB each, none is counted, nothing is given back")
+@pytest.fixture(scope="module", autouse=True)
+def _filled(daemon: Daemon) -> None:
+    fill(daemon)
+
+
+def _is_reset(wire: Wire) -> bool:
+    """Whether what comes still ends with a reset."""
+    try:
+        while wire.socket.recv(1 << 16):
+            pass
+    except ConnectionResetError:
+        return True
+    return False
+
+
 def test_readers_that_stop_are_cut(daemon: Daemon) -> None:
     """Of every kind of answer, 20 in all, each with a reset; one line of the log tells of them."""
-    fill(daemon)
     wires = [
-        (kind, Wire(daemon, receive_bytes=4096)) for kind in UNREAD for _ in range(20 // len(UNREAD))
+        (kind, Wire(daemon, receive_bytes=4096))
+        for kind in UNREAD
+        for _ in range(20 // len(UNREAD))
     ]
     for kind, wire in wires:
         wire.send(UNREAD[kind])
     until(lambda: cut_count(daemon) == len(wires), "not all of them were cut")
     until(lambda: others_in_work(daemon) == 0)
     for kind, wire in wires:
-        with wire, pytest.raises(ConnectionResetError):
-            while wire.socket.recv(1 << 16):
-                pass
-            raise AssertionError(f"{kind}: ended as if it were whole")
+        with wire:
+            assert _is_reset(wire), f"{kind}: ended as if it were whole"
     assert daemon.log_path.read_text().count("Readers that stalled were cut off") == 1
+
+
+def test_what_was_taken_is_not_held(daemon: Daemon) -> None:
+    """Idle connections: each held its last answer until its next request, 12 MB here."""
+    wires = [Wire(daemon) for _ in range(20)]
+    grown = []
+    for wire in wires:
+        wire.send(UNREAD["batches"])
+        assert len(wire.read_answer().body) > BATCHES * 1_000_000
+        grown.append(daemon.rss_bytes())
+    for wire in wires:
+        wire.socket.close()
+    assert grown[-1] - grown[4] < 60_000_000  # some are on their way out of the first threads
 
 
 @pytest.fixture
@@ -86,7 +113,6 @@ def many_descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.mark.xfail(strict=True, reason="streams hold 650 KB each, none is counted, nothing is given back")
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("many_descriptors")
@@ -110,6 +136,7 @@ def test_five_hundred_event_streams_give_their_memory_back(
             wire.send(UNREAD["events"])
         for wire in wires:
             wire.socket.recv(1, socket.MSG_PEEK)
+        settle(daemon)
         assert others_in_work(daemon) == READERS
         grown = daemon.rss_bytes() - before
         for wire in wires:
@@ -124,7 +151,6 @@ def test_five_hundred_event_streams_give_their_memory_back(
         )
 
 
-@pytest.mark.xfail(strict=True, reason="streams hold 650 KB each, none is counted, nothing is given back")
 @pytest.mark.slow
 def test_a_slow_reader_is_no_stalled_one(tmp_path: Path) -> None:
     """1 KB/s, of which the kernels tell each other every 6 s: as long as it takes anything."""

@@ -148,6 +148,10 @@ class Metrics:
         self.http_in_flight = Gauge(
             "kafkalog_http_in_flight", "Requests in work.", registry=self.registry
         )
+        self.http_stalled_readers = self._counter(
+            "http_stalled_readers",
+            "Connections cut: their client took nothing of its answer for http.write.stall.ms.",
+        )
         self.event_loop_lag_seconds = Histogram(
             "kafkalog_event_loop_lag_seconds",
             "How late a timer of the event loop fired.",

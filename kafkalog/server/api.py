@@ -18,6 +18,7 @@ from aiohttp import web
 
 from kafkalog.errors import KafkalogError
 from kafkalog.log.would_block import WouldBlock
+from kafkalog.server.record_source import ReadPlaces
 from kafkalog.server.tail_pieces import TailPieces
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class Api:
     reader_pools: Callable[[str], Executor]  # by partition directory
     console_threads: ConsoleThreads
     tail_pieces: TailPieces = field(default_factory=TailPieces)
+    read_places: ReadPlaces = field(default_factory=ReadPlaces)
     _shared: _Shared = field(default_factory=_Shared)
 
     def with_operations(self, operations: Operations) -> Api:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kafkalog.env.memory import give_freed_memory_back
 from kafkalog.env.pools import PoolPerLogDir, thread_pool
 from kafkalog.observe.metrics_page import MetricsPage
 from kafkalog.server.api import Api, Phase
@@ -49,6 +50,7 @@ _SINK_THREADS = 8
 _ACCESS_THREADS = 2
 _LAG_PERIOD_SECONDS = 0.1
 _WATCH_PERIOD_SECONDS = 2.0
+_MEMORY_PERIOD_SECONDS = 60.0
 _FINISH_SECONDS = 15.0  # for requests in work at the stop
 # A pure-Python background thread may hold the GIL this long at most (design: the GIL is shared).
 _SWITCH_INTERVAL_SECONDS = 0.0005
@@ -134,13 +136,17 @@ class Daemon:
             except BaseException:
                 await close_listeners(listeners, _FINISH_SECONDS)
                 raise
-            lag = lasting_task(self._watch_lag(api), "loop-lag", died)
+            lasting = [
+                lasting_task(self._watch_lag(api), "loop-lag", died),
+                lasting_task(self._give_memory_back(api), "memory", died),
+            ]
             try:
                 await self._serve(api, listeners, stop, supervision)
                 await close_listeners(listeners, _FINISH_SECONDS)
             finally:
                 reloads.cancel()
-                lag.cancel()
+                for task in lasting:
+                    task.cancel()
                 supervision.stopping()
                 for close in (graph.close, pools.shutdown):
                     await loop.run_in_executor(None, close)
@@ -256,3 +262,11 @@ class Daemon:
             due = loop.time() + _LAG_PERIOD_SECONDS
             await asyncio.sleep(_LAG_PERIOD_SECONDS)
             api.metrics.observe_loop_lag(max(0.0, loop.time() - due))
+
+    async def _give_memory_back(self, api: Api) -> None:
+        """What peaks left free in the heap, on a thread of its own: no request waits for it."""
+        resident = 0
+        while resident >= 0:
+            await asyncio.sleep(_MEMORY_PERIOD_SECONDS)
+            resident = await api.inside(give_freed_memory_back, resident)
+        await asyncio.get_running_loop().create_future()  # nothing to do on this system

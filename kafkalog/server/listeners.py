@@ -64,6 +64,7 @@ async def open_listeners(api: Api, files: AccessFiles, ids: RequestIds) -> list[
                 config=config,
                 request_ids=ids,
                 descriptors=connection_descriptors(limit, is_for_operators=door is not Door.HTTP),
+                stalled_readers=api.metrics.http_stalled_readers,
             )
             sockets = await loop.create_server(
                 server,

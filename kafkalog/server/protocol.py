@@ -1,8 +1,10 @@
 """The HTTP/1.1 connection: timeouts and refusals that aiohttp leaves open (reliability.md 4).
 
-The whole header must come within a bound (slowloris), an answer must be taken within another (a
-reader that stalls), connections are counted, and what the parser refuses gets our error shape and a
-close without a byte of the client's echoed. Owned by the event loop.
+The whole header must come within a bound (slowloris), a client has to take something of its answer
+within another (``reader_watch.py``), connections are counted, and what the parser refuses gets our
+error shape and a close without a byte of the client's echoed. Nothing is written behind what the
+socket did not take: of what was sent, a reader that stops holds the one write that it stopped in.
+Owned by the event loop.
 
 Leans on these of aiohttp's web_protocol.RequestHandler, checked against 3.14: ``_request_count``
 grows with each parsed message, refused ones too; ``finish_response`` runs once for each. What the
@@ -15,6 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
+import struct
 from typing import TYPE_CHECKING
 
 import structlog
@@ -26,10 +30,10 @@ from aiohttp.web_protocol import RequestHandler, _ErrInfo
 
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.pure_parser import PureRequestParser
+from kafkalog.server.reader_watch import ReaderWatch, taken_bytes
 from kafkalog.server.replies import HAS_OTHER_VERSION, error_reply, framework_error, seal
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Awaitable, Callable
 
     from aiohttp import StreamReader
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from aiohttp.web_protocol import _MsgType
     from aiohttp.web_request import BaseRequest
     from aiohttp.web_urldispatcher import UrlMappingMatchInfo
+    from prometheus_client import Counter
 
     from kafkalog.server.replies import RequestIds
     from kafkalog.settings import ServerConfig
@@ -62,12 +67,14 @@ MAX_REQUEST_LINE_BYTES = 8192
 # A client that is refused in the middle of its body may finish sending for so long: otherwise the
 # reset that follows a close would take our answer with it.
 _LINGER_SECONDS = 2.0
-# What a reader must take in each stall period to count as alive.
-_STALL_BYTES = 30 << 10
+# The transport says that it waits when the socket has left one byte more than this; TLS when it has
+# left as many. 0 would have TLS wait for ever.
+_LEFT_BYTES = 1
+_ABORT = struct.pack("ii", 1, 0)  # of SO_LINGER: a reset, and the kernel's buffer goes at once
 # Paths whose route is remembered, and the longest: some megabytes. Beyond, it starts anew.
 _KNOWN_PATHS = 8192
 _KNOWN_CHARS = 320
-_REFUSAL_LINE_SECONDS = 60.0
+_LINE_SECONDS = 60.0
 _TLS_HANDSHAKE = 0x16
 _HTTP_2 = b"PRI * HTTP/2"
 # What waits for others, and is over with its client, is asked for by these.
@@ -84,11 +91,10 @@ class Connection(RequestHandler):
         "_header_timeout_seconds",
         "_header_timer",
         "_is_fresh",
+        "_reader_watch",
         "_sends_no_more",
         "_server",
         "_stall_seconds",
-        "_stall_timer",
-        "_stalled_bytes",
         "was_cut",
     )
 
@@ -126,14 +132,15 @@ class Connection(RequestHandler):
         self._sends_no_more = False  # its client has closed its half
         self._header_timer: asyncio.TimerHandle | None = None
         self._header_timeout_seconds = config.header_timeout_seconds
-        self._stall_timer: asyncio.TimerHandle | None = None
-        self._stall_seconds = config.stall_seconds
-        self._stalled_bytes = 0
+        self._reader_watch: ReaderWatch | None = None  # once there was something to wait for
+        self._stall_seconds = config.stall_ms / 1000
         self.was_cut = False  # it ended before its client had taken everything
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Refuse beyond the bounds of connections by closing at once; start the header timer."""
         super().connection_made(transport)
+        assert self.transport is not None
+        self.transport.set_write_buffer_limits(high=_LEFT_BYTES, low=0)
         if self._server.is_full(transport):
             self._server.note_refused()
             self.force_close()
@@ -146,7 +153,9 @@ class Connection(RequestHandler):
         left_bytes = 0 if transport is None else transport.get_write_buffer_size()
         self.was_cut = exc is not None or left_bytes > 0
         self._stop_header_timer()
-        self._stop_stall_timer()
+        if self._reader_watch is not None:
+            self._reader_watch.end()
+            self._reader_watch = None
         super().connection_lost(exc)
         self._server.note_idle()
 
@@ -219,7 +228,10 @@ class Connection(RequestHandler):
         if self._server.is_finishing or (self._sends_no_more and not self._messages):
             resp.force_close()
         try:
-            return await super().finish_response(request, resp, start_time)
+            finished = await super().finish_response(request, resp, start_time)
+            if self._paused:  # who sends requests and reads no answers gets no more of them
+                await self._drain_helper()
+            return finished
         finally:
             self._answered_count += 1
             if self._answered_count == self._request_count:
@@ -256,33 +268,33 @@ class Connection(RequestHandler):
     # ---- a reader that stalls
 
     def pause_writing(self) -> None:
-        """The transport's buffer is full: from now on the client must take something."""
+        """The socket did not take everything: from now on the client must take something."""
         super().pause_writing()
-        self._watch_reader()
+        transport = self.transport
+        if transport is None:
+            return
+        if self._reader_watch is None:
+            self._reader_watch = ReaderWatch(
+                self._loop,
+                lambda: taken_bytes(transport),
+                self._stall_seconds,
+                lambda: self._cut(transport),
+            )
+        self._reader_watch.begin()
 
     def resume_writing(self) -> None:
-        """The client reads again."""
-        self._stop_stall_timer()
+        """The socket has everything."""
+        if self._reader_watch is not None:
+            self._reader_watch.end()
         super().resume_writing()
 
-    def _watch_reader(self) -> None:
-        if self.transport is not None:
-            self._stalled_bytes = self.transport.get_write_buffer_size()
-            self._stall_timer = self._loop.call_later(self._stall_seconds, self._check_reader)
-
-    def _check_reader(self) -> None:
-        self._stall_timer = None
-        if self.transport is None:
-            return
-        if self.transport.get_write_buffer_size() > self._stalled_bytes - _STALL_BYTES:
-            self.transport.abort()  # the answer's length is unmet: nobody takes it for whole
-        else:
-            self._watch_reader()
-
-    def _stop_stall_timer(self) -> None:
-        if self._stall_timer is not None:
-            self._stall_timer.cancel()
-            self._stall_timer = None
+    def _cut(self, transport: asyncio.Transport) -> None:
+        """The answer's end is missing: nobody takes it for whole."""
+        self._server.note_cut()
+        found: socket.socket | None = transport.get_extra_info("socket")
+        if found is not None:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
+        transport.abort()
 
     # ---- what the parser refuses
 
@@ -307,6 +319,25 @@ class Connection(RequestHandler):
         return response
 
 
+class _Told:
+    """What one client can cause at any rate: told at once, then what came since, a minute apart."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._count = 0  # since a line told of them
+        self._next_line_seconds = 0.0  # of the loop's clock
+
+    def note(self, event: str, **facts: object) -> None:
+        """It happened once more."""
+        self._count += 1
+        now_seconds = self._loop.time()
+        if now_seconds < self._next_line_seconds:
+            return
+        _log.warning(event, count=self._count, **facts)
+        self._count = 0
+        self._next_line_seconds = now_seconds + _LINE_SECONDS
+
+
 class ConnectionServer(web.Server):
     """Makes connections for one listener."""
 
@@ -318,6 +349,7 @@ class ConnectionServer(web.Server):
         config: ServerConfig,
         request_ids: RequestIds,
         descriptors: int,
+        stalled_readers: Counter,
     ) -> None:
         """``descriptors``: a connection whose own number is as high is refused."""
         # The same two hooks that aiohttp's own AppRunner takes from an application. A client that
@@ -334,8 +366,9 @@ class ConnectionServer(web.Server):
         self.request_ids = request_ids
         self.is_finishing = False
         self._all_idle = asyncio.Event()
-        self._refused_count = 0  # since a line told of them
-        self._next_refusal_line_seconds = 0.0  # of the loop's clock
+        self._stalled_readers = stalled_readers
+        self._refusals = _Told(loop)
+        self._cuts = _Told(loop)
 
     async def finish(self, timeout_seconds: float) -> None:
         """Close what idles, let each request in work be answered, then close everything."""
@@ -357,20 +390,18 @@ class ConnectionServer(web.Server):
         return found is not None and found.fileno() >= self._descriptors
 
     def note_refused(self) -> None:
-        """A connection beyond the bound: told at once, then what came since, a minute apart."""
-        self._refused_count += 1
-        now_seconds = self._loop.time()
-        if now_seconds < self._next_refusal_line_seconds:
-            return
-        _log.warning(
+        """A connection beyond the bound."""
+        self._refusals.note(
             "Connections are refused",
-            count=self._refused_count,
             max_connections=self._max_connections,
             descriptors=self._descriptors,
             remedy="Find who holds them, or raise max.connections, or the limit of open files.",
         )
-        self._refused_count = 0
-        self._next_refusal_line_seconds = now_seconds + _REFUSAL_LINE_SECONDS
+
+    def note_cut(self) -> None:
+        """A reader took nothing for http.write.stall.ms."""
+        self._stalled_readers.inc()
+        self._cuts.note("Readers that stalled were cut off", stall_ms=self._config.stall_ms)
 
     def _busy(self) -> list[RequestHandler]:
         return [each for each in self.connections if isinstance(each, Connection) and each.is_busy]

@@ -6,6 +6,7 @@ readable at the last look, so that a wait misses no append. Owned by the event l
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from kafkalog.log.values import FetchDataInfo, Isolation
     from kafkalog.server.api import Api
 
+# Streams of one log directory that hold a read at once: its readers are busy, and so is the loop.
+_READS_HELD = 8
 # What is encoded on the event loop: more of it, or of what it inflates to, goes to a pool.
 _INLINE_BYTES = 256 << 10
 
@@ -53,11 +56,31 @@ class Cursor:
         return self.position >= self.limit
 
 
+class ReadPlaces:
+    """Bounds what all streams hold of reads that are not sent yet, which may be of a MiB each.
+
+    By log directory, because a disk that hangs must not hold up the streams of others.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, asyncio.Semaphore] = {}
+
+    def of(self, log: UnifiedLog) -> asyncio.Semaphore:
+        """The places of the directory that the log is in."""
+        log_dir = log.directory.rpartition("/")[0]
+        places = self._places.get(log_dir)
+        if places is None:
+            places = self._places[log_dir] = asyncio.Semaphore(_READS_HELD)
+        return places
+
+
 class RecordSource:
-    """See the module."""
+    """See the module. ``places``: what a read holds one of until ``let_go``; None: a page's."""
 
     def __init__(self, api: Api, cursors: Sequence[Cursor], isolation: Isolation) -> None:
         self._api = api
+        self.places: ReadPlaces | None = None
+        self._place: asyncio.Semaphore | None = None  # of the read that was given out
         self.isolation = isolation
         self._turn = 0
         self.cursors = list(cursors)
@@ -121,11 +144,36 @@ class RecordSource:
         for number in range(self._turn, self._turn + count):
             cursor = self.cursors[number % count]
             if not cursor.is_done:
-                info = await self._look(cursor, max_bytes)
+                info = await self._read(cursor, max_bytes)
                 if len(info.data):
                     self._turn = (number + 1) % count
                     return cursor, info
         return None
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether others may need the place that the last read has."""
+        return self._place is not None and self._place.locked()
+
+    def let_go(self) -> None:
+        """Nothing of the last read is held any more."""
+        if self._place is not None:
+            self._place.release()
+            self._place = None
+
+    async def _read(self, cursor: Cursor, max_bytes: int) -> FetchDataInfo:
+        """As ``_look``, in a place if there are any; it is kept for what there is to hold."""
+        if self.places is None:
+            return await self._look(cursor, max_bytes)
+        place = self.places.of(self.log_of(cursor))
+        await place.acquire()
+        self._place, info = place, None
+        try:
+            info = await self._look(cursor, max_bytes)
+        finally:
+            if info is None or not len(info.data):
+                self.let_go()
+        return info
 
     async def _look(self, cursor: Cursor, max_bytes: int) -> FetchDataInfo:
         operations, at, position = self._api.operations, cursor.at, cursor.position
@@ -149,7 +197,7 @@ class ReadChunks:
         until = INT64_MAX if cursor.until_offset is None else cursor.until_offset
         self.cursor = cursor
         self._api = api
-        self._is_quick = len(info.data) <= _INLINE_BYTES
+        self.is_quick = len(info.data) <= _INLINE_BYTES
         self._end_offset = min(info.next_offset, until)
         self._chunks: Generator[Chunk, None, None] = writer.write(
             RecordRead(
@@ -169,16 +217,20 @@ class ReadChunks:
 
     async def next(self) -> Chunk:
         """The next chunk, its cursor moved behind it. ApiError 40602."""
-        if self._is_quick:
+        if self.is_quick:
             return self._step()
         return await self._api.blocking(self._step)
 
     async def rest(self, parts: list[bytes]) -> None:
         """All further chunks, added to parts. ApiError 40602 behind those before the record."""
-        if self._is_quick:
+        if self.is_quick:
             self._drain(parts)
         else:
             await self._api.blocking(self._drain, parts)
+
+    def close(self) -> None:
+        """Let go of the read; another one goes on where its cursor is."""
+        self._chunks.close()
 
     def _drain(self, parts: list[bytes]) -> None:
         while not self.is_over:
@@ -196,7 +248,7 @@ class ReadChunks:
         if self.is_over:
             # Here and now: a pool's thread may hold this object until after the next read began,
             # and what ends with it then would take the writer's memory from that one.
-            self._chunks.close()
+            self.close()
         self._api.metrics.traffic.observe_fetch(cursor.at.topic, 0, chunk.record_count)
         return chunk
 

@@ -1,14 +1,17 @@
 """RecordStream: an answer that is sent as it is written, and follows the log.
 
-Gives the pieces of the body one by one: whoever asks for the next one has sent the last one, so a
-reader that stops holds one chunk and what the transport has buffered, and nothing is read from the
-disk for it. Waits are woken by the append (``delayed_fetch.py``). What ends a stream before its
-bound is told in the stream, because its status was sent long ago. Owned by the event loop.
+Gives the pieces of the body one by one and keeps none: whoever asks for the next one has sent the
+last one. While a reader is waited for, the read at hand is given up and nothing is read from the
+disk, so that one that stops holds what the transport has of one piece; what all streams hold of
+reads is bounded by places (``record_source.ReadPlaces``). Waits are woken by the append
+(``delayed_fetch.py``). What ends a stream before its bound is told in the stream, because its
+status was sent long ago. Owned by the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError, NotReady
@@ -17,7 +20,7 @@ from kafkalog.server.record_source import ReadChunks
 from kafkalog.server.tail_pieces import TailPiece
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Hashable
+    from collections.abc import AsyncIterator, Hashable, Iterator
 
     from kafkalog.format.record_writer import RecordShape, StreamWriter
     from kafkalog.log.unified_log import UnifiedLog
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 KEEP_ALIVE_SECONDS = 15.0
 _READ_BYTES = 128 << 10
+_LARGE_READ_HELD_SECONDS = 1.0
 
 
 class RecordStream:
@@ -52,6 +56,7 @@ class RecordStream:
         """
         self._api = api
         self._source = source
+        source.places = api.read_places
         self._writer = writer
         writer.positions = {}
         self._max_wait_seconds = None if max_wait_ms is None else max_wait_ms / 1000
@@ -72,7 +77,10 @@ class RecordStream:
         self._note_positions()
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The body. What fails before the first piece is raised, and can be answered as usual."""
+        """The body; a piece may be empty.
+
+        What fails before the first piece is raised, and can be answered as usual.
+        """
         begin = self._writer.begin()  # before anything is read: it names where the stream begins
         if self._source.is_done:
             yield begin + self._finish()
@@ -80,11 +88,42 @@ class RecordStream:
         yield begin + await self._next()
         try:
             while not self._is_over:
-                piece = await self._next()
-                if piece:
-                    yield piece
+                yield await self._next()
         except (KafkalogError, ApiError) as error:
             yield self._writer.fail(self._failure(error))
+
+    @contextlib.contextmanager
+    def waiting_for_reader(self) -> Iterator[None]:
+        """While the last piece is not taken: 300 KiB and what is inflated are not held for it.
+
+        A large read costs too much to begin anew for every wait of a reader that is merely slower,
+        unless others wait for its place.
+        """
+        chunks = self._chunks
+        if chunks is None or chunks.is_quick or self._source.is_waited_for:
+            self._give_up_read()
+            yield
+            return
+        timer = self._loop.call_later(_LARGE_READ_HELD_SECONDS, self._give_up_read)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def close(self) -> None:
+        """Its client is gone, or has everything. A pool's thread may still be at work for it."""
+        self._source.let_go()
+
+    def _give_up_read(self) -> None:
+        """What was not given of it is read again."""
+        if self._chunks is not None:
+            self._chunks.close()
+            self._end_read()
+            self._is_told = False  # also where no record was shown yet
+
+    def _end_read(self) -> None:
+        self._chunks = None
+        self._source.let_go()
 
     async def _next(self) -> bytes:
         """The next piece, maybe an empty one."""
@@ -129,7 +168,7 @@ class RecordStream:
         chunk = await chunks.next()
         self._note_positions()
         if chunks.is_over:
-            self._chunks = None
+            self._end_read()
         if chunk.record_count:
             self._fed_at, self._is_told = now, False
         if self._writer.is_full or self._source.is_done:

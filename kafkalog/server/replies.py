@@ -137,6 +137,11 @@ class _LargeReply(web.Response):
         # The public setter wraps a view into a payload object that joins as well.
         self._body = body  # type: ignore[assignment] # write_eof takes a view as it takes bytes
 
+    async def write_eof(self, data: bytes = b"") -> None:
+        """The body is the transport's now: aiohttp keeps an answer until the next request comes."""
+        await super().write_eof(data)
+        self._body = None
+
 
 def error_reply(
     error: errors.KafkalogError | ApiError,

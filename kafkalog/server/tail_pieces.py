@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
     from kafkalog.log.unified_log import UnifiedLog
 
-# Each is a chunk at most: some megabytes.
 _KEPT = 32
+# Each is a chunk, and of a large record more: the newest is kept in any case, because the larger it
+# is the more it saves.
+_KEPT_BYTES = 4 << 20
 
 
 class TailPiece(NamedTuple):
@@ -31,6 +33,7 @@ class TailPieces:
 
     def __init__(self) -> None:
         self._pieces: dict[Hashable, tuple[UnifiedLog, str, TailPiece]] = {}
+        self._kept_bytes = 0
 
     def find(self, key: Hashable, log: UnifiedLog, position: int) -> TailPiece | None:
         """The piece from position on that was kept for this key; None when it may be another now.
@@ -46,7 +49,16 @@ class TailPieces:
 
     def keep(self, key: Hashable, log: UnifiedLog, generation: str, piece: TailPiece) -> None:
         """Remember it instead of the oldest; ``generation`` is that of before it was read."""
-        self._pieces.pop(key, None)
-        while len(self._pieces) >= _KEPT:
-            del self._pieces[next(iter(self._pieces))]
+        self._drop(key)
+        size = len(piece.data)
+        while self._pieces and (
+            len(self._pieces) >= _KEPT or self._kept_bytes + size > _KEPT_BYTES
+        ):
+            self._drop(next(iter(self._pieces)))
         self._pieces[key] = (log, generation, piece)
+        self._kept_bytes += size
+
+    def _drop(self, key: Hashable) -> None:
+        dropped = self._pieces.pop(key, None)
+        if dropped is not None:
+            self._kept_bytes -= len(dropped[2].data)

@@ -88,7 +88,8 @@ class ServerConfig:
     http_trusted_proxies: tuple[str, ...] = ()
     http_body_timeout_ms: int = 30_000
     http_header_timeout_ms: int = 10_000
-    http_stall_ms: int = 30_000
+    http_write_stall_ms: int = 90_000
+    http_stall_ms: int | None = None
     max_connections: int = 2_147_483_647
     connections_max_idle_ms: int = 600_000
     max_decompressed_batch_bytes: int = 67_108_864
@@ -131,9 +132,9 @@ class ServerConfig:
         return self.http_header_timeout_ms / 1000
 
     @property
-    def stall_seconds(self) -> float:
-        """Time in which a client must take a part of its answer: ``http.stall.ms``."""
-        return self.http_stall_ms / 1000
+    def stall_ms(self) -> int:
+        """Time in which a client must take a part of its answer: ``http.write.stall.ms``."""
+        return self.http_write_stall_ms if self.http_stall_ms is None else self.http_stall_ms
 
     @property
     def tls_handshake_timeout_seconds(self) -> float:

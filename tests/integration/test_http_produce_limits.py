@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 SETTINGS = {
     "http_body_timeout_ms": "1000",
-    "http_stall_ms": "500",
+    "http_write_stall_ms": "500",
     "http_max_streams": "3",
     "http_max_inflight_requests": "2",
     "queued_max_request_bytes": "1000000",

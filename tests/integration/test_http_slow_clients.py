@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 SETTINGS = {
     "http_header_timeout_ms": "2000",
     "http_body_timeout_ms": "5000",  # some tests hold bodies back while they look
-    "http_stall_ms": "500",
+    "http_write_stall_ms": "500",
     "http_max_streams": "3",
     "http_max_inflight_requests": "8",
     "queued_max_request_bytes": "1000000",

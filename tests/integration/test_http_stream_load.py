@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-SETTINGS = {"http_max_streams": "1100", "http_stall_ms": "8000"}
+SETTINGS = {"http_max_streams": "1100", "http_write_stall_ms": "8000"}
 CLIENTS = 1000
 wait_for = partial(until, pace_seconds=0.3)  # looks are work of the daemon, too
 IDLE_SECONDS = 6.0
@@ -85,7 +85,7 @@ def test_a_thousand_clients_wait(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("accept", [NDJSON, EVENTS])
 def test_readers_that_stop(daemon: Daemon, accept: str) -> None:
-    """M16: bounded memory, no reads for them, and an end after http.stall.ms; others are served."""
+    """M16: bounded memory, no reads for them, an end after http.write.stall.ms; others go on."""
     topic = f"unread-{accept.rpartition('/')[2]}"
     daemon.create_topic(topic)
     for number in range(300):

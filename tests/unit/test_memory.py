@@ -1,5 +1,6 @@
-"""Goal: buffers that are freed and allocated again cost no page faults once the allocator was told.
-Method: a fresh process, because the thresholds are the process's; its own fault counter.
+"""Goal: buffers that are freed and allocated again cost no page faults once the allocator was
+told, and what a peak left is given back.
+Method: a fresh process, because the thresholds are the process's; its own counters.
 """
 
 from __future__ import annotations
@@ -31,3 +32,29 @@ def _faults() -> int:
 def test_freed_memory_is_used_again() -> None:
     """Eight buffers of 8 MiB: the pages of the first serve all."""
     assert _faults() < 50
+
+
+_GIVE_BACK = """
+from kafkalog.env.memory import give_freed_memory_back, keep_freed_memory
+from pathlib import Path
+def resident(): return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+assert keep_freed_memory()
+before = give_freed_memory_back(0)
+assert give_freed_memory_back(before) <= before
+held = [b"x" * (65_000 + number % 7) for number in range(2000)]
+between = held[::50]
+del held
+peak = resident()
+after = give_freed_memory_back(before)
+assert len(between) == 40
+print(peak - before, after - before, resident() - before)
+"""
+
+
+def test_freed_memory_is_given_back() -> None:
+    """128 MB, freed around blocks that stay; asking again without growth does nothing."""
+    out = subprocess.run([sys.executable, "-c", _GIVE_BACK], capture_output=True, check=True)
+    peak, told, found = map(int, out.stdout.split())
+    assert peak > 100_000_000
+    assert told < 10_000_000
+    assert abs(found - told) < 1_000_000

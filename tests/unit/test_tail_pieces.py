@@ -46,3 +46,22 @@ def test_few_are_kept() -> None:
     pieces.keep(99, log, log.local.generation, PIECE)
     assert pieces.find(1, log, 0) is not None
     assert pieces.find(2, log, 0) is None
+
+
+def test_their_bytes_are_bounded() -> None:
+    """4 MiB together; one that is larger is kept alone, because it saves the most."""
+    sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
+    sim.operations.topics.create("t", 1)
+    log = sim.operations.partition_log("t", 0)
+    pieces = TailPieces()
+
+    def kept_after(*sizes: int) -> list[int]:
+        for number, size in enumerate(sizes):
+            piece = TailPiece(bytes(size), 1, 3)
+            pieces.keep(number, log, log.local.generation, piece)
+        return [n for n in range(len(sizes)) if pieces.find(n, log, 0) is not None]
+
+    assert kept_after(1 << 20, 1 << 20, 1 << 20, 1 << 20) == [0, 1, 2, 3]
+    assert kept_after(1 << 20, 1 << 20, 3 << 20) == [1, 2]
+    assert kept_after(1 << 20, 8 << 20) == [1]
+    assert kept_after(1, 1) == [0, 1]

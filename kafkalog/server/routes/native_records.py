@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aiohttp import hdrs, web
 
 from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.record_writer import CHUNK_BYTES
 from kafkalog.log.log_reads import limit_of
 from kafkalog.server.answers_records import NativeRecordPage
 from kafkalog.server.api import Api, api_of
@@ -47,10 +49,13 @@ from kafkalog.server.replies import REQUEST_ID, bytes_reply, seal
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from aiohttp.http_writer import StreamWriter
+
     from kafkalog.server.record_source import Cursor
 
 ROUTES = web.RouteTableDef()
 _PAGE_BYTES = 1 << 20
+_PART_BYTES = 2 * CHUNK_BYTES  # a chunk of usual records goes out in one
 _VARY = "Accept, Accept-Encoding"
 _NOT_KEPT = {hdrs.CACHE_CONTROL: "no-store", hdrs.VARY: _VARY}
 _ETAG = "ETag"
@@ -292,24 +297,24 @@ async def _stream(asked: _Asked, tag: str) -> web.StreamResponse:
         query.bounds(INT64_MAX if query.max_bytes == ABSENT else query.max_bytes),
         max_decompressed_bytes=api.operations.max_decompressed_bytes,
     )
-    with api.delayed_fetches.place():
-        stream = RecordStream(
-            api,
-            source,
-            writer,
-            max_wait_ms=max_wait_ms,
-            comes_again=is_events,
-            is_merged=asked.is_merged,
-            shared_shape=query.shape if _is_shared(asked) else None,
-            request_id=request[REQUEST_ID],
-        )
+    stream = RecordStream(
+        api,
+        source,
+        writer,
+        max_wait_ms=max_wait_ms,
+        comes_again=is_events,
+        is_merged=asked.is_merged,
+        shared_shape=query.shape if _is_shared(asked) else None,
+        request_id=request[REQUEST_ID],
+    )
+    with api.delayed_fetches.place(), contextlib.closing(stream):
         pieces = stream.pieces()
-        first = await anext(pieces)
+        first = [await anext(pieces)]
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: asked.media_type})
         response.headers.update(_cacheable(tag) if tag else _NOT_KEPT)
         if asked.is_gzipped:
             response.headers[hdrs.CONTENT_ENCODING] = "gzip"
-        return await _send(asked, response, first, pieces)
+        return await _send(asked, response, stream, pieces, first.pop())
 
 
 def _is_shared(asked: _Asked) -> bool:
@@ -319,19 +324,35 @@ def _is_shared(asked: _Asked) -> bool:
 
 
 async def _send(
-    asked: _Asked, response: web.StreamResponse, first: bytes, pieces: AsyncIterator[bytes]
+    asked: _Asked,
+    response: web.StreamResponse,
+    stream: RecordStream,
+    pieces: AsyncIterator[bytes],
+    piece: bytes | None,
 ) -> web.StreamResponse:
-    """The client's pace is that of the reads."""
+    """The client's pace is that of the reads; what was written is nobody's but the transport's.
+
+    What is shared with other streams is written in parts: it is copied on its way, and a reader
+    that stops has the copy of one part.
+    """
     request = asked.request
     seal(response, request[REQUEST_ID])
     await response.prepare(request)
     if request.method == hdrs.METH_HEAD:
         return response
     gzip = GzipStream(asked.api) if asked.is_gzipped else None
+    writer = cast("StreamWriter", request.writer)
     try:
-        piece: bytes | None = first
         while piece is not None:
-            await response.write(piece if gzip is None else await gzip.step(piece))
+            if gzip is not None and piece:
+                piece = await gzip.step(piece)
+            for start in range(0, size := len(piece), _PART_BYTES):
+                await writer.write(piece[start : start + _PART_BYTES], drain=False)
+                if start + _PART_BYTES >= size:
+                    piece = b""
+                if request.protocol.writing_paused:
+                    with stream.waiting_for_reader():
+                        await writer.drain()
             piece = await anext(pieces, None)
         await response.write_eof(b"" if gzip is None else gzip.end())
     except Exception:

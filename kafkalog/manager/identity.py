@@ -26,20 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
-    from kafkalog.manager.topic_registry import DamagedCopy, RegistryState
+    from kafkalog.manager.identity_files import IdentityFiles
+    from kafkalog.manager.topic_registry import RegistryState
 
 _ROTTEN_CHARACTERS_MAX = 2  # two ids that differ in no more are one id and its rot
-
-
-@dataclass(frozen=True, slots=True)
-class IdentityFiles:
-    """What the two files of one log directory say; None: not there, or damaged."""
-
-    path: str
-    meta: MetaProperties | None = None
-    meta_damage: str | None = None
-    registry: RegistryState | None = None
-    registry_damage: DamagedCopy | None = None
 
 
 @dataclass(slots=True)

@@ -42,7 +42,8 @@ from kafkalog.manager.directory_scan import (
     rename_with_suffix,
 )
 from kafkalog.manager.group_offsets import GroupOffsets
-from kafkalog.manager.identity import IdentityFiles, doctor_command, plan_identities, refusal
+from kafkalog.manager.identity import doctor_command, plan_identities, refusal
+from kafkalog.manager.identity_files import IdentityFiles
 from kafkalog.manager.load_progress import LoadProgress
 from kafkalog.manager.log_deletion import LogDeletion
 from kafkalog.manager.log_dir import META_PROPERTIES, REGISTRY_FILE, LogDir
@@ -393,7 +394,7 @@ class LogManager:
         """Partition directories that a registry does not explain; none when the disk fails."""
         unit = self._units[path]
         try:
-            found = find_partitions(unit, self.seams.filesystem, state)
+            found = find_partitions(unit.log_dir, self.seams.filesystem, state)
         except StorageFault as fault:
             unit.log_dir.take_offline(fault.message)
             return
@@ -428,7 +429,9 @@ class LogManager:
         found: list[FoundPartition] = []
         for unit in self.online_units:
             try:
-                found.extend(find_partitions(unit, self.seams.filesystem, self.registry.state))
+                found.extend(
+                    find_partitions(unit.log_dir, self.seams.filesystem, self.registry.state)
+                )
             except StorageFault as fault:
                 unit.log_dir.take_offline(fault.message)
         adopt = self.config.adopt_unknown_topics

@@ -517,13 +517,18 @@ class TopicRegistry:
             data = found
             self.copies[log_dir] = decode_registry(data)
         except NewerRegistryFormat as error:
-            raise UnusableLogDirs(
-                f"{_path_in(log_dir)}: {error}. A newer version of kafkalog wrote it: start that "
-                "version or a later one.",
-                file=_path_in(log_dir),
-            ) from error
+            raise of_newer_version(_path_in(log_dir), error) from error
         except FormatError as error:
             self.damaged[log_dir] = DamagedCopy(str(error), data)
+
+
+def of_newer_version(path: str, error: NewerRegistryFormat) -> UnusableLogDirs:
+    """The refusal to use a file that only a later version understands."""
+    return UnusableLogDirs(
+        f"{path}: {error}. A newer version of kafkalog wrote it: start that version or a later "
+        "one.",
+        file=path,
+    )
 
 
 def newest_of(copies: Mapping[str, RegistryState]) -> RegistryState:

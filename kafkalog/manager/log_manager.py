@@ -24,6 +24,7 @@ from kafkalog.errors import (
     StorageFault,
     UnknownPartition,
     UnknownTopic,
+    UnusableLogDirs,
 )
 from kafkalog.format.topic_id import encode_id, new_id
 from kafkalog.format.topic_partition import DirectoryState
@@ -293,28 +294,25 @@ class LogManager:
     def startup(self) -> None:
         """Load everything and serve. InvalidConfig: the operator must act; nothing was changed.
 
-        Of it UnusableLogDirs: a further start will say the same.
-
+        Of it UnusableLogDirs: a further start will say the same; the directories are unlocked, for
+        ``kafkalog doctor --repair``.
         LogDirOffline when no directory can be used. Returns early, not loaded, after
         ``stop_loading``; ``shutdown`` is due all the same.
         """
         self._open_dirs()
-        log_dirs = [unit.log_dir for unit in self.online_units]
-        self.registry.read(log_dirs)
-        cluster_id = self._identify([each for each in log_dirs if each.is_online])
-        self.cluster_id = cluster_id or encode_id(new_id(self.seams.random.uuid_bytes))
-        log_dirs = [unit.log_dir for unit in self.online_units]
-        self.registry.choose(log_dirs)
-        check_stored(self.rules, self.registry.state.broker_configs)
-        self.log_dir_changes.apply(self.registry.state.broker_configs)
-        plan = self._plan()
+        try:
+            plan = self._decide()
+        except UnusableLogDirs:
+            for unit in self.units:
+                unit.log_dir.release()
+            raise
         # Nothing was changed up to here: a start that is refused or stopped leaves the markers.
         if self._loading.is_stopped:
             return
         self._claim()
         self._count_repairs(REGISTRY_FILE, self.registry.spread())
         if plan.adopted:
-            self.registry.change(plan.registry, log_dirs)
+            self.registry.change(plan.registry, [unit.log_dir for unit in self.online_units])
             names = [topic.name for topic in plan.adopted]
             _log.warning("topics_adopted", topics=names, note="retention is off until you set it")
         self._missing.remember_log_dirs()
@@ -357,6 +355,17 @@ class LogManager:
             raise LogDirOffline(
                 "Shutdown broker because none of the specified log dirs can be used"
             )
+
+    def _decide(self) -> StartupPlan:
+        """What becomes of every directory; writes nothing."""
+        log_dirs = [unit.log_dir for unit in self.online_units]
+        self.registry.read(log_dirs)
+        cluster_id = self._identify([each for each in log_dirs if each.is_online])
+        self.cluster_id = cluster_id or encode_id(new_id(self.seams.random.uuid_bytes))
+        self.registry.choose([unit.log_dir for unit in self.online_units])
+        check_stored(self.rules, self.registry.state.broker_configs)
+        self.log_dir_changes.apply(self.registry.state.broker_configs)
+        return self._plan()
 
     def _identify(self, log_dirs: Sequence[LogDir]) -> str | None:
         """The cluster.id of the directories, None when none has one; those in doubt go offline.

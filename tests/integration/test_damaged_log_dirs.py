@@ -12,7 +12,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from kafkalog.__main__ import UNUSABLE_LOG_DIRS_EXIT
-from tests.integration.daemon import ROOT, Daemon
+from tests.integration.daemon import ROOT, START_SECONDS, Daemon
+from tests.integration.http_world import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +34,15 @@ def refused_start(daemon: Daemon) -> str:
     assert daemon.process.wait(30) == UNUSABLE_LOG_DIRS_EXIT
     daemon.process = None
     return daemon.log_path.read_text()
+
+
+def probe(daemon: Daemon) -> dict[str, str]:
+    """What /readyz says; nothing while the port is not open yet."""
+    try:
+        answer: dict[str, str] = daemon.request("GET", "/readyz").json
+    except OSError:
+        return {}
+    return answer
 
 
 def test_bits_of_both_files(tmp_path: Path) -> None:
@@ -62,7 +72,14 @@ def test_bits_of_both_files(tmp_path: Path) -> None:
     registries = [path / "kafkalog.registry" for path in daemon.log_dirs]
     for each in registries:
         flip(each, 40)
-    told = re.search(r"Remedy: kafkalog (doctor --repair .*?) \. It", refused_start(daemon))
+    assert "Remedy: kafkalog doctor --repair" in refused_start(daemon)
+    daemon.overrides["unusable.log.dirs.wait"] = "true"
+    daemon.start(wait=False)
+    until(lambda: "start_refused" in probe(daemon), seconds=START_SECONDS)
+    assert daemon.request("GET", "/livez").status == 200
+    told = re.search(
+        r"Remedy: kafkalog (doctor --repair .*?) \. It", probe(daemon)["start_refused"]
+    )
     assert told is not None
     done = subprocess.run(
         [sys.executable, "-m", "kafkalog", *shlex.split(told[1])],
@@ -71,6 +88,7 @@ def test_bits_of_both_files(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
+    assert daemon.stop() == UNUSABLE_LOG_DIRS_EXIT
     assert (done.returncode, done.stderr) == (0, "")
     for each in registries:
         assert f"info: {each}: one bit of it has flipped" in done.stdout

@@ -375,9 +375,12 @@ class LogManager:
         found = [self._identity_files(log_dir) for log_dir in log_dirs]
         plan = plan_identities(found, self.config.node_id, self._unknown_partitions)
         online = [log_dir for log_dir in log_dirs if log_dir.is_online]
-        has_whole_copy = any(log_dir in self.registry.copies for log_dir in online)
-        if all(log_dir.path in plan.unproven for log_dir in online) or (
-            self.registry.damaged and not has_whole_copy
+        left = [log_dir for log_dir in online if log_dir.path not in plan.unproven]
+        is_copy_left = any(log_dir in self.registry.copies for log_dir in left)
+        # A new, empty store in the place of one that cannot be read would take its name.
+        if plan.unproven and (
+            all(log_dir.is_fresh for log_dir in left)
+            or (self.registry.damaged and not is_copy_left)
         ):
             raise refusal(plan.unproven, found, self.config.node_id)
         remedy = doctor_command(self._units, self.config.node_id)

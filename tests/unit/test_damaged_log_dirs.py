@@ -288,12 +288,20 @@ def test_damage_in_all_directories_is_refused() -> None:
         assert reason in refused.value.message
 
 
-def test_a_damaged_registry_beside_a_fresh_directory_is_refused() -> None:
+@pytest.mark.parametrize("names", [FILES[:1], FILES])
+def test_damage_beside_a_fresh_directory_is_refused(names: tuple[str, ...]) -> None:
     """An empty store must not be served in the place of the one that cannot be read."""
     disk = stopped(A)
-    disk.write_file_atomically(f"{A}/{REGISTRY_FILE}", b"{")
+    for name in names:
+        disk.write_file_atomically(f"{A}/{name}", b"{")
     with pytest.raises(UnusableLogDirs, match="no log directory has a whole copy"):
         started(disk, *DIRS)
+    disk = directories_of_kafka()
+    disk.remove_tree(B)
+    disk.write_file_atomically(f"{A}/{META_PROPERTIES}", b"{")
+    with pytest.raises(UnusableLogDirs, match="no registry of another log directory"):
+        started(disk, *DIRS)
+    assert not disk.exists(f"{B}/{META_PROPERTIES}")
 
 
 def test_a_newer_registry_is_not_damaged() -> None:

@@ -279,11 +279,21 @@ def _differences(meta: MetaProperties, wanted: MetaProperties) -> Iterable[str]:
 
 
 def is_rot_of(text: str, original: str) -> bool:
-    """Whether a text is another one with a character or two changed."""
-    if text == original or len(text) != len(original):
-        return False
-    differing = sum(left != right for left, right in zip(text, original, strict=True))
-    return differing <= _ROTTEN_CHARACTERS_MAX
+    """Whether a value is another one with a character or two changed.
+
+    One that became a line end cuts the value, a line end that became another one adds to it; one
+    that became a blank in front of it or a backslash takes a character from it.
+    """
+    if original.startswith(text) or text.startswith(original):
+        return text != original
+    if len(text) == len(original):
+        return _differing(text, original) <= _ROTTEN_CHARACTERS_MAX
+    shorter = (original[:at] + original[at + 1 :] for at in range(len(original)))
+    return len(text) == len(original) - 1 and any(_differing(text, each) <= 1 for each in shorter)
+
+
+def _differing(text: str, other: str) -> int:
+    return sum(left != right for left, right in zip(text, other, strict=True))
 
 
 def doctor_command(log_dirs: Iterable[str], node_id: int) -> str:

@@ -15,9 +15,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.errors import UnusableLogDirs
+from kafkalog.format.format_error import FormatError
 from kafkalog.format.meta_properties import decode_meta_properties, encode_meta_properties
 from kafkalog.format.topic_id import encode_id
 from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.identity import plan_identities
+from kafkalog.manager.identity_files import IdentityFiles
 from kafkalog.manager.log_dir import META_PROPERTIES, REGISTRY_FILE
 from kafkalog.manager.topic_registry import FORMAT, decode_registry, encode_registry
 from kafkalog.manager.values import ConfigChange
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 A, B = DIRS
 FILES = (REGISTRY_FILE, META_PROPERTIES)
+ONLY = f"{A}/{REGISTRY_FILE}"
 CONFIGS = {"retention.ms": "-1", "flush.messages": "7"}
 
 
@@ -137,6 +141,28 @@ def test_one_bit_of_the_only_meta_properties() -> None:
     expected = served(started(copy_of(base), A))
     found = list(starts_of_a_bit(base, path, bits_of(base, path, 13), A))
     assert [each for each in found if each[1] != expected] == []
+
+
+def test_any_bit_of_a_meta_properties_that_the_registry_knows() -> None:
+    """Goal: as above for each bit, in our order of the lines and in Kafka's.
+    Method: the decision alone.
+    """
+    base = stopped(A)
+    content = base.read_file(f"{A}/{META_PROPERTIES}")
+    meta, state = decode_meta_properties(content), decode_registry(base.read_file(ONLY))
+    lines = content.splitlines(keepends=True)
+    for data in (content, b"".join([*lines[:2], *reversed(lines[2:])])):
+        assert decode_meta_properties(data) == meta
+        for bit in range(8 * len(data)):
+            rotten = bytearray(data)
+            rotten[bit // 8] ^= 1 << bit % 8
+            try:
+                read = IdentityFiles(A, decode_meta_properties(bytes(rotten)), None, state)
+            except FormatError as error:
+                read = IdentityFiles(A, None, str(error), state)
+            plan = plan_identities([read], 1, lambda _path, _state: ())
+            kept = plan.meta[A][0] if A in plan.meta else read.meta
+            assert (kept, plan.unproven) == (meta, {}), bit
 
 
 def test_one_bit_of_the_only_registry() -> None:

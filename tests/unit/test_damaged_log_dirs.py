@@ -22,6 +22,7 @@ from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.identity import plan_identities
 from kafkalog.manager.identity_files import IdentityFiles
 from kafkalog.manager.log_dir import META_PROPERTIES, REGISTRY_FILE
+from kafkalog.manager.registry_copies import doubt_of
 from kafkalog.manager.topic_registry import FORMAT, decode_registry, encode_registry
 from kafkalog.manager.values import ConfigChange
 from tests.sim.crash_enumeration import enumerate_crashes
@@ -141,6 +142,20 @@ def test_one_bit_of_the_only_meta_properties() -> None:
     expected = served(started(copy_of(base), A))
     found = list(starts_of_a_bit(base, path, bits_of(base, path, 13), A))
     assert [each for each in found if each[1] != expected] == []
+
+
+def test_any_bit_of_a_registry_beside_a_whole_one() -> None:
+    """Goal: each leaves enough to see that it was that copy, or is none (it reads as before).
+    Method: the decision alone, with a directory away, so that nothing else could prove it.
+    """
+    data = stopped(*DIRS).read_file(ONLY)
+    state = decode_registry(data)
+    older = replace(state, generation=state.generation - 1)
+    for bit in range(8 * len(data)):
+        rotten = bytearray(data)
+        rotten[bit // 8] ^= 1 << bit % 8
+        assert doubt_of(bytes(rotten), state, ["/away"], []) is None, bit
+        assert doubt_of(bytes(rotten), older, ["/away"], []) is not None, bit
 
 
 def test_any_bit_of_a_meta_properties_that_the_registry_knows() -> None:

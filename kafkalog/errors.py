@@ -24,6 +24,7 @@ KafkalogError
 │   ├── NotReady (PartitionMoving), ConcurrentTransactions, Overloaded
 │   ├── QuotaExceeded (LargerThanQuota: never fits)
 └── InvalidConfig               the operator's configuration is wrong; refuse to start
+    └── UnusableLogDirs         what lies in log.dirs is damaged or does not belong together
 
 LogCleaningAborted is control flow, outside the tree: a cleaning was stopped because somebody asked.
 A bug of ours is an ``AssertionError``, never one of these.
@@ -505,6 +506,13 @@ class InvalidConfig(KafkalogError):
 
 def _is_path(value: Detail) -> bool:
     return isinstance(value, str) and value.startswith("/")
+
+
+class UnusableLogDirs(InvalidConfig):
+    """What lies in ``log.dirs`` is damaged or does not belong together: so for every start.
+
+    The daemon ends with an exit status of its own, for which no service manager starts it again.
+    """
 
 
 class LogCleaningAborted(Exception):

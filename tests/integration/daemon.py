@@ -77,6 +77,7 @@ class Daemon:
         self.overrides = {name.replace("_", "."): value for name, value in overrides.items()}
         self.process: subprocess.Popen[bytes] | None = None
         self.log_path = root / "daemon.log"
+        self.log_start = 0  # characters of it that are of earlier modules
 
     def __enter__(self) -> Daemon:
         self.start()

@@ -60,6 +60,8 @@ class Answer:
 class Daemon:
     """``with Daemon(tmp_path) as daemon``: ready inside, stopped and waited for after."""
 
+    starts = 0  # of all daemons of this process
+
     def __init__(
         self,
         root: Path,
@@ -101,6 +103,7 @@ class Daemon:
     def start(self, *, wait: bool = True, stderr: int = subprocess.STDOUT) -> None:
         """Start the process; with wait, return when it is ready. Its stderr goes to its log."""
         assert self.process is None
+        Daemon.starts += 1
         self.root.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(

@@ -86,6 +86,7 @@ def check_full_disk(daemon: Daemon, topic: str, acknowledged: int) -> None:
     assert abs(log - size * acknowledged) < 4 * acknowledged  # varints of the counter
 
 
+@pytest.mark.gate
 def test_a_file_size_limit_is_a_full_disk(tmp_path: Path) -> None:
     """M15: EFBIG in the middle of a batch: 507/50701, cut back, fetches go on, appends resume."""
     with Daemon(tmp_path) as daemon:

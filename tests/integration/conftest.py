@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 OURS = "tests.integration."
 
 
-def _settings_of(module: Any) -> dict[str, str]:
+def _settings_of(module: Any) -> dict[str, Any]:
     return dict(getattr(module, "SETTINGS", {}))
 
 
@@ -44,10 +44,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order: dict[int, tuple[int, int]] = {}
     for place, item in enumerate(items):
         module = getattr(item, "module", None)
-        shares = "daemon" in getattr(item, "fixturenames", ())
         if module is None or not module.__name__.startswith(OURS):
             order[id(item)] = (place, place)
             continue
+        # A module may have a fixture of this name for a daemon of its own.
+        shares = "daemon" in getattr(item, "fixturenames", ()) and "daemon" not in vars(module)
         if not shares and _starts_daemons(module):
             item.add_marker(pytest.mark.own_daemon)
         first = places.setdefault(_kind(module) if shares else module.__name__, place)

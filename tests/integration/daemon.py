@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 BINARY = "application/vnd.kafka.binary.v2+json"
 TEXT = "application/vnd.kafka.text.v2+json"
 V2 = "application/vnd.kafka.v2+json"

@@ -31,9 +31,11 @@ class Selection(NamedTuple):
 
     def takes(self, folder: str, markers: frozenset[str]) -> bool:
         """Whether a test of this folder with these markers is run."""
-        return folder in self.folders and self.expression.evaluate(
-            lambda name, **_: name in markers
-        )
+
+        def is_borne(name: str, /, **_: str | int | bool | None) -> bool:
+            return name in markers
+
+        return folder in self.folders and self.expression.evaluate(is_borne)
 
 
 @cache

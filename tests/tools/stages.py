@@ -95,7 +95,6 @@ PLANS = {
                     (DAEMONS, Stage("oracle-smoke", 1.5), Stage("spark-smoke", 1)),
                 ),
             ),
-            runs_to_its_end=False,
             variables=FEW_EXAMPLES,
         ),
         Plan(
@@ -119,6 +118,7 @@ PLANS = {
                 ((Stage("mission", 0.1),),),
             ),
             runs_to_its_end=True,
+            variables=(("KAFKALOG_ORACLE", "required"),),
         ),
         Plan(
             "weekly",

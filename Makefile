@@ -116,7 +116,7 @@ spark-smoke: spark-setup | build
 	@$(PYTEST) -m "spark and gate" tests/spark
 
 own-daemons: $(KERNELS_READY) $(DEV_READY) | build ## the tests that start daemons of their own
-	@$(PYTEST) -m "own_daemon and not (slow or $(KINDS))" tests
+	@$(PYTEST) -m "own_daemon and not (gate or slow or $(KINDS))" tests
 
 oracle: $(KERNELS_READY) $(DEV_READY) | build ## compare with a real Apache Kafka (needs Java 17 and Maven)
 	@$(PYTEST) -m "oracle and not spark" tests/oracle

@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import shlex
+import signal
 import subprocess
+import sys
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -17,6 +20,7 @@ from typing import NamedTuple
 import pytest
 from _pytest.mark.expression import Expression
 
+from tests.integration.http_world import until
 from tests.tools.stages import PLANS, Outcome, Plan, Runner, Stage, read_log, summary
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -164,7 +168,7 @@ def test_a_gate_ends_at_a_failure(tree: Path, capsys: pytest.CaptureFixture[str]
     capsys.readouterr()
     runner.tell()
     told = capsys.readouterr().out
-    assert "| bad | FAILED | 0.0 | 1 failed, 2 passed in 0.01s |" in told
+    assert "| bad | FAILED | 0.0 | 0.0 | 1 failed, 2 passed in 0.01s |" in told
     assert "| last | not run |" in told
     assert "FAILED tests/unit/test_x.py::test_y - it broke" in told
     assert told.endswith("3 passed, 1 deselected in 0.01s\n1 failed, 2 passed in 0.01s\n")
@@ -202,18 +206,44 @@ def test_a_torn_run_is_begun_again(tree: Path) -> None:
     assert ran(tree) == ["bad", "last"]
 
 
+def is_there(group: int) -> bool:
+    """Whether a process of the group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_an_interrupted_run_leaves_no_process(tree: Path) -> None:
+    """Goal: SIGINT ends the stages with all they started, and nothing after them begins."""
+    (tree / "Makefile").write_text("long:\n\t@echo $$PPID > pid; sleep 600\nnext:\n\t@touch ran\n")
+    program = (
+        "import sys; from pathlib import Path; from tests.tools.stages import *;"
+        "plan = Plan('tried', (((Stage('long', 1), Stage('next', 1)),),), runs_to_its_end=True);"
+        "Runner(plan, Path(sys.argv[1]), 'tree', fresh=False).run()"
+    )
+    run = subprocess.Popen([sys.executable, "-c", program, str(tree)], cwd=ROOT)
+    until(lambda: (tree / "pid").exists() and (tree / "pid").read_text())
+    group = int((tree / "pid").read_text())
+    run.send_signal(signal.SIGINT)
+    assert run.wait(60) != 0
+    until(lambda: not is_there(group))
+    assert not (tree / "ran").exists()
+
+
 def test_a_summary_names_what_failed() -> None:
     """Goal: machine, tree, each stage, the tests that failed and their log."""
     outcomes = [
-        Outcome("good", "passed", 61.0, "3 passed in 60.00s"),
-        Outcome("bad", "FAILED", 6.0, "1 failed in 5.00s", ["tests/unit/test_x.py::test_y"]),
+        Outcome("good", "passed", 61.0, 30.0, "3 passed in 60.00s"),
+        Outcome("bad", "FAILED", 6.0, 3.0, "1 failed in 5.00s", ["tests/unit/test_x.py::test_y"]),
     ]
     text = summary(plan_of(to_its_end=True), outcomes, "abc", "2 processors", 66.0)
     assert text.startswith("# tried: 1 of 2 stages did not pass\n")
     for line in (
         "- Machine: 2 processors",
         "- Tree: abc",
-        "| good | passed | 1.0 | 3 passed in 60.00s |",
+        "| good | passed | 1.0 | 0.5 | 3 passed in 60.00s |",
         "- Log: build/tried/bad.log",
         "- tests/unit/test_x.py::test_y",
     ):

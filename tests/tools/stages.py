@@ -22,6 +22,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -139,6 +140,7 @@ class Outcome:
     target: str
     outcome: str
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     closing: str = ""
     failures: list[str] = field(default_factory=list)
 
@@ -162,9 +164,12 @@ def read_log(text: str) -> tuple[str, list[str]]:
 
 def table(outcomes: Iterable[Outcome]) -> list[str]:
     """Lines of a Markdown table."""
-    lines = ["| Stage | Outcome | Minutes | Tests |", "| --- | --- | ---: | --- |"]
+    lines = [
+        "| Stage | Outcome | Minutes | of a processor | Tests |",
+        "| --- | --- | ---: | ---: | --- |",
+    ]
     for each in outcomes:
-        minutes = f"{each.seconds / 60:.1f}"
+        minutes = f"{each.seconds / 60:.1f} | {each.cpu_seconds / 60:.1f}"
         lines.append(f"| {each.target} | {each.outcome} | {minutes} | {each.closing} |")
     return lines
 
@@ -218,6 +223,7 @@ class Runner:
         self._started = time.monotonic()
         self._lock = threading.Lock()
         self._must_end = threading.Event()
+        self._running: set[int] = set()  # process groups
         if not (plan.runs_to_its_end and not fresh and self._resume()):
             for old in self.home.glob("*"):
                 old.unlink()
@@ -236,13 +242,20 @@ class Runner:
         return True
 
     def run(self) -> bool:
-        """Everything that is left; whether every stage passed."""
-        for phase in self.plan.phases:
-            lanes = [threading.Thread(target=self._run_lane, args=(lane,)) for lane in phase]
-            for lane in lanes:
-                lane.start()
-            for lane in lanes:
-                lane.join()
+        """Everything that is left; whether every stage passed. Interrupted, it ends its stages."""
+        try:
+            for phase in self.plan.phases:
+                lanes = [threading.Thread(target=self._run_lane, args=(lane,)) for lane in phase]
+                for lane in lanes:
+                    lane.start()
+                for lane in lanes:
+                    lane.join()
+        except BaseException:
+            self._must_end.set()
+            for group in list(self._running):
+                with suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGTERM)
+            raise
         self._save()
         return all(each.passed for each in self.outcomes.values())
 
@@ -278,6 +291,7 @@ class Runner:
         ) as process:
             timer = threading.Timer(stage.limit_seconds, os.killpg, (process.pid, signal.SIGKILL))
             timer.start()
+            self._running.add(process.pid)
             assert process.stdout is not None
             with log.open("wb") as kept:
                 for line in process.stdout:
@@ -285,15 +299,19 @@ class Runner:
                     kept.flush()
                     text = line.decode(errors="replace").rstrip()
                     self._say(f"{stage.target} | {text}")
-            status = process.wait()
+            # With what its processes took of the processors: a busy machine changes minutes only.
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            self._running.discard(process.pid)
             timer.cancel()
         seconds = time.monotonic() - started
         closing, failures = read_log(log.read_text(encoding="utf-8", errors="replace"))
-        outcome = "passed" if status == 0 else "FAILED"
+        outcome = "passed" if process.returncode == 0 else "FAILED"
         if seconds > stage.limit_seconds:
             outcome = "FAILED: it was killed at its limit"
         self._say(f"== {stage.target}: {outcome} in {seconds / 60:.1f} min")
-        return Outcome(stage.target, outcome, seconds, closing, failures)
+        cpu_seconds = usage.ru_utime + usage.ru_stime
+        return Outcome(stage.target, outcome, seconds, cpu_seconds, closing, failures)
 
     def _say(self, line: str) -> None:
         print(line, flush=True)
@@ -330,6 +348,7 @@ class Runner:
 def main(arguments: list[str]) -> int:
     """Run the plan that the only argument names."""
     plan = PLANS[arguments[0]]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     tree = tree_of(ROOT) if plan.runs_to_its_end else ""
     print(f"{plan.name}: about {plan.minutes:.0f} min on two quiet processors", flush=True)
     runner = Runner(plan, ROOT, tree, fresh=os.environ.get("FRESH") == "1")

@@ -23,7 +23,7 @@ NIGHTLY := own_daemon or campaign or oracle or spark or spark_kafka or operate o
 GATE := not slow and (gate or not ($(NIGHTLY))) and not (oracle or spark)
 KINDS := campaign or oracle or spark or spark_kafka or operate or prometheus or image or console
 
-.PHONY: sim help setup run test ci nightly weekly campaign check fmt lint type contracts suite-of-daemons suite-of-units own-daemons oracle oracle-smoke prometheus console-test screenshots spark spark-setup spark-smoke gate-setup test-setup nightly-setup spark-parity spark-freeze spark-kills pipeline slow-crashes slow-of-the-rest operate image-check bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci nightly weekly campaign check fmt lint type contracts suite-of-daemons suite-of-units own-daemons oracle oracle-setup oracle-smoke prometheus console-test screenshots spark spark-setup spark-smoke gate-setup test-setup nightly-setup spark-parity spark-freeze spark-kills pipeline slow-crashes slow-of-the-rest operate image-check bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -77,7 +77,7 @@ lint: $(DEV_READY)
 type: $(DEV_READY)
 	@$(BIN)/mypy
 
-contracts: $(DEV_READY)
+contracts: $(DEV_READY) | build
 	@$(BIN)/lint-imports > build/contracts.txt 2>&1 || { cat build/contracts.txt; exit 1; }
 
 check: lint type contracts ## lint, types and import contracts
@@ -96,12 +96,18 @@ weekly: ## what takes hours: long fuzz, 200 kills of a stream
 
 # ---- stages; who runs them and beside what: tests/tools/stages.py
 
-test-setup: $(KERNELS_READY) $(DEV_READY) | build
+# Compiling kernels keeps one processor busy, packages come and are unpacked beside it.
+test-setup:
+	@$(MAKE) -s -j2 $(KERNELS_READY) $(DEV_READY)
 
-gate-setup: $(KERNELS_READY) $(SPARK_READY) | build
+gate-setup:
+	@$(MAKE) -s -j3 $(KERNELS_READY) $(SPARK_READY) oracle-setup
+
+nightly-setup:
+	@$(MAKE) -s -j3 $(KERNELS_READY) $(SPARK_READY) $(OPERATE_READY) $(CONSOLE_READY) oracle-setup
+
+oracle-setup:
 	@bash tests/oracle/kit/oracle.sh setup >/dev/null
-
-nightly-setup: $(KERNELS_READY) $(SPARK_READY) $(OPERATE_READY) $(CONSOLE_READY) | build
 
 suite-of-units: $(KERNELS_READY) $(DEV_READY) | build
 	@$(PYTEST) -m "$(GATE)" --ignore tests/integration

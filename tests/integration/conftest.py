@@ -81,6 +81,12 @@ class SharedDaemon:
             assert daemon.stop() == 0
             assert "Unhandled" not in daemon.log_path.read_text(), daemon.log_tail()
 
+    def abandon(self) -> None:
+        """What a module left is unfit for another one, which gets a new daemon."""
+        daemon, self._daemon = self._daemon, None
+        if daemon is not None and daemon.process is not None:
+            daemon.kill()
+
 
 @pytest.fixture(scope="session")
 def shared_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedDaemon]:
@@ -97,8 +103,12 @@ def daemon(request: pytest.FixtureRequest, shared_daemon: SharedDaemon) -> Itera
     """A ready daemon with nothing in it; a module's SETTINGS are its overrides."""
     one = shared_daemon.of(request.module)
     yield one
-    assert one.request("GET", "/readyz").status == 200
-    _clear(one)
+    try:
+        assert one.request("GET", "/readyz").status == 200
+        _clear(one)
+    except (AssertionError, OSError):
+        shared_daemon.abandon()
+        raise
 
 
 def _clear(daemon: Daemon) -> None:

@@ -82,10 +82,10 @@ contracts: $(DEV_READY) | build
 
 check: lint type contracts ## lint, types and import contracts
 
-test: ## check and the tests that need no Java: about 7 minutes on two processors
+test: ## check and the tests that need no Java: about 8 minutes on two processors
 	@$(STAGES) test
 
-ci: ## the gate, which .ci/run calls: test, a smoke with Kafka's classes and one with Spark (about 12 minutes)
+ci: ## the gate, which .ci/run calls: test, a smoke with Kafka's classes and one with Spark (about 10 minutes, at most 20)
 	@$(STAGES) gate
 
 nightly: ## everything else too, to its end whatever fails; goes on after an interruption (FRESH=1 starts over)

@@ -1,8 +1,8 @@
 """One daemon for each kind of settings, which must end without an unforeseen error.
 
 Modules name settings in SETTINGS (underscores for dots). Those with the same are run one after
-another on one daemon, which is given back as it was: its topics, groups, sinks and dynamic configs
-go with the module that made them. What else starts a daemon is marked ``own_daemon`` here: `make
+another on one daemon, which is given back as it was: its topics, groups and dynamic configs go with
+the module that made them, the log, metrics and what the cleaner remembers stay. What else starts a daemon is marked ``own_daemon`` here: `make
 nightly` runs it, the gate only what is marked ``gate``, too.
 """
 

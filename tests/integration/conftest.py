@@ -2,8 +2,8 @@
 
 Modules name settings in SETTINGS (underscores for dots). Those with the same are run one after
 another on one daemon, which is given back as it was: its topics, groups and dynamic configs go with
-the module that made them, the log, metrics and what the cleaner remembers stay. What else starts a daemon is marked ``own_daemon`` here: `make
-nightly` runs it, the gate only what is marked ``gate``, too.
+the module that made them; its log, its metrics and the cleaner's history stay. What else starts a
+daemon is marked ``own_daemon`` here: `make nightly` runs it, the gate only what is marked ``gate``.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ class Plan:
         return sum(max(sum(s.minutes for s in lane) for lane in phase) for phase in self.phases)
 
 
-CHECKS = (Stage("lint", 0.2), Stage("type", 1.5), Stage("contracts", 0.2))
-UNITS = Stage("suite-of-units", 5)
+CHECKS = (Stage("lint", 0.1), Stage("type", 0.6), Stage("contracts", 0.1))
+UNITS = Stage("suite-of-units", 6)
 DAEMONS = Stage("suite-of-daemons", 4.5)
 FEW_EXAMPLES = (("HYPOTHESIS_PROFILE", "gate"),)
 
@@ -84,7 +84,7 @@ PLANS = {
     for plan in (
         Plan(
             "test",
-            (((Stage("test-setup", 1.5),),), ((*CHECKS, UNITS), (DAEMONS,))),
+            (((Stage("test-setup", 1.5),),), ((UNITS,), (*CHECKS, DAEMONS))),
             variables=FEW_EXAMPLES,
         ),
         Plan(

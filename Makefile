@@ -1,5 +1,7 @@
 # Each target is one ordinary command or a few; `make help` lists them.
 SHELL := /bin/bash
+# Without bytecode files every start of Python reads all sources again: two seconds of a daemon's three.
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 RUN_READY := .venv/.run-ready
@@ -15,10 +17,13 @@ UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 --universal
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -q
-SLOW := "slow and not oracle and not spark and not prometheus and not console"
-QUICK := "not oracle and not slow and not campaign and not spark and not spark_kafka and not operate and not prometheus and not image and not console"
+STAGES := $(PYTHON) -m tests.tools.stages
+# What needs a tool or a daemon of its own is in nightly, unless it is marked gate; what is slow is there always.
+NIGHTLY := own_daemon or campaign or oracle or spark or spark_kafka or operate or prometheus or image or console
+GATE := not slow and (gate or not ($(NIGHTLY))) and not (oracle or spark)
+KINDS := campaign or oracle or spark or spark_kafka or operate or prometheus or image or console
 
-.PHONY: sim help setup run test ci campaign check fmt lint type contracts suite suite-of-daemons suite-of-the-rest oracle prometheus console-test console-setup screenshots spark spark-setup operate-setup spark-parity spark-freeze spark-kills pipeline crash kill slow slow-crashes slow-of-the-rest lane-alone lane-beside operate image-check bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci nightly weekly campaign check fmt lint type contracts suite-of-daemons suite-of-units own-daemons oracle oracle-setup oracle-smoke prometheus console-test screenshots spark spark-setup spark-smoke gate-setup test-setup nightly-setup spark-parity spark-freeze spark-kills pipeline slow-crashes slow-of-the-rest operate image-check bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -72,36 +77,58 @@ lint: $(DEV_READY)
 type: $(DEV_READY)
 	@$(BIN)/mypy
 
-contracts: $(DEV_READY)
+contracts: $(DEV_READY) | build
 	@$(BIN)/lint-imports > build/contracts.txt 2>&1 || { cat build/contracts.txt; exit 1; }
 
-check: | build
-	@tests/tools/timed lint $(MAKE) -s lint
-	@tests/tools/timed type $(MAKE) -s type
-	@tests/tools/timed contracts $(MAKE) -s contracts
-check: ## lint, types and import contracts
+check: lint type contracts ## lint, types and import contracts
 
-# Tests of a daemon mostly wait for it, the others keep a core busy.
-suite: suite-of-daemons suite-of-the-rest
+test: ## check and the tests that need no Java: about 8 minutes on two processors
+	@$(STAGES) test
+
+ci: ## the gate, which .ci/run calls: test, a smoke with Kafka's classes and one with Spark (about 10 minutes, at most 20)
+	@$(STAGES) gate
+
+nightly: ## everything else too, to its end whatever fails; goes on after an interruption (FRESH=1 starts over)
+	@$(STAGES) nightly
+
+weekly: ## what takes hours: long fuzz, 200 kills of a stream
+	@$(STAGES) weekly
+
+# ---- stages; who runs them and beside what: tests/tools/stages.py
+
+# Compiling kernels keeps one processor busy, packages come and are unpacked beside it.
+test-setup:
+	@$(MAKE) -s -j2 $(KERNELS_READY) $(DEV_READY)
+
+gate-setup:
+	@$(MAKE) -s -j3 $(KERNELS_READY) $(SPARK_READY) oracle-setup
+
+nightly-setup:
+	@$(MAKE) -s -j3 $(KERNELS_READY) $(SPARK_READY) $(OPERATE_READY) $(CONSOLE_READY) oracle-setup
+
+oracle-setup:
+	@bash tests/oracle/kit/oracle.sh setup >/dev/null
+
+suite-of-units: $(KERNELS_READY) $(DEV_READY) | build
+	@$(PYTEST) -m "$(GATE)" --ignore tests/integration
 
 suite-of-daemons: $(KERNELS_READY) $(DEV_READY) | build
-	@$(PYTEST) -m $(QUICK) tests/integration
+	@$(PYTEST) -m "$(GATE)" --most-daemons 40 tests/integration
 
-suite-of-the-rest: $(KERNELS_READY) $(DEV_READY) | build
-	@$(PYTEST) -m $(QUICK) --ignore tests/integration
+oracle-smoke: $(KERNELS_READY) $(DEV_READY) | build
+	@KAFKALOG_ORACLE=required $(PYTEST) -m "oracle and gate" tests/oracle
 
-test: ## check and the suite that needs no Java
-	@rm -f build/mission.jsonl
-	@$(MAKE) -s check
-	@tests/tools/timed suite $(MAKE) -s $(if $(findstring -j,$(MAKEFLAGS)),,-j2) suite
+spark-smoke: spark-setup | build
+	@$(PYTEST) -m "spark and gate" tests/spark
+
+own-daemons: $(KERNELS_READY) $(DEV_READY) | build ## the tests that start daemons of their own
+	@$(PYTEST) -m "own_daemon and not (gate or slow or $(KINDS))" tests
 
 oracle: $(KERNELS_READY) $(DEV_READY) | build ## compare with a real Apache Kafka (needs Java 17 and Maven)
 	@$(PYTEST) -m "oracle and not spark" tests/oracle
 
 prometheus: $(KERNELS_READY) $(DEV_READY) | build ## alerts and dashboards on a real Prometheus (Debian's, fetched when there is none)
 	@KAFKALOG_PROMETHEUS=required $(PYTEST) -m prometheus tests/operate
-
-console-setup: $(CONSOLE_READY)
 
 console-test: $(KERNELS_READY) $(CONSOLE_READY) | build ## the console in a real Chromium (Debian's, installed when there is none; needs npm)
 	@KAFKALOG_CONSOLE=required $(PYTEST) -m console tests/console
@@ -118,24 +145,20 @@ pipeline: spark-setup | build ## a generated day of telemetry through daemon, Sp
 spark: spark-setup | build ## the tests on a real Spark (needs Java 17)
 	@$(PYTEST) -m spark tests/spark
 
-spark-parity: spark-setup | build ## the source beside Spark's own Kafka source, on a real Kafka (needs Java 17 and Maven; no part of ci)
+spark-parity: spark-setup | build ## the source beside Spark's own Kafka source, on a real Kafka (needs Java 17 and Maven)
 	@KAFKALOG_ORACLE=required $(PYTEST) -m spark_kafka tests/spark
 
 spark-freeze: spark-setup | build ## make tests/spark/frozen anew from a real Kafka and Spark's own source (as spark-parity)
 	@KAFKALOG_ORACLE=required $(BIN)/python -m tests.spark.freeze
 
-spark-kills: spark-setup | build ## 200 kills of an exactly-once stream instead of the 50 of make spark (long; make spark-kills SEED=n; no part of ci)
+spark-kills: spark-setup | build ## 200 kills of an exactly-once stream instead of the 50 of make spark (long; make spark-kills SEED=n)
 	@KAFKALOG_SINK_KILLS=200 SEED=$(SEED) $(PYTEST) -s -m spark tests/spark/test_sink_survives.py -k kills
 
-slow: slow-crashes slow-of-the-rest
-
-slow-crashes: $(KERNELS_READY) $(DEV_READY) | build
-	@$(PYTEST) -m $(SLOW) tests/crash
+slow-crashes: $(KERNELS_READY) $(DEV_READY) | build ## a crash at every call
+	@$(PYTEST) -m "slow and not ($(KINDS))" tests/crash
 
 slow-of-the-rest: $(KERNELS_READY) $(DEV_READY) | build
-	@$(PYTEST) -m $(SLOW) --ignore tests/crash
-
-operate-setup: $(OPERATE_READY)
+	@$(PYTEST) -m "slow and not ($(KINDS))" --ignore tests/crash
 
 operate: $(KERNELS_READY) $(OPERATE_READY) | build ## deploy/ judged by the tools of operators (needs systemd, strace and kubectl or Go)
 	@KAFKALOG_OPERATE=required $(PYTEST) -m operate tests/operate
@@ -143,26 +166,8 @@ operate: $(KERNELS_READY) $(OPERATE_READY) | build ## deploy/ judged by the tool
 image-check: $(KERNELS_READY) $(DEV_READY) | build ## build the image without an engine and run it (root; apt-get install buildah mmdebstrap uidmap)
 	@KAFKALOG_IMAGE=required $(PYTEST) -m image tests/operate
 
-campaign: $(KERNELS_READY) $(DEV_READY) | build ## long forms of the fuzz tests (no part of ci)
+campaign: $(KERNELS_READY) $(DEV_READY) | build ## long forms of the fuzz tests
 	@$(PYTEST) -m campaign
-
-# No test session keeps two cores busy: lanes of them go side by side. Benchmarks have the machine alone.
-ci: ## all that .ci/run calls: lanes of tests side by side, then quick benchmarks
-	@tests/tools/timed setup $(MAKE) -s spark-setup operate-setup console-setup
-	@$(MAKE) -s -j3 lane-alone lane-beside
-	@tests/tools/timed bench-quick $(MAKE) -s bench-quick
-	@$(MAKE) -s mission
-
-lane-alone:
-	@tests/tools/timed test $(MAKE) -s test
-	@tests/tools/timed slow $(MAKE) -s slow
-
-lane-beside:
-	@tests/tools/timed oracle $(MAKE) -s oracle
-	@tests/tools/timed prometheus $(MAKE) -s prometheus
-	@tests/tools/timed console $(MAKE) -s console-test
-	@tests/tools/timed spark $(MAKE) -s spark
-	@tests/tools/timed operate $(MAKE) -s operate
 
 bench: spark-setup | build ## all benchmarks, Kafka and Spark's Kafka source beside; writes tests/bench/results
 	@$(BIN)/python -m tests.bench

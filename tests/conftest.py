@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests.integration.daemon import Daemon
 from tests.sim.disk_memory import disposing_of_disks
 
 if TYPE_CHECKING:
@@ -24,11 +25,15 @@ REQUIREMENTS = {
     "console": "KAFKALOG_CONSOLE",
     "image": "KAFKALOG_IMAGE",
 }
-RESULTS = Path(__file__).resolve().parents[1] / "build" / "mission.jsonl"
+BUILD = Path(__file__).resolve().parents[1] / "build"
+RESULTS = Path(os.environ.get("KAFKALOG_MISSION", BUILD / "mission.jsonl"))
 
 # Runs must be repeatable on noisy machines: no per-example deadline, a fixed seed unless asked.
 hypothesis.settings.register_profile(
     "default", deadline=None, derandomize=True, print_blob=True, max_examples=100
+)
+hypothesis.settings.register_profile(
+    "gate", deadline=None, derandomize=True, print_blob=True, max_examples=25
 )
 hypothesis.settings.register_profile("deep", deadline=None, print_blob=True, max_examples=5000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
@@ -72,9 +77,28 @@ def pytest_runtest_call() -> Generator[None, None, None]:
         return (yield)
 
 
-def pytest_sessionfinish() -> None:
-    """Append what this session saw for `make mission`."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """A bound of what a session may start: a start is more than a second of a processor."""
+    parser.addoption("--most-daemons", type=int, default=None, help="fail above so many starts")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Append what this session saw for `make mission`; fail one that started too many daemons."""
     if _lines:
-        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.parent.mkdir(parents=True, exist_ok=True)
         with RESULTS.open("a", encoding="utf-8") as results:
             results.write("\n".join(_lines) + "\n")
+    most = session.config.getoption("--most-daemons")
+    if most is not None and Daemon.starts > most and not session.exitstatus:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many daemons were started."""
+    most = terminalreporter.config.getoption("--most-daemons")
+    if most is not None:
+        terminalreporter.write_line(f"{Daemon.starts} starts of a daemon, at most {most}")
+        if Daemon.starts > most:
+            terminalreporter.write_line(
+                "FAILED: share the fixture `daemon` or mark the tests own_daemon"
+            )

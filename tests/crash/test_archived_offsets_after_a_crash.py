@@ -81,7 +81,7 @@ def crash_everywhere(stride: int) -> int:
 
 def test_the_archive_is_never_ahead_after_a_crash() -> None:
     """M09 M14 M25: some calls."""
-    assert crash_everywhere(3) > 10
+    assert crash_everywhere(7) > 5
 
 
 @pytest.mark.slow

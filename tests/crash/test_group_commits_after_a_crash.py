@@ -92,11 +92,11 @@ def crash_everywhere(stride: int) -> int:
 
 
 def test_answered_commits_survive() -> None:
-    """M24. Goal: as above, at every third call.
+    """M24. Goal: as above, at every ninth call.
 
     Method: every mode of a power cut, and a kill.
     """
-    assert crash_everywhere(3) > 100
+    assert crash_everywhere(9) > 30
 
 
 @pytest.mark.slow

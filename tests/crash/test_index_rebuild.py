@@ -55,7 +55,7 @@ def aborted_below_the_recovery_point(count: int) -> tuple[SimFilesystem, Ledger]
     return run.disk.crash(CrashMode.DROP_ALL), ledger
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("is_clean", [False, True], ids=["unclean", "clean"])
 @pytest.mark.parametrize(
     "damage",

@@ -105,7 +105,10 @@ OMITTED = [  # case, number of the sync, what is not durable then
 ]
 
 
-@pytest.mark.parametrize(("name", "number", "what"), OMITTED)
+@pytest.mark.parametrize(
+    ("name", "number", "what"),
+    [OMITTED[0], *(pytest.param(*each, marks=pytest.mark.slow) for each in OMITTED[1:])],
+)
 def test_a_sync_left_out_is_found(
     monkeypatch: pytest.MonkeyPatch, name: str, number: int, what: str
 ) -> None:

@@ -167,7 +167,7 @@ def crash_everywhere(story: str, stride: int) -> int:
     )
 
 
-@pytest.mark.parametrize(("story", "stride"), [("writes", 23), ("commits", 5), ("aborts", 5)])
+@pytest.mark.parametrize(("story", "stride"), [("writes", 67), ("commits", 17), ("aborts", 17)])
 def test_batches_are_whole_after_a_crash(story: str, stride: int) -> None:
     """Goal: as above, at some calls.
 

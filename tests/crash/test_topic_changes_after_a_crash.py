@@ -145,18 +145,18 @@ def crash_everywhere(change: Change, stride: int) -> int:
     )
 
 
-@pytest.mark.parametrize(("change", "stride"), [(alter, 1), (alter_broker, 1), (grow, 5)])
+@pytest.mark.parametrize(("change", "stride"), [(alter, 3), (alter_broker, 3), (grow, 17)])
 def test_a_change_is_whole_after_a_crash(change: Change, stride: int) -> None:
-    """M13 M14: at every call or every fifth, in every mode; what was answered is in force."""
-    assert crash_everywhere(change, stride) > 40
+    """M13 M14: at some calls, in every mode; what was answered is in force."""
+    assert crash_everywhere(change, stride) > 10
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("change", [grow, several])
+@pytest.mark.parametrize("change", [alter, alter_broker, grow, several])
 def test_a_change_is_whole_after_a_crash_anywhere(change: Change) -> None:
     """M13 M14: as above, at every call."""
-    assert crash_everywhere(change, 1) > 200
+    assert crash_everywhere(change, 1) > 40
 
 
 def calls_of_a_start() -> int:

@@ -88,7 +88,7 @@ class CuttingProxy:
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
 
     def _start(self, body: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=body, args=arguments, daemon=True)
@@ -147,7 +147,7 @@ class Scripted:
     def __exit__(self, *exc: object) -> None:
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
-        self._thread.join(10)
+        self._thread.join(60)
 
     def _serve(self) -> None:
         while self._answers:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 BINARY = "application/vnd.kafka.binary.v2+json"
 TEXT = "application/vnd.kafka.text.v2+json"
 V2 = "application/vnd.kafka.v2+json"
@@ -60,6 +60,8 @@ class Answer:
 class Daemon:
     """``with Daemon(tmp_path) as daemon``: ready inside, stopped and waited for after."""
 
+    starts = 0  # of all daemons of this process
+
     def __init__(
         self,
         root: Path,
@@ -77,6 +79,7 @@ class Daemon:
         self.overrides = {name.replace("_", "."): value for name, value in overrides.items()}
         self.process: subprocess.Popen[bytes] | None = None
         self.log_path = root / "daemon.log"
+        self.log_start = 0  # characters of it that are of earlier modules
 
     def __enter__(self) -> Daemon:
         self.start()
@@ -100,6 +103,7 @@ class Daemon:
     def start(self, *, wait: bool = True, stderr: int = subprocess.STDOUT) -> None:
         """Start the process; with wait, return when it is ready. Its stderr goes to its log."""
         assert self.process is None
+        Daemon.starts += 1
         self.root.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(

@@ -132,7 +132,7 @@ def until(
     is_so: Callable[[], object],
     complaint: str = "it never came",
     *,
-    seconds: float = 30,
+    seconds: float = 60,
     pace_seconds: float = 0.01,
 ) -> None:
     """Look until it is so: what another process does in its own time; AssertionError when late."""

@@ -13,7 +13,7 @@ from tests.integration.test_cli_over_http import done, run
 if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
 
-SETTINGS = {"offsets_topic_num_partitions": "3"}
+SETTINGS = {"offsets_topic_num_partitions": "3", "http_trusted_proxies": "127.0.0.0/8"}
 
 
 def test_the_life_of_a_group(daemon: Daemon) -> None:

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
     from kafkalog.client import Client
 
-SETTINGS = {"log_cleaner_enable": "true"}
-
 
 @pytest.fixture(params=KINDS)
 def client(request: pytest.FixtureRequest, daemon: Daemon) -> Iterator[Client]:

@@ -116,6 +116,7 @@ def test_reads_and_changes_that_say_the_same_twice_go_on(daemon: Daemon, kind: s
     assert len(proxy.cuts) > 10
 
 
+@pytest.mark.slow
 def test_the_deadline_ends_it(daemon: Daemon, kind: str) -> None:
     """The last failure, or that the outcome is open when an earlier try had no answer."""
     topic = f"deadline-{kind}"

@@ -58,7 +58,7 @@ class GatedDaemon(Daemon):
         reached.unlink(missing_ok=True)
         self.start(wait=False, stderr=stderr)
         assert self.process is not None
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not reached.exists():
             assert self.process.poll() is None, self.log_tail()
             assert time.monotonic() < deadline
@@ -80,7 +80,7 @@ def gated(tmp_path: Path) -> Iterator[GatedDaemon]:
 
 def wait_for(daemon: Daemon, wish: str) -> Any:
     """Poll /readyz until a log line holds the wish; the last answer."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     answer = None
     while time.monotonic() < deadline:
         try:
@@ -150,7 +150,7 @@ def test_a_disk_that_hangs_at_the_first_look_is_seen(gated: GatedDaemon) -> None
     wait_for(gated, "Shutting down")
     os.kill(pid_of(gated), signal.SIGTERM)
     assert gated.process is not None
-    assert gated.process.wait(20) == 128 + signal.SIGTERM
+    assert gated.process.wait(60) == 128 + signal.SIGTERM
     gated.process = None
     gated.gate.unlink()
     with gated:
@@ -169,7 +169,7 @@ def test_on_a_terminal_it_shows_a_line(gated: GatedDaemon) -> None:
     wait_for(gated, "Shutting down")
     gated.gate.unlink()
     assert gated.process is not None
-    assert gated.process.wait(20) == 0
+    assert gated.process.wait(60) == 0
     gated.process = None
     with suppress(OSError):  # EIO: nobody has the terminal open any more
         while found := os.read(screen, 10_000):
@@ -199,7 +199,7 @@ def test_a_signal_during_the_load_is_obeyed(gated: GatedDaemon) -> None:
     refused(gated.request("GET", "/topics"), 503, 50304)
     gated.gate.unlink()
     assert gated.process is not None
-    assert gated.process.wait(20) == 0
+    assert gated.process.wait(60) == 0
     gated.process = None
     events = lines(gated)
     assert events.count("kafkalog is ready") == 1, "once, in the life before"
@@ -219,7 +219,7 @@ def test_a_second_signal_during_the_load_leaves_at_once(gated: GatedDaemon, numb
     wait_for(gated, "Shutting down")
     os.kill(pid_of(gated), number)
     assert gated.process is not None
-    assert gated.process.wait(10) == 128 + number
+    assert gated.process.wait(60) == 128 + number
     gated.process = None
     assert "the next start will recover" in lines(gated)[-1]
     gated.gate.unlink()
@@ -244,7 +244,7 @@ def test_a_signal_before_the_loop_runs_is_obeyed(
     gated.start_and_reach_the_gate()
     assert gated.process is not None
     gated.process.send_signal(number)
-    assert gated.process.wait(10) == 0
+    assert gated.process.wait(60) == 0
     gated.process = None
     *_, line = gated.log_path.read_text().splitlines()
     if log_format == "json":

@@ -86,7 +86,7 @@ def test_a_life_under_a_service_manager(tmp_path: Path, manager: Manager) -> Non
     stopping = manager.until("STOPPING")
     assert stopping["EXTEND_TIMEOUT_USEC"] == "60000000"
     assert daemon.process is not None
-    assert daemon.process.wait(30) == 0
+    assert daemon.process.wait(60) == 0
     daemon.process = None
 
 

@@ -61,7 +61,7 @@ def fill(daemon: Daemon, topic: str, value: bytes = b"x" * 5000) -> int:
 
 def resumed(daemon: Daemon, topic: str) -> int:
     """Offset of the first append after room was made; the daemon looks four times a second."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         answer = append(daemon, topic, batch_of(b"after", b"after"))
         if answer.status == 200:
@@ -86,6 +86,7 @@ def check_full_disk(daemon: Daemon, topic: str, acknowledged: int) -> None:
     assert abs(log - size * acknowledged) < 4 * acknowledged  # varints of the counter
 
 
+@pytest.mark.gate
 def test_a_file_size_limit_is_a_full_disk(tmp_path: Path) -> None:
     """M15: EFBIG in the middle of a batch: 507/50701, cut back, fetches go on, appends resume."""
     with Daemon(tmp_path) as daemon:
@@ -265,7 +266,7 @@ def test_the_last_directory_goes(tmp_path: Path) -> None:
         except OSError:
             break
     assert daemon.process is not None
-    assert daemon.process.wait(20) == 1
+    assert daemon.process.wait(60) == 1
     daemon.process = None
 
 

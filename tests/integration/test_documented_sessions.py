@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 
 
+@pytest.mark.own_daemon
 @pytest.mark.timeout(400)
 def test_the_tutorial(tmp_path: Path) -> None:
     """M01 M07 M09 M10 M17 M26 M28: Goal: every output. Method: the page run.

@@ -107,7 +107,7 @@ def test_kill_and_come_back(tmp_path: Path, package: Path, path: str, partitions
                 if life < 2:
                     daemon.kill()
                     daemon.start()
-            assert one.process.wait(30) == 0
+            assert one.process.wait(60) == 0
     for partition in range(partitions):
         values = [value for number, value in seen if number == partition]
         assert values == list(range(partition, 600, partitions))
@@ -127,7 +127,7 @@ def test_a_stop_and_a_start(tmp_path: Path, package: Path) -> None:
             fill(daemon, "t", range(1), 1)
             record = one.until("record")
             assert (record["id"], record["data"]["value"]) == ("0:0", 0)
-            assert one.process.wait(30) == 0
+            assert one.process.wait(60) == 0
 
 
 def test_it_does_not_come_again_for_nothing(daemon: Daemon, package: Path) -> None:
@@ -142,7 +142,7 @@ def test_it_does_not_come_again_for_nothing(daemon: Daemon, package: Path) -> No
         assert doomed.until("record")["id"] == "0:4"
         assert daemon.request("DELETE", f"{cluster(daemon)}/topics/bounded").status == 204
         assert doomed.until("end")["data"]["error_code"] == 40401
-        assert doomed.process.wait(30) == 0
+        assert doomed.process.wait(60) == 0
     with Follower(package, daemon, f"{path}?tail=1") as refused:
         assert list(refused.said()) == [{"kind": "error", "code": 404, "state": 2}]
 

@@ -58,6 +58,9 @@ allow federated alter cluster
 RULES_IN_FORCE = parse_access_rules(RULES + FEDERATED_RULES)
 
 
+pytestmark = pytest.mark.gate  # every route, with one start
+
+
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     root = tmp_path_factory.mktemp("guarded")

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 def lines_of(daemon: Daemon, operation: str) -> list[dict[str, Any]]:
     """The audit lines of an operation, oldest first."""
-    lines = [json.loads(line) for line in daemon.log_path.read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in daemon.log_path.read_text()[daemon.log_start :].splitlines()
+    ]
     return [line for line in lines if line["logger"] == "audit" and line["operation"] == operation]
 
 

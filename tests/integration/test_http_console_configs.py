@@ -11,7 +11,7 @@ from tests.integration.http_world import refused
 if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
 
-SETTINGS = {"log_initial_task_delay_ms": "86400000"}
+SETTINGS = {"log_initial_task_delay_ms": "86400000", "log_cleaner_enable": "false"}
 
 
 def test_configs(daemon: Daemon) -> None:

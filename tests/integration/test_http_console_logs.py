@@ -15,7 +15,7 @@ from tests.integration.test_http_v3 import cluster
 if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
 
-SETTINGS = {"log_initial_task_delay_ms": "86400000"}
+SETTINGS = {"log_initial_task_delay_ms": "86400000", "log_cleaner_enable": "false"}
 FIRST_MS = 1_700_000_000_000
 
 

@@ -394,7 +394,7 @@ def test_a_waiting_poll_is_woken(daemon: Daemon) -> None:
         return thread, answers
 
     def ended(thread: threading.Thread) -> None:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
     thread, answers = waiting()

@@ -35,6 +35,9 @@ CHUNKED = b"19\r\n" + BODY + b"\r\n0\r\n\r\n"
 GET = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
 
 
+pytestmark = pytest.mark.gate  # hostile bytes, and each parser is one start
+
+
 @pytest.fixture(scope="module", params=["llhttp", "pure"])
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

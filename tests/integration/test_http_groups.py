@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.integration.daemon import Answer
 
-SETTINGS = {"offsets_topic_num_partitions": "3"}
+SETTINGS = {"offsets_topic_num_partitions": "3", "http_trusted_proxies": "127.0.0.0/8"}
 
 
 @pytest.fixture(scope="module")

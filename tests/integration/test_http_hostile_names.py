@@ -58,11 +58,14 @@ def hostile_names() -> Iterator[str]:
 
 
 def listing(daemon: Daemon) -> list[tuple[str, int]]:
-    """Every file below the root of the daemon and its size, the process's own log left out."""
+    """Every file below the root of the daemon and its size, without what it writes by itself.
+
+    That is its log, checkpoints and their ``.tmp``; what earlier modules deleted goes meanwhile.
+    """
     return sorted(
         (path.relative_to(daemon.root).as_posix(), path.stat().st_size if path.is_file() else 0)
         for path in daemon.root.rglob("*")
-        if path != daemon.log_path and not path.name.endswith("checkpoint")
+        if path != daemon.log_path and "checkpoint" not in path.name and "-delete" not in str(path)
     )
 
 

@@ -133,7 +133,7 @@ def test_keys_change_under_the_daemon(tmp_path: Path) -> None:
     def until(seen: Callable[[], bool]) -> None:
         assert daemon.process is not None
         daemon.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not seen():
             assert time.monotonic() < deadline, daemon.log_tail()
             time.sleep(0.05)  # another process reads the file

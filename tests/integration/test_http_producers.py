@@ -123,6 +123,7 @@ def test_the_producers_of_a_partition(daemon: Daemon) -> None:
     refused(daemon.request("GET", "/v1/topics/missing/partitions/0/producers"), 404, 40401)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("is_orderly", [True, False])
 def test_producers_survive_a_restart(tmp_path: Path, is_orderly: bool) -> None:
     """Goal: no id twice, retries are still recognised, old epochs are still refused.

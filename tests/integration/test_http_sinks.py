@@ -18,6 +18,7 @@ from kafkalog.client import (
     Conflict,
     InvalidRequest,
     ProducerFenced,
+    Retries,
     SinkWinner,
 )
 from tests.integration.access_world import access_settings, ask
@@ -285,7 +286,8 @@ class Driver:
     """A query that writes batch after batch, through kills: each call until it is answered."""
 
     def __init__(self, port: int, batches: int) -> None:
-        self._client = Client(f"http://127.0.0.1:{port}")
+        # Restarts on a busy machine take longer than a client waits by default.
+        self._client = Client(f"http://127.0.0.1:{port}", retries=Retries(deadline_seconds=150))
         self._batches = batches
         self.committed = 0
         self.fault: Exception | None = None

@@ -14,7 +14,7 @@ from kafka_bridge_client import KafkaBridgeConsumer, KafkaBridgeProducer, Messag
 if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
 
-SETTINGS = {"offsets_topic_num_partitions": "3"}
+SETTINGS = {"offsets_topic_num_partitions": "3", "http_trusted_proxies": "127.0.0.0/8"}
 
 
 async def read(daemon: Daemon, topic: str, proxy: str, *, group: str) -> list[Any]:

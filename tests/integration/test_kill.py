@@ -1,5 +1,5 @@
 """Goal: kill -9 loses nothing that was acknowledged, serves nothing half written, doubles nothing.
-Method: 50 kills of a real daemon under load of a separate client; its log against what is served.
+Method: kills of a real daemon under load of a separate client; its log against what is served.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import pytest
 
 from tests.integration.daemon import ROOT, Daemon
 
-KILLS = 50
 CONNECTIONS = 6
 SEGMENT_BYTES = 64 << 10
 TOPIC = "killed"
@@ -57,7 +56,7 @@ class Expected:
 def _wait_until_kill_point(daemon: Daemon, log: Path, rng: random.Random, at_roll: bool) -> None:
     """Either the moment a new segment file appears, or a random moment under load."""
     partition = daemon.log_dirs[0] / f"{TOPIC}-0"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     enough = rng.randrange(2_000, 60_000)
     segments = len(list(partition.glob("*.log")))
     while time.monotonic() < deadline:
@@ -87,10 +86,12 @@ def _check(daemon: Daemon, expected: Expected, seen: dict[int, str]) -> None:
     assert not set(values) & expected.refused, "a refused request was appended"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_nothing_acknowledged_is_lost_by_kill_minus_nine(tmp_path: Path) -> None:
-    """M01 M14: 50 kills, at least 45 with requests in flight, a third of them around a roll."""
+@pytest.mark.gate
+@pytest.mark.parametrize(
+    "kills", [3, pytest.param(50, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+)
+def test_nothing_acknowledged_is_lost_by_kill_minus_nine(tmp_path: Path, kills: int) -> None:
+    """M01 M14: nine of ten with requests in flight, a third of them around a roll."""
     rng = random.Random(20)
     daemon = Daemon(tmp_path)
     daemon.start()
@@ -98,7 +99,7 @@ def test_nothing_acknowledged_is_lost_by_kill_minus_nine(tmp_path: Path) -> None
     expected = Expected()
     seen: dict[int, str] = {}
     kills_in_flight = kills_at_roll = 0
-    for kill in range(KILLS):
+    for kill in range(kills):
         log = tmp_path / f"client-{kill}.log"
         at_roll = kill % 3 == 0
         arguments = [str(daemon.port), TOPIC, str(log), str(kill), str(CONNECTIONS)]
@@ -106,7 +107,7 @@ def test_nothing_acknowledged_is_lost_by_kill_minus_nine(tmp_path: Path) -> None
         try:
             _wait_until_kill_point(daemon, log, rng, at_roll)
             daemon.kill()
-            client.wait(30)
+            client.wait(60)
         finally:
             client.kill()
         open_requests = expected.read(log)
@@ -116,10 +117,10 @@ def test_nothing_acknowledged_is_lost_by_kill_minus_nine(tmp_path: Path) -> None
         _check(daemon, expected, seen)
     assert daemon.stop() == 0
     print(
-        f"kills {KILLS}, in flight {kills_in_flight}, around a roll {kills_at_roll},"
+        f"kills {kills}, in flight {kills_in_flight}, around a roll {kills_at_roll},"
         f" acknowledged {len(expected.acked)} ({expected.synced_count} synced), lost 0"
     )
-    assert kills_in_flight >= 45
-    assert kills_at_roll * 3 >= KILLS
+    assert kills_in_flight >= kills * 9 // 10
+    assert kills_at_roll * 3 >= kills
     assert expected.synced_count > 0
     assert len(expected.acked) > expected.synced_count

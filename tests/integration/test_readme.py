@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.gate
 @pytest.mark.timeout(400)
 def test_the_session_of_the_readme(tmp_path: Path) -> None:
     """M01 M02 M07 M10: create, produce, fetch, offsets, delete records, files, dump."""

@@ -349,6 +349,7 @@ def run(*words: str | Path) -> Any:
     return CliRunner().invoke(make_cli(), ["spark", *(str(word) for word in words)])
 
 
+@pytest.mark.slow
 def test_the_command_tells_rows_totals_and_status(tmp_path: Path) -> None:
     """Goal: 0 when sound, 1 with errors; text, JSON and Parquet; a pool gives the same.
     Method: a damaged partition beside a sound one.

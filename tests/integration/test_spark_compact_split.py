@@ -108,6 +108,7 @@ def test_files_are_those_of_offline_compact(
     assert names == {"cleaner-offset-checkpoint", "log-start-offset-checkpoint"}
 
 
+@pytest.mark.slow
 def test_the_command_splits_from_a_size_on(tmp_path: Path) -> None:
     """Goal: --split-bytes decides, and the rows are the same but for the rounds.
     Method: a large and a small partition, a small map, two processes.

@@ -53,6 +53,7 @@ def _log_lines_go_where_they_went() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "phase",
     [pytest.param(each, marks=() if each == "rewrite" else pytest.mark.slow) for each in PHASES],

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.fleet_world import contents, keyed_segments, plant_mixed, plant_partition
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def answer_of(*words: str | Path) -> Any:
     return json.loads(out)
 
 
+@pytest.mark.slow
 def test_the_command_and_the_module_are_one_program(tmp_path: Path) -> None:
     """Goal: both read the same arguments, use processes and keep standard output to the rows.
     Method: the audit of two partitions, twice.

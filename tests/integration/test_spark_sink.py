@@ -128,6 +128,7 @@ def test_the_tasks_of_a_process_share_a_producer(daemon: Daemon) -> None:
     assert producers[0] == producers[1] != producers[2]
 
 
+@pytest.mark.slow
 def test_a_lost_answer_appends_nothing_twice(daemon: Daemon) -> None:
     """Every third answer to an append is cut off; each record is in the log once."""
     daemon.create_topic("cut", partitions=2)

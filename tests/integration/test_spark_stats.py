@@ -197,6 +197,7 @@ def test_what_goes_while_it_is_read_is_missing(tmp_path: Path) -> None:
     assert (counts.records, counts.offsets_missing) == (24, 12)
 
 
+@pytest.mark.slow
 def test_the_command_and_a_pool(tmp_path: Path) -> None:
     """Goal: rows by partition, key, size and time; the same from a pool; damage names its task.
     Method: two partitions, then a flipped bit.

@@ -114,6 +114,7 @@ def test_a_topics_own_configs_hold_unless_others_are_asked(tmp_path: Path) -> No
     assert (row.due_segments, row.bytes_left) == (4, 0)
 
 
+@pytest.mark.slow
 def test_compaction_is_forecast_as_it_happens(tmp_path: Path) -> None:
     """Goal: the bytes that the cleaner leaves, without a change, also in a pool.
     Method: logs with every kind of batch; the job compact beside it.

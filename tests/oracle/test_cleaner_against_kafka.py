@@ -127,6 +127,11 @@ def test_a_clean_leaves_what_kafkas_leaves(answers: Answers, seeds: range) -> No
 
     Method: each round of each seed.
     """
+    check_cleans(answers, seeds)
+
+
+def check_cleans(answers: Answers, seeds: range) -> None:
+    """We clean the same sources: the results and files are Kafka's."""
     for case, number, kafkas, before in rounds_of(answers, seeds):
         ours = clean_with_us(case, number, before)
         where = f"seed {case.seed}, round {number}"

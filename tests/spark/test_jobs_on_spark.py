@@ -71,6 +71,7 @@ def test_a_worker_that_dies_ends_the_job(spark: SparkSession) -> None:
     assert run_job(Job("square", tasks[:1], work, len), SparkRunner(spark)) == 1
 
 
+@pytest.mark.gate
 def test_compact_gives_the_same_files(spark: SparkSession, tmp_path: Path) -> None:
     """M27. Goal: byte for byte what the processes make.
     Method: four logs with every kind of batch.

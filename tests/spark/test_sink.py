@@ -79,6 +79,7 @@ def test_every_column_of_a_frame_arrives(spark: SparkSession, daemon: Daemon) ->
     assert (first.timestamp_ms, second.timestamp_ms) == (1500, 2000)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("exactly_once", ["false", "true"])
 def test_a_frame_is_written_whole(spark: SparkSession, daemon: Daemon, exactly_once: str) -> None:
     """Many rows of several tasks, compressed; the rows of a task keep their order."""

@@ -71,6 +71,7 @@ def test_the_schema_is_the_kafka_sources(spark: SparkSession, directory: LogDire
     assert all(field.nullable for field in headers)
 
 
+@pytest.mark.gate
 def test_every_shape_of_record(spark: SparkSession, tmp_path: Path) -> None:
     """Goal: codecs, nulls, headers, times, gaps, markers, a start above 0; small and large chunks.
     Method: each column of each row.

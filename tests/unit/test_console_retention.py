@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+import pytest
 from pydantic import BaseModel
 
 from kafkalog.errors import LogDirOffline
@@ -69,6 +70,7 @@ def seen(partitions: int, segments: int) -> RetentionView:
     return retention_view(operations, "t", {}, 365)
 
 
+@pytest.mark.slow
 def test_a_large_topic_makes_a_page_of_a_bounded_size() -> None:
     """Goal: who may look at a topic cannot fill the daemon's memory by asking what would go.
     Method: partitions and segments beyond the bounds; models are counted while the page is made.

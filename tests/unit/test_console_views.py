@@ -133,6 +133,7 @@ def test_a_partition_is_its_segment_report() -> None:
     assert "deletable: the log is larger than its limit of 200 B" in html
 
 
+@pytest.mark.slow
 def test_a_page_of_a_partition_opens_the_indexes_that_it_shows() -> None:
     """Goal: a page that renews itself does not read every index file of a long log each time.
     Method: a restarted log of more segments than a page; the reads of each page are counted.

@@ -18,6 +18,8 @@ BATCH_RECORDS = 100
 PAYLOAD = b"v" * 1000
 COUNT = 8
 
+SLOW = pytest.mark.slow
+
 
 def world_of(segment_bytes: int) -> PartitionWorld:
     """Batches of 100 records of 1 kB, closed and opened cleanly."""
@@ -62,8 +64,11 @@ def test_the_first_batch_of_a_segment_is_never_passed_by(
         world.log.offset_for_timestamp(NOW_MS + 50, Isolation.HIGH_WATERMARK)
 
 
-@pytest.mark.parametrize("max_bytes", [1, 200, 50_000, 500_000, 1 << 20])
-@pytest.mark.parametrize("at", [0, 5, 30, 100, 60_000])
+@pytest.mark.parametrize(
+    "max_bytes",
+    [1, pytest.param(200, marks=SLOW), pytest.param(50_000, marks=SLOW), 500_000, 1 << 20],
+)
+@pytest.mark.parametrize("at", [0, *(pytest.param(at, marks=SLOW) for at in (5, 30, 100)), 60_000])
 def test_other_bytes_over_several_batches_are_refused_and_stepped_over(
     max_bytes: int, at: int
 ) -> None:

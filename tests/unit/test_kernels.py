@@ -41,6 +41,7 @@ def start(cache_root: Path) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 @needs_jit
 def test_second_start_compiles_nothing_and_damage_heals(tmp_path: Path) -> None:
     """Cold: compiled. Warm: from the cache. Cut-off cache files: compiled again, then cached."""
@@ -52,6 +53,7 @@ def test_second_start_compiles_nothing_and_damage_heals(tmp_path: Path) -> None:
     assert start(tmp_path) == "[True]"
 
 
+@pytest.mark.slow
 @needs_jit
 def test_an_unusable_cache_costs_the_compilation_only(tmp_path: Path) -> None:
     """A file stands where the cache root should be."""

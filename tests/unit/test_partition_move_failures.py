@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import errno
 
+import pytest
+
 from kafkalog.cleaner.cleaning_run import CleaningRun, CleanRequest
 from kafkalog.errors import (
     StorageFault,
@@ -118,6 +120,7 @@ def clean(sim: SimManager) -> None:
     sim.clock.advance_ms(1)
 
 
+@pytest.mark.slow
 def test_a_target_that_fails_leaves_the_partition_where_it_is() -> None:
     """Goal: at every disk call of a move that fails in the target, the current log serves on.
     Method: EIO and ENOSPC at the nth call in the target directory, until none is left.

@@ -305,9 +305,9 @@ def test_a_clock_that_is_slewed_does_not_jump() -> None:
     assert sim.metrics.retention_clock_jumps._value.get() == 0
 
 
-@pytest.mark.parametrize("days", [30])
+@pytest.mark.parametrize("days", [5, pytest.param(30, marks=pytest.mark.slow)])
 def test_days_of_traffic(days: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """M09: 30 days, six records and a segment an hour: no older than retention, roll and check;
+    """M09: days, six records and a segment an hour: no older than retention, roll and check;
     and nothing goes that is younger than the retention.
     """
     monkeypatch.setattr(manager_tasks, "_METRICS_PERIOD_MS", 3_600_000)  # 260,000 runs else

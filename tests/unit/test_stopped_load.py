@@ -88,7 +88,16 @@ def next_lives(make: Callable[[], DaemonRun], mode: CrashMode | None) -> Iterato
     assert partial > 3, "stops between two partitions"
 
 
-@pytest.mark.parametrize("mode", [None, CrashMode.DROP_ALL, CrashMode.ZEROED_DATA])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        None,
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in (CrashMode.DROP_ALL, CrashMode.ZEROED_DATA)
+        ),
+    ],
+)
 def test_a_stop_at_any_moment_of_the_load_loses_nothing(mode: CrashMode | None) -> None:
     """M14: an orderly stop, then a kill or a power cut: the next life keeps every promise."""
     for run in next_lives(killed_daemon, mode):

@@ -146,3 +146,6 @@ class LogProof:
     end_offset: int | None = None  # at the clean stop right before this start
     is_gapless: bool = False  # nothing took offsets away since its birth here
     accepted_losses: tuple[tuple[int, int], ...] = ()  # first and last offset of each
+
+
+NO_PROOF = LogProof()

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.format.record_batch import read_header
 from kafkalog.log.directory_check import verify_directory
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation, LogProof
@@ -220,7 +219,6 @@ ALL_BITS = [(field, bit) for field, (_, size) in FIELDS.items() for bit in range
 SOME_BITS = [(field, bit) for field, bit in ALL_BITS if bit % 7 == 3 or bit == 62]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 19: rot outside the CRC moves records and ends")
 @pytest.mark.parametrize("knowledge", KNOWLEDGE)
 def test_some_bits(knowledge: str) -> None:
     """A sample of the table."""
@@ -228,12 +226,11 @@ def test_some_bits(knowledge: str) -> None:
         found = run(knowledge, place, SOME_BITS)
         if place == "last" and knowledge != "unclean, nothing":
             assert found["base offset"] == {"repaired"}
-        if place == "last" or not KNOWLEDGE[knowledge][1] and "unclean" in knowledge:
+        if place == "last" or (not KNOWLEDGE[knowledge][1] and "unclean" in knowledge):
             assert found["length"] == found["magic"] == {"repaired"}
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=False, reason="issue 19: some of them")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("knowledge", KNOWLEDGE)
 def test_every_bit(knowledge: str, place: str) -> None:
@@ -244,9 +241,9 @@ def test_every_bit(knowledge: str, place: str) -> None:
 # ---- the attacks of issue 19, points 5, 6 and 10
 
 
-def killed(count: int = 40, config: LogConfig = LogConfig()) -> tuple[PartitionWorld, int]:
+def killed(count: int = 40, config: LogConfig | None = None) -> tuple[PartitionWorld, int]:
     """A log of one-record batches after acks=all and kill -9; the size of each batch."""
-    world = PartitionWorld(config, corruption="keep")
+    world = PartitionWorld(config or LogConfig(), corruption="keep")
     for number in range(count):
         world.append(batch([b"value-%02d" % number]), synced=True)
     world.flush()
@@ -260,7 +257,6 @@ def flip(world: PartitionWorld, position: int, mask: int, base: int = 0) -> None
     file.pwrite(bytes((file.pread(1, position)[0] ^ mask,)), position)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 19: rot outside the CRC moves records and ends")
 def test_record_39_is_not_served_as_131111() -> None:
     """Bit 1 of byte 5 of the last base offset of a log that is gapless since its birth."""
     world, size = killed()
@@ -273,7 +269,6 @@ def test_record_39_is_not_served_as_131111() -> None:
     assert verify_directory(DIRECTORY, world.filesystem) == []
 
 
-@pytest.mark.xfail(strict=True, reason="issue 19: rot outside the CRC moves records and ends")
 def test_rot_does_not_move_the_end_that_a_clean_stop_left() -> None:
     """The checkpoints hold it, and the end that is kept under a checksum."""
     world = PartitionWorld(corruption="keep")
@@ -290,7 +285,6 @@ def test_rot_does_not_move_the_end_that_a_clean_stop_left() -> None:
         world.log.close()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 19: rot outside the CRC moves records and ends")
 def test_offset_39_is_not_given_again() -> None:
     """A payload bit of the last batch, below the recovery point: what was durable is kept."""
     world, size = killed()
@@ -305,7 +299,6 @@ def test_offset_39_is_not_given_again() -> None:
     assert world.append(batch([b"next"])).first_offset == 40
 
 
-@pytest.mark.xfail(strict=True, reason="issue 19: rot outside the CRC moves records and ends")
 @pytest.mark.parametrize("at", [8, 10, 11, 16])
 def test_a_rotten_length_or_magic_in_a_closed_segment_costs_its_own_batch(at: int) -> None:
     """Every batch of it, every bit; no recovery runs there."""

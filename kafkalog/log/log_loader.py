@@ -166,6 +166,9 @@ class _Loader:
             else:
                 self._recover_from(recovery_point)
             maybe_rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
+            if self._corruption == "keep":
+                rotten = self._found_epochs.correct(self._epochs, is_gapless=self._proof.is_gapless)
+                recovery_policy.repair_epochs(self._environment.filesystem, self._segments, rotten)
             self._found_epochs.adopt(self._epochs)
             tell_left_over(self._directory.path, self._lost, self._environment.note_lost)
             self._drop_when_below_start()

@@ -24,10 +24,11 @@ from zlib import crc32
 import structlog
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.format.batch_scan import ScanStop
+from kafkalog.format.batch_scan import BatchColumn, ScanStop
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.format.record_batch import (
     HEADER_BYTES,
+    HEADER_UP_TO_MAGIC,
     LEADER_EPOCH_AT,
     LEGACY_LENGTH_MIN,
     LENGTH_AT,
@@ -37,6 +38,7 @@ from kafkalog.format.record_batch import (
     MalformedBatch,
     read_header,
 )
+from kafkalog.log import segment_read
 from kafkalog.log.prefix_repair import (
     NO_ENDS,
     KnownEnds,
@@ -50,10 +52,11 @@ from kafkalog.log.segment_recovery import BadBatch, BadSpot, Judge, StepOver
 from kafkalog.log.values import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kafkalog.env.filesystem import File, Filesystem
     from kafkalog.log.log_segment import LogSegment
+    from kafkalog.log.log_segments import LogSegments
 
 _log = structlog.get_logger(__name__)
 
@@ -231,21 +234,47 @@ def try_repair(
     prefix = true_prefix(window, bad.expected_offset, end_offset, known, is_whole=is_whole)
     if prefix is None:
         return False
-    old = bytes(window[: len(prefix)])
-    kept = _keep_bytes(filesystem, segment, bad.position, old)
+    _write_prefix(filesystem, segment, bad.position, bytes(window[: len(prefix)]), prefix)
+    return True
+
+
+def _write_prefix(
+    filesystem: Filesystem, segment: LogSegment, position: int, old: bytes, prefix: bytes
+) -> None:
+    """Replace the first bytes of a batch; durable on return, and so are the old ones."""
+    kept = _keep_bytes(filesystem, segment, position, old)
     log = segment.log_file.pin_for_write()
-    log.pwrite(prefix, bad.position)
+    log.pwrite(prefix, position)
     log.datasync()
     _log.warning(
         "batch_prefix_repaired",
         path=segment.log_file.path,
-        position=bad.position,
+        position=position,
         base_offset=int.from_bytes(prefix[:LENGTH_AT], "big"),
         was=old.hex(),
         now=prefix.hex(),
         kept=kept,
     )
-    return True
+
+
+def repair_epochs(
+    filesystem: Filesystem, segments: LogSegments, rotten: Iterable[tuple[int, int, int, int]]
+) -> None:
+    """Write back leader epochs, see ``RecoveredEpochs.correct``; as ``try_repair``."""
+    for first_offset, end_offset, found, proven in rotten:
+        for segment in segments.values_between(first_offset, end_offset):
+            start = segment_read.position_of(segment, first_offset)
+            for chunk in scan_chunks(segment, start or 0, segment.size_bytes, check_crc=False):
+                bases = chunk.rows.column(BatchColumn.BASE_OFFSET)
+                is_rotten = (bases >= first_offset) & (bases < end_offset)
+                is_rotten &= chunk.rows.column(BatchColumn.LEADER_EPOCH) == found
+                for at in chunk.rows.column(BatchColumn.POSITION)[is_rotten].tolist():
+                    old = bytes(chunk.data[at : at + HEADER_UP_TO_MAGIC])
+                    epoch = proven.to_bytes(MAGIC_AT - LEADER_EPOCH_AT, "big", signed=True)
+                    prefix = old[:LEADER_EPOCH_AT] + epoch + old[MAGIC_AT:]
+                    _write_prefix(filesystem, segment, chunk.position + at, old, prefix)
+                if len(bases) and bases[-1] >= end_offset:
+                    break
 
 
 def _window_at(file: File, position: int, size: int | None = None) -> memoryview:
@@ -282,6 +311,8 @@ def _over_rot(
     elif bad.why is BadBatch.BAD_CRC and not is_durable and not is_told_end:
         return None  # the end of a file may be torn
     if follower in (None, INT64_MAX) and bad.why is BadBatch.BAD_OFFSET:
+        if not is_durable and _repeats_earlier(segment, bad.position):
+            return None
         # Its CRC holds: no crash tore it. All that is known of its offsets is how low they may be.
         # One is left free behind them, or what follows next would look like a proof that they were.
         follower = max(bad.expected_offset + header.last_offset_delta + 2, last_end)
@@ -297,6 +328,17 @@ def _over_rot(
     if is_believed and header.next_offset <= follower:
         return StepOver(header.size_bytes, header.next_offset)
     return StepOver(header.size_bytes, follower)
+
+
+def _repeats_earlier(segment: LogSegment, position: int) -> bool:
+    """Whether the batch there is one that lies in front of it: old bytes, none that rotted."""
+    head = segment.log_file.acquire().pread(HEADER_BYTES, position)
+    base_offset = read_header(head).base_offset
+    for chunk in scan_chunks(segment, 0, position, check_crc=False):
+        same = chunk.rows.column(BatchColumn.BASE_OFFSET) == base_offset
+        for at in chunk.rows.column(BatchColumn.POSITION)[same].tolist():
+            return bool(chunk.data[at : at + HEADER_BYTES] == head)
+    return False
 
 
 def _bridge(

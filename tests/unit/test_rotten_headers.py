@@ -228,6 +228,8 @@ def test_some_bits(knowledge: str) -> None:
             assert found["base offset"] == {"repaired"}
         if place == "last" or (not KNOWLEDGE[knowledge][1] and "unclean" in knowledge):
             assert found["length"] == found["magic"] == {"repaired"}
+        if knowledge == "unclean, gapless" or (place != "last" and knowledge == "unclean, nothing"):
+            assert found["epoch"] == {"repaired"}
 
 
 @pytest.mark.slow

@@ -128,11 +128,13 @@ def _true_base(
         is_sound = expected_offset <= base and base + delta < follower
         is_proven = follower == true_end
     else:
+        if len(window) > size + MAGIC_AT and window[size + MAGIC_AT] == MAGIC_V2:
+            torn = _int(window, size, size + LENGTH_AT)  # a follower that a crash cut off
+            known = replace(known, ends=known.ends | {torn})
         is_sound = base == expected_offset or (
             base > expected_offset and not known.contradict(expected_offset, base, base + delta + 1)
         )
-        torn = window[size : size + LENGTH_AT]  # of a follower that a crash cut off
-        is_proven = known.prove(true_end) or torn == true_end.to_bytes(LENGTH_AT, "big")
+        is_proven = known.prove(true_end)
     return expected_offset if is_proven and not is_sound else base
 
 

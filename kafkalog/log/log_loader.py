@@ -42,6 +42,7 @@ from kafkalog.log.recovered_epochs import RecoveredEpochs, adopt_as_kafka
 from kafkalog.log.segment_file import MovableDirectory
 from kafkalog.log.segment_recovery import SegmentOffsetOverflow
 from kafkalog.log.unified_log import UnifiedLog
+from kafkalog.log.values import LogProof
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -67,17 +68,19 @@ def load_log(  # noqa: PLR0913 - each is one fact about the load
     topic_id: str | None = None,
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     may_have_gaps: bool = False,
+    proof: LogProof = LogProof(),
 ) -> UnifiedLog:
     """Open one partition; the directory exists, an empty one becomes an empty log.
 
     ``clean``: the log directory was shut down cleanly; else everything from ``recovery_point`` on
     is scanned. Both offsets are the checkpoints', 0 without. ``may_have_gaps``: keep what lies
-    behind missing offsets also when ``config`` does not compact, as Kafka does. Raises CorruptBatch
-    (legacy message sets, an offset overflow, a damaged swap), CorruptCheckpoint (epochs),
-    LoadStopped and OSError. The caller restores the high watermark.
+    behind missing offsets also when ``config`` does not compact, as Kafka does. ``proof``: what is
+    known of the log beyond the checkpoints. Raises CorruptBatch (legacy message sets, an offset
+    overflow, a damaged swap), CorruptCheckpoint (epochs), LoadStopped and OSError. The caller
+    restores the high watermark.
     """
     loader = _Loader(
-        directory, config, environment, corruption, producer_expiration_ms, may_have_gaps
+        directory, config, environment, corruption, producer_expiration_ms, may_have_gaps, proof
     )
     return loader.load(
         clean=clean,
@@ -98,11 +101,13 @@ class _Loader:
         corruption: Corruption,
         producer_expiration_ms: int,
         may_have_gaps: bool,
+        proof: LogProof,
     ) -> None:
         self._environment = environment
         self._config = config
         self._corruption = corruption
         self._may_have_gaps = may_have_gaps
+        self._proof = proof
         self._directory = MovableDirectory(directory)
         self._files = LoaderFiles(environment, self._directory, config)
         self._segments = LogSegments()

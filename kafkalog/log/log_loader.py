@@ -10,6 +10,7 @@ Source: Kafka's LogLoader. Differs from Kafka: see ``recovery_policy`` (corrupti
 from __future__ import annotations
 
 from contextlib import closing
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import structlog
@@ -37,12 +38,13 @@ from kafkalog.log.local_log import LocalLog
 from kafkalog.log.log_segment import LogSegment
 from kafkalog.log.log_segments import LogSegments
 from kafkalog.log.lost_offsets import find_lost, tell_left_over, tell_lost, tell_lost_end
+from kafkalog.log.lost_ranges import is_emptied, not_accepted
 from kafkalog.log.producer_state_manager import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from kafkalog.log.recovered_epochs import RecoveredEpochs, adopt_as_kafka
 from kafkalog.log.segment_file import MovableDirectory
 from kafkalog.log.segment_recovery import SegmentOffsetOverflow
 from kafkalog.log.unified_log import UnifiedLog
-from kafkalog.log.values import LogProof
+from kafkalog.log.values import LogProof, LostRange
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -120,6 +122,7 @@ class _Loader:
         self._durable_end = 0  # no power cut took what lies below
         self._found_epochs = RecoveredEpochs()
         self._lost: dict[int | None, int] = {}  # holes not told yet, see find_lost
+        self._told: list[LostRange] = []  # holes that step 7 has told
 
     def load(
         self, *, clean: bool, recovery_point: int, checkpointed_start: int, topic_id: str | None
@@ -140,6 +143,7 @@ class _Loader:
     def _load_once(self, *, clean: bool, recovery_point: int, topic_id: str | None) -> UnifiedLog:
         """All steps; SegmentOffsetOverflow leaves this object with stale segments."""
         self._recovered.clear()
+        self._told.clear()
         self._is_clean = clean
         self._durable_end = INT64_MAX if clean else recovery_point
         self._found_epochs = RecoveredEpochs()
@@ -160,14 +164,15 @@ class _Loader:
                 self._recover_from(recovery_point)
             maybe_rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
             self._found_epochs.adopt(self._epochs)
-            tell_left_over(self._directory.path, self._lost, self._environment.note_lost)
             self._drop_when_below_start()
         self._ensure_first(0 if is_deleted else self._start, clean=clean, synced_end=recovery_point)
         active = self._segments.active
         active.become_active()
         log_end = active.read_next_offset()
+        lost: tuple[LostRange, ...] = ()
         if not is_deleted:
             tell_lost_end(active, log_end, recovery_point, self._environment.note_lost)
+            lost = self._settle_lost(log_end)
         local = LocalLog(
             self._environment,
             self._directory,
@@ -178,8 +183,8 @@ class _Loader:
             has_unsynced_names=not clean,
         )
         if not is_deleted:
-            self._restore_state(local, clean=clean)
-        return UnifiedLog(
+            self._restore_state(local, lost, clean=clean)
+        log = UnifiedLog(
             identity.topic_partition,
             self._environment,
             local,
@@ -187,7 +192,12 @@ class _Loader:
             self._producers,
             log_start_offset=self._start,
             topic_id=topic_id,
+            is_gapless=self._proof.is_gapless and self._corruption == "keep",
+            accepted_losses=self._proof.accepted_losses,
         )
+        for each in lost:
+            log.note_lost(*each)
+        return log
 
     def _ensure_first(self, base_offset: int, *, clean: bool, synced_end: int) -> None:
         """A first segment under a durable name; an empty log gets one at ``base_offset``.
@@ -197,6 +207,8 @@ class _Loader:
         did.
         """
         if not len(self._segments):
+            if base_offset in self._files.orphans:
+                self._files.remove_segment(base_offset)
             self._segments.add(
                 LogSegment.create(self._environment, self._directory, base_offset, self._config)
             )
@@ -256,6 +268,28 @@ class _Loader:
             durable_end=self._durable_end,
             may_have_gaps=self._has_gaps,
         )
+        is_gapless = self._proof.is_gapless
+        for segment, following in pairwise(self._segments):
+            base, end = segment.base_offset, following.base_offset
+            is_live = self._start < end and base < self._durable_end
+            if is_live and (is_emptied(segment) or (not segment.size_bytes and is_gapless)):
+                self._lost.setdefault(end - 1, base)
+
+    def _settle_lost(self, log_end_offset: int) -> tuple[LostRange, ...]:
+        """Tell what is lost and was not accepted, and keep it known; those ranges.
+
+        None with 'kafka', where a hole is a gap: a reader is not held up.
+        """
+        holes = list(self._told)
+        for last, first in self._lost.items():
+            last_offset = log_end_offset - 1 if last is None else last
+            if first <= last_offset:
+                holes.append(LostRange(max(first, self._start), last_offset))
+        lost = not_accepted(holes, self._proof.accepted_losses)
+        tell_left_over(self._directory.path, self._lost, lost, self._environment.note_lost)
+        kept = lost if self._corruption == "keep" else ()
+        self._files.settle_orphans(kept)
+        return kept
 
     def _recover_and_sync(self, segment: LogSegment, log_end_offset: int | None = None) -> None:
         """Recover a segment that no flush may look at again."""
@@ -320,11 +354,14 @@ class _Loader:
             return True
         if end >= next_base or next_base <= self._start:
             return False  # nothing live is missing
+        if not not_accepted([(end, next_base - 1)], self._proof.accepted_losses):
+            return False
         is_durable = end < recovery_point
         log, kept = segment.log_file.path, "kept" if is_durable else "set aside"
         tell_lost(log, segment.size_bytes, end, next_base - 1, kept, self._environment.note_lost)
         self._lost.pop(next_base - 1, None)
         if is_durable:
+            self._told.append(LostRange(max(end, self._start), next_base - 1))
             return False
         self._drop(later, end)
         return True
@@ -477,12 +514,15 @@ class _Loader:
         self._epochs.clear()
         self._producers.truncate_fully_and_start_at(self._start)
 
-    def _restore_state(self, local: LocalLog, *, clean: bool) -> None:
+    def _restore_state(self, local: LocalLog, lost: Sequence[LostRange], *, clean: bool) -> None:
         """Step 11: epochs, log start, snapshots, producers."""
         log_end = local.log_end_offset
         self._epochs.truncate_from_end(log_end)
         self._epochs.truncate_from_start(self._start)
-        self._start = max(self._start, self._segments.first.base_offset)
+        first_base = self._segments.first.base_offset
+        # A loss in front of the log is no deletion: the log still starts with it.
+        begins = [each.first_offset for each in lost if each.last_offset == first_base - 1]
+        self._start = max(self._start, min([first_base, *begins]))
         self._epochs.flush()
         bases = {segment.base_offset for segment in self._segments}
         self._producers = self._successor_of(self._producers)

@@ -32,6 +32,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log import append_plan, log_reads, producer_rebuild, sentences
 from kafkalog.log.flush_plan import FlushPlan
+from kafkalog.log.lost_ranges import not_accepted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         FetchDataInfo,
         Isolation,
         LogAppendInfo,
+        LostRange,
         TimestampOffset,
         ValidatedRecords,
     )
@@ -75,8 +77,13 @@ class UnifiedLog:
         *,
         log_start_offset: int,
         topic_id: str | None = None,
+        is_gapless: bool = False,
+        accepted_losses: tuple[tuple[int, int], ...] = (),
     ) -> None:
-        """The high watermark begins at the log start; the owner sets it (log-lifecycle 6)."""
+        """The high watermark begins at the log start; the owner sets it (log-lifecycle 6).
+
+        ``is_gapless`` and ``accepted_losses`` as LogProof has them.
+        """
         # constant after construction
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -95,6 +102,10 @@ class UnifiedLog:
         self.log_start_offset = log_start_offset
         self.high_watermark = log_start_offset
         self._first_unstable_offset: int | None = producers.first_unstable_offset
+        self.is_gapless = is_gapless  # false before the first thing that leaves a legal gap
+        self.accepted_losses = accepted_losses
+        self.lost_ranges: tuple[LostRange, ...] = ()  # that nobody accepted
+        self._holes: dict[int, int] = {}  # first to last offset of all that are known
 
     # ---- what anybody may ask
 
@@ -155,7 +166,8 @@ class UnifiedLog:
         """Whole batches of one segment, from the one that holds the least live offset >= offset.
 
         Empty at and behind the limit of the isolation. Raises OffsetBelowLogStart,
-        OffsetAboveLogEnd, CorruptBatch, and WouldBlock when may_block is False.
+        OffsetAboveLogEnd, CorruptBatch, LostOffsets where the next batch lies behind a lost range,
+        and WouldBlock when may_block is False.
         """
         return log_reads.read(
             self, offset, max_bytes, isolation, min_one_batch=min_one_batch, may_block=may_block
@@ -345,6 +357,8 @@ class UnifiedLog:
         self.epochs.truncate_from_start(new_offset)
         self.producers.on_log_start(new_offset)
         self._first_unstable_offset = self.producers.first_unstable_offset
+        if self.lost_ranges:
+            self._forget_lost_below_start()
         _log.info(sentences.start_moved(new_offset, reason), partition=str(self.topic_partition))
         return True
 
@@ -368,6 +382,53 @@ class UnifiedLog:
             )
         self.increment_log_start_offset(target, "client delete records request")
         return self.log_start_offset
+
+    # ---- lost ranges, see ``lost_ranges``
+
+    def note_lost(self, first_offset: int, last_offset: int) -> None:
+        """Refuse to pass these offsets by, unless they were accepted; told once. Any thread."""
+        if self._holes.get(first_offset, -1) >= last_offset:
+            return
+        self._holes[first_offset] = last_offset
+        before = self.lost_ranges
+        self._publish_lost()
+        if self.lost_ranges != before:
+            _log.error(
+                "lost_range_refused",
+                partition=str(self.topic_partition),
+                first_offset=first_offset,
+                last_offset=last_offset,
+            )
+
+    def _publish_lost(self) -> None:
+        """Another thread may note or accept meanwhile: what it changed is not undone here."""
+        while True:
+            accepted, holes = self.accepted_losses, tuple(self._holes.items())
+            self.lost_ranges = not_accepted(holes, accepted)
+            if accepted is self.accepted_losses and len(holes) == len(self._holes):
+                return
+
+    def accept_loss(self, lost: LostRange) -> None:
+        """From here on the range is a gap like any other; the caller has made that durable.
+
+        Segments whose ``.log`` is gone leave the log; a loss in front of it moves the log start.
+        """
+        self.accepted_losses = (*self.accepted_losses, lost)
+        self._publish_lost()
+        inside = self.segments.values_between(lost.first_offset, lost.last_offset + 1)
+        active = self.segments.active
+        gone = tuple(each for each in inside if each is not active and not each.log_file.exists())
+        self.local.delete_segments(gone)
+        self.delete_snapshots_of(gone)
+        if lost.first_offset <= self.log_start_offset <= lost.last_offset:
+            offset = min(lost.last_offset + 1, self.high_watermark)
+            self.increment_log_start_offset(offset, "accepted loss")
+
+    def _forget_lost_below_start(self) -> None:
+        """What retention or an operator deleted is missed no more."""
+        start = self.log_start_offset
+        self._holes = {first: last for first, last in self._holes.items() if last >= start}
+        self._publish_lost()
 
     # ---- truncate, delete, close
 

@@ -75,9 +75,7 @@ def outcome(world: PartitionWorld, isolation: Isolation = Isolation.LOG_END) -> 
 
 def expected(first: int, last: int) -> dict[int, object]:
     """Every record but those of one lost range."""
-    return {
-        offset: (first, last) if first <= offset <= last else offset for offset in range(COUNT)
-    }
+    return {offset: (first, last) if first <= offset <= last else offset for offset in range(COUNT)}
 
 
 def size_of_batch(world: PartitionWorld) -> int:
@@ -86,7 +84,6 @@ def size_of_batch(world: PartitionWorld) -> int:
     return world.log.segments.first.size_bytes // (bases[1] - bases[0])
 
 
-@pytest.mark.xfail(strict=True, reason="a lost range is passed by")
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_missing_log_is_refused_by_name(clean: bool) -> None:
     """First, middle and last but one; with what proves it, at two starts and a kill after it."""
@@ -112,7 +109,6 @@ def test_a_missing_log_is_refused_by_name(clean: bool) -> None:
                 stop(world, clean=again)
 
 
-@pytest.mark.xfail(strict=True, reason="a lost range is passed by")
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("proof", [LogProof(), GAPLESS])
 def test_a_closed_log_that_was_cut_is_a_lost_range(clean: bool, proof: LogProof) -> None:
@@ -137,7 +133,6 @@ def test_a_closed_log_that_was_cut_is_a_lost_range(clean: bool, proof: LogProof)
         assert isinstance(found[offset], tuple)
 
 
-@pytest.mark.xfail(strict=True, reason="a lost range is passed by")
 def test_a_log_that_goes_while_it_is_served_is_a_lost_range() -> None:
     """The open handle still answers; without one neither a skip nor a failed disk."""
     world = world_of()
@@ -177,7 +172,6 @@ def test_a_gap_that_nothing_proves_is_legal() -> None:
     assert [found[each] for each in range(base, following)] == [following] * (following - base)
 
 
-@pytest.mark.xfail(strict=True, reason="a lost range is passed by")
 def test_an_accepted_loss_is_a_gap_like_any_other() -> None:
     """At once and after a start; a wider loss is refused for what was not accepted."""
     world = world_of()
@@ -206,7 +200,6 @@ def test_an_accepted_loss_is_a_gap_like_any_other() -> None:
     assert {found[each] for each in range(base, bases[3])} == {(following, bases[3] - 1)}
 
 
-@pytest.mark.xfail(strict=True, reason="a lost range is passed by")
 def test_an_accepted_loss_of_a_served_log_drops_its_segment() -> None:
     """What is left of its files goes; the log is as sound as one with a gap."""
     world = world_of(LogConfig(internal_segment_bytes=300, cleanup_policy=frozenset({"compact"})))
@@ -222,7 +215,6 @@ def test_an_accepted_loss_of_a_served_log_drops_its_segment() -> None:
     check_invariants(world.log)
 
 
-@pytest.mark.xfail(strict=True, reason="a lost range is passed by")
 def test_a_loss_in_front_of_the_log_ends_with_the_log_start() -> None:
     """Accepted, or deleted by the policy or by hand: nothing is missed below the start."""
     for how in ("accept", "delete records", "retention"):
@@ -245,7 +237,6 @@ def test_a_loss_in_front_of_the_log_ends_with_the_log_start() -> None:
         check_invariants(world.log)
 
 
-@pytest.mark.xfail(strict=True, reason="a lost range is passed by")
 def test_a_time_that_may_lie_in_a_lost_range_is_refused() -> None:
     """Where the first match lies right behind it; other times are found as ever."""
     world = world_of()

@@ -32,6 +32,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log import append_plan, log_reads, producer_rebuild, sentences
 from kafkalog.log.flush_plan import FlushPlan
+from kafkalog.log.values import NO_PROOF, LogProof
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,7 @@ class UnifiedLog:
         *,
         log_start_offset: int,
         topic_id: str | None = None,
+        proof: LogProof = NO_PROOF,
     ) -> None:
         """The high watermark begins at the log start; the owner sets it (log-lifecycle 6)."""
         # constant after construction
@@ -92,6 +94,7 @@ class UnifiedLog:
         if producers.unsynced_paths:
             local.note_name_change()  # the load wrote them
         # published to readers
+        self.proof = proof
         self.log_start_offset = log_start_offset
         self.high_watermark = log_start_offset
         self._first_unstable_offset: int | None = producers.first_unstable_offset

@@ -10,6 +10,7 @@ Source: Kafka's LogLoader. Differs from Kafka: see ``recovery_policy`` (corrupti
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ from kafkalog.log.recovered_epochs import RecoveredEpochs, adopt_as_kafka
 from kafkalog.log.segment_file import MovableDirectory
 from kafkalog.log.segment_recovery import SegmentOffsetOverflow
 from kafkalog.log.unified_log import UnifiedLog
-from kafkalog.log.values import LogProof, LostRange
+from kafkalog.log.values import NO_PROOF, LogProof, LostRange
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -70,7 +71,7 @@ def load_log(  # noqa: PLR0913 - each is one fact about the load
     topic_id: str | None = None,
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     may_have_gaps: bool = False,
-    proof: LogProof = LogProof(),
+    proof: LogProof = NO_PROOF,
 ) -> UnifiedLog:
     """Open one partition; the directory exists, an empty one becomes an empty log.
 
@@ -154,6 +155,7 @@ class _Loader:
             # Not known to be durable: a name may have come back whose records another life lost.
             self._producers.delete_snapshots(each for each in snapshots if each >= recovery_point)
         epoch_damage = load_epochs(self._epochs, self._corruption)
+        self._trust_proof()
         self._load_segments(clean=clean)
         identity = parse_directory_name(self._directory.path.rpartition("/")[2])
         is_deleted = identity.state is DirectoryState.DELETE
@@ -192,12 +194,21 @@ class _Loader:
             self._producers,
             log_start_offset=self._start,
             topic_id=topic_id,
-            is_gapless=self._proof.is_gapless and self._corruption == "keep",
-            accepted_losses=self._proof.accepted_losses,
+            proof=replace(self._proof, end_offset=None),  # from here on it moves
         )
         for each in lost:
             log.note_lost(*each)
         return log
+
+    def _trust_proof(self) -> None:
+        """A log that a Kafka, or another version of this program, had since is gapless no more.
+
+        A Kafka that leads a partition begins an epoch of its own; what is made here has epoch 0 for
+        ever. Whoever cleans a log names it in the cleaner's checkpoint.
+        """
+        is_ours = all(entry.epoch == 0 for entry in self._epochs.entries)
+        if self._proof.is_gapless and (self._may_have_gaps or not is_ours):
+            self._proof = replace(self._proof, is_gapless=False)
 
     def _ensure_first(self, base_offset: int, *, clean: bool, synced_end: int) -> None:
         """A first segment under a durable name; an empty log gets one at ``base_offset``.
@@ -278,7 +289,7 @@ class _Loader:
     def _settle_lost(self, log_end_offset: int) -> tuple[LostRange, ...]:
         """Tell what is lost and was not accepted, and keep it known; those ranges.
 
-        None with 'kafka', where a hole is a gap: a reader is not held up.
+        None with 'kafka': what a missing segment leaves behind is removed and proves nothing.
         """
         holes = list(self._told)
         for last, first in self._lost.items():

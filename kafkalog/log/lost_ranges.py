@@ -95,7 +95,7 @@ def _lost_behind(
 ) -> LostRange | None:
     """What is lost between the last batch of a closed segment and the next one's base."""
     known_offset = segment.base_offset  # a batch at or behind it was there
-    if not log.is_gapless:
+    if not log.proof.is_gapless:
         cut_offset = _indexed_behind_end(segment, may_block=may_block)
         if cut_offset is None:
             return None
@@ -107,7 +107,7 @@ def _lost_behind(
         if not has_whole_tail(segment, sound_floor(segment, INT64_MAX).position):
             return None  # bytes are there: what they were is not lost, but damaged
         first_offset = segment.read_next_offset()
-        if not log.is_gapless and known_offset < first_offset:
+        if not log.proof.is_gapless and known_offset < first_offset:
             return None  # the index errs
     last_offset = following.base_offset - 1
     return LostRange(first_offset, last_offset) if first_offset <= last_offset else None

@@ -19,6 +19,7 @@ Source: Kafka's UnifiedLog (4.1).
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -33,6 +34,7 @@ from kafkalog.errors import (
 from kafkalog.log import append_plan, log_reads, producer_rebuild, sentences
 from kafkalog.log.flush_plan import FlushPlan
 from kafkalog.log.lost_ranges import not_accepted
+from kafkalog.log.values import NO_PROOF, LogProof
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,13 +79,9 @@ class UnifiedLog:
         *,
         log_start_offset: int,
         topic_id: str | None = None,
-        is_gapless: bool = False,
-        accepted_losses: tuple[tuple[int, int], ...] = (),
+        proof: LogProof = NO_PROOF,
     ) -> None:
-        """The high watermark begins at the log start; the owner sets it (log-lifecycle 6).
-
-        ``is_gapless`` and ``accepted_losses`` as LogProof has them.
-        """
+        """The high watermark begins at the log start; the owner sets it (log-lifecycle 6)."""
         # constant after construction
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -99,11 +97,10 @@ class UnifiedLog:
         if producers.unsynced_paths:
             local.note_name_change()  # the load wrote them
         # published to readers
+        self.proof = proof
         self.log_start_offset = log_start_offset
         self.high_watermark = log_start_offset
         self._first_unstable_offset: int | None = producers.first_unstable_offset
-        self.is_gapless = is_gapless  # false before the first thing that leaves a legal gap
-        self.accepted_losses = accepted_losses
         self.lost_ranges: tuple[LostRange, ...] = ()  # that nobody accepted
         self._holes: dict[int, int] = {}  # first to last offset of all that are known
 
@@ -403,17 +400,31 @@ class UnifiedLog:
     def _publish_lost(self) -> None:
         """Another thread may note or accept meanwhile: what it changed is not undone here."""
         while True:
-            accepted, holes = self.accepted_losses, tuple(self._holes.items())
-            self.lost_ranges = not_accepted(holes, accepted)
-            if accepted is self.accepted_losses and len(holes) == len(self._holes):
+            proof, holes = self.proof, tuple(self._holes.items())
+            self.lost_ranges = not_accepted(holes, proof.accepted_losses)
+            if proof is self.proof and len(holes) == len(self._holes):
                 return
 
+    def end_gapless(self) -> None:
+        """What comes next may leave a legal gap: from here on neighbours prove no loss."""
+        self.proof = replace(self.proof, is_gapless=False)
+
     def accept_loss(self, lost: LostRange) -> None:
-        """From here on the range is a gap like any other; the caller has made that durable.
+        """Note it in the proof; in force, from ``pass_accepted`` on, once that is durable."""
+        losses = (*self.proof.accepted_losses, lost)
+        self.proof = replace(self.proof, accepted_losses=losses)
+
+    def withdraw_loss(self, lost: LostRange) -> None:
+        """The acceptance could not be made durable."""
+        losses = tuple(each for each in self.proof.accepted_losses if each != lost)
+        self.proof = replace(self.proof, accepted_losses=losses)
+        self._publish_lost()
+
+    def pass_accepted(self, lost: LostRange) -> None:
+        """From here on the range is a gap like any other.
 
         Segments whose ``.log`` is gone leave the log; a loss in front of it moves the log start.
         """
-        self.accepted_losses = (*self.accepted_losses, lost)
         self._publish_lost()
         inside = self.segments.values_between(lost.first_offset, lost.last_offset + 1)
         active = self.segments.active

@@ -14,6 +14,7 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_loader import load_log
 from kafkalog.log.log_validator import validate
 from kafkalog.log.values import (
+    NO_PROOF,
     AppendOrigin,
     Isolation,
     LogAppendInfo,
@@ -116,7 +117,7 @@ class PartitionWorld:
         clean: bool,
         recovery_point: int = 0,
         log_start_offset: int = 0,
-        proof: LogProof = LogProof(),
+        proof: LogProof = NO_PROOF,
     ) -> UnifiedLog:
         """Load the log and make all of it readable."""
         self.log = load_log(

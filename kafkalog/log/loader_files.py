@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog.env.filesystem import FileStat
+    from kafkalog.format.offset_ranges import LostRange
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.segment_file import MovableDirectory
-    from kafkalog.log.values import LostRange
 
 _TEMPORARY_FILES = frozenset(
     f"{name}{TEMPORARY_SUFFIX}" for name in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)

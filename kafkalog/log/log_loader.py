@@ -24,6 +24,7 @@ from kafkalog.format.file_names import (
     TIME_INDEX_SUFFIX,
 )
 from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.offset_ranges import LostRange, not_accepted
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
 from kafkalog.log import (
     producer_rebuild,
@@ -39,13 +40,13 @@ from kafkalog.log.local_log import LocalLog
 from kafkalog.log.log_segment import LogSegment
 from kafkalog.log.log_segments import LogSegments
 from kafkalog.log.lost_offsets import find_lost, tell_left_over, tell_lost, tell_lost_end
-from kafkalog.log.lost_ranges import is_emptied, not_accepted
+from kafkalog.log.lost_ranges import is_emptied
 from kafkalog.log.producer_state_manager import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from kafkalog.log.recovered_epochs import RecoveredEpochs, adopt_as_kafka
 from kafkalog.log.segment_file import MovableDirectory
 from kafkalog.log.segment_recovery import SegmentOffsetOverflow
 from kafkalog.log.unified_log import UnifiedLog
-from kafkalog.log.values import NO_PROOF, LogProof, LostRange
+from kafkalog.log.values import NO_PROOF, LogProof
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -279,7 +280,12 @@ class _Loader:
             durable_end=self._durable_end,
             may_have_gaps=self._has_gaps,
         )
-        is_gapless = self._proof.is_gapless
+        is_gapless, first_base = self._proof.is_gapless, bases[0] if bases else 0
+        if is_gapless and self._proof.end_offset is not None:
+            # At a clean stop the log start is that of the first segment, or lies above it.
+            start = max(self._start, self._proof.log_start_offset or 0)
+            if start < first_base:
+                self._lost.setdefault(first_base - 1, start)
         for segment, following in pairwise(self._segments):
             base, end = segment.base_offset, following.base_offset
             is_live = self._start < end and base < self._durable_end

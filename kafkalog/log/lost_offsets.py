@@ -21,10 +21,10 @@ from kafkalog.log.sound_floor import sound_floor
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from kafkalog.format.offset_ranges import LostRange
     from kafkalog.log.environment import NoteLost
     from kafkalog.log.log_segment import LogSegment
     from kafkalog.log.log_segments import LogSegments
-    from kafkalog.log.values import LostRange
 
 _log = structlog.get_logger(__name__)
 

@@ -18,41 +18,14 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import LostOffsets
 from kafkalog.format.file_names import LOG_SUFFIX, segment_file_name
 from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.offset_ranges import LostRange
 from kafkalog.log.recovery_policy import has_whole_tail
 from kafkalog.log.sound_floor import sound_floor
-from kafkalog.log.values import LostRange
 from kafkalog.log.would_block import WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kafkalog.log.log_segment import LogSegment
     from kafkalog.log.unified_log import UnifiedLog
-
-
-def not_accepted(
-    holes: Iterable[tuple[int, int]], accepted: Iterable[tuple[int, int]]
-) -> tuple[LostRange, ...]:
-    """The holes without the accepted offsets: rising, disjoint; those that touch are one."""
-    joined: list[LostRange] = []
-    for first, last in sorted(holes):
-        if joined and first <= joined[-1].last_offset + 1:
-            joined[-1] = LostRange(joined[-1].first_offset, max(joined[-1].last_offset, last))
-        else:
-            joined.append(LostRange(first, last))
-    left: list[LostRange] = []
-    known = sorted(accepted)
-    for first, last in joined:
-        begin = first
-        for accepted_first, accepted_last in known:
-            if accepted_last < begin or accepted_first > last:
-                continue
-            if accepted_first > begin:
-                left.append(LostRange(begin, accepted_first - 1))
-            begin = accepted_last + 1
-        if begin <= last:
-            left.append(LostRange(begin, last))
-    return tuple(left)
 
 
 def require_legal_gap(log: UnifiedLog, offset: int, end_offset: int, *, may_block: bool) -> None:

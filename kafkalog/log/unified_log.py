@@ -31,15 +31,16 @@ from kafkalog.errors import (
     PolicyViolation,
     RecordSetTooLarge,
 )
+from kafkalog.format.offset_ranges import not_accepted
 from kafkalog.log import append_plan, log_reads, producer_rebuild, sentences
 from kafkalog.log.flush_plan import FlushPlan
-from kafkalog.log.lost_ranges import not_accepted
 from kafkalog.log.values import NO_PROOF, LogProof
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.errors import KafkalogError
+    from kafkalog.format.offset_ranges import LostRange
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.append_group import AppendGroup
     from kafkalog.log.append_plan import ProducerChanges
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
         FetchDataInfo,
         Isolation,
         LogAppendInfo,
-        LostRange,
         TimestampOffset,
         ValidatedRecords,
     )

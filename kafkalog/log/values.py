@@ -138,13 +138,6 @@ class FetchDataInfo(NamedTuple):
     aborted: Sequence[AbortedTransaction] = ()
 
 
-class LostRange(NamedTuple):
-    """Offsets that were acknowledged and are gone; both ends are inclusive."""
-
-    first_offset: int
-    last_offset: int
-
-
 @dataclass(frozen=True, slots=True)
 class LogProof:
     """What a file under a checksum says of one log; nothing of it can have rotted unseen."""

@@ -27,7 +27,7 @@ from kafkalog.format.checkpoint_text import (
     salvage_offsets,
 )
 from kafkalog.format.clean_shutdown import encode_clean_shutdown
-from kafkalog.format.file_names import TEMPORARY_SUFFIX
+from kafkalog.format.file_names import LOG_PROOFS, TEMPORARY_SUFFIX
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.log_proofs import NewerProofsFormat, decode_proofs
 from kafkalog.format.meta_properties import (
@@ -58,7 +58,7 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 REGISTRY_FILE = "kafkalog.registry"
-PROOFS = "kafkalog.checkpoint"
+PROOFS = LOG_PROOFS
 
 _WITHOUT_ENTRY = {
     RECOVERY_POINTS: "a partition without an entry is recovered from its first segment",

@@ -13,11 +13,13 @@ from structlog.testing import capture_logs
 from kafkalog.errors import CorruptBatch, OffsetBelowLogStart
 from kafkalog.log.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.values import Isolation, LogProof, LostRange
+from kafkalog.log.values import Isolation, LogProof
 from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from kafkalog.format.offset_ranges import LostRange
 
 SEGMENTED = LogConfig(internal_segment_bytes=300, index_interval_bytes=0)
 COUNT = 18

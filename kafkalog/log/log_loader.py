@@ -10,6 +10,8 @@ Source: Kafka's LogLoader. Differs from Kafka: see ``recovery_policy`` (corrupti
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import structlog
@@ -22,6 +24,7 @@ from kafkalog.format.file_names import (
     TIME_INDEX_SUFFIX,
 )
 from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.offset_ranges import LostRange, not_accepted
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
 from kafkalog.log import (
     producer_rebuild,
@@ -37,6 +40,7 @@ from kafkalog.log.local_log import LocalLog
 from kafkalog.log.log_segment import LogSegment
 from kafkalog.log.log_segments import LogSegments
 from kafkalog.log.lost_offsets import find_lost, tell_left_over, tell_lost, tell_lost_end
+from kafkalog.log.lost_ranges import is_emptied
 from kafkalog.log.prefix_repair import NO_ENDS, KnownEnds
 from kafkalog.log.producer_state_manager import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from kafkalog.log.recovered_epochs import RecoveredEpochs, adopt_as_kafka
@@ -125,6 +129,7 @@ class _Loader:
         self._walked_ends: dict[int, int] = {}  # base to end of the segments that were recovered
         self._found_epochs = RecoveredEpochs()
         self._lost: dict[int | None, int] = {}  # holes not told yet, see find_lost
+        self._told: list[LostRange] = []  # holes that step 7 has told
 
     def load(
         self, *, clean: bool, recovery_point: int, checkpointed_start: int, topic_id: str | None
@@ -145,18 +150,20 @@ class _Loader:
     def _load_once(self, *, clean: bool, recovery_point: int, topic_id: str | None) -> UnifiedLog:
         """All steps; SegmentOffsetOverflow leaves this object with stale segments."""
         self._recovered.clear()
+        self._told.clear()
         self._is_clean = clean
         self._durable_end = INT64_MAX if clean else recovery_point
         self._walked_ends.clear()
         self._found_epochs = RecoveredEpochs()
         self._files.settle()
         snapshots = self._files.offsets_of(SNAPSHOT_SUFFIX)
-        self._note_known_ends(recovery_point, snapshots, clean=clean)
         self._producers = self._new_producers(snapshots)
         if not clean:
             # Not known to be durable: a name may have come back whose records another life lost.
             self._producers.delete_snapshots(each for each in snapshots if each >= recovery_point)
         epoch_damage = load_epochs(self._epochs, self._corruption)
+        self._trust_proof()
+        self._note_known_ends(recovery_point, snapshots, clean=clean)
         self._load_segments(clean=clean)
         identity = parse_directory_name(self._directory.path.rpartition("/")[2])
         is_deleted = identity.state is DirectoryState.DELETE
@@ -170,11 +177,11 @@ class _Loader:
                 rotten = self._found_epochs.correct(self._epochs, is_gapless=self._proof.is_gapless)
                 recovery_policy.repair_epochs(self._environment.filesystem, self._segments, rotten)
             self._found_epochs.adopt(self._epochs)
-            tell_left_over(self._directory.path, self._lost, self._environment.note_lost)
             self._drop_when_below_start()
         self._ensure_first(0 if is_deleted else self._start, clean=clean, synced_end=recovery_point)
         log_end = self._end_log(recovery_point, is_deleted=is_deleted)
         self._segments.active.become_active()
+        lost = () if is_deleted else self._settle_lost(log_end)
         local = LocalLog(
             self._environment,
             self._directory,
@@ -185,8 +192,8 @@ class _Loader:
             has_unsynced_names=not clean,
         )
         if not is_deleted:
-            self._restore_state(local, clean=clean)
-        return UnifiedLog(
+            self._restore_state(local, lost, clean=clean)
+        log = UnifiedLog(
             identity.topic_partition,
             self._environment,
             local,
@@ -194,7 +201,21 @@ class _Loader:
             self._producers,
             log_start_offset=self._start,
             topic_id=topic_id,
+            proof=replace(self._proof, end_offset=None),  # from here on it moves
         )
+        for each in lost:
+            log.note_lost(*each)
+        return log
+
+    def _trust_proof(self) -> None:
+        """A log that a Kafka, or another version of this program, had since is gapless no more.
+
+        A Kafka that leads a partition begins an epoch of its own; what is made here has epoch 0 for
+        ever. Whoever cleans a log names it in the cleaner's checkpoint.
+        """
+        is_ours = all(entry.epoch == 0 for entry in self._epochs.entries)
+        if self._proof.is_gapless and (self._may_have_gaps or not is_ours):
+            self._proof = replace(self._proof, is_gapless=False)
 
     def _note_known_ends(
         self, recovery_point: int, snapshots: Sequence[int], *, clean: bool
@@ -224,10 +245,12 @@ class _Loader:
         begins behind them, whose name says so to every later start and to Kafka.
         """
         active = self._segments.active
-        log_end = self._find_end()
+        end, log_end = self._end_of(active), self._find_end()
         if not is_deleted:
             told = self._last_end if self._corruption == "keep" else recovery_point
-            tell_lost_end(active, self._end_of(active), told, self._environment.note_lost)
+            tell_lost_end(active, end, told, self._environment.note_lost)
+            if end < log_end:
+                self._told.append(LostRange(max(end, self._start), log_end - 1))
             if log_end != active.read_next_offset():
                 _log.warning("segment_begun_behind_rot", path=active.log_file.path, base=log_end)
                 self._segments.add(
@@ -263,6 +286,8 @@ class _Loader:
         did.
         """
         if not len(self._segments):
+            if base_offset in self._files.orphans:
+                self._files.remove_segment(base_offset)
             self._segments.add(
                 LogSegment.create(self._environment, self._directory, base_offset, self._config)
             )
@@ -322,6 +347,33 @@ class _Loader:
             durable_end=self._durable_end,
             may_have_gaps=self._has_gaps,
         )
+        is_gapless, first_base = self._proof.is_gapless, bases[0] if bases else 0
+        if is_gapless and self._proof.end_offset is not None:
+            # At a clean stop the log start is that of the first segment, or lies above it.
+            start = max(self._start, self._proof.log_start_offset or 0)
+            if start < first_base:
+                self._lost.setdefault(first_base - 1, start)
+        for segment, following in pairwise(self._segments):
+            base, end = segment.base_offset, following.base_offset
+            is_live = self._start < end and base < self._durable_end
+            if is_live and (is_emptied(segment) or (not segment.size_bytes and is_gapless)):
+                self._lost.setdefault(end - 1, base)
+
+    def _settle_lost(self, log_end_offset: int) -> tuple[LostRange, ...]:
+        """Tell what is lost and was not accepted, and keep it known; those ranges.
+
+        None with 'kafka': what a missing segment leaves behind is removed and proves nothing.
+        """
+        holes = list(self._told)
+        for last, first in self._lost.items():
+            last_offset = log_end_offset - 1 if last is None else last
+            if first <= last_offset:
+                holes.append(LostRange(max(first, self._start), last_offset))
+        lost = not_accepted(holes, self._proof.accepted_losses)
+        tell_left_over(self._directory.path, self._lost, lost, self._environment.note_lost)
+        kept = lost if self._corruption == "keep" else ()
+        self._files.settle_orphans(kept)
+        return kept
 
     def _recover_and_sync(self, segment: LogSegment) -> None:
         """Recover a segment that no flush may look at again."""
@@ -390,11 +442,14 @@ class _Loader:
             return True
         if end >= next_base or next_base <= self._start:
             return False  # nothing live is missing
+        if not not_accepted([(end, next_base - 1)], self._proof.accepted_losses):
+            return False
         is_durable = end < recovery_point
         log, kept = segment.log_file.path, "kept" if is_durable else "set aside"
         tell_lost(log, segment.size_bytes, end, next_base - 1, kept, self._environment.note_lost)
         self._lost.pop(next_base - 1, None)
         if is_durable:
+            self._told.append(LostRange(max(end, self._start), next_base - 1))
             return False
         self._drop(later, end)
         return True
@@ -545,12 +600,15 @@ class _Loader:
         self._epochs.clear()
         self._producers.truncate_fully_and_start_at(self._start)
 
-    def _restore_state(self, local: LocalLog, *, clean: bool) -> None:
+    def _restore_state(self, local: LocalLog, lost: Sequence[LostRange], *, clean: bool) -> None:
         """Step 11: epochs, log start, snapshots, producers."""
         log_end = local.log_end_offset
         self._epochs.truncate_from_end(log_end)
         self._epochs.truncate_from_start(self._start)
-        self._start = max(self._start, self._segments.first.base_offset)
+        first_base = self._segments.first.base_offset
+        # A loss in front of the log is no deletion: the log still starts with it.
+        begins = [each.first_offset for each in lost if each.last_offset == first_base - 1]
+        self._start = max(self._start, min([first_base, *begins]))
         self._epochs.flush()
         bases = {segment.base_offset for segment in self._segments}
         self._producers = self._successor_of(self._producers)

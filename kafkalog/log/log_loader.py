@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.errors import CorruptBatch
+from kafkalog.format.batch_scan import BatchColumn
 from kafkalog.format.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -126,7 +127,7 @@ class _Loader:
         self._known = NO_ENDS  # where the log ended, as others than its batches have it
         self._last_end = 0  # what the log reached when it was last durable; 0: not known
         self._stops: set[int] = set()  # where a clean stop may have left it
-        self._walked_ends: dict[int, int] = {}  # base to end of the segments that were recovered
+        self._ends: dict[int, int] = {}  # base to end of segments that were looked at
         self._found_epochs = RecoveredEpochs()
         self._lost: dict[int | None, int] = {}  # holes not told yet, see find_lost
         self._told: list[LostRange] = []  # holes that step 7 has told
@@ -153,7 +154,7 @@ class _Loader:
         self._told.clear()
         self._is_clean = clean
         self._durable_end = INT64_MAX if clean else recovery_point
-        self._walked_ends.clear()
+        self._ends.clear()
         self._found_epochs = RecoveredEpochs()
         self._files.settle()
         snapshots = self._files.offsets_of(SNAPSHOT_SUFFIX)
@@ -246,17 +247,19 @@ class _Loader:
         """
         active = self._segments.active
         end, log_end = self._end_of(active), self._find_end()
-        if not is_deleted:
-            told = self._last_end if self._corruption == "keep" else recovery_point
-            tell_lost_end(active, end, told, self._environment.note_lost)
-            if end < log_end:
-                self._told.append(LostRange(max(end, self._start), log_end - 1))
-            if log_end != active.read_next_offset():
-                _log.warning("segment_begun_behind_rot", path=active.log_file.path, base=log_end)
-                self._segments.add(
-                    LogSegment.create(self._environment, self._directory, log_end, self._config)
-                )
-                self._environment.filesystem.sync_dir(self._directory.path)
+        if is_deleted:
+            return log_end
+        is_kept = self._corruption == "keep"
+        told = self._last_end if is_kept else recovery_point
+        tell_lost_end(active, end, told, self._environment.note_lost)
+        if is_kept and end < log_end:
+            self._told.append(LostRange(max(end, self._start), log_end - 1))
+        if is_kept and log_end != active.read_next_offset():
+            _log.warning("segment_begun_behind_rot", path=active.log_file.path, base=log_end)
+            self._segments.add(
+                LogSegment.create(self._environment, self._directory, log_end, self._config)
+            )
+            self._environment.filesystem.sync_dir(self._directory.path)
         return log_end
 
     def _end_of(self, segment: LogSegment) -> int:
@@ -264,8 +267,10 @@ class _Loader:
 
         A batch that rotted and stays has offsets of its neighbours, and its header may say others.
         """
-        end = self._walked_ends.get(segment.base_offset)
-        return segment.read_next_offset() if end is None else end
+        base = segment.base_offset
+        if base not in self._ends:
+            self._ends[base] = segment.read_next_offset()
+        return self._ends[base]
 
     def _find_end(self) -> int:
         """Where the log ends: behind its last batch, and with 'keep' never below what was durable.
@@ -390,16 +395,34 @@ class _Loader:
         """
         if not len(self._segments):
             return
-        active = self._segments.active
-        if not recovery_policy.has_whole_tail(active):
+        active, tail = self._segments.active, list["BatchRows"]()
+        if not recovery_policy.has_whole_tail(active, tail=tail):
             _log.error("clean_log_is_torn", path=active.log_file.path)
             self._recover_and_sync(active)
-        elif self._corruption == "keep":
-            end = active.read_next_offset()
-            if end in self._stops or not self._stops:
-                self._last_end = end
-            elif active.size_bytes:
-                self._recover_and_sync(active)
+            return
+        end = self._ends[active.base_offset] = active.read_next_offset()
+        if end in self._stops or not self._stops:
+            self._last_end = end
+        elif self._corruption == "keep" and active.size_bytes:
+            self._recover_and_sync(active)
+            return
+        if self._corruption == "keep" and tail:
+            self._correct_tail(tail)
+
+    def _correct_tail(self, tail: Sequence[BatchRows]) -> None:
+        """Write back the leader epoch of the last batch; after a clean stop the checkpoint has all.
+
+        That another one of these rotted shows only if the last one's is wrong as well.
+        """
+        last = tail[-1].table[-1]
+        known = self._epochs.epoch_for(int(last[BatchColumn.BASE_OFFSET]))
+        if int(last[BatchColumn.LEADER_EPOCH]) == known or known < 0:
+            return
+        found = RecoveredEpochs()
+        for rows in tail:
+            found.note(rows)
+        rotten = found.correct(self._epochs, is_gapless=self._proof.is_gapless, is_complete=True)
+        recovery_policy.repair_epochs(self._environment.filesystem, self._segments, rotten)
 
     def _recover_from(self, recovery_point: int) -> None:
         """Step 7: scan what may not be durable; behind what a power cut took nothing is served.
@@ -525,7 +548,7 @@ class _Loader:
                 first_offset=result.next_offset,
                 reason="none" if result.bad_batch is None else result.bad_batch.value,
             )
-        self._walked_ends[segment.base_offset] = result.next_offset
+        self._ends[segment.base_offset] = result.next_offset
         self._after_recovery(segment, result.next_offset)
         return result.truncated_bytes > 0
 

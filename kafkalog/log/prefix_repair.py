@@ -112,7 +112,7 @@ def true_prefix(
         base = _true_base(window, size, expected_offset, follower, known)
         epoch = bytes(window[LEADER_EPOCH_AT:MAGIC_AT])
         length = (size - LOG_OVERHEAD).to_bytes(4, "big")
-        prefix = base.to_bytes(8, "big") + length + epoch + bytes((MAGIC_V2,))
+        prefix = base.to_bytes(8, "big", signed=True) + length + epoch + bytes((MAGIC_V2,))
         return None if prefix == window[:HEADER_UP_TO_MAGIC] else prefix
     return None
 

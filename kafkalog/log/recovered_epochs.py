@@ -39,13 +39,14 @@ class RecoveredEpochs:
                 self._found.append((base, epoch))
 
     def correct(
-        self, cache: LeaderEpochCache, *, is_gapless: bool
+        self, cache: LeaderEpochCache, *, is_gapless: bool, is_complete: bool = False
     ) -> list[tuple[int, int, int, int]]:
         """Runs of batches whose epoch rotted: first offset, end, epoch found, epoch proven.
 
         Two that agree prove it: the batches before and behind, or one of them and the checkpoint
-        where the run's own epoch makes the order fall. ``is_gapless``: all was written here, where
-        an epoch never rises. What is returned counts as corrected from here on.
+        where the run's own epoch makes the order fall, or which ``is_complete``, as after a clean
+        stop. ``is_gapless``: all was written here, where an epoch never rises. What is returned
+        counts as corrected from here on.
         """
         self._found.sort()
         rotten: list[tuple[int, int, int, int]] = []
@@ -56,7 +57,11 @@ class RecoveredEpochs:
             if slot + 1 < len(self._found):
                 end, after = self._found[slot + 1]
             known = cache.epoch_for(base)
-            falls = (before is not None and epoch < before) or (after is not None and epoch > after)
+            falls = (
+                is_complete
+                or (before is not None and epoch < before)
+                or (after is not None and epoch > after)
+            )
             proven = epoch
             if is_gapless:
                 proven = known if before is None else before

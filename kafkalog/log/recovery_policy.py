@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkalog.env.filesystem import File, Filesystem
+    from kafkalog.format.batch_scan import BatchRows
     from kafkalog.log.log_segment import LogSegment
     from kafkalog.log.log_segments import LogSegments
 
@@ -149,15 +150,19 @@ def judge_before_split(filesystem: Filesystem, segment: LogSegment, corruption: 
             )
 
 
-def has_whole_tail(segment: LogSegment, position: int | None = None) -> bool:
+def has_whole_tail(
+    segment: LogSegment, position: int | None = None, tail: list[BatchRows] | None = None
+) -> bool:
     """Whether a segment ends with a whole batch; reads headers behind the last index entry only.
 
-    ``position``: of a batch to begin at instead.
+    ``position``: of a batch to begin at instead. ``tail`` takes the batches that were read.
     """
     if position is None:
         position = segment.floor_position(INT64_MAX)
     for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
         position = chunk.position + chunk.rows.consumed_bytes
+        if tail is not None and chunk.rows.count:
+            tail.append(chunk.rows)
     return position == segment.size_bytes
 
 
@@ -230,7 +235,8 @@ def try_repair(
     file = segment.log_file.acquire()
     window = _window_at(file, bad.position, _span_of_pair(file, bad.position))
     is_whole = bad.position + len(window) == file.size()
-    known = _known_at(segment, bad.position, known)
+    if end_offset == INT64_MAX:
+        known = _known_at(segment, bad.position, known)
     prefix = true_prefix(window, bad.expected_offset, end_offset, known, is_whole=is_whole)
     if prefix is None:
         return False

@@ -16,7 +16,7 @@ KafkalogError
 │   │   ├── TopicAccessDenied, GroupAccessDenied, SinkAccessDenied, ClusterAccessDenied
 │   └── PolicyViolation
 ├── CorruptData                 bytes on disk are not what was written: always file and position
-│   ├── CorruptBatch, CorruptIndex, CorruptSnapshot, CorruptCheckpoint
+│   ├── CorruptBatch (LostOffsets), CorruptIndex, CorruptSnapshot, CorruptCheckpoint
 ├── StorageFault                the disk failed us
 │   ├── LogDirOffline, DiskFull, DescriptorsShort, BackupFailed
 │   ├── AppendOutcomeUnknown, LogStartNotDurable
@@ -378,6 +378,25 @@ class CorruptBatch(CorruptData):
     """A record batch of a segment is invalid; details: base_offset and last_offset when known."""
 
     without_paths = "A stored record batch is corrupt and is not served."
+
+
+class LostOffsets(CorruptBatch):
+    """Acknowledged offsets are missing; ``file`` is, or should be, the log that they were in.
+
+    Details: first_offset and last_offset (None: up to where the log ended).
+    """
+
+    @property
+    def public_message(self) -> str:
+        """See KafkalogError."""
+        first, last = self.details.get("first_offset"), self.details.get("last_offset")
+        if not isinstance(last, int):
+            return "Stored records are lost: the file that held them is missing or cut short."
+        return (
+            f"Offsets {first} to {last} are lost: the file that held them is missing or cut short. "
+            f"Records go on at {last + 1}; the loss is told until the file is restored or the loss "
+            "accepted."
+        )
 
 
 class CorruptIndex(CorruptData):

@@ -13,7 +13,14 @@ from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_loader import load_log
 from kafkalog.log.log_validator import validate
-from kafkalog.log.values import AppendOrigin, Isolation, LogAppendInfo, ValidatedRecords
+from kafkalog.log.values import (
+    NO_PROOF,
+    AppendOrigin,
+    Isolation,
+    LogAppendInfo,
+    LogProof,
+    ValidatedRecords,
+)
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_filesystem import SimFilesystem
 from tests.sim.sim_random import SimRandom
@@ -105,7 +112,12 @@ class PartitionWorld:
         )
 
     def open(
-        self, *, clean: bool, recovery_point: int = 0, log_start_offset: int = 0
+        self,
+        *,
+        clean: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        proof: LogProof = NO_PROOF,
     ) -> UnifiedLog:
         """Load the log and make all of it readable."""
         self.log = load_log(
@@ -116,6 +128,7 @@ class PartitionWorld:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             corruption=self.corruption,
+            proof=proof,
         )
         self.log.update_high_watermark(self.log.log_end_offset)
         return self.log

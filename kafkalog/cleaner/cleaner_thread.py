@@ -19,6 +19,7 @@ import structlog
 from kafkalog.cleaner.cleaning_run import CleaningRun, report_of
 from kafkalog.cleaner.log_cleaner_manager import ServedLogs
 from kafkalog.errors import CleaningConflict, KafkalogError, LogCleaningAborted, LogDirOffline
+from kafkalog.log.lost_ranges import refuse_lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -354,7 +355,11 @@ class CleanerThread:
         try:
             if self._cleaner is None:
                 self._cleaner = self._make_cleaner(self._throttle)
+            with log.environment.io_guard():
+                # A clean would make a loss look as if compaction had taken the records.
+                refuse_lost(log)
             if not run.is_dry:
+                self._host.on_writer(log, log.end_gapless)
                 self._host.make_durable(log, to_clean.first_uncleanable_offset)
                 self._states.note_begun(to_clean)
             result = self._cleaner.clean(

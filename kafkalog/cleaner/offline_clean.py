@@ -19,9 +19,9 @@ from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.env.clock import FixedWallClock, SystemClock
 from kafkalog.env.overlay import overlay
 from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.errors import LostOffsets
 from kafkalog.format.file_names import LOG_SUFFIX
 from kafkalog.log.log_loader import load_log
-from kafkalog.log.lost_offsets import LostOffsets
 from kafkalog.log.offline_log import (
     file_sizes,
     flush_and_close,

@@ -153,6 +153,8 @@ def message_of(error: ClientError) -> str:
     if isinstance(error, ConnectFailed | OutcomeUnknown) and error.status is None:
         return f"{error.message} Is the daemon running? (kafkalog server)"
     first, last = error.details.get("base_offset"), error.details.get("last_offset")
+    if "first_offset" in error.details and error.error_code == _CORRUPT_MESSAGE:
+        return f"{error.message} docs/runbooks/lost-offsets.md says what to do."
     if error.error_code != _CORRUPT_MESSAGE or first is None:
         return error.message
     where = f"offset {first}" if last == first else f"offsets {first} to {last or 'the end'}"

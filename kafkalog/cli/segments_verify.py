@@ -15,7 +15,7 @@ from kafkalog.cli.connection import output_option
 from kafkalog.cli.partition_argument import require_partition_directory
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.log.directory_check import verify_directory
-from kafkalog.manager.compaction_evidence import is_known_compacted
+from kafkalog.manager.compaction_evidence import is_known_compacted, is_known_gapless
 
 if TYPE_CHECKING:
     from kafkalog.log.findings import Finding
@@ -37,7 +37,10 @@ def verify(ctx: click.Context, directory: str, output: str) -> None:
     path, filesystem = os.path.abspath(directory), SystemFilesystem()
     try:
         is_compacted = is_known_compacted(path, filesystem)
-        findings = verify_directory(path, filesystem, is_compacted=is_compacted)
+        is_gapless = is_known_gapless(path, filesystem)
+        findings = verify_directory(
+            path, filesystem, is_compacted=is_compacted, is_gapless=is_gapless
+        )
     except OSError as error:
         raise click.ClickException(str(error)) from error
     if output == "json":

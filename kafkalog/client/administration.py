@@ -332,6 +332,20 @@ def flush_log(topic: str, partition: int) -> Steps[Json]:
     return (yield from _post(_log(topic, partition, "log:flush"), {}, Repeat.ALWAYS))
 
 
+def losses(topic: str, partition: int) -> Steps[Json]:
+    """Offsets that the partition has lost: ``lost`` and ``accepted``, of first and last offset."""
+    return (yield from _get(_log(topic, partition, "losses")))
+
+
+def accept_loss(topic: str, partition: int, first_offset: int, last_offset: int) -> Steps[Json]:
+    """Give up a lost range as ``losses`` names it, for good; what is left. Raises InvalidRequest.
+
+    Durable when this returns; accepting it again changes nothing.
+    """
+    body: Json = {"first_offset": first_offset, "last_offset": last_offset}
+    return (yield from _post(_log(topic, partition, "losses:accept"), body, Repeat.ALWAYS))
+
+
 def _log(topic: str, partition: int, what: str) -> str:
     return path_of("v1", "topics", topic, "partitions", partition, what)
 

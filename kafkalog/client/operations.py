@@ -109,6 +109,8 @@ class Operations(ABC):
     run_retention = Method(administration.run_retention)
     archived_offsets = Method(archiving.archived_offsets)
     raise_archived_offsets = Method(archiving.raise_archived_offsets)
+    losses = Method(administration.losses)
+    accept_loss = Method(administration.accept_loss)
     roll_log = Method(administration.roll_log)
     flush_log = Method(administration.flush_log)
     cleaner_status = Method(administration.cleaner_status)

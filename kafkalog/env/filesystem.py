@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 Buffer = bytes | bytearray | memoryview
 
@@ -212,6 +212,14 @@ class Filesystem(ReadFilesystem, Protocol):
         """<path>.tmp, fsync, rename over path, fsync of the directory: old or new, never a mix.
 
         On OSError before the renaming no temporary file is left, as far as the disk lets it go.
+        """
+        ...
+
+    def write_files_atomically(self, directory: str, files: Mapping[str, bytes]) -> None:
+        """The same for several files of one directory, by name, with one fsync of the directory.
+
+        Each is old or new. They are renamed in the order given, when all are written: a crash may
+        leave the first ones new, a power cut any of them.
         """
         ...
 

@@ -11,6 +11,8 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkalog.env.filesystem import File
 
 
@@ -26,6 +28,8 @@ class _Files(Protocol):
     def unlink(self, path: str) -> None: ...
 
     def sync_dir(self, path: str) -> None: ...
+
+    def write_files_atomically(self, directory: str, files: Mapping[str, bytes]) -> None: ...
 
 
 class WholeFiles:
@@ -43,18 +47,25 @@ class WholeFiles:
 
     def write_file_atomically(self: _Files, path: str, data: bytes) -> None:
         """See Filesystem."""
-        temporary = f"{path}.tmp"
+        self.write_files_atomically(os.path.dirname(path), {os.path.basename(path): data})
+
+    def write_files_atomically(self: _Files, directory: str, files: Mapping[str, bytes]) -> None:
+        """See Filesystem."""
+        paths = [os.path.join(directory, name) for name in files]
         try:
-            file = self.open_write(temporary)
-            try:
-                file.truncate(0)
-                file.pwrite(data, 0)
-                file.sync()
-            finally:
-                file.close()
-            self.rename(temporary, path)
+            for path, data in zip(paths, files.values(), strict=True):
+                file = self.open_write(f"{path}.tmp")
+                try:
+                    file.truncate(0)
+                    file.pwrite(data, 0)
+                    file.sync()
+                finally:
+                    file.close()
+            for path in paths:
+                self.rename(f"{path}.tmp", path)
         except OSError:
-            with contextlib.suppress(OSError):  # a full disk needs its page back
-                self.unlink(temporary)
+            for path in paths:
+                with contextlib.suppress(OSError):  # a full disk needs its pages back
+                    self.unlink(f"{path}.tmp")
             raise
-        self.sync_dir(os.path.dirname(path))
+        self.sync_dir(directory)

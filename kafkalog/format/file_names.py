@@ -40,6 +40,7 @@ RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
+LOG_PROOFS = "kafkalog.checkpoint"  # ours: what those of Kafka say, under a checksum
 
 OFFSET_MAX = INT64_MAX
 _DIGITS = re.compile(r"[0-9]+")

@@ -34,12 +34,16 @@ if TYPE_CHECKING:
 
 
 def verify_directory(
-    path: str, filesystem: ReadFilesystem, *, is_compacted: bool = False
+    path: str,
+    filesystem: ReadFilesystem,
+    *,
+    is_compacted: bool = False,
+    is_gapless: bool = False,
 ) -> list[Finding]:
     """All errors in the order of the files; empty: the directory is sound. OSError passes.
 
     ``is_compacted``: known from elsewhere; offsets may be missing then. A gap inside a segment
-    says so, too.
+    says so, too. ``is_gapless``: known as well; no offset may be missing inside a segment.
     """
     listing = list_directory(path, filesystem)
     reports = [
@@ -50,6 +54,7 @@ def verify_directory(
             listing.names,
             is_last=base == listing.bases[-1],
             may_have_gaps=is_compacted,
+            is_gapless=is_gapless,
         )
         for base in listing.bases
     ]

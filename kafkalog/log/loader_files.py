@@ -40,7 +40,10 @@ from kafkalog.log.log_segment import LogSegment
 from kafkalog.log.segment_chunks import scan_chunks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kafkalog.env.filesystem import FileStat
+    from kafkalog.format.offset_ranges import LostRange
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.segment_file import MovableDirectory
@@ -69,7 +72,7 @@ class LoaderFiles:
         self._list()
 
     def settle(self) -> None:
-        """Steps 1 to 4 and index files without a log; afterwards no stage suffix is left."""
+        """Steps 1 to 4 and indexes of deleted logs; afterwards no stage suffix is left."""
         for file_name in _TEMPORARY_FILES & self.stats.keys():
             self._delete(file_name)  # a process ended in the middle of replacing the file
         deleting = {name.offset for name in self.names.values() if name.stage == DELETED_SUFFIX}
@@ -81,11 +84,35 @@ class LoaderFiles:
         logs = {name.offset for name in self.names.values() if name.suffix == LOG_SUFFIX}
         for file_name, name in tuple(self.names.items()):
             if name.suffix in INDEX_SUFFIXES and name.offset not in logs:
-                _log.warning("index_without_log_deleted", path=self.path(file_name))
-                self._delete(file_name)
-                self.orphans |= {name.offset} - deleting
+                if name.offset in deleting:
+                    self._delete_orphan(file_name)
+                else:
+                    self.orphans.add(name.offset)
         if self._has_changed:
-            self._environment.filesystem.sync_dir(self._directory.path)
+            self._sync_names()
+
+    def settle_orphans(self, lost: Iterable[LostRange]) -> None:
+        """Indexes without a log stay while they prove a loss; a loss without one gets an empty one.
+
+        So the next start finds it again, whatever it was proven by. Kafka removes such a file.
+        """
+        self._has_changed = False
+        kept = set()
+        for first, last in lost:
+            if not self.has_file(first, OFFSET_INDEX_SUFFIX):
+                self.create_empty(first, OFFSET_INDEX_SUFFIX)
+                self._has_changed = True
+            kept |= {offset for offset in self.orphans if first <= offset <= last}
+        for file_name, name in tuple(self.names.items()):
+            is_index = name.suffix in INDEX_SUFFIXES
+            if is_index and name.offset in self.orphans and name.offset not in kept:
+                self._delete_orphan(file_name)
+        if self._has_changed:
+            self._sync_names()
+
+    def _delete_orphan(self, file_name: str) -> None:
+        _log.warning("index_without_log_deleted", path=self.path(file_name))
+        self._delete(file_name)
 
     def path(self, file_name: str) -> str:
         """Absolute."""

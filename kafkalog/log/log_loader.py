@@ -10,11 +10,14 @@ Source: Kafka's LogLoader. Differs from Kafka: see ``recovery_policy`` (corrupti
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import structlog
 
 from kafkalog.errors import CorruptBatch
+from kafkalog.format.batch_scan import BatchColumn
 from kafkalog.format.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -22,6 +25,7 @@ from kafkalog.format.file_names import (
     TIME_INDEX_SUFFIX,
 )
 from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.offset_ranges import LostRange, not_accepted
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
 from kafkalog.log import (
     producer_rebuild,
@@ -37,11 +41,14 @@ from kafkalog.log.local_log import LocalLog
 from kafkalog.log.log_segment import LogSegment
 from kafkalog.log.log_segments import LogSegments
 from kafkalog.log.lost_offsets import find_lost, tell_left_over, tell_lost, tell_lost_end
+from kafkalog.log.lost_ranges import is_emptied
+from kafkalog.log.prefix_repair import NO_ENDS, KnownEnds
 from kafkalog.log.producer_state_manager import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from kafkalog.log.recovered_epochs import RecoveredEpochs, adopt_as_kafka
 from kafkalog.log.segment_file import MovableDirectory
 from kafkalog.log.segment_recovery import SegmentOffsetOverflow
 from kafkalog.log.unified_log import UnifiedLog
+from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_PROOF, LogProof
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -67,17 +74,19 @@ def load_log(  # noqa: PLR0913 - each is one fact about the load
     topic_id: str | None = None,
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     may_have_gaps: bool = False,
+    proof: LogProof = NO_PROOF,
 ) -> UnifiedLog:
     """Open one partition; the directory exists, an empty one becomes an empty log.
 
     ``clean``: the log directory was shut down cleanly; else everything from ``recovery_point`` on
     is scanned. Both offsets are the checkpoints', 0 without. ``may_have_gaps``: keep what lies
-    behind missing offsets also when ``config`` does not compact, as Kafka does. Raises CorruptBatch
-    (legacy message sets, an offset overflow, a damaged swap), CorruptCheckpoint (epochs),
-    LoadStopped and OSError. The caller restores the high watermark.
+    behind missing offsets also when ``config`` does not compact, as Kafka does. ``proof``: what is
+    known of the log beyond the checkpoints. Raises CorruptBatch (legacy message sets, an offset
+    overflow, a damaged swap), CorruptCheckpoint (epochs), LoadStopped and OSError. The caller
+    restores the high watermark.
     """
     loader = _Loader(
-        directory, config, environment, corruption, producer_expiration_ms, may_have_gaps
+        directory, config, environment, corruption, producer_expiration_ms, may_have_gaps, proof
     )
     return loader.load(
         clean=clean,
@@ -98,11 +107,13 @@ class _Loader:
         corruption: Corruption,
         producer_expiration_ms: int,
         may_have_gaps: bool,
+        proof: LogProof,
     ) -> None:
         self._environment = environment
         self._config = config
         self._corruption = corruption
         self._may_have_gaps = may_have_gaps
+        self._proof = proof
         self._directory = MovableDirectory(directory)
         self._files = LoaderFiles(environment, self._directory, config)
         self._segments = LogSegments()
@@ -113,8 +124,13 @@ class _Loader:
         self._is_clean = False
         self._recovered: set[int] = set()  # bases of the segments that step 5 recovered
         self._durable_end = 0  # no power cut took what lies below
+        self._known = NO_ENDS  # where the log ended, as others than its batches have it
+        self._last_end = 0  # what the log reached when it was last durable; 0: not known
+        self._stops: set[int] = set()  # where a clean stop may have left it
+        self._ends: dict[int, int] = {}  # base to end of segments that were looked at
         self._found_epochs = RecoveredEpochs()
         self._lost: dict[int | None, int] = {}  # holes not told yet, see find_lost
+        self._told: list[LostRange] = []  # holes that step 7 has told
 
     def load(
         self, *, clean: bool, recovery_point: int, checkpointed_start: int, topic_id: str | None
@@ -135,8 +151,10 @@ class _Loader:
     def _load_once(self, *, clean: bool, recovery_point: int, topic_id: str | None) -> UnifiedLog:
         """All steps; SegmentOffsetOverflow leaves this object with stale segments."""
         self._recovered.clear()
+        self._told.clear()
         self._is_clean = clean
         self._durable_end = INT64_MAX if clean else recovery_point
+        self._ends.clear()
         self._found_epochs = RecoveredEpochs()
         self._files.settle()
         snapshots = self._files.offsets_of(SNAPSHOT_SUFFIX)
@@ -145,24 +163,26 @@ class _Loader:
             # Not known to be durable: a name may have come back whose records another life lost.
             self._producers.delete_snapshots(each for each in snapshots if each >= recovery_point)
         epoch_damage = load_epochs(self._epochs, self._corruption)
+        self._trust_proof()
+        self._note_known_ends(recovery_point, snapshots, clean=clean)
         self._load_segments(clean=clean)
         identity = parse_directory_name(self._directory.path.rpartition("/")[2])
         is_deleted = identity.state is DirectoryState.DELETE
         if not is_deleted:
             if clean:
-                self._recover_torn_tail(recovery_point)
+                self._recover_torn_tail()
             else:
                 self._recover_from(recovery_point)
             maybe_rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
+            if self._corruption == "keep":
+                rotten = self._found_epochs.correct(self._epochs, is_gapless=self._proof.is_gapless)
+                recovery_policy.repair_epochs(self._environment.filesystem, self._segments, rotten)
             self._found_epochs.adopt(self._epochs)
-            tell_left_over(self._directory.path, self._lost, self._environment.note_lost)
             self._drop_when_below_start()
         self._ensure_first(0 if is_deleted else self._start, clean=clean, synced_end=recovery_point)
-        active = self._segments.active
-        active.become_active()
-        log_end = active.read_next_offset()
-        if not is_deleted:
-            tell_lost_end(active, log_end, recovery_point, self._environment.note_lost)
+        log_end = self._end_log(recovery_point, is_deleted=is_deleted)
+        self._segments.active.become_active()
+        lost = () if is_deleted else self._settle_lost(log_end)
         local = LocalLog(
             self._environment,
             self._directory,
@@ -173,8 +193,8 @@ class _Loader:
             has_unsynced_names=not clean,
         )
         if not is_deleted:
-            self._restore_state(local, clean=clean)
-        return UnifiedLog(
+            self._restore_state(local, lost, clean=clean)
+        log = UnifiedLog(
             identity.topic_partition,
             self._environment,
             local,
@@ -182,7 +202,86 @@ class _Loader:
             self._producers,
             log_start_offset=self._start,
             topic_id=topic_id,
+            proof=replace(self._proof, end_offset=None),  # from here on it moves
         )
+        for each in lost:
+            log.note_lost(*each)
+        return log
+
+    def _trust_proof(self) -> None:
+        """A log that a Kafka, or another version of this program, had since is gapless no more.
+
+        A Kafka that leads a partition begins an epoch of its own; what is made here has epoch 0 for
+        ever. Whoever cleans a log names it in the cleaner's checkpoint.
+        """
+        is_ours = all(entry.epoch == 0 for entry in self._epochs.entries)
+        if self._proof.is_gapless and (self._may_have_gaps or not is_ours):
+            self._proof = replace(self._proof, is_gapless=False)
+
+    def _note_known_ends(
+        self, recovery_point: int, snapshots: Sequence[int], *, clean: bool
+    ) -> None:
+        """Where the log ended, from all that says so beside its batches.
+
+        Kafka may have run since our last clean stop: what the recovery point and a snapshot agree
+        in is newer then than the end that we noted.
+        """
+        told, newest = self._proof.end_offset, max(snapshots, default=0)
+        last_end = recovery_point
+        if clean and told is not None and newest != recovery_point:
+            last_end = told
+        elif clean and not recovery_point:
+            last_end = newest
+        self._last_end = last_end
+        self._stops = {recovery_point, 0 if told is None else told} - {0}
+        if told is None and not self._stops and newest:
+            self._stops = {newest}
+        ends = {*snapshots, recovery_point, 0 if told is None else told} - {0}
+        self._known = KnownEnds(frozenset(ends), is_gapless=self._proof.is_gapless)
+
+    def _end_log(self, recovery_point: int, *, is_deleted: bool) -> int:
+        """Let the log end where it ended; that offset.
+
+        The offsets of what rotted or went there are not given to other records: a new segment
+        begins behind them, whose name says so to every later start and to Kafka.
+        """
+        active = self._segments.active
+        end, log_end = self._end_of(active), self._find_end()
+        if is_deleted:
+            return log_end
+        is_kept = self._corruption == "keep"
+        told = self._last_end if is_kept else recovery_point
+        tell_lost_end(active, end, told, self._environment.note_lost)
+        if is_kept and end < log_end:
+            self._told.append(LostRange(max(end, self._start), log_end - 1))
+        if is_kept and log_end != active.read_next_offset():
+            _log.warning("segment_begun_behind_rot", path=active.log_file.path, base=log_end)
+            self._segments.add(
+                LogSegment.create(self._environment, self._directory, log_end, self._config)
+            )
+            self._environment.filesystem.sync_dir(self._directory.path)
+        return log_end
+
+    def _end_of(self, segment: LogSegment) -> int:
+        """Behind its last batch; what recovery found is believed before the headers that are there.
+
+        A batch that rotted and stays has offsets of its neighbours, and its header may say others.
+        """
+        base = segment.base_offset
+        if base not in self._ends:
+            self._ends[base] = segment.read_next_offset()
+        return self._ends[base]
+
+    def _find_end(self) -> int:
+        """Where the log ends: behind its last batch, and with 'keep' never below what was durable.
+
+        An end that no append to the last segment could have reached is not believed.
+        """
+        active = self._segments.active
+        end = self._end_of(active)
+        reach = active.base_offset + MAX_RELATIVE_OFFSET
+        is_kept = self._corruption == "keep"
+        return self._last_end if is_kept and end < self._last_end <= reach else end
 
     def _ensure_first(self, base_offset: int, *, clean: bool, synced_end: int) -> None:
         """A first segment under a durable name; an empty log gets one at ``base_offset``.
@@ -192,6 +291,8 @@ class _Loader:
         did.
         """
         if not len(self._segments):
+            if base_offset in self._files.orphans:
+                self._files.remove_segment(base_offset)
             self._segments.add(
                 LogSegment.create(self._environment, self._directory, base_offset, self._config)
             )
@@ -251,28 +352,77 @@ class _Loader:
             durable_end=self._durable_end,
             may_have_gaps=self._has_gaps,
         )
+        is_gapless, first_base = self._proof.is_gapless, bases[0] if bases else 0
+        if is_gapless and self._proof.end_offset is not None:
+            # At a clean stop the log start is that of the first segment, or lies above it.
+            start = max(self._start, self._proof.log_start_offset or 0)
+            if start < first_base:
+                self._lost.setdefault(first_base - 1, start)
+        for segment, following in pairwise(self._segments):
+            base, end = segment.base_offset, following.base_offset
+            is_live = self._start < end and base < self._durable_end
+            if is_live and (is_emptied(segment) or (not segment.size_bytes and is_gapless)):
+                self._lost.setdefault(end - 1, base)
 
-    def _recover_and_sync(self, segment: LogSegment, log_end_offset: int | None = None) -> None:
+    def _settle_lost(self, log_end_offset: int) -> tuple[LostRange, ...]:
+        """Tell what is lost and was not accepted, and keep it known; those ranges.
+
+        None with 'kafka': what a missing segment leaves behind is removed and proves nothing.
+        """
+        holes = list(self._told)
+        for last, first in self._lost.items():
+            last_offset = log_end_offset - 1 if last is None else last
+            if first <= last_offset:
+                holes.append(LostRange(max(first, self._start), last_offset))
+        lost = not_accepted(holes, self._proof.accepted_losses)
+        tell_left_over(self._directory.path, self._lost, lost, self._environment.note_lost)
+        kept = lost if self._corruption == "keep" else ()
+        self._files.settle_orphans(kept)
+        return kept
+
+    def _recover_and_sync(self, segment: LogSegment) -> None:
         """Recover a segment that no flush may look at again."""
-        self._recover(segment, log_end_offset, is_durable=True)
+        self._recover(segment, is_durable=True)
         self._recovered.add(segment.base_offset)
 
-    def _recover_torn_tail(self, recovery_point: int) -> None:
-        """Recover the last segment of a clean log that ends with no whole batch, or too early.
+    def _recover_torn_tail(self) -> None:
+        """Recover the last segment of a clean log that ends with no whole batch, or elsewhere.
 
         Somebody changed it behind the clean stop. Differs from Kafka, which appends behind a torn
         batch, where no reader gets to, and does not start at all with other bytes. With 'keep' a
-        log that ends below the recovery point is looked at as well: the last base offset may have
-        rotted, and the recovery point proves it.
+        log is looked at as well that ends neither where we stopped nor at the recovery point: the
+        last base offset may have rotted. Where its batches end counts when one of the two agrees.
         """
         if not len(self._segments):
             return
-        active = self._segments.active
-        if not recovery_policy.has_whole_tail(active):
+        active, tail = self._segments.active, list["BatchRows"]()
+        if not recovery_policy.has_whole_tail(active, tail=tail):
             _log.error("clean_log_is_torn", path=active.log_file.path)
             self._recover_and_sync(active)
-        elif self._corruption == "keep" and active.read_next_offset() < recovery_point:
-            self._recover_and_sync(active, recovery_point)
+            return
+        end = self._ends[active.base_offset] = active.read_next_offset()
+        if end in self._stops or not self._stops:
+            self._last_end = end
+        elif self._corruption == "keep" and active.size_bytes:
+            self._recover_and_sync(active)
+            return
+        if self._corruption == "keep" and tail:
+            self._correct_tail(tail)
+
+    def _correct_tail(self, tail: Sequence[BatchRows]) -> None:
+        """Write back the leader epoch of the last batch; after a clean stop the checkpoint has all.
+
+        That another one of these rotted shows only if the last one's is wrong as well.
+        """
+        last = tail[-1].table[-1]
+        known = self._epochs.epoch_for(int(last[BatchColumn.BASE_OFFSET]))
+        if int(last[BatchColumn.LEADER_EPOCH]) == known or known < 0:
+            return
+        found = RecoveredEpochs()
+        for rows in tail:
+            found.note(rows)
+        rotten = found.correct(self._epochs, is_gapless=self._proof.is_gapless, is_complete=True)
+        recovery_policy.repair_epochs(self._environment.filesystem, self._segments, rotten)
 
     def _recover_from(self, recovery_point: int) -> None:
         """Step 7: scan what may not be durable; behind what a power cut took nothing is served.
@@ -305,7 +455,7 @@ class _Loader:
         no power cut took it, so it tells nothing of what lies behind. Else they may be what a power
         cut left of unsynced data, without its beginning; they are set aside, never deleted.
         """
-        end, next_base = segment.read_next_offset(), later[0].base_offset
+        end, next_base = self._end_of(segment), later[0].base_offset
         if not is_cut and (self._has_gaps or end >= next_base):
             return False
         if not is_cut:
@@ -315,11 +465,14 @@ class _Loader:
             return True
         if end >= next_base or next_base <= self._start:
             return False  # nothing live is missing
+        if not not_accepted([(end, next_base - 1)], self._proof.accepted_losses):
+            return False
         is_durable = end < recovery_point
         log, kept = segment.log_file.path, "kept" if is_durable else "set aside"
         tell_lost(log, segment.size_bytes, end, next_base - 1, kept, self._environment.note_lost)
         self._lost.pop(next_base - 1, None)
         if is_durable:
+            self._told.append(LostRange(max(end, self._start), next_base - 1))
             return False
         self._drop(later, end)
         return True
@@ -343,14 +496,10 @@ class _Loader:
     def _recover(
         self,
         segment: LogSegment,
-        log_end_offset: int | None = None,
         *,
         is_durable: bool = False,
     ) -> bool:
-        """Check one segment and rebuild what belongs to it; True when bytes were cut off.
-
-        ``log_end_offset``: where the last segment is known to have ended.
-        """
+        """Check one segment and rebuild what belongs to it; True when bytes were cut off."""
         # As in Kafka each segment starts from the snapshot before it: with the producers that have
         # not expired, and without transactions that ended before the crash.
         self._producers = self._successor_of(self._producers)
@@ -380,7 +529,8 @@ class _Loader:
             self._corruption,
             end,
             durable_end=self._durable_end,
-            log_end_offset=log_end_offset,
+            known=self._known,
+            last_end=self._last_end if end == INT64_MAX else 0,
         )
         try:
             result = segment_recovery.recover(segment, on_batches, judge, is_durable=is_durable)
@@ -398,6 +548,7 @@ class _Loader:
                 first_offset=result.next_offset,
                 reason="none" if result.bad_batch is None else result.bad_batch.value,
             )
+        self._ends[segment.base_offset] = result.next_offset
         self._after_recovery(segment, result.next_offset)
         return result.truncated_bytes > 0
 
@@ -458,7 +609,7 @@ class _Loader:
         """Step 8: a log that ends below its start has lost what the start promised to hold."""
         if not len(self._segments):
             return
-        log_end = self._segments.active.read_next_offset()
+        log_end = self._find_end()
         if log_end >= self._start:
             return
         _log.warning(
@@ -472,12 +623,15 @@ class _Loader:
         self._epochs.clear()
         self._producers.truncate_fully_and_start_at(self._start)
 
-    def _restore_state(self, local: LocalLog, *, clean: bool) -> None:
+    def _restore_state(self, local: LocalLog, lost: Sequence[LostRange], *, clean: bool) -> None:
         """Step 11: epochs, log start, snapshots, producers."""
         log_end = local.log_end_offset
         self._epochs.truncate_from_end(log_end)
         self._epochs.truncate_from_start(self._start)
-        self._start = max(self._start, self._segments.first.base_offset)
+        first_base = self._segments.first.base_offset
+        # A loss in front of the log is no deletion: the log still starts with it.
+        begins = [each.first_offset for each in lost if each.last_offset == first_base - 1]
+        self._start = max(self._start, min([first_base, *begins]))
         self._epochs.flush()
         bases = {segment.base_offset for segment in self._segments}
         self._producers = self._successor_of(self._producers)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog.errors import CorruptBatch, InvalidRequest, OffsetAboveLogEnd, OffsetBelowLogStart
 from kafkalog.format.integers import INT64_MAX
+from kafkalog.log.lost_ranges import lost_offsets, refuse_missing, require_legal_gap
 from kafkalog.log.values import NO_TIMESTAMP, FetchDataInfo, Isolation, TimestampOffset
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ def read(
         found = log.local.read(
             offset, max_bytes, max_offset=limit, min_one_batch=min_one_batch, may_block=may_block
         )
+        if found is None or found.base_offset > offset:
+            end_offset = limit if found is None else found.base_offset
+            require_legal_gap(log, offset, end_offset, may_block=may_block)
         if found is None:
             return _answer(log, memoryview(b""), offset, offset)
         aborted: Sequence[AbortedTransaction] = ()
@@ -86,9 +90,10 @@ def _undisturbed(
         segments = log.segments.values
         try:
             found = look()
-        except FileNotFoundError:
+        except FileNotFoundError as error:
             if not _is_one_taken(log, segments):
                 _refuse_when_gone(log)
+                refuse_missing(log, error)
                 raise
         except CorruptBatch:  # bounds of a segment from before a swap and from after it
             if not _is_one_taken(log, segments):
@@ -183,7 +188,7 @@ def _newest(log: UnifiedLog, *, may_block: bool) -> TimestampOffset | None:
 def _first_at_or_after(
     log: UnifiedLog, timestamp_ms: int, *, may_block: bool
 ) -> TimestampOffset | None:
-    """First live record at or after timestamp_ms.
+    """First live record at or after timestamp_ms; LostOffsets when it may have been a lost one.
 
     Differs from Kafka, which looks into one segment only and finds nothing when the records there
     lie below the log start.
@@ -194,5 +199,21 @@ def _first_at_or_after(
                 timestamp_ms, log.log_start_offset, may_block=may_block
             )
             if found is not None:
+                if log.lost_ranges:
+                    _require_no_loss_before(log, found.offset, may_block=may_block)
                 return found
     return None
+
+
+def _require_no_loss_before(log: UnifiedLog, offset: int, *, may_block: bool) -> None:
+    """LostOffsets when a lost range lies right in front of the batch that holds offset.
+
+    The records there may have been the first of that time. With a batch in between, which was too
+    early, they were too.
+    """
+    for lost in log.lost_ranges:
+        first_offset = lost.last_offset + 1
+        if log.log_start_offset < first_offset <= offset:
+            following = log.local.read(first_offset, 1, may_block=may_block)
+            if following is None or following.next_offset > offset:
+                raise lost_offsets(log, lost)

@@ -13,24 +13,20 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.errors import CorruptData
 from kafkalog.format.file_names import LOG_SUFFIX, segment_file_name
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.recovery_policy import has_whole_tail
 from kafkalog.log.sound_floor import sound_floor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from kafkalog.format.offset_ranges import LostRange
     from kafkalog.log.environment import NoteLost
     from kafkalog.log.log_segment import LogSegment
     from kafkalog.log.log_segments import LogSegments
 
 _log = structlog.get_logger(__name__)
-
-
-class LostOffsets(CorruptData):
-    """Acknowledged offsets are missing; ``file`` is, or should be, the log that they were in."""
 
 
 def find_lost(
@@ -72,11 +68,25 @@ def _holds(segments: LogSegments, slot: int, offset: int) -> bool:
     return has_whole_tail(segment, position) and segment.read_next_offset() > offset
 
 
-def tell_left_over(directory: str, lost: dict[int | None, int], note: NoteLost) -> None:
-    """The lines for what ``find_lost`` found."""
-    for last_offset, first_offset in lost.items():
+def tell_left_over(
+    directory: str,
+    found: dict[int | None, int],
+    lost: Sequence[LostRange],
+    note: NoteLost,
+) -> None:
+    """The lines for what ``find_lost`` found, as far as it is among the ``lost`` ranges.
+
+    Of a hole at the end of the log nobody knows how far it went.
+    """
+    for last_offset, first_offset in found.items():
         path = f"{directory}/{segment_file_name(first_offset, LOG_SUFFIX)}"
-        tell_lost(path, 0, first_offset, last_offset, "kept", note)
+        if last_offset is None:
+            tell_lost(path, 0, first_offset, last_offset, "kept", note)
+            continue
+        for each in lost:
+            if first_offset <= each.last_offset and each.first_offset <= last_offset:
+                first = max(first_offset, each.first_offset)
+                tell_lost(path, 0, first, min(last_offset, each.last_offset), "kept", note)
 
 
 def tell_lost(

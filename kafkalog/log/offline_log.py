@@ -12,10 +12,9 @@ from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.env.system_scheduler import SystemScheduler
 from kafkalog.env.system_threads import SystemThreads
-from kafkalog.errors import CorruptData
+from kafkalog.errors import CorruptData, LostOffsets
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.environment import LogEnvironment
-from kafkalog.log.lost_offsets import LostOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,6 +19,7 @@ Source: Kafka's UnifiedLog (4.1).
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -30,13 +31,16 @@ from kafkalog.errors import (
     PolicyViolation,
     RecordSetTooLarge,
 )
+from kafkalog.format.offset_ranges import not_accepted
 from kafkalog.log import append_plan, log_reads, producer_rebuild, sentences
 from kafkalog.log.flush_plan import FlushPlan
+from kafkalog.log.values import NO_PROOF, LogProof
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.errors import KafkalogError
+    from kafkalog.format.offset_ranges import LostRange
     from kafkalog.format.topic_partition import TopicPartition
     from kafkalog.log.append_group import AppendGroup
     from kafkalog.log.append_plan import ProducerChanges
@@ -75,6 +79,7 @@ class UnifiedLog:
         *,
         log_start_offset: int,
         topic_id: str | None = None,
+        proof: LogProof = NO_PROOF,
     ) -> None:
         """The high watermark begins at the log start; the owner sets it (log-lifecycle 6)."""
         # constant after construction
@@ -92,9 +97,12 @@ class UnifiedLog:
         if producers.unsynced_paths:
             local.note_name_change()  # the load wrote them
         # published to readers
+        self.proof = proof
         self.log_start_offset = log_start_offset
         self.high_watermark = log_start_offset
         self._first_unstable_offset: int | None = producers.first_unstable_offset
+        self.lost_ranges: tuple[LostRange, ...] = ()  # that nobody accepted
+        self._holes: dict[int, int] = {}  # first to last offset of all that are known
 
     # ---- what anybody may ask
 
@@ -155,7 +163,8 @@ class UnifiedLog:
         """Whole batches of one segment, from the one that holds the least live offset >= offset.
 
         Empty at and behind the limit of the isolation. Raises OffsetBelowLogStart,
-        OffsetAboveLogEnd, CorruptBatch, and WouldBlock when may_block is False.
+        OffsetAboveLogEnd, CorruptBatch, LostOffsets where the next batch lies behind a lost range,
+        and WouldBlock when may_block is False.
         """
         return log_reads.read(
             self, offset, max_bytes, isolation, min_one_batch=min_one_batch, may_block=may_block
@@ -345,6 +354,8 @@ class UnifiedLog:
         self.epochs.truncate_from_start(new_offset)
         self.producers.on_log_start(new_offset)
         self._first_unstable_offset = self.producers.first_unstable_offset
+        if self.lost_ranges:
+            self._forget_lost_below_start()
         _log.info(sentences.start_moved(new_offset, reason), partition=str(self.topic_partition))
         return True
 
@@ -368,6 +379,67 @@ class UnifiedLog:
             )
         self.increment_log_start_offset(target, "client delete records request")
         return self.log_start_offset
+
+    # ---- lost ranges, see ``lost_ranges``
+
+    def note_lost(self, first_offset: int, last_offset: int) -> None:
+        """Refuse to pass these offsets by, unless they were accepted; told once. Any thread."""
+        if self._holes.get(first_offset, -1) >= last_offset:
+            return
+        self._holes[first_offset] = last_offset
+        before = self.lost_ranges
+        self._publish_lost()
+        if self.lost_ranges != before:
+            _log.error(
+                "lost_range_refused",
+                partition=str(self.topic_partition),
+                first_offset=first_offset,
+                last_offset=last_offset,
+            )
+
+    def _publish_lost(self) -> None:
+        """Another thread may note or accept meanwhile: what it changed is not undone here."""
+        while True:
+            proof, holes = self.proof, tuple(self._holes.items())
+            self.lost_ranges = not_accepted(holes, proof.accepted_losses)
+            if proof is self.proof and len(holes) == len(self._holes):
+                return
+
+    def end_gapless(self) -> None:
+        """What comes next may leave a legal gap: from here on neighbours prove no loss."""
+        self.proof = replace(self.proof, is_gapless=False)
+
+    def accept_loss(self, lost: LostRange) -> None:
+        """Note it in the proof; in force, from ``pass_accepted`` on, once that is durable."""
+        losses = (*self.proof.accepted_losses, lost)
+        self.proof = replace(self.proof, accepted_losses=losses)
+
+    def withdraw_loss(self, lost: LostRange) -> None:
+        """The acceptance could not be made durable."""
+        losses = tuple(each for each in self.proof.accepted_losses if each != lost)
+        self.proof = replace(self.proof, accepted_losses=losses)
+        self._publish_lost()
+
+    def pass_accepted(self, lost: LostRange) -> None:
+        """From here on the range is a gap like any other.
+
+        Segments whose ``.log`` is gone leave the log; a loss in front of it moves the log start.
+        """
+        self._publish_lost()
+        inside = self.segments.values_between(lost.first_offset, lost.last_offset + 1)
+        active = self.segments.active
+        gone = tuple(each for each in inside if each is not active and not each.log_file.exists())
+        self.local.delete_segments(gone)
+        self.delete_snapshots_of(gone)
+        if lost.first_offset <= self.log_start_offset <= lost.last_offset:
+            offset = min(lost.last_offset + 1, self.high_watermark)
+            self.increment_log_start_offset(offset, "accepted loss")
+
+    def _forget_lost_below_start(self) -> None:
+        """What retention or an operator deleted is missed no more."""
+        start = self.log_start_offset
+        self._holes = {first: last for first, last in self._holes.items() if last >= start}
+        self._publish_lost()
 
     # ---- truncate, delete, close
 

@@ -136,3 +136,16 @@ class FetchDataInfo(NamedTuple):
     log_end_offset: int
     last_stable_offset: int
     aborted: Sequence[AbortedTransaction] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogProof:
+    """What a file under a checksum says of one log; nothing of it can have rotted unseen."""
+
+    log_start_offset: int | None = None  # None: nobody knows
+    end_offset: int | None = None  # at the clean stop right before this start
+    is_gapless: bool = False  # nothing took offsets away since its birth here
+    accepted_losses: tuple[tuple[int, int], ...] = ()  # first and last offset of each
+
+
+NO_PROOF = LogProof()

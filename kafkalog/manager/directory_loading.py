@@ -31,9 +31,9 @@ from kafkalog.format.topic_partition import DirectoryState, directory_name
 from kafkalog.log import segment_handles
 from kafkalog.log.future_log import start_of_copy, take_epochs
 from kafkalog.log.log_loader import load_log
+from kafkalog.log.values import NO_PROOF, LogProof
 from kafkalog.manager.log_dir import (
     CLEANER_OFFSETS,
-    HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
 )
@@ -153,6 +153,7 @@ class DirectoryLoading:
                     found(log_dir, RECOVERY_POINTS).get(topic_partition, 0),
                     was_clean=was_clean,
                     was_cleaned=topic_partition in found(log_dir, CLEANER_OFFSETS),
+                    proof=self._checkpoints.proof_of(log_dir, topic_partition, was_clean=was_clean),
                 )
             self._table.add(log)
             return log
@@ -293,6 +294,7 @@ class DirectoryLoading:
         if self._filesystem.exists(path):
             self._set_aside(unit, path, topic_partition)
         log = self._make(unit, path, topic)
+        log.proof = LogProof(log_start_offset=0, is_gapless=True)
         log.epochs.assign(0, log.log_end_offset)  # as Kafka's leader does before the first append
         log.epochs.flush()
         self._filesystem.sync_dir(unit.log_dir.path)
@@ -379,6 +381,7 @@ class DirectoryLoading:
         was_clean: bool,
         was_cleaned: bool = False,
         corruption: Corruption | None = None,
+        proof: LogProof = NO_PROOF,
     ) -> UnifiedLog:
         """The log of a directory; sole replica: the high watermark is the log end.
 
@@ -403,6 +406,7 @@ class DirectoryLoading:
             topic_id=encode_id(topic.topic_id),
             producer_expiration_ms=config.producer_id_expiration_ms,
             may_have_gaps=was_cleaned,
+            proof=proof,
         )
         if log.local.recovery_point < log.log_end_offset:
             plan = log.plan_flush()
@@ -422,8 +426,7 @@ class _UnitLoader:
         self._unit = unit
         self._jobs = deque(jobs)
         log_dir = unit.log_dir
-        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS):
-            loading._checkpoints.keep_found(log_dir, name, log_dir.read_checkpoint(name))
+        loading._checkpoints.read(log_dir)
         loading._checkpoints.expect(log_dir, (found.topic_partition for found, _ in jobs))
 
     def run(self) -> None:

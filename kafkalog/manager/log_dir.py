@@ -22,18 +22,18 @@ from kafkalog.format.backup_manifest import RESTORE_MARKER
 from kafkalog.format.checkpoint_text import (
     DamagedLine,
     decode_offsets,
-    encode_offsets,
     salvage_offsets,
 )
 from kafkalog.format.clean_shutdown import encode_clean_shutdown
-from kafkalog.format.file_names import TEMPORARY_SUFFIX
+from kafkalog.format.file_names import LOG_PROOFS, TEMPORARY_SUFFIX
 from kafkalog.format.format_error import FormatError
+from kafkalog.format.log_proofs import NewerProofsFormat, decode_proofs
 from kafkalog.format.meta_properties import (
     MetaProperties,
     decode_meta_properties,
     encode_meta_properties,
 )
-from kafkalog.format.topic_id import new_id
+from kafkalog.format.topic_id import encode_id, new_id
 from kafkalog.manager.free_space import UNKNOWN_SPACE, FreeSpace
 from kafkalog.manager.root_files import free_name_aside, read_root_file, replace_damaged
 from kafkalog.manager.storage_fault import fault_of
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kafkalog.env.filesystem import DirLock, Filesystem
     from kafkalog.env.random import Random
     from kafkalog.env.threads import Threads
+    from kafkalog.format.log_proofs import CheckedOffsets, LogKey
     from kafkalog.format.topic_partition import TopicPartition
 
 LOCK_FILE = ".lock"
@@ -56,6 +57,7 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 REGISTRY_FILE = "kafkalog.registry"
+PROOFS = LOG_PROOFS
 
 _WITHOUT_ENTRY = {
     RECOVERY_POINTS: "a partition without an entry is recovered from its first segment",
@@ -64,6 +66,7 @@ _WITHOUT_ENTRY = {
     HIGH_WATERMARKS: "none: a partition without an entry is readable to its end",
     CLEANER_OFFSETS: "a partition without an entry is cleaned from its start; an adopted topic "
     "does not count as compacted",
+    PROOFS: "what the other checkpoints say is believed unchecked until this file is written again",
 }
 _SHOWN_CHARACTERS = 200
 _NO_FILE = [DamagedLine(0, "", "is a directory")]
@@ -101,6 +104,8 @@ class LogDir:
         )
         # replaced by any thread
         self._damage_told: dict[str, list[DamagedLine]] = {}  # by checkpoint file
+        # under the mutex of the checkpoints
+        self._proofs: bytes | None = None  # as they are on disk; None: not known
         # owned by the starting thread
         self._lock: DirLock | None = None
         self.meta: MetaProperties | None = None
@@ -382,16 +387,52 @@ class LogDir:
                 consequence=_WITHOUT_ENTRY[name],
             )
 
-    def write_checkpoint(
-        self, name: str, collect: Callable[[], Mapping[TopicPartition, int]]
-    ) -> None:
-        """Replace a checkpoint file by what ``collect`` says now, durable on return; guarded.
+    def read_proofs(self) -> dict[LogKey, CheckedOffsets]:
+        """What ``kafkalog.checkpoint`` says of each log; guarded.
 
-        Collecting happens under the lock of the writing: a slow writer cannot put an older state
-        over a newer one that somebody was told is durable.
+        Nothing when it is missing, damaged (told at level error), of a later version or of another
+        directory: then nothing is proven, and the start goes on.
+        """
+        path = self._file(PROOFS)
+        with self.guard():
+            try:
+                data = self._filesystem.read_file(path)
+            except FileNotFoundError:
+                return {}
+            except IsADirectoryError:
+                self._tell_damage(PROOFS, _NO_FILE)
+                return {}
+        try:
+            directory_id, entries = decode_proofs(data)
+        except NewerProofsFormat as error:
+            _log.warning("proofs_not_used", file=path, reason=error.reason)
+            return {}
+        except FormatError as error:
+            self._tell_damage(PROOFS, [DamagedLine(0, "", error.reason)])
+            return {}
+        if self.meta is None or directory_id != self.meta.directory_id:
+            reason = f"it is of the log directory with the id {encode_id(directory_id)}"
+            _log.warning("proofs_not_used", file=path, reason=reason)
+            return {}
+        return entries
+
+    def write_checkpoints(self, collect: Callable[[], Mapping[str, bytes]]) -> None:
+        """Replace checkpoint files by what ``collect`` says now, durable on return; guarded.
+
+        By name, in the order in which they are renamed; ``kafkalog.checkpoint`` only where it
+        changes. Collecting happens under the lock of the writing: a slow writer cannot put an older
+        state over a newer one that somebody was told is durable.
         """
         with self.guard(), self._checkpoint_mutex:
-            self._filesystem.write_file_atomically(self._file(name), encode_offsets(collect()))
+            files = dict(collect())
+            proofs = files.get(PROOFS, self._proofs)
+            if proofs == self._proofs:
+                files.pop(PROOFS, None)
+            if not files:
+                return
+            self._proofs = None  # a failed write may leave either
+            self._filesystem.write_files_atomically(self.path, files)
+            self._proofs = proofs
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"

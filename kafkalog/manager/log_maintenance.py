@@ -8,14 +8,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from kafkalog.errors import UnknownSegment
-from kafkalog.manager.commands import COMMAND_OVERHEAD_BYTES, Command, FlushCommand, Step
+import structlog
+
+from kafkalog.errors import InvalidRequest, StorageFault, UnknownSegment
+from kafkalog.format.offset_ranges import LostRange
+from kafkalog.log.lost_ranges import look_for_lost
+from kafkalog.manager.commands import (
+    COMMAND_OVERHEAD_BYTES,
+    Command,
+    FlushCommand,
+    Step,
+)
 from kafkalog.manager.log_meter import MeteredLog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir_writer import LogDirWriter
     from kafkalog.manager.log_manager import LogManager
+
+_log = structlog.get_logger(__name__)
 
 
 class LogDescription(NamedTuple):
@@ -40,6 +53,13 @@ class LogDescription(NamedTuple):
     records: int | None
     oldest_timestamp_ms: int | None
     newest_timestamp_ms: int | None
+
+
+class Losses(NamedTuple):
+    """Offsets that one log has lost, and those of them that an operator gave up; both rising."""
+
+    lost: tuple[LostRange, ...]
+    accepted: tuple[LostRange, ...]
 
 
 class Rolled(NamedTuple):
@@ -122,3 +142,58 @@ class LogMaintenance:
             name = log.topic_partition
             raise UnknownSegment(f"{name} has no segment {base_offset}", base_offset=base_offset)
         return segment.log_file.path
+
+    def losses(self, log: UnifiedLog) -> Losses:
+        """What is lost of the log: a small read a segment. KafkalogError."""
+        with self._manager.unit_of(log).log_dir.guard():
+            lost = look_for_lost(log)
+        start = log.log_start_offset
+        accepted = sorted(LostRange(*each) for each in log.proof.accepted_losses)
+        return Losses(lost, tuple(each for each in accepted if each.last_offset >= start))
+
+    def accept_loss(self, log: UnifiedLog, lost: LostRange) -> Losses:
+        """Make a lost range a gap like any other, durable on return; again changes nothing.
+
+        InvalidRequest for what is not one of the lost ranges, StorageFault: nothing was accepted.
+        Crash: it is accepted or not.
+        """
+        known = self.losses(log)
+        if lost in known.accepted:
+            return known
+        if lost not in known.lost:
+            raise InvalidRequest(_no_such_loss(log, lost, known.lost))
+        unit = self._manager.unit_of(log)
+        self._on_writer(log, lambda: log.accept_loss(lost))
+        try:
+            self._manager.checkpoints.write_proofs(unit.log_dir)
+        except StorageFault:
+            self._on_writer(log, lambda: log.withdraw_loss(lost))
+            raise
+        self._on_writer(log, lambda: log.pass_accepted(lost))
+        self._manager.cleaning.states.retry(log.topic_partition)
+        _log.warning(
+            "loss_accepted",
+            partition=str(log.topic_partition),
+            first_offset=lost.first_offset,
+            last_offset=lost.last_offset,
+        )
+        return self.losses(log)
+
+    def _on_writer(self, log: UnifiedLog, change: Callable[[], None]) -> None:
+        writer = self._manager.unit_of(log).writer
+
+        def work() -> None:
+            writer.refuse_retired(log)
+            change()
+
+        writer.call(work)
+
+
+def _no_such_loss(log: UnifiedLog, wanted: LostRange, lost: Sequence[LostRange]) -> str:
+    """What is lost instead."""
+    named = ", ".join(f"{first} to {last}" for first, last in lost)
+    told = f"lost and not accepted: {named}" if lost else "nothing of it is lost"
+    return (
+        f"Offsets {wanted.first_offset} to {wanted.last_offset} are no lost range of partition "
+        f"{log.topic_partition}; {told}."
+    )

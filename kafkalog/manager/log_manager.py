@@ -123,7 +123,7 @@ class LogManager:
         self.producer_ids = ProducerIds(self)
         self.sinks = Sinks(self)
         self.cleaning = Cleaning(self, make_cleaner)
-        self.checkpoints = Checkpoints(self.table, self.cleaning.states)
+        self.checkpoints = Checkpoints(self.table, self.cleaning.states, self.registry)
         self.progress = LoadProgress(seams.clock, seams.threads, seams.metrics)
         self.deletion = LogDeletion(
             seams.filesystem,

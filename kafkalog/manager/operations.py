@@ -41,14 +41,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from kafkalog.env.scheduler import TaskStatus
+    from kafkalog.format.offset_ranges import LostRange
     from kafkalog.log.offset_place import OffsetPlace
     from kafkalog.log.segment_listing import IndexEntries, ListedSegment
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.log.values import FetchDataInfo, Isolation, TimestampOffset, ValidatedRecords
+    from kafkalog.log.values import (
+        FetchDataInfo,
+        Isolation,
+        TimestampOffset,
+        ValidatedRecords,
+    )
     from kafkalog.manager.archived_offsets import ArchivedPartition
     from kafkalog.manager.background_operations import BackgroundOperation
     from kafkalog.manager.commands import Command
-    from kafkalog.manager.log_maintenance import LogDescription, Rolled
+    from kafkalog.manager.log_maintenance import LogDescription, Losses, Rolled
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.manager.retention_report import (
         RetentionOutcome,
@@ -381,6 +387,16 @@ class Operations:
     def flush(self, topic: str, partition: int) -> int:
         """Everything appended so far is durable on return; the recovery point."""
         return self._maintenance.flush(self.partition_log(topic, partition))
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def losses(self, topic: str, partition: int) -> Losses:
+        """The lost ranges of one log, and those that were accepted."""
+        return self._maintenance.losses(self.partition_log(topic, partition))
+
+    @requires(Action.ALTER, Resource.TOPIC, "topic")
+    def accept_loss(self, topic: str, partition: int, lost: LostRange) -> Losses:
+        """Give up a lost range by its name; errors: ``LogMaintenance.accept_loss``."""
+        return self._maintenance.accept_loss(self.partition_log(topic, partition), lost)
 
     @requires(Action.READ, Resource.TOPIC, "topic")
     def segment_path(self, topic: str, partition: int, base_offset: int) -> str:

@@ -76,7 +76,7 @@ def close_unit(unit: LogDirUnit, table: PartitionTable, checkpoints: Checkpoints
         for log in logs:  # behind all trims: a journal commits them together
             with log_dir.guard():
                 log.sync_closed()
-        checkpoints.write_all(log_dir)
+        checkpoints.write_all(log_dir, is_stopped=True)
         is_loaded = log_dir.is_loaded and not checkpoints.awaits_futures(log_dir)
         has_all = is_loaded or log_dir.was_clean
         is_clean = is_whole and has_all and not table.out_of_service(log_dir.path)

@@ -80,10 +80,22 @@ class TopicChanges:
             except KafkalogError:
                 self.delete(name)  # all or nothing: the next try starts afresh
                 raise
+            self._write_proofs(name)
             self._settle(topic, 0)
             return topic
 
         return self._try_without_failed_dirs(name, attempt)
+
+    def _write_proofs(self, name: str) -> None:
+        """That the new logs have no gaps is known to every later start; once a directory."""
+        for unit, _ in self._by_unit(
+            log for log in self._all_logs() if log.topic_partition.topic == name
+        ):
+            try:
+                self._manager.checkpoints.write_proofs(unit.log_dir)
+            except StorageFault as fault:  # the task writes it again
+                path = unit.log_dir.path
+                _log.warning("proofs_not_written", log_dir=path, reason=fault.message)
 
     def _settle(self, topic: RegisteredTopic, first: int) -> None:
         """From here on a partition that a start does not find was not forgotten but lost."""
@@ -155,6 +167,7 @@ class TopicChanges:
                 raise
             for log in made:
                 self._table.add(log)
+            self._write_proofs(name)
             self._settle(grown, topic.partition_count)
             return grown
 

@@ -43,6 +43,7 @@ class PartitionSample(NamedTuple):
     archive_lag: float | None = None
     archive_held_segments: float | None = None
     archive_held_bytes: float | None = None
+    lost_offsets: float | None = None
 
 
 PARTITION_FAMILIES: tuple[RowFamily, ...] = tuple(
@@ -77,6 +78,8 @@ PARTITION_FAMILIES: tuple[RowFamily, ...] = tuple(
         ("archive_held_segments", "archive_held_segments",
          "Segments over their limits that archive.hold keeps, at the last look."),
         ("archive_held_bytes", "archive_held_bytes", "Bytes of those segments."),
+        ("log_lost_offsets", "lost_offsets", "Offsets that are lost and refused until somebody "
+         "accepts the loss, as far as the start and reads have met them; absent without any."),
     )
 )  # fmt: skip
 
@@ -116,6 +119,7 @@ _JOINS: dict[str, Join] = {
             "archive_lag",
             "archive_held_segments",
             "archive_held_bytes",
+            "lost_offsets",
         ),
         _sum,
     ),

@@ -315,6 +315,22 @@ class LogAnswer(Body):
     cleaning: StandingAnswer | None
 
 
+class LostRangeAnswer(Body):
+    """Both ends are inclusive."""
+
+    first_offset: int
+    last_offset: int
+
+
+class LossesAnswer(Body):
+    """``lost``: fetches are refused there; ``accepted``: gaps like any other."""
+
+    topic: str
+    partition: int
+    lost: list[LostRangeAnswer]
+    accepted: list[LostRangeAnswer]
+
+
 class RollAnswer(Body):
     """Whether there was anything to close, and where the active segment begins."""
 

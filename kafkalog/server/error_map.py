@@ -163,7 +163,13 @@ _ROWS = (
     ErrorEntry(
         50003, 500, "KAFKA_STORAGE_ERROR", "written but not made durable: kept or lost", True
     ),
-    ErrorEntry(50010, 500, "CORRUPT_MESSAGE", "a stored batch is corrupt; details has its offsets"),
+    ErrorEntry(
+        50010,
+        500,
+        "CORRUPT_MESSAGE",
+        "stored records are corrupt (details: base_offset, last_offset) or lost (first_offset, "
+        "last_offset); others follow behind last_offset",
+    ),
     ErrorEntry(50011, 500, "KAFKA_STORAGE_ERROR", "a backup ended half way and is not complete"),
     ErrorEntry(50302, 503, "KAFKA_STORAGE_ERROR", "memory or file descriptors are short", True),
     ErrorEntry(50303, 503, "KAFKA_STORAGE_ERROR", "the log directory is offline", True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import OffsetOutOfRange
+from kafkalog.errors import CorruptData, OffsetOutOfRange
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.record_source import ReadChunks
 
@@ -29,7 +29,7 @@ async def collect(
     Reads until max_bytes of the log were read, control and aborted batches aside, or the writer is
     full; waits up to max_wait_ms until min_bytes were read, woken by appends. A record that is not
     representable ends the page, and is ApiError 40602 when it would be the first; so does a
-    deletion that overtakes the page. What ``RecordSource.read`` raises.
+    deletion that overtakes the page, and damage. What ``RecordSource.read`` raises.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + max_wait_ms / 1000
@@ -42,7 +42,7 @@ async def collect(
             if error.entry.error_code != 40602 or not writer.count:
                 raise
             break
-        except OffsetOutOfRange:
+        except (OffsetOutOfRange, CorruptData):
             if not writer.count:
                 raise
             break

@@ -198,6 +198,13 @@ class ArchivedOffsetsRequest(Schema):
     topic_id: str | None = None
 
 
+class LossToAccept(Schema):
+    """``POST .../losses:accept``: a range as ``listLosses`` names it, both ends inclusive."""
+
+    first_offset: Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
+    last_offset: Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
+
+
 class AbortTransaction(Schema):
     """``POST .../transactions:abort``; the offset is ``describeProducers``'s."""
 

@@ -49,7 +49,10 @@ def read_daemon_piece(
                 try:
                     fetched = coming.result()
                 except daemons.ClientError as failure:
-                    loss = _loss(failure, wanted._replace(from_offset=next_offset))
+                    rest = wanted._replace(from_offset=next_offset)
+                    if _lies_behind(failure, rest):
+                        return
+                    loss = _loss(failure, rest)
                     if loss is None:
                         raise
                     raise loss from failure
@@ -75,7 +78,26 @@ def _loss(failure: daemons.ClientError, rest: OffsetRange) -> DataLost | None:
         return DataLost(rest, f"the log ends at {failure.details['log_end_offset']}")
     if isinstance(failure, daemons.UnknownTopic | daemons.UnknownPartition):
         return DataLost(rest, "the partition was deleted")
+    lost = _lost_range(failure)
+    if lost is not None:
+        first, last = max(lost[0], rest.from_offset), min(lost[1], rest.to_offset - 1)
+        missing = rest._replace(from_offset=first, to_offset=last + 1)
+        return DataLost(missing, "the file that held them is missing or was cut short")
     return None
+
+
+def _lost_range(failure: daemons.ClientError) -> tuple[int, int] | None:
+    """First and last offset that a daemon says are lost; a batch that is damaged is none."""
+    details = failure.details
+    if isinstance(failure, daemons.DaemonFault) and "first_offset" in details:
+        return int(details["first_offset"]), int(details["last_offset"])
+    return None
+
+
+def _lies_behind(failure: daemons.ClientError, rest: OffsetRange) -> bool:
+    """Whether only what lies behind the range is lost: nothing is left of the range itself."""
+    lost = _lost_range(failure)
+    return lost is not None and lost[0] >= rest.to_offset
 
 
 def _checked(data: bytes, piece: Piece, offset: int, *, check_crcs: bool) -> memoryview:

@@ -4,9 +4,10 @@ Theory: `partition_files`. A walk goes by offset, not by file: behind the last b
 asks where the next offset lies now. A segment is opened once, its size taken once, and read up to
 there; nothing that a range may hold is appended later, as its end was readable when it was planned.
 Between two segments offsets may be missing, after a cleaning; before a gap is believed the
-directory is listed again, and the file that was read must still have its name. A record below the
-first segment is gone by retention, one below the log start by delete-records, though its segment
-may hold it still: only then a range is lost.
+directory is listed again, and the file that was read must still have its name. What a daemon would
+refuse as lost is lost here, too: the log is gapless, or an index without a log is left. A record
+below the first segment is gone by retention, one below the log start by delete-records, though its
+segment may hold it still.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import numpy as np
 from kafkalog.format.batch_scan import BatchColumn, ScanStop, scan
 from kafkalog.format.committed_batches import is_committed, spans_of
 from kafkalog.format.file_names import LOG_START_OFFSET_CHECKPOINT
+from kafkalog.format.offset_ranges import not_accepted
 from kafkalog.format.record_batch import HEADER_BYTES, LENGTH_AT, LOG_OVERHEAD
 from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.spark.checkpoints import Checkpoints
+from kafkalog.spark.checkpoints import Checkpoints, proof_of
 from kafkalog.spark.logs import Chunk, CorruptLog, DataLost
 from kafkalog.spark.object_store import filesystem_for
 from kafkalog.spark.partition_files import PartitionFiles, offset_entries
@@ -69,14 +71,20 @@ class LogWalk:
         paths: Sequence[str] = (),
         chunk_bytes: int = WALK_BYTES,
         check_crcs: bool = False,
+        refuses_lost: bool = False,
     ) -> None:
-        """``path``: the partition's directory; ``paths``: where to look when it has moved."""
+        """``path``: the partition's directory; ``paths``: where to look when it has moved.
+
+        ``refuses_lost``: DataLost for what a missing ``.log`` held, until the loss is accepted;
+        else every gap is passed by.
+        """
         self._filesystem = filesystem
         self._path = path
         self._paths = paths
         self._wanted = wanted
         self._chunk_bytes = max(chunk_bytes, HEADER_BYTES)
         self._check_crcs = check_crcs
+        self._refuses_lost = refuses_lost
         self.next_offset = wanted.from_offset
         """Behind the last batch that came, and behind the gap that follows it."""
         self.end_offset = wanted.from_offset
@@ -85,7 +93,7 @@ class LogWalk:
     def chunks(self) -> Iterator[Walked]:
         """The batches in order. Ends at the end of the log, too: see ``next_offset``.
 
-        Raises DataLost for offsets below the first segment, CorruptLog, OSError.
+        Raises DataLost for offsets below the first segment and lost ranges, CorruptLog, OSError.
         """
         files, tries = self.listed(), 0
         while self.next_offset < self._wanted.to_offset:
@@ -119,8 +127,29 @@ class LogWalk:
         following = files.behind(now)
         if following is None:
             return True
+        if self._refuses_lost and self.next_offset < following.base_offset:
+            self._require_legal_gap(files, following.base_offset)
         self.next_offset = following.base_offset
         return False
+
+    def _require_legal_gap(self, files: PartitionFiles, end_offset: int) -> None:
+        """DataLost when records were in the gap from the next offset on, and nobody gave them up.
+
+        The proof is read behind the listing: who makes a legal gap says so before.
+        """
+        wanted = self._wanted
+        proof = proof_of(self._filesystem, files.path, wanted.partition)
+        first = self.end_offset
+        if not proof.is_gapless:
+            orphans = [each for each in files.orphans if first <= each < end_offset]
+            first = orphans[0] if orphans else end_offset
+        first = max(first, self.next_offset)
+        holes = [(first, end_offset - 1)] if first < end_offset else []
+        for lost in not_accepted(holes, proof.accepted_losses):
+            if lost.first_offset < wanted.to_offset:
+                end = min(lost.last_offset + 1, wanted.to_offset)
+                missing = wanted._replace(from_offset=lost.first_offset, to_offset=end)
+                raise DataLost(missing, "the file that held them is missing or was cut short")
 
     def _of_segment(self, segment: Segment, file: ReadableFile) -> Iterator[Walked]:
         end = file.size()
@@ -242,6 +271,7 @@ def read_directory_piece(
         paths=access.paths,
         chunk_bytes=chunk_bytes,
         check_crcs=check_crcs,
+        refuses_lost=True,
     )
     _check_log_start(filesystem, walk.listed().path, wanted)
     aborted = np.empty((0, 3), np.int64)

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafkalog.format.file_names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -72,18 +74,26 @@ class PartitionFiles:
     segments              by rising base offset; of two with the same one the final name
     transaction_indexes   paths, by rising base offset of their segments, with these
     snapshots             end offsets of the producer snapshots, rising
+    orphans               bases of indexes whose ``.log`` is gone, and nobody is deleting it: a
+                          daemon and a start leave them as the proof of a loss; rising
     """
 
     path: str
     segments: tuple[Segment, ...]
     transaction_indexes: tuple[tuple[int, str], ...]
     snapshots: tuple[int, ...]
+    orphans: tuple[int, ...] = ()
 
     @classmethod
     def listed(cls, filesystem: ReadFilesystem, path: str) -> PartitionFiles:
         """Look. FileNotFoundError when the directory is not there (any more)."""
         names = stable(lambda: filesystem.list_dir(path))
         files = [parsed for name in names if (parsed := _parsed(name)) is not None]
+        deleting = {
+            each.offset
+            for name in names
+            if (each := _parsed(name, DELETED_SUFFIX)) is not None and each.stage
+        }
         segments: dict[int, Segment] = {}
         for file in files:
             if file.suffix == LOG_SUFFIX and not (file.stage and file.offset in segments):
@@ -99,6 +109,17 @@ class PartitionFiles:
                 )
             ),
             tuple(sorted(file.offset for file in files if file.suffix == SNAPSHOT_SUFFIX)),
+            tuple(
+                sorted(
+                    {
+                        file.offset
+                        for file in files
+                        if file.suffix in INDEX_SUFFIXES and not file.stage
+                    }
+                    - segments.keys()
+                    - deleting
+                )
+            ),
         )
 
     def floor(self, offset: int) -> Segment | None:
@@ -123,13 +144,13 @@ def stable(look: Callable[[], list[str]]) -> list[str]:
     raise OSError(f"The names change with every look: {seen[:3]}")
 
 
-def _parsed(name: str) -> SegmentFileName | None:
-    """Of files that count: without a stage, or about to take others' place."""
+def _parsed(name: str, stage: str = SWAP_SUFFIX) -> SegmentFileName | None:
+    """Of files that count: without a stage, or by default about to take others' place."""
     try:
         parsed = parse_segment_file(name)
     except FormatError:
         return None  # no file of a log's, whatever its ending says
-    return parsed if parsed is not None and parsed.stage in ("", SWAP_SUFFIX) else None
+    return parsed if parsed is not None and parsed.stage in ("", stage) else None
 
 
 def offset_entries(

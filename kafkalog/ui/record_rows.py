@@ -164,7 +164,9 @@ def damaged_slice(
 
     That is behind ``from_offset``, whatever the damage says of itself.
     """
-    base_offset, last_offset = fault.details.get("base_offset"), fault.details.get("last_offset")
+    details = fault.details
+    base_offset = details.get("base_offset", details.get("first_offset"))
+    last_offset = details.get("last_offset")
     first = base_offset if isinstance(base_offset, int) else from_offset
     end = last_offset + 1 if isinstance(last_offset, int) else until_offset
     damage = Damage(min(first, from_offset), max(end, from_offset + 1), size_bytes)

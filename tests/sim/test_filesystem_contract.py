@@ -218,6 +218,17 @@ def test_atomic_write_replaces_and_leaves_no_temporary(place: tuple[Filesystem, 
     assert fs.list_dir(root) == ["c"]
 
 
+def test_files_that_are_written_together(place: tuple[Filesystem, str]) -> None:
+    fs, root = place
+    fs.write_files_atomically(root, {"b": b"a longer one", "a": b"1"})
+    fs.write_files_atomically(root, {"b": b"short", "c": b"3"})
+    assert [fs.read_file(f"{root}/{name}") for name in fs.list_dir(root)] == [b"1", b"short", b"3"]
+    fs.make_dir(f"{root}/d/in the way")
+    with pytest.raises(IsADirectoryError):
+        fs.write_files_atomically(root, {"a": b"new", "d": b"data", "b": b"new"})
+    assert fs.list_dir(root) == ["a", "b", "c", "d"]
+
+
 def test_failed_atomic_write_leaves_no_temporary(place: tuple[Filesystem, str]) -> None:
     fs, root = place
     fs.make_dir(f"{root}/c/in the way")

@@ -122,6 +122,26 @@ def test_damage_that_stays_is_not_rewritten() -> None:
         world.round(0)
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_rotten_length_or_magic_ends_a_clean_before_it_changes_anything(number: int) -> None:
+    """M20: every bit of them; the rotten batch and all behind it stay, to be read or repaired."""
+    batches = [one(offset, b"ab"[offset % 2 :]) for offset in (0, 1, 2)]
+    world = CleanerWorld(segments_of(batches, [one(3, b"a")]))
+    path = world.log.segments.first.log_file.path
+    before = world.disk.read_file(path)
+    start = sum(map(len, batches[:number]))
+    for bit in (*range(64, 96), *range(128, 136)):
+        rotten = bytearray(before)
+        rotten[start + bit // 8] ^= 0x80 >> bit % 8
+        world.disk.open_write(path).pwrite(bytes(rotten), 0)
+        with pytest.raises(CorruptBatch):
+            world.round()
+        assert world.disk.read_file(path) == rotten
+    world.disk.open_write(path).pwrite(before, 0)
+    world.round()
+    assert [each.offset for each in world.records()][-1] == 3
+
+
 @pytest.mark.parametrize("base_offset", [0, 2, 3, 700])
 @pytest.mark.parametrize("is_chunk_full", [True, False])
 def test_a_wrong_base_offset_is_named_where_it_lies(base_offset: int, is_chunk_full: bool) -> None:

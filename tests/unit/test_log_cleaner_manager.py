@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.cleaner.cleaning_state import NONE, CleaningPhase, IllegalTransition
+from kafkalog.cleaner.log_to_clean import LogToClean
 from kafkalog.errors import CleaningConflict, CorruptBatch, DiskFull, LogCleaningAborted
 from kafkalog.format.checkpoint_text import decode_offsets, encode_offsets
 from kafkalog.format.topic_partition import TopicPartition
@@ -201,6 +202,7 @@ def test_entries_of_unknown_partitions_are_dropped() -> None:
     world = CleaningDaemon()
     log = world.topic(min_cleanable_dirty_ratio="1")
     path = file_of(world, log)
+    world.states.note_begun(LogToClean.of(log, 3, 0))
     disk = world.sim.stop()
     disk.write_file_atomically(path, encode_offsets({T0: 3, TopicPartition("gone", 1): 5}))
     world = CleaningDaemon(disk)
@@ -210,8 +212,9 @@ def test_entries_of_unknown_partitions_are_dropped() -> None:
 def test_a_damaged_line_costs_its_own_partition() -> None:
     """Goal: one bad line, one log that is cleaned anew. Method: two entries, one of them cut."""
     world = CleaningDaemon()
-    world.topic(min_cleanable_dirty_ratio="1")
-    path = file_of(world, world.log())
+    log = world.topic(min_cleanable_dirty_ratio="1")
+    path = file_of(world, log)
+    world.states.note_begun(LogToClean.of(log, 4, 0))
     disk = world.sim.stop()
     disk.write_file_atomically(path, b"0\n2\nt 0 4\nu zero 4\n")
     world = CleaningDaemon(disk)

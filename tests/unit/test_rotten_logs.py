@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from kafkalog.errors import CorruptBatch
+from kafkalog.errors import CorruptBatch, LostOffsets
 from kafkalog.format.record_batch import patch_prefix
 from kafkalog.log.directory_check import verify_directory
 from kafkalog.log.invariants import check_invariants
@@ -171,7 +171,10 @@ def test_a_lost_tail_below_the_recovery_point_costs_no_later_segment() -> None:
     path, position = place_of(world, first)
     cut = world.filesystem.read_file(path)[position:]
     lines = crashed(world, first + 1)
-    assert offsets(world) == [each for each in range(COUNT) if each not in lost]
+    assert offsets(world, bases[2]) == list(range(bases[2], COUNT))
+    with pytest.raises(LostOffsets) as refused:
+        world.log.read(min(lost), 1 << 20, Isolation.LOG_END)
+    assert refused.value.details["last_offset"] == max(lost)
     assert world.bases() == bases
     assert world.filesystem.read_file(f"{path}.{position}.torn") == cut
     told = [line for line in lines if line["event"] == "offsets_lost"]
@@ -198,13 +201,16 @@ def test_zeros_behind_a_closed_segment_cost_nothing() -> None:
 
 
 def test_a_missing_segment_below_the_recovery_point_costs_itself() -> None:
-    """A gap between segments is legal for readers."""
+    """Its offsets are refused; all others are served."""
     world = world_of()
     bases = world.bases()
     world.log.close_handles()
     world.filesystem.unlink(f"{DIRECTORY}/{bases[1]:020d}.log")
     lines = crashed(world, bases[1] + 1)
-    assert offsets(world) == [*range(bases[1]), *range(bases[2], COUNT)]
+    assert offsets(world, bases[2]) == list(range(bases[2], COUNT))
+    with pytest.raises(LostOffsets) as refused:
+        world.log.read(bases[1], 1 << 20, Isolation.LOG_END)
+    assert refused.value.details["last_offset"] == bases[2] - 1
     assert [line["first_offset"] for line in lines if line["event"] == "offsets_lost"] == [bases[1]]
 
 
@@ -287,7 +293,7 @@ def test_kafkas_rule_still_cuts_there() -> None:
 
 
 def test_a_clean_log_that_ends_below_its_recovery_point_says_so() -> None:
-    """Durable data is gone; the log starts all the same."""
+    """Durable data is gone; the log starts all the same, and gives no lost offset again."""
     world = world_of()
     bases = world.bases()
     world.flush()
@@ -301,8 +307,12 @@ def test_a_clean_log_that_ends_below_its_recovery_point_says_so() -> None:
         (bases[2], COUNT)
     ]
     assert told[0]["log_level"] == "error"
-    assert offsets(world) == list(range(bases[2]))
-    assert world.log.recovery_point == bases[2]
+    with pytest.raises(LostOffsets) as refused:
+        world.log.read(bases[2], 1 << 20, Isolation.LOG_END)
+    assert refused.value.details["last_offset"] == COUNT - 1
+    assert world.log.recovery_point == world.log.log_end_offset == COUNT
+    assert world.append(batch([b"value-%02d" % COUNT])).first_offset == COUNT
+    assert offsets(world, COUNT) == [COUNT]
 
 
 def test_the_recovery_point_proves_the_last_batch_of_a_clean_log() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pickle
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +15,12 @@ import pytest
 from kafkalog.client import Basic, Bearer, Tls
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import CorruptCheckpoint
+from kafkalog.format.log_proofs import CheckedOffsets, LogKey, encode_proofs
+from kafkalog.format.meta_properties import MetaProperties, encode_meta_properties
+from kafkalog.format.partition_metadata import encode_partition_metadata
 from kafkalog.format.record import Record
 from kafkalog.format.record_batch import Codec
+from kafkalog.format.topic_id import encode_id
 from kafkalog.spark.directory_logs import DirectoryLogs
 from kafkalog.spark.directory_reads import read_directory_piece
 from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
@@ -440,3 +445,59 @@ def test_an_access_names_directories_or_daemons() -> None:
     assert "secret" not in repr(Access(urls=("http://h:1",), credentials=Bearer("secret")))
     with pytest.raises(ValueError, match="host:port"):
         open_logs(Access(urls=("ftp://h:1",)))
+
+
+def proofs(disk: SimFilesystem, entry: CheckedOffsets) -> None:
+    """What a daemon keeps of t-0 in /a under a checksum."""
+    directory_id, topic_id = uuid4(), uuid4()
+    meta = MetaProperties("c", 1, directory_id)
+    disk.write_file_atomically("/a/meta.properties", encode_meta_properties(meta, NOW_MS))
+    disk.write_file_atomically(f"{T0}/partition.metadata", encode_partition_metadata(topic_id))
+    data = encode_proofs(directory_id, {LogKey(encode_id(topic_id), 0): entry})
+    disk.write_file_atomically("/a/kafkalog.checkpoint", data)
+
+
+def test_a_lost_range_is_lost_until_it_is_accepted() -> None:
+    """Goal: as a daemon answers it. Method: left-overs, a gapless log, and neither; accepted."""
+    gapless, plain = CheckedOffsets(is_gapless=True), CheckedOffsets()
+    for orphan, entry, lost in (
+        (3, plain, (3, 6)),
+        (4, plain, (4, 6)),
+        (None, gapless, (3, 6)),
+        (None, plain, None),
+        (3, CheckedOffsets(accepted_losses=((3, 6),)), None),
+        (None, CheckedOffsets(accepted_losses=((3, 6),), is_gapless=True), None),
+        (3, CheckedOffsets(accepted_losses=((3, 5),)), (6, 6)),
+        (0, plain, None),  # the segment is there
+    ):
+        disk = disk_with(b0=batches(0, 1, 2), b7=batches(7, 8))
+        proofs(disk, entry)
+        if orphan is not None:
+            disk.open_write(f"{T0}/{orphan:020d}.index")
+        for start in range(8):
+            piece = Piece(OffsetRange("t", 0, start, 9), T0, None, 0)
+            there = [each for each in (0, 1, 2, 7, 8) if each >= start]
+            if lost is None or start > lost[1]:
+                assert values(disk, piece) == there, (orphan, entry, start)
+                continue
+            with pytest.raises(DataLost) as error:
+                values(disk, piece)
+            missing = OffsetRange("t", 0, max(start, lost[0]), lost[1] + 1)
+            assert error.value.missing == missing, (orphan, entry, start)
+            assert values(disk, Piece(piece.range._replace(to_offset=3), T0, None, 0)) == [
+                each for each in there if each < 3
+            ]
+
+
+def test_a_loss_in_front_of_the_log_is_in_its_bounds() -> None:
+    """Else a read from the earliest offset on would not meet it. Also while one is deleted."""
+    disk = disk_with(b3=batches(3, 4))
+    disk.open_write(f"{T0}/{0:020d}.index")
+    assert DirectoryLogs(ACCESS, disk).bounds("t", 0) == Bounds(0, 5)
+    with pytest.raises(DataLost, match=r"t-0 \[0, 3\)"):
+        values(disk, Piece(OffsetRange("t", 0, 0, 5), T0, None, 0))
+    proofs(disk, CheckedOffsets(accepted_losses=((0, 2),)))
+    assert DirectoryLogs(ACCESS, disk).bounds("t", 0) == Bounds(3, 5)
+    proofs(disk, CheckedOffsets())
+    disk.open_write(f"{T0}/{0:020d}.log.deleted")
+    assert DirectoryLogs(ACCESS, disk).bounds("t", 0) == Bounds(3, 5)

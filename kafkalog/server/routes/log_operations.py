@@ -13,20 +13,30 @@ from typing import TYPE_CHECKING
 
 from aiohttp import hdrs, web
 
+from kafkalog.format.offset_ranges import LostRange
 from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.server.answers_operation import FlushAnswer, LogAnswer, RollAnswer
+from kafkalog.server.answers_operation import (
+    FlushAnswer,
+    LogAnswer,
+    LossesAnswer,
+    RollAnswer,
+)
 from kafkalog.server.api import api_of
 from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.error_map import ApiError
+from kafkalog.server.in_flight import Body
 from kafkalog.server.media_types import JSON
 from kafkalog.server.parameters import FlagParameter, base_offset_of, partition_of, topic_of
 from kafkalog.server.replies import REQUEST_ID, json_reply, seal
 from kafkalog.server.routes.cleaner import standing_json
 from kafkalog.server.routes.operations import BEGUN, now_or_later
+from kafkalog.server.schemas import LossToAccept, parse_body
+from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
 
+    from kafkalog.manager.log_maintenance import Losses
     from kafkalog.manager.operations import Operations
 
 ROUTES = web.RouteTableDef()
@@ -89,6 +99,49 @@ async def flush(request: web.Request) -> web.Response:
         return {**_head(key), "recovery_point": recovery_point}
 
     return await now_or_later(request, "log-flush", key, work)
+
+
+@ROUTES.get(f"{_PARTITION}/losses")
+@endpoint("listLosses", "logs", _DESCRIBE, {200: Answer("Rising.", {JSON: LossesAnswer})})
+async def losses(request: web.Request) -> web.Response:
+    """Offsets that were acknowledged and are gone: not accepted yet, and accepted."""
+    api, key = api_of(request), _key_of(request)
+    return await api.blocking(_losses, api.operations, key)
+
+
+def _losses(operations: Operations, key: TopicPartition) -> web.Response:
+    return _losses_reply(key, operations.losses(key.topic, key.partition))
+
+
+@ROUTES.post(f"{_PARTITION}/losses:accept")
+@endpoint(
+    "acceptLoss",
+    "logs",
+    _ALTER,
+    {200: Answer("What is left.", {JSON: LossesAnswer})},
+    body={JSON: LossToAccept},
+    errors=(40002, 50003, 50304),
+)
+async def accept_loss(request: web.Request) -> web.Response:
+    """Give up one lost range by its name, durably: fetches pass it by from then on.
+
+    Restoring the file that held it, while the daemon is stopped, is the other way.
+    """
+    api, key = api_of(request), _key_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(LossToAccept, data)
+    lost = LostRange(wanted.first_offset, wanted.last_offset)
+    note_subject(request, **lost._asdict())
+    return await api.blocking(_accept, api.operations, key, lost)
+
+
+def _accept(operations: Operations, key: TopicPartition, lost: LostRange) -> web.Response:
+    return _losses_reply(key, operations.accept_loss(key.topic, key.partition, lost))
+
+
+def _losses_reply(key: TopicPartition, found: Losses) -> web.Response:
+    ranges = {name: [each._asdict() for each in of] for name, of in found._asdict().items()}
+    return json_reply({**_head(key), **ranges})
 
 
 def _head(key: TopicPartition) -> dict[str, object]:

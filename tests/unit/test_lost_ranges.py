@@ -1,0 +1,274 @@
+"""Goal: offsets that were acknowledged and are gone are refused by name, never passed by with 200.
+Method: files of closed segments are removed or cut on the simulated disk, while the log is closed,
+killed or open; a reader then asks for every offset, before and after the loss is accepted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from structlog.testing import capture_logs
+
+from kafkalog.errors import CorruptBatch, OffsetBelowLogStart
+from kafkalog.log.invariants import check_invariants
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.values import Isolation, LogProof
+from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch, records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.format.offset_ranges import LostRange
+
+SEGMENTED = LogConfig(internal_segment_bytes=300, index_interval_bytes=0)
+COUNT = 18
+EVERY_FILE = ("log", "index", "timeindex", "snapshot")
+GAPLESS = LogProof(is_gapless=True)
+
+
+def world_of(config: LogConfig = SEGMENTED) -> PartitionWorld:
+    """Batches of one record and at least five segments, all durable."""
+    world = PartitionWorld(config, corruption="keep")
+    for number in range(COUNT):
+        data = batch([b"value-%02d" % number], timestamps=NOW_MS + number, keys=[b"%d" % number])
+        world.append(data)
+    assert len(world.bases()) >= 5
+    world.flush()
+    return world
+
+
+def stop(world: PartitionWorld, *, clean: bool) -> None:
+    """As a stop of the daemon leaves the files, or a kill."""
+    if clean:
+        world.log.close()
+    else:
+        world.log.close_handles()
+
+
+def remove(world: PartitionWorld, base: int, suffixes: Sequence[str] = EVERY_FILE) -> None:
+    """Files of one segment, as far as it has them."""
+    for suffix in suffixes:
+        path = f"{DIRECTORY}/{base:020d}.{suffix}"
+        if world.filesystem.exists(path):
+            world.filesystem.unlink(path)
+
+
+def cut(world: PartitionWorld, base: int, size: int) -> None:
+    """A ``.log`` that somebody truncated."""
+    world.filesystem.open_write(f"{DIRECTORY}/{base:020d}.log").truncate(size)
+
+
+def accept(world: PartitionWorld, lost: LostRange) -> None:
+    """As the operation does it, but for the file."""
+    world.log.accept_loss(lost)
+    world.log.pass_accepted(lost)
+
+
+def outcome(world: PartitionWorld, isolation: Isolation = Isolation.LOG_END) -> dict[int, object]:
+    """By offset: the record that a fetch there begins with, or the range that it is refused for."""
+    found: dict[int, object] = {}
+    for offset in range(world.log.log_end_offset):
+        try:
+            answer = world.log.read(offset, 1 << 20, isolation)
+        except CorruptBatch as error:
+            details = error.details
+            found[offset] = details.get("first_offset"), details.get("last_offset")
+        except OffsetBelowLogStart:
+            found[offset] = "below"
+        else:
+            found[offset] = records_of(answer.data)[0].offset if answer.data else None
+    return found
+
+
+def expected(first: int, last: int) -> dict[int, object]:
+    """Every record but those of one lost range."""
+    return {offset: (first, last) if first <= offset <= last else offset for offset in range(COUNT)}
+
+
+def size_of_batch(world: PartitionWorld) -> int:
+    """All are of one size."""
+    bases = world.bases()
+    return world.log.segments.first.size_bytes // (bases[1] - bases[0])
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_missing_log_is_refused_by_name(clean: bool) -> None:
+    """First, middle and last but one; with what proves it, at two starts and a kill after it."""
+    for suffixes, proof in (
+        (("log",), LogProof()),
+        (("log", "timeindex"), LogProof()),
+        (("log", "index", "timeindex"), LogProof()),  # the producer snapshot
+        (EVERY_FILE, GAPLESS),
+    ):
+        for slot in (0, 1, -2):
+            if slot == 0 and "index" in suffixes:
+                continue  # nothing says that it was there
+            world = world_of()
+            bases = world.bases()
+            base, following = bases[slot], bases[slot + 1]
+            stop(world, clean=clean)
+            remove(world, base, suffixes)
+            for again in (clean, True, False):
+                world.open(clean=again, recovery_point=COUNT, proof=proof)
+                assert outcome(world) == expected(base, following - 1), (suffixes, slot)
+                assert outcome(world, Isolation.LAST_STABLE) == expected(base, following - 1)
+                assert world.log.log_start_offset == 0
+                stop(world, clean=again)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("proof", [LogProof(), GAPLESS])
+def test_a_closed_log_that_was_cut_is_a_lost_range(clean: bool, proof: LogProof) -> None:
+    """To nothing, and behind its first batch, where the indexes or the birth of the log prove it.
+
+    One that ends in the middle of a batch is refused too, as bytes that are no batch.
+    """
+    world = world_of()
+    base, following, size = world.bases()[1], world.bases()[2], size_of_batch(world)
+    for kept in (0, 1):
+        stop(world, clean=clean)
+        cut(world, base, kept * size)
+        world.open(clean=clean, recovery_point=COUNT, proof=proof)
+        assert outcome(world) == expected(base + kept, following - 1)
+        world = world_of()
+    stop(world, clean=clean)
+    cut(world, base, size + size // 2)
+    world.open(clean=clean, recovery_point=COUNT, proof=proof)
+    found = outcome(world)
+    assert [found[offset] for offset in range(base + 1)] == list(range(base + 1))
+    for offset in range(base + 1, following):
+        assert isinstance(found[offset], tuple)
+
+
+def test_a_log_that_goes_while_it_is_served_is_a_lost_range() -> None:
+    """The open handle still answers; without one neither a skip nor a failed disk."""
+    world = world_of()
+    base, following = world.bases()[1], world.bases()[2]
+    remove(world, base, ("log",))
+    assert records_of(world.log.read(base, 1 << 20, Isolation.LOG_END).data)[0].offset == base
+    world.log.segments.values[1].close_handles()
+    assert outcome(world) == expected(base, following - 1)
+    with pytest.raises(CorruptBatch):
+        world.log.offset_for_timestamp(NOW_MS + base, Isolation.LOG_END)
+
+
+def test_a_read_from_below_ends_before_a_lost_range() -> None:
+    """And what begins in a gap of compaction in front of it does not pass it by."""
+    world = world_of()
+    base, following = world.bases()[1], world.bases()[2]
+    stop(world, clean=True)
+    remove(world, base, ("log",))
+    world.open(clean=True, recovery_point=COUNT)
+    answer = world.log.read(0, 1 << 20, Isolation.LOG_END)
+    assert answer.next_offset == base
+    records = world.read_all(following)
+    assert [record.offset for record in records] == list(range(following, COUNT))
+
+
+def test_a_gap_that_nothing_proves_is_legal() -> None:
+    """Compaction leaves such gaps, and a snapshot or a cut index proves nothing of them."""
+    compacted = LogConfig(
+        internal_segment_bytes=300, index_interval_bytes=0, cleanup_policy=frozenset({"compact"})
+    )
+    world = world_of(compacted)
+    base, following = world.bases()[1], world.bases()[2]
+    stop(world, clean=True)
+    remove(world, base, ("log", "index", "timeindex"))
+    world.open(clean=True, recovery_point=COUNT)
+    found = outcome(world)
+    assert [found[each] for each in range(base, following)] == [following] * (following - base)
+
+
+def test_an_accepted_loss_is_a_gap_like_any_other() -> None:
+    """At once and after a start; a wider loss is refused for what was not accepted."""
+    world = world_of()
+    bases = world.bases()
+    base, following = bases[1], bases[2]
+    stop(world, clean=True)
+    remove(world, base, ("log",))
+    world.open(clean=True, recovery_point=COUNT)
+    (lost,) = world.log.lost_ranges
+    assert lost == (base, following - 1)
+    accept(world, lost)
+    passed = {each: following if base <= each < following else each for each in range(COUNT)}
+    assert (world.log.lost_ranges, outcome(world)) == ((), passed)
+    accepted = LogProof(accepted_losses=world.log.proof.accepted_losses, is_gapless=True)
+    stop(world, clean=False)
+    with capture_logs() as lines:
+        world.open(clean=False, proof=accepted)
+    assert [line for line in lines if line["log_level"] == "error"] == []
+    assert outcome(world) == passed
+    assert f"{base:020d}.index" not in world.names()
+    stop(world, clean=True)
+    remove(world, following, ("log",))
+    world.open(clean=True, recovery_point=COUNT, proof=accepted)
+    assert world.log.lost_ranges == ((following, bases[3] - 1),)
+    found = outcome(world)
+    assert {found[each] for each in range(base, bases[3])} == {(following, bases[3] - 1)}
+
+
+def test_an_accepted_loss_of_a_served_log_drops_its_segment() -> None:
+    """What is left of its files goes; the log is as sound as one with a gap."""
+    world = world_of(LogConfig(internal_segment_bytes=300, cleanup_policy=frozenset({"compact"})))
+    base, following = world.bases()[1], world.bases()[2]
+    remove(world, base, ("log",))
+    world.log.segments.values[1].close_handles()
+    with pytest.raises(CorruptBatch):
+        world.log.read(base, 1, Isolation.LOG_END)
+    (lost,) = world.log.lost_ranges
+    accept(world, lost)
+    assert base not in world.bases()
+    assert outcome(world)[base] == following
+    check_invariants(world.log)
+
+
+def test_a_loss_in_front_of_the_log_ends_with_the_log_start() -> None:
+    """Accepted, or deleted by the policy or by hand: nothing is missed below the start."""
+    for how in ("accept", "delete records", "retention"):
+        world = world_of()
+        bases = world.bases()
+        stop(world, clean=True)
+        remove(world, 0, ("log",))
+        world.open(clean=True, recovery_point=COUNT)
+        assert (world.log.log_start_offset, world.log.lost_ranges) == (0, ((0, bases[1] - 1),))
+        start = bases[1]
+        if how == "accept":
+            accept(world, world.log.lost_ranges[0])
+        elif how == "delete records":
+            world.log.delete_records(start)
+        else:
+            world.log.delete_segments(world.log.segments.values[:1], "retention")
+            start = bases[2]
+        assert (world.log.log_start_offset, world.log.lost_ranges) == (start, ())
+        assert outcome(world)[0] == "below"
+        check_invariants(world.log)
+
+
+def test_a_time_that_may_lie_in_a_lost_range_is_refused() -> None:
+    """Where the first match lies right behind it; other times are found as ever."""
+    world = world_of()
+    base, following = world.bases()[1], world.bases()[2]
+    stop(world, clean=True)
+    remove(world, base, ("log",))
+    world.open(clean=True, recovery_point=COUNT)
+    for offset in range(COUNT):
+        if base <= offset <= following:
+            with pytest.raises(CorruptBatch) as refused:
+                world.log.offset_for_timestamp(NOW_MS + offset, Isolation.LOG_END)
+            assert refused.value.details["first_offset"] == base
+            continue
+        found = world.log.offset_for_timestamp(NOW_MS + offset, Isolation.LOG_END)
+        assert found == (NOW_MS + offset, offset)
+
+
+def test_kafkas_rule_passes_a_hole_by() -> None:
+    """corruption='kafka': what a missing segment leaves behind is told, and proves nothing."""
+    world = world_of()
+    world.corruption = "kafka"
+    base, following = world.bases()[1], world.bases()[2]
+    stop(world, clean=True)
+    remove(world, base, ("log",))
+    world.open(clean=True, recovery_point=COUNT)
+    assert outcome(world)[base] == following
+    assert f"{base:020d}.index" not in world.names()

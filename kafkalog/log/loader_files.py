@@ -75,19 +75,18 @@ class LoaderFiles:
         """Steps 1 to 4 and indexes of deleted logs; afterwards no stage suffix is left."""
         for file_name in _TEMPORARY_FILES & self.stats.keys():
             self._delete(file_name)  # a process ended in the middle of replacing the file
-        deleting = {name.offset for name in self.names.values() if name.stage == DELETED_SUFFIX}
+        self._remove_indexes_of_deleted()
         self._remove_deleted()
         self._remove_unfinished()
         self._finish_swaps()
         if self._has_changed:
             self._list()
         logs = {name.offset for name in self.names.values() if name.suffix == LOG_SUFFIX}
-        for file_name, name in tuple(self.names.items()):
-            if name.suffix in INDEX_SUFFIXES and name.offset not in logs:
-                if name.offset in deleting:
-                    self._delete_orphan(file_name)
-                else:
-                    self.orphans.add(name.offset)
+        self.orphans |= {
+            name.offset
+            for name in self.names.values()
+            if name.suffix in INDEX_SUFFIXES and name.offset not in logs
+        }
         if self._has_changed:
             self._sync_names()
 
@@ -227,6 +226,20 @@ class LoaderFiles:
     def _sync_names(self) -> None:
         """What was renamed and deleted so far is durable."""
         self._environment.filesystem.sync_dir(self._directory.path)
+
+    def _remove_indexes_of_deleted(self) -> None:
+        """What a deletion has not renamed yet, durably before its other files go.
+
+        An index alone would look like what is left of a lost segment.
+        """
+        names = self.names.values()
+        deleting = {name.offset for name in names if name.stage == DELETED_SUFFIX}
+        deleting -= {name.offset for name in names if name.suffix == LOG_SUFFIX and not name.stage}
+        for file_name, name in tuple(self.names.items()):
+            if name.suffix in INDEX_SUFFIXES and not name.stage and name.offset in deleting:
+                self._delete_orphan(file_name)
+        if self._has_changed:
+            self._sync_names()
 
     def _remove_deleted(self) -> None:
         """Step 1: deletions that a crash left pending."""

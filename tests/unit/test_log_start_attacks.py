@@ -64,7 +64,6 @@ def retain(sim: SimManager, topic: str = "t") -> list[int]:
     return [each.base_offset for each in sim.manager.log_of(topic, 0).segments]
 
 
-@pytest.mark.xfail(strict=True, reason="Kafka's file alone says where a log starts")
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("lines", [["u 0 9"], ["t 1 9"], ["t 0 1"], ["t 0 9x"], []])
 def test_deleted_records_stay_deleted(lines: list[str], clean: bool) -> None:
@@ -80,7 +79,6 @@ def test_deleted_records_stay_deleted(lines: list[str], clean: bool) -> None:
     assert retain(sim) == [40], "it is what was acknowledged, so it holds nothing up"
 
 
-@pytest.mark.xfail(strict=True, reason="Kafka's file alone says where a log starts")
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("lines", [["t 0 25"], ["t 0 16"], ["t 0 9", "v 0 25"]])
 def test_a_raised_log_start_deletes_nothing(lines: list[str], clean: bool) -> None:
@@ -97,7 +95,6 @@ def test_a_raised_log_start_deletes_nothing(lines: list[str], clean: bool) -> No
         disk = stop(sim)
 
 
-@pytest.mark.xfail(strict=True, reason="Kafka's file alone says where a log starts")
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("topic", ["t", "v"])
 def test_a_log_start_above_the_end_takes_nothing(topic: str, clean: bool) -> None:

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 _DISPUTED_REMEDY = (
     "Nothing is deleted from the log until the two agree. To keep what lies below the log start "
-    "deleted, delete it again: kafkalog delete-records with this log start. To have it back, stop "
+    "deleted, delete it again: kafkalog records delete --before-offset. To have it back, stop "
     "the daemon and run kafkalog doctor --repair."
 )
 

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog.errors import CleaningConflict, InvalidRequest
 from kafkalog.format.checkpoint_text import encode_leader_epochs
+from kafkalog.log import retention_pass
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.retention_plan import Keeper, keeper_of
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.log_dir import LOG_START_OFFSETS
+from kafkalog.manager.log_start_repair import plan_start_repair
 from tests.sim.sim_manager import SimManager, batch_of
 
 if TYPE_CHECKING:
@@ -106,6 +110,86 @@ def test_a_log_start_above_the_end_takes_nothing(topic: str, clean: bool) -> Non
     log = sim.manager.log_of(topic, 0)
     assert (log.log_start_offset, log.log_end_offset) == ({"t": 9, "v": 0}[topic], 40)
     assert [each.base_offset for each in log.segments] == [0, 16, 32]
+
+
+def disputed(**overrides: str) -> SimManager:
+    """Topic t begins at 25 by Kafka's file and at 9 by ours, in a life of today."""
+    disk = deleted_below_nine(clean=True)
+    write(disk, "t 0 25")
+    sim, _ = life(disk)
+    if overrides:
+        configs = {key.replace("_", "."): value for key, value in overrides.items()}
+        sim.manager.topics.alter_configs("t", configs)
+    return sim
+
+
+@pytest.mark.parametrize("offset", [25, 30, -1])
+def test_a_deletion_up_to_there_settles_it(offset: int) -> None:
+    """Somebody who may delete has said so; below it nothing is asked for."""
+    sim = disputed()
+    log = sim.manager.log_of("t", 0)
+    assert sim.delete_records("t", 24).result == 25
+    assert log.disputed_start_offset == 9
+    assert sim.delete_records("t", offset).error is None
+    assert log.disputed_start_offset is None
+    start = {-1: 40}.get(offset, offset)
+    sim, told = life(sim.kill())
+    assert (start_of(sim), told) == (start, [])
+    assert retain(sim) == [40]
+
+
+def test_the_doctor_settles_it() -> None:
+    """The checked file counts: the records between the two are there again."""
+    sim = disputed()
+    unit, filesystem = sim.manager.units[0], sim.disk
+    topics = sim.manager.registry.topics
+    sim.stop()
+    sim = SimManager(filesystem, config=ONE)  # not started
+    log_dir = sim.manager.units[0].log_dir
+    log_dir.open()
+    repair = plan_start_repair(log_dir, filesystem, topics)
+    assert repair is not None
+    assert unit.log_dir.path == log_dir.path
+    [message] = repair.messages
+    assert message.startswith("t-0 starts at 9 again")
+    filesystem.write_file_atomically(PATH, repair.data)
+    assert plan_start_repair(log_dir, filesystem, topics) is None
+    log_dir.release()
+    sim, told = life(filesystem)
+    assert (start_of(sim), told) == (9, [])
+    assert retain(sim) == [40]
+
+
+def test_a_disputed_log_is_not_compacted() -> None:
+    sim = disputed(cleanup_policy="compact,delete", min_cleanable_dirty_ratio="0")
+    log, states = sim.manager.log_of("t", 0), sim.manager.cleaning.states
+    standing = states.look(log, 0)
+    assert standing.to_clean is not None
+    assert not standing.to_clean.is_eligible
+    with pytest.raises(CleaningConflict, match="disputed where it starts: at 25 or at 9"):
+        states.grab_log(log, 0)
+    assert sim.delete_records("t", 25).error is None
+    assert states.look(log, 0).to_clean.is_eligible  # type: ignore[union-attr]
+
+
+def test_a_disputed_log_is_counted_and_explained() -> None:
+    sim = disputed()
+    gauge = "kafkalog_log_starts_disputed"
+    assert sim.metrics.registry.get_sample_value(gauge, {"log_dir": "/data/a"}) == 1
+    sim.manager.topics.alter_configs("t", {"retention.bytes": "0"})
+    facts = retention_pass.facts_of(sim.manager.log_of("t", 0))
+    policy = retention_pass.policy_of(sim.manager.log_of("t", 0).config)
+    assert keeper_of(facts, policy, 0) is Keeper.DISPUTED_START
+
+
+def test_a_disputed_log_is_not_moved() -> None:
+    """The copy would begin at the higher start, and what lies below would be gone."""
+    disk = deleted_below_nine(clean=True)
+    write(disk, "t 0 25")
+    two = BrokerConfig(log_dirs=("/data/a", "/data/b"))
+    sim = SimManager(disk, config=two, topic_defaults=SMALL).start()
+    with pytest.raises(InvalidRequest, match="where it starts"):
+        sim.operations.log_dirs.move("t", 0, "/data/b")
 
 
 def test_a_log_start_that_kafka_moved_counts() -> None:

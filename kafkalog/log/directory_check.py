@@ -46,7 +46,7 @@ def verify_directory(
     """All errors in the order of the files; empty: the directory is sound. OSError passes.
 
     ``is_compacted``: known from elsewhere; offsets may be missing then. A gap inside a segment
-    says so, too. ``proof``: of a gapless log; offsets that were given up are not missed.
+    says so, too. ``proof``: of a gapless log no offset may be missing; what was given up may be.
     """
     listing = list_directory(path, filesystem)
     reports = [
@@ -57,6 +57,7 @@ def verify_directory(
             listing.names,
             is_last=base == listing.bases[-1],
             may_have_gaps=is_compacted,
+            is_gapless=proof.is_gapless,
         )
         for base in listing.bases
     ]

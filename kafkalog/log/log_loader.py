@@ -41,13 +41,14 @@ from kafkalog.log.log_segment import LogSegment
 from kafkalog.log.log_segments import LogSegments
 from kafkalog.log.lost_offsets import find_lost, tell_left_over, tell_lost, tell_lost_end
 from kafkalog.log.lost_ranges import is_emptied
+from kafkalog.log.prefix_repair import NO_ENDS, KnownEnds
 from kafkalog.log.producer_state_manager import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from kafkalog.log.recovered_epochs import RecoveredEpochs, adopt_as_kafka
 from kafkalog.log.segment_file import MovableDirectory
 from kafkalog.log.segment_recovery import SegmentOffsetOverflow
 from kafkalog.log.start_offsets import LogStart, log_start
 from kafkalog.log.unified_log import UnifiedLog
-from kafkalog.log.values import NO_PROOF, LogProof
+from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_PROOF, LogProof
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -130,6 +131,10 @@ class _Loader:
         self._is_clean = False
         self._recovered: set[int] = set()  # bases of the segments that step 5 recovered
         self._durable_end = 0  # no power cut took what lies below
+        self._known = NO_ENDS  # where the log ended, as others than its batches have it
+        self._last_end = 0  # what the log reached when it was last durable; 0: not known
+        self._stops: set[int] = set()  # where a clean stop may have left it
+        self._walked_ends: dict[int, int] = {}  # base to end of the segments that were recovered
         self._found_epochs = RecoveredEpochs()
         self._lost: dict[int | None, int] = {}  # holes not told yet, see find_lost
         self._told: list[LostRange] = []  # holes that step 7 has told
@@ -156,6 +161,7 @@ class _Loader:
         self._told.clear()
         self._is_clean = clean
         self._durable_end = INT64_MAX if clean else recovery_point
+        self._walked_ends.clear()
         self._found_epochs = RecoveredEpochs()
         self._files.settle()
         snapshots = self._files.offsets_of(SNAPSHOT_SUFFIX)
@@ -166,25 +172,25 @@ class _Loader:
         epoch_damage = load_epochs(self._epochs, self._corruption)
         self._trust_proof()
         self._judge_start(clean=clean)
+        self._note_known_ends(recovery_point, snapshots, clean=clean)
         self._load_segments(clean=clean)
         identity = parse_directory_name(self._directory.path.rpartition("/")[2])
         is_deleted = identity.state is DirectoryState.DELETE
         if not is_deleted:
             if clean:
-                self._recover_torn_tail(recovery_point)
+                self._recover_torn_tail()
             else:
                 self._recover_from(recovery_point)
             maybe_rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
+            if self._corruption == "keep":
+                rotten = self._found_epochs.correct(self._epochs, is_gapless=self._proof.is_gapless)
+                recovery_policy.repair_epochs(self._environment.filesystem, self._segments, rotten)
             self._found_epochs.adopt(self._epochs)
             self._drop_when_below_start()
         self._ensure_first(0 if is_deleted else self._start, clean=clean, synced_end=recovery_point)
-        active = self._segments.active
-        active.become_active()
-        log_end = active.read_next_offset()
-        lost: tuple[LostRange, ...] = ()
-        if not is_deleted:
-            tell_lost_end(active, log_end, recovery_point, self._environment.note_lost)
-            lost = self._settle_lost(log_end)
+        log_end = self._end_log(recovery_point, is_deleted=is_deleted)
+        self._segments.active.become_active()
+        lost = () if is_deleted else self._settle_lost(log_end)
         local = LocalLog(
             self._environment,
             self._directory,
@@ -247,6 +253,67 @@ class _Loader:
         )
         self._environment.note_start_contradiction()
         return start.other if start.is_disputed else None
+
+    def _note_known_ends(
+        self, recovery_point: int, snapshots: Sequence[int], *, clean: bool
+    ) -> None:
+        """Where the log ended, from all that says so beside its batches.
+
+        Kafka may have run since our last clean stop: what the recovery point and a snapshot agree
+        in is newer then than the end that we noted.
+        """
+        told, newest = self._proof.end_offset, max(snapshots, default=0)
+        last_end = recovery_point
+        if clean and told is not None and newest != recovery_point:
+            last_end = told
+        elif clean and not recovery_point:
+            last_end = newest
+        self._last_end = last_end
+        self._stops = {recovery_point, 0 if told is None else told} - {0}
+        if told is None and not self._stops and newest:
+            self._stops = {newest}
+        ends = {*snapshots, recovery_point, 0 if told is None else told} - {0}
+        self._known = KnownEnds(frozenset(ends), is_gapless=self._proof.is_gapless)
+
+    def _end_log(self, recovery_point: int, *, is_deleted: bool) -> int:
+        """Let the log end where it ended; that offset.
+
+        The offsets of what rotted or went there are not given to other records: a new segment
+        begins behind them, whose name says so to every later start and to Kafka.
+        """
+        active = self._segments.active
+        end, log_end = self._end_of(active), self._find_end()
+        if not is_deleted:
+            told = self._last_end if self._corruption == "keep" else recovery_point
+            tell_lost_end(active, end, told, self._environment.note_lost)
+            if end < log_end:
+                self._told.append(LostRange(max(end, self._start), log_end - 1))
+            if log_end != active.read_next_offset():
+                _log.warning("segment_begun_behind_rot", path=active.log_file.path, base=log_end)
+                self._segments.add(
+                    LogSegment.create(self._environment, self._directory, log_end, self._config)
+                )
+                self._environment.filesystem.sync_dir(self._directory.path)
+        return log_end
+
+    def _end_of(self, segment: LogSegment) -> int:
+        """Behind its last batch; what recovery found is believed before the headers that are there.
+
+        A batch that rotted and stays has offsets of its neighbours, and its header may say others.
+        """
+        end = self._walked_ends.get(segment.base_offset)
+        return segment.read_next_offset() if end is None else end
+
+    def _find_end(self) -> int:
+        """Where the log ends: behind its last batch, and with 'keep' never below what was durable.
+
+        An end that no append to the last segment could have reached is not believed.
+        """
+        active = self._segments.active
+        end = self._end_of(active)
+        reach = active.base_offset + MAX_RELATIVE_OFFSET
+        is_kept = self._corruption == "keep"
+        return self._last_end if is_kept and end < self._last_end <= reach else end
 
     def _ensure_first(self, base_offset: int, *, clean: bool, synced_end: int) -> None:
         """A first segment under a durable name; an empty log gets one at ``base_offset``.
@@ -318,10 +385,9 @@ class _Loader:
             may_have_gaps=self._has_gaps,
         )
         is_gapless, first_base = self._proof.is_gapless, bases[0] if bases else 0
-        if is_gapless and self._proof.end_offset is not None:
-            # At a clean stop the log start is that of the first segment, or lies above it.
-            if self._start < first_base:
-                self._lost.setdefault(first_base - 1, self._start)
+        # At a clean stop the log start is that of the first segment, or lies above it.
+        if is_gapless and self._proof.end_offset is not None and self._start < first_base:
+            self._lost.setdefault(first_base - 1, self._start)
         for segment, following in pairwise(self._segments):
             base, end = segment.base_offset, following.base_offset
             is_live = self._start < end and base < self._durable_end
@@ -344,18 +410,18 @@ class _Loader:
         self._files.settle_orphans(kept)
         return kept
 
-    def _recover_and_sync(self, segment: LogSegment, log_end_offset: int | None = None) -> None:
+    def _recover_and_sync(self, segment: LogSegment) -> None:
         """Recover a segment that no flush may look at again."""
-        self._recover(segment, log_end_offset, is_durable=True)
+        self._recover(segment, is_durable=True)
         self._recovered.add(segment.base_offset)
 
-    def _recover_torn_tail(self, recovery_point: int) -> None:
-        """Recover the last segment of a clean log that ends with no whole batch, or too early.
+    def _recover_torn_tail(self) -> None:
+        """Recover the last segment of a clean log that ends with no whole batch, or elsewhere.
 
         Somebody changed it behind the clean stop. Differs from Kafka, which appends behind a torn
         batch, where no reader gets to, and does not start at all with other bytes. With 'keep' a
-        log that ends below the recovery point is looked at as well: the last base offset may have
-        rotted, and the recovery point proves it.
+        log is looked at as well that ends neither where we stopped nor at the recovery point: the
+        last base offset may have rotted. Where its batches end counts when one of the two agrees.
         """
         if not len(self._segments):
             return
@@ -363,8 +429,12 @@ class _Loader:
         if not recovery_policy.has_whole_tail(active):
             _log.error("clean_log_is_torn", path=active.log_file.path)
             self._recover_and_sync(active)
-        elif self._corruption == "keep" and active.read_next_offset() < recovery_point:
-            self._recover_and_sync(active, recovery_point)
+        elif self._corruption == "keep":
+            end = active.read_next_offset()
+            if end in self._stops or not self._stops:
+                self._last_end = end
+            elif active.size_bytes:
+                self._recover_and_sync(active)
 
     def _recover_from(self, recovery_point: int) -> None:
         """Step 7: scan what may not be durable; behind what a power cut took nothing is served.
@@ -397,7 +467,7 @@ class _Loader:
         no power cut took it, so it tells nothing of what lies behind. Else they may be what a power
         cut left of unsynced data, without its beginning; they are set aside, never deleted.
         """
-        end, next_base = segment.read_next_offset(), later[0].base_offset
+        end, next_base = self._end_of(segment), later[0].base_offset
         if not is_cut and (self._has_gaps or end >= next_base):
             return False
         if not is_cut:
@@ -438,14 +508,10 @@ class _Loader:
     def _recover(
         self,
         segment: LogSegment,
-        log_end_offset: int | None = None,
         *,
         is_durable: bool = False,
     ) -> bool:
-        """Check one segment and rebuild what belongs to it; True when bytes were cut off.
-
-        ``log_end_offset``: where the last segment is known to have ended.
-        """
+        """Check one segment and rebuild what belongs to it; True when bytes were cut off."""
         # As in Kafka each segment starts from the snapshot before it: with the producers that have
         # not expired, and without transactions that ended before the crash.
         self._producers = self._successor_of(self._producers)
@@ -475,7 +541,8 @@ class _Loader:
             self._corruption,
             end,
             durable_end=self._durable_end,
-            log_end_offset=log_end_offset,
+            known=self._known,
+            last_end=self._last_end if end == INT64_MAX else 0,
         )
         try:
             result = segment_recovery.recover(segment, on_batches, judge, is_durable=is_durable)
@@ -493,6 +560,7 @@ class _Loader:
                 first_offset=result.next_offset,
                 reason="none" if result.bad_batch is None else result.bad_batch.value,
             )
+        self._walked_ends[segment.base_offset] = result.next_offset
         self._after_recovery(segment, result.next_offset)
         return result.truncated_bytes > 0
 
@@ -553,7 +621,7 @@ class _Loader:
         """Step 8: a log that ends below its start has lost what the start promised to hold."""
         if not len(self._segments):
             return
-        log_end = self._segments.active.read_next_offset()
+        log_end = self._find_end()
         self._log_start = self._log_start.within(log_end)
         self._start = self._log_start.offset
         if log_end >= self._start:

@@ -88,6 +88,19 @@ class OffsetIndex(AbstractIndex[OffsetEntries, OffsetPosition]):
         slot = bisect_left(store.positions, position, 0, store.count) - count
         return self._entry(store, max(slot, -1))
 
+    def find_entry(self, position: int) -> OffsetPosition | None:
+        """The entry of the batch at a position other than 0, in a file that may be damaged."""
+        try:
+            file = self._file.acquire()
+        except FileNotFoundError:
+            return None
+        raw = file.pread(file.size() // self.entry_bytes * self.entry_bytes, 0)
+        table = unpack_offset_entries(raw)
+        hits = table[table[:, 1] == position]
+        if position == 0 or len(hits) != 1:
+            return None
+        return OffsetPosition(self.base_offset + int(hits[0, 0]), position)
+
     def _entry(self, store: OffsetEntries, slot: int) -> OffsetPosition:
         """Entry of a slot; slot -1 is the start of the segment."""
         if slot < 0:

@@ -2,8 +2,9 @@
 
 An epoch lies outside the batch's CRC. Epochs never fall along a log, so one that a later batch
 contradicts by a smaller one is rot, and is not adopted; adopting it would hide every true one below
-it. Differs from Kafka, which adopts each epoch above those before it (``adopt_as_kafka``). One
-thread, in the loader.
+it. What its neighbours or the checkpoint prove it to have been, ``correct`` finds.
+Differs from Kafka, which adopts each epoch above those before it (``adopt_as_kafka``). One thread,
+in the loader.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafkalog.format.batch_scan import BatchColumn
+from kafkalog.format.integers import INT64_MAX
 
 if TYPE_CHECKING:
     from kafkalog.format.batch_scan import BatchRows
@@ -33,15 +35,49 @@ class RecoveredEpochs:
         bases = rows.column(BatchColumn.BASE_OFFSET)
         for row in np.flatnonzero(np.diff(epochs, prepend=epochs[0] - 1)).tolist():
             base, epoch = int(bases[row]), int(epochs[row])
-            if epoch < 0:
-                continue
             if not self._found or self._found[-1][1] != epoch or base < self._found[-1][0]:
                 self._found.append((base, epoch))
+
+    def correct(
+        self, cache: LeaderEpochCache, *, is_gapless: bool
+    ) -> list[tuple[int, int, int, int]]:
+        """Runs of batches whose epoch rotted: first offset, end, epoch found, epoch proven.
+
+        Two that agree prove it: the batches before and behind, or one of them and the checkpoint
+        where the run's own epoch makes the order fall. ``is_gapless``: all was written here, where
+        an epoch never rises. What is returned counts as corrected from here on.
+        """
+        self._found.sort()
+        rotten: list[tuple[int, int, int, int]] = []
+        corrected: list[tuple[int, int]] = []
+        for slot, (base, epoch) in enumerate(self._found):
+            before = corrected[-1][1] if corrected else None
+            end, after = INT64_MAX, None
+            if slot + 1 < len(self._found):
+                end, after = self._found[slot + 1]
+            known = cache.epoch_for(base)
+            falls = (before is not None and epoch < before) or (after is not None and epoch > after)
+            proven = epoch
+            if is_gapless:
+                proven = known if before is None else before
+            elif before == after and before is not None:
+                proven = before
+            elif (falls and known in (before, after)) or (before is None and known == after):
+                proven = known
+            if proven >= 0 and proven != epoch:
+                rotten.append((base, end, epoch, proven))
+                epoch = proven
+            if before != epoch:
+                corrected.append((base, epoch))
+        self._found = corrected
+        return rotten
 
     def adopt(self, cache: LeaderEpochCache) -> None:
         """Assign the believed ones that are newer than what the cache knows. No I/O."""
         believed: list[tuple[int, int]] = []
         for base, epoch in sorted(self._found):
+            if epoch < 0:
+                continue
             while believed and believed[-1][1] > epoch:
                 believed.pop()
             if not believed or believed[-1][1] < epoch:

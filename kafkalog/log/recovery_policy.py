@@ -17,16 +17,18 @@ Runs in the loader: recovery asks here where it meets a bad batch.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 from zlib import crc32
 
 import structlog
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.format.batch_scan import ScanStop
-from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.batch_scan import BatchColumn, ScanStop
+from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.format.record_batch import (
     HEADER_BYTES,
+    HEADER_UP_TO_MAGIC,
     LEADER_EPOCH_AT,
     LEGACY_LENGTH_MIN,
     LENGTH_AT,
@@ -36,15 +38,25 @@ from kafkalog.format.record_batch import (
     MalformedBatch,
     read_header,
 )
-from kafkalog.log.prefix_repair import bridge, later_batches, sound_base, true_prefix
+from kafkalog.log import segment_read
+from kafkalog.log.prefix_repair import (
+    NO_ENDS,
+    KnownEnds,
+    bridge,
+    later_batches,
+    sound_base,
+    true_prefix,
+)
 from kafkalog.log.segment_chunks import read_chunk, scan_chunks
 from kafkalog.log.segment_recovery import BadBatch, BadSpot, Judge, StepOver
+from kafkalog.log.values import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kafkalog.env.filesystem import File, Filesystem
     from kafkalog.log.log_segment import LogSegment
+    from kafkalog.log.log_segments import LogSegments
 
 _log = structlog.get_logger(__name__)
 
@@ -61,15 +73,16 @@ def judge(
     end_offset: int,
     *,
     durable_end: int,
-    log_end_offset: int | None = None,
+    known: KnownEnds = NO_ENDS,
+    last_end: int = 0,
 ) -> Judge:
     """Who decides for one segment; ``end_offset`` is where the next one begins, or INT64_MAX.
 
-    No power cut took offsets below ``durable_end``.
-    ``log_end_offset``, where the log ended, may prove what its last batch was, but cuts nothing.
+    No power cut took offsets below ``durable_end``. For the last segment: ``known`` may prove what
+    its last batch was, but cuts nothing, and the log is durable up to ``last_end`` (0: not known).
     CorruptBatch for message sets of magic 0 and 1.
     """
-    proven_end = end_offset if log_end_offset is None else min(end_offset, log_end_offset)
+    is_last = end_offset == INT64_MAX
     if corruption == "kafka":
 
         def cut(bad: BadSpot) -> None:
@@ -78,13 +91,13 @@ def judge(
         return Judge(cut, end_offset, keeps_rot=False)
 
     def keep(bad: BadSpot) -> StepOver | None:
-        if try_repair(filesystem, segment, bad, proven_end):
+        if try_repair(filesystem, segment, bad, end_offset, known):
             return StepOver(0, bad.expected_offset)
         refuse_message_set(segment, bad)
         is_durable = bad.expected_offset < durable_end
-        over = _over_rot(segment, bad, end_offset, is_durable=is_durable)
+        over = _over_rot(segment, bad, end_offset, last_end, is_durable=is_durable)
         if over is None and is_durable:
-            over = _bridge(filesystem, segment, bad, end_offset)
+            over = _bridge(filesystem, segment, bad, end_offset, last_end)
         if over is None:
             keep_torn_bytes(filesystem, segment, bad)
             return None
@@ -97,7 +110,19 @@ def judge(
         )
         return over
 
-    return Judge(keep, end_offset, keeps_rot=True)
+    def doubt(last: BadSpot, base_offset: int, last_offset: int) -> bool:
+        if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+            return True  # no append goes so far into a segment
+        here = _known_at(segment, last.position, known)
+        return here.contradict(last.expected_offset, base_offset, last_offset + 1)
+
+    return Judge(keep, end_offset, keeps_rot=True, doubt=doubt if is_last else None)
+
+
+def _known_at(segment: LogSegment, position: int, known: KnownEnds) -> KnownEnds:
+    """With what the index says of the batch there; its file is still the one that was found."""
+    entry = segment.offset_index.find_entry(position)
+    return known if entry is None else replace(known, entry_end=entry.offset + 1)
 
 
 def judge_before_split(filesystem: Filesystem, segment: LogSegment, corruption: Corruption) -> None:
@@ -191,7 +216,13 @@ def _legacy_start(segment: LogSegment) -> BadSpot | None:
     return BadSpot(0, BadBatch.LEGACY, segment.base_offset) if is_legacy else None
 
 
-def try_repair(filesystem: Filesystem, segment: LogSegment, bad: BadSpot, end_offset: int) -> bool:
+def try_repair(
+    filesystem: Filesystem,
+    segment: LogSegment,
+    bad: BadSpot,
+    end_offset: int,
+    known: KnownEnds = NO_ENDS,
+) -> bool:
     """Write back base offset, length and magic where they can be proven; whether they were.
 
     Durable on return. A crash in between leaves bad bytes, with which the next load does the same.
@@ -199,24 +230,51 @@ def try_repair(filesystem: Filesystem, segment: LogSegment, bad: BadSpot, end_of
     file = segment.log_file.acquire()
     window = _window_at(file, bad.position, _span_of_pair(file, bad.position))
     is_whole = bad.position + len(window) == file.size()
-    prefix = true_prefix(window, bad.expected_offset, end_offset, is_whole=is_whole)
+    known = _known_at(segment, bad.position, known)
+    prefix = true_prefix(window, bad.expected_offset, end_offset, known, is_whole=is_whole)
     if prefix is None:
         return False
-    old = bytes(window[: len(prefix)])
-    kept = _keep_bytes(filesystem, segment, bad.position, old)
+    _write_prefix(filesystem, segment, bad.position, bytes(window[: len(prefix)]), prefix)
+    return True
+
+
+def _write_prefix(
+    filesystem: Filesystem, segment: LogSegment, position: int, old: bytes, prefix: bytes
+) -> None:
+    """Replace the first bytes of a batch; durable on return, and so are the old ones."""
+    kept = _keep_bytes(filesystem, segment, position, old)
     log = segment.log_file.pin_for_write()
-    log.pwrite(prefix, bad.position)
+    log.pwrite(prefix, position)
     log.datasync()
     _log.warning(
         "batch_prefix_repaired",
         path=segment.log_file.path,
-        position=bad.position,
+        position=position,
         base_offset=int.from_bytes(prefix[:LENGTH_AT], "big"),
         was=old.hex(),
         now=prefix.hex(),
         kept=kept,
     )
-    return True
+
+
+def repair_epochs(
+    filesystem: Filesystem, segments: LogSegments, rotten: Iterable[tuple[int, int, int, int]]
+) -> None:
+    """Write back leader epochs, see ``RecoveredEpochs.correct``; as ``try_repair``."""
+    for first_offset, end_offset, found, proven in rotten:
+        for segment in segments.values_between(first_offset, end_offset):
+            start = segment_read.position_of(segment, first_offset)
+            for chunk in scan_chunks(segment, start or 0, segment.size_bytes, check_crc=False):
+                bases = chunk.rows.column(BatchColumn.BASE_OFFSET)
+                is_rotten = (bases >= first_offset) & (bases < end_offset)
+                is_rotten &= chunk.rows.column(BatchColumn.LEADER_EPOCH) == found
+                for at in chunk.rows.column(BatchColumn.POSITION)[is_rotten].tolist():
+                    old = bytes(chunk.data[at : at + HEADER_UP_TO_MAGIC])
+                    epoch = proven.to_bytes(MAGIC_AT - LEADER_EPOCH_AT, "big", signed=True)
+                    prefix = old[:LEADER_EPOCH_AT] + epoch + old[MAGIC_AT:]
+                    _write_prefix(filesystem, segment, chunk.position + at, old, prefix)
+                if len(bases) and bases[-1] >= end_offset:
+                    break
 
 
 def _window_at(file: File, position: int, size: int | None = None) -> memoryview:
@@ -237,7 +295,7 @@ def _span_of_pair(file: File, position: int) -> int | None:
 
 
 def _over_rot(
-    segment: LogSegment, bad: BadSpot, end_offset: int, *, is_durable: bool
+    segment: LogSegment, bad: BadSpot, end_offset: int, last_end: int, *, is_durable: bool
 ) -> StepOver | None:
     """How to pass a batch whose declared size leads to what may follow it; None: a torn tail."""
     if bad.why not in (BadBatch.BAD_CRC, BadBatch.BAD_OFFSET):
@@ -252,21 +310,52 @@ def _over_rot(
         follower = _sound_base_at(file, after, end_offset)
     elif bad.why is BadBatch.BAD_CRC and not is_durable and not is_told_end:
         return None  # the end of a file may be torn
-    if follower in (None, INT64_MAX) or follower <= bad.expected_offset:
+    if follower in (None, INT64_MAX) and bad.why is BadBatch.BAD_OFFSET:
+        if not is_durable and _repeats_earlier(segment, bad.position):
+            return None
+        # Its CRC holds: no crash tore it. All that is known of its offsets is how low they may be.
+        # One is left free behind them, or what follows next would look like a proof that they were.
+        follower = max(bad.expected_offset + header.last_offset_delta + 2, last_end)
+        entry = segment.offset_index.find_entry(bad.position)
+        if entry is not None and entry.offset - bad.expected_offset <= INT32_MAX:
+            follower = max(follower, entry.offset + 1)
+        follower = min(follower, end_offset)
+    elif follower == INT64_MAX:
+        follower = last_end
+    if follower is None or follower <= bad.expected_offset:
         return None
-    if is_plausible and header.next_offset <= follower:
+    is_believed = is_plausible and bad.why is BadBatch.BAD_CRC
+    if is_believed and header.next_offset <= follower:
         return StepOver(header.size_bytes, header.next_offset)
     return StepOver(header.size_bytes, follower)
 
 
+def _repeats_earlier(segment: LogSegment, position: int) -> bool:
+    """Whether the batch there is one that lies in front of it: old bytes, none that rotted."""
+    head = segment.log_file.acquire().pread(HEADER_BYTES, position)
+    base_offset = read_header(head).base_offset
+    for chunk in scan_chunks(segment, 0, position, check_crc=False):
+        same = chunk.rows.column(BatchColumn.BASE_OFFSET) == base_offset
+        for at in chunk.rows.column(BatchColumn.POSITION)[same].tolist():
+            return bool(chunk.data[at : at + HEADER_BYTES] == head)
+    return False
+
+
 def _bridge(
-    filesystem: Filesystem, segment: LogSegment, bad: BadSpot, end_offset: int
+    filesystem: Filesystem, segment: LogSegment, bad: BadSpot, end_offset: int, last_end: int
 ) -> StepOver | None:
-    """Lead over bytes that are no batches to the next sound one; None: there is none near."""
-    window = _window_at(segment.log_file.acquire(), bad.position)
+    """Lead over bytes that are no batches to the next sound one; None: there is none near.
+
+    In the last segment also to the end of the file, over offsets that were durable.
+    """
+    file = segment.log_file.acquire()
+    window = _window_at(file, bad.position)
     found = next(later_batches(window, bad.expected_offset, end_offset), None)
     if found is None:
-        return None
+        is_whole = bad.position + len(window) == file.size() and len(window) >= HEADER_BYTES
+        if end_offset != INT64_MAX or not is_whole or last_end <= bad.expected_offset:
+            return None
+        found = len(window), last_end
     size, next_offset = found
     _keep_bytes(filesystem, segment, bad.position, window[:size])
     log = segment.log_file.pin_for_write()

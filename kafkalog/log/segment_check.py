@@ -104,24 +104,33 @@ def check_segment(
     *,
     is_last: bool,
     may_have_gaps: bool,
+    is_gapless: bool = False,
 ) -> SegmentReport:
     """Check the segment of a base offset in a directory whose files are ``names``.
 
-    ``may_have_gaps``: it was compacted; sequences and offsets may be missing. OSError.
+    ``may_have_gaps``: it was compacted; sequences and offsets may be missing. ``is_gapless``: none
+    are, a gap is an error. OSError.
     """
-    return _SegmentCheck(path, filesystem, base, may_have_gaps).run(names, is_last=is_last)
+    check = _SegmentCheck(path, filesystem, base, may_have_gaps, is_gapless)
+    return check.run(names, is_last=is_last)
 
 
 class _SegmentCheck:
     """One run."""
 
     def __init__(
-        self, path: str, filesystem: ReadFilesystem, base: int, may_have_gaps: bool
+        self,
+        path: str,
+        filesystem: ReadFilesystem,
+        base: int,
+        may_have_gaps: bool,
+        is_gapless: bool,
     ) -> None:
         self._path = path
         self._filesystem = filesystem
         self._base = base
-        self._may_have_gaps = may_have_gaps
+        self._may_have_gaps = may_have_gaps and not is_gapless
+        self._is_gapless = is_gapless
         self._findings = Findings()
         self._log = segment_file_name(base, LOG_SUFFIX)
 
@@ -229,9 +238,9 @@ class _SegmentCheck:
                 FindingCode.OFFSET_GAP,
                 self._log,
                 int(table[row, _POSITION]),
-                f"offsets {first} to {end - 1} are missing before it, unless the topic was "
-                "compacted",
-                Severity.WARNING,
+                f"offsets {first} to {end - 1} are missing before it"
+                f"{'' if self._is_gapless else ', unless the topic was compacted'}",
+                Severity.ERROR if self._is_gapless else Severity.WARNING,
             )
 
     def _epochs(self, table: Table) -> tuple[EpochRun, ...]:

@@ -34,6 +34,7 @@ from kafkalog.log.segment_chunks import (
     read_chunk,
     scan_chunks,
 )
+from kafkalog.log.sound_behind import sound_behind
 from kafkalog.log.sound_floor import agrees, place_past, sound_floor
 from kafkalog.log.values import OffsetPosition, TimestampOffset
 from kafkalog.log.would_block import WouldBlock
@@ -75,6 +76,7 @@ class _Walk:
     known_offset: int  # an index says that the first batch ends with it; -1: nothing says so
     walked_offset: int  # last offset of the batch walked over last
     previous_position: int = -1  # of that batch; -1: none was walked over
+    is_lost: bool = False  # no batch leads on from here
 
     @classmethod
     def begin(
@@ -124,8 +126,8 @@ class _Walk:
         """CorruptBatch: no batch begins here. Returns only when the segment was cut meanwhile."""
         if self.segment.size_bytes < self.end:
             return
-        first_offset = max(self.walked_offset, self.known_offset) + 1
-        raise _no_batch(self.segment, self.position, stop, first_offset, self.end_offset)
+        self.is_lost = True
+        raise _corrupt(self.segment, self.position, stop)
 
     def require_true_gap(self, next_position: int, next_offset: int) -> None:
         """CorruptBatch unless no batch was passed by between the one walked over last and the next.
@@ -142,10 +144,58 @@ class _Walk:
             base_offset, _, delta, _ = HEADER.unpack_from(batch)
             if base_offset + delta == self.walked_offset:
                 return
+        self.position, self.is_lost = next_position, True
         last_offset = next_offset - 1 if next_offset < INT64_MAX else None
         raise _corrupt(
             self.segment, position, ScanStop.BAD_CRC, self.walked_offset + 1, last_offset
         )
+
+    def go_behind_rot(self, start_offset: int, error: CorruptBatch) -> None:
+        """Go on at the next sound batch, if the offset lies there; else say what was lost.
+
+        What is lost begins at the batch walked over last when its CRC is wrong, for its size may
+        have led anywhere. WouldBlock when it may not read more than a fetch does.
+        """
+        if not self.is_lost:
+            raise error
+        if not self.may_block:
+            raise WouldBlock(self.segment.log_file.path)
+        self.is_lost = False
+        floor = sound_floor(self.segment, start_offset - 1)
+        if floor.position < self.floor.position:
+            self._begin_at(floor)
+            return
+        position, first_offset = self.position, max(self.walked_offset, self.known_offset) + 1
+        before = self.previous_position
+        if before >= 0:
+            batch = read_chunk(self.file, before, position - before, may_block=True)
+            if not is_crc_valid(batch):
+                delta = HEADER.unpack_from(batch)[2]
+                position, first_offset = before, self.walked_offset - max(delta, 0)
+        place = sound_behind(
+            self.segment, position, first_offset, end=self.end, end_offset=self.end_offset
+        )
+        if place is not None and place.base_offset <= start_offset and place.position < self.end:
+            self.position, self.previous_position = place.position, -1
+            self.walked_offset, self.known_offset = place.base_offset - 1, -1
+            return
+        last_offset = self.end_offset - 1 if self.end_offset < INT64_MAX else None
+        if place is not None:
+            last_offset = place.base_offset - 1
+        reason = str(error.message).rpartition(": ")[2]
+        raise CorruptBatch(
+            f"Corrupt record batch: {reason}",
+            file=self.segment.log_file.path,
+            position=position,
+            base_offset=first_offset,
+            last_offset=last_offset,
+        ) from error
+
+    def _begin_at(self, floor: OffsetPosition) -> None:
+        """Begin anew at an earlier entry."""
+        self.floor, self.position, self.previous_position = floor, floor.position, -1
+        self.known_offset = floor.offset if floor.position else -1
+        self.walked_offset = self.segment.base_offset - 1
 
     def is_contradicted(self, size: int) -> bool:
         """Whether so large a batch here would reach over one that the index knows."""
@@ -170,12 +220,14 @@ def read(
     if end <= 0:
         return None
     walk = _Walk.begin(segment, start_offset, end, end_offset, may_block=may_block)
-    try:
-        return _read_on(walk, start_offset, max_bytes, max_offset, min_one_batch=min_one_batch)
-    except CorruptBatch:
-        if not walk.goes_round_floor(start_offset):
-            raise
-    return _read_on(walk, start_offset, max_bytes, max_offset, min_one_batch=min_one_batch)
+    is_round = False
+    while True:  # ends: behind rot the walk has come further
+        try:
+            return _read_on(walk, start_offset, max_bytes, max_offset, min_one_batch=min_one_batch)
+        except CorruptBatch as error:
+            is_first, is_round = not is_round, True
+            if not (is_first and walk.goes_round_floor(start_offset)):
+                walk.go_behind_rot(start_offset, error)
 
 
 def _read_on(
@@ -271,13 +323,22 @@ def _corrupt(
 
 
 def _no_batch(
-    segment: LogSegment, position: int, stop: ScanStop, first_offset: int, end_offset: int
+    segment: LogSegment,
+    position: int,
+    stop: ScanStop,
+    first_offset: int,
+    end_offset: int,
+    *,
+    may_block: bool,
 ) -> CorruptBatch:
     """The error for a place from where no batch leads on; its offsets reach to where one does."""
-    entry = segment.offset_index.lookup_upper_bound(OffsetPosition(0, position), 1)
-    last_offset = end_offset - 1 if end_offset < INT64_MAX else None
-    if entry is not None:
-        last_offset = entry.offset
+    if not may_block:
+        raise WouldBlock(segment.log_file.path)
+    place = sound_behind(
+        segment, position, first_offset, end=segment.size_bytes, end_offset=end_offset
+    )
+    next_offset = end_offset if place is None else place.base_offset
+    last_offset = next_offset - 1 if next_offset < INT64_MAX else None
     return _corrupt(segment, position, stop, first_offset, last_offset)
 
 
@@ -299,7 +360,8 @@ def next_offset(segment: LogSegment) -> int:
     result = segment.base_offset
     for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
         if chunk.rows.count:
-            result = int(chunk.rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
+            last_offsets = chunk.rows.column(BatchColumn.LAST_OFFSET)
+            result = int(last_offsets[-2:].max()) + 1  # the last base offset may have rotted down
     return result
 
 
@@ -397,7 +459,10 @@ def _find_record(
             walked_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1])
         position = chunk.position + rows.consumed_bytes
         if rows.stop not in (ScanStop.END, ScanStop.PARTIAL):
-            raise _no_batch(segment, position, rows.stop, walked_offset + 1, INT64_MAX)
+            raise _no_batch(
+                segment, position, rows.stop, walked_offset + 1, INT64_MAX, may_block=may_block
+            )
     if position != end <= segment.size_bytes:
-        raise _no_batch(segment, position, ScanStop.PARTIAL, walked_offset + 1, INT64_MAX)
+        stop, first_offset = ScanStop.PARTIAL, walked_offset + 1
+        raise _no_batch(segment, position, stop, first_offset, INT64_MAX, may_block=may_block)
     return None

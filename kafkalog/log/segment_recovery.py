@@ -83,11 +83,14 @@ class Judge:
     """Who is asked at a bad batch; ``verdict`` None: the segment is to be cut there.
 
     Asked before anything is cut; what it raises leaves the segment's batches as they are.
+    ``doubt`` is asked of a sound batch that leaves a gap and has nothing behind it, with its first
+    and last offset: True makes it a bad one.
     """
 
     verdict: Callable[[BadSpot], StepOver | None]
     end_offset: int  # where the next segment begins, INT64_MAX without one
     keeps_rot: bool  # else Kafka's rule: a batch is held against those before it only
+    doubt: Callable[[BadSpot, int, int], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,13 +251,30 @@ class _Steps:
         rows, previous_last = chunk.rows, self.next_offset - 1
         if self._judge is None or not self._judge.keeps_rot:
             return rows.before(rows.first_disorder(previous_last))
+        follower = self._base_offset_at(chunk.position + rows.consumed_bytes)
         disorder = rows.first_disorder(
             previous_last,
             end_offset=self._judge.end_offset,
-            follower_base_offset=self._base_offset_at(chunk.position + rows.consumed_bytes),
+            follower_base_offset=follower,
             looks_ahead=True,
         )
+        if disorder is None and follower < 0 and self._is_doubted(rows, chunk.position):
+            disorder = rows.count - 1
         return rows.before(disorder)
+
+    def _is_doubted(self, rows: BatchRows, chunk_position: int) -> bool:
+        """Whether the last row leaves a gap that it cannot have left; nothing is behind it."""
+        doubt = None if self._judge is None else self._judge.doubt
+        if doubt is None or not rows.count:
+            return False
+        position, _, base_offset, last_offset = rows.table[-1, :4].tolist()
+        expected = self.next_offset
+        if rows.count > 1:
+            expected = int(rows.column(BatchColumn.LAST_OFFSET)[-2]) + 1
+        if base_offset == expected:
+            return False
+        spot = BadSpot(chunk_position + position, BadBatch.BAD_OFFSET, expected)
+        return doubt(spot, base_offset, last_offset)
 
     def _base_offset_at(self, position: int) -> int:
         """What the header there says; -1: there is none."""

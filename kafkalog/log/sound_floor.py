@@ -78,7 +78,7 @@ def sound_floor(segment: LogSegment, offset: int) -> OffsetPosition:
     """
     floor = segment.floor_entry(offset)
     file = segment.log_file.acquire()
-    if floor.position == 0 or _vouched_last(file, floor, segment.size_bytes) is not None:
+    if floor.position == 0 or vouched_last(file, floor, segment.size_bytes) is not None:
         return floor
     return _sound_before(segment, file, floor, segment.size_bytes)
 
@@ -97,7 +97,7 @@ def place_past(
     file = segment.log_file.acquire()
     if floor.position == 0:
         return None
-    last_offset = _vouched_last(file, floor, end)
+    last_offset = vouched_last(file, floor, end)
     if last_offset is not None:
         if last_offset <= floor.offset:
             return None
@@ -122,7 +122,7 @@ def _may_grow(segment: LogSegment, end: int) -> bool:
     return segment.is_active or segment.size_bytes != end
 
 
-def _vouched_last(file: File, entry: OffsetPosition, end: int) -> int | None:
+def vouched_last(file: File, entry: OffsetPosition, end: int) -> int | None:
     """The last offset of the batch that the entry points to; None: it can be of none there."""
     head = file.pread(HEADER.size, entry.position)
     if len(head) < HEADER.size:
@@ -144,7 +144,7 @@ def _sound_before(
     count = 1
     while True:
         entry = segment.offset_index.entry_before(floor.position, count)
-        if entry.position == 0 or _vouched_last(file, entry, end) is not None:
+        if entry.position == 0 or vouched_last(file, entry, end) is not None:
             return entry
         count *= 2
 

@@ -293,7 +293,7 @@ def test_kafkas_rule_still_cuts_there() -> None:
 
 
 def test_a_clean_log_that_ends_below_its_recovery_point_says_so() -> None:
-    """Durable data is gone; the log starts all the same."""
+    """Durable data is gone; the log starts all the same, and gives no lost offset again."""
     world = world_of()
     bases = world.bases()
     world.flush()
@@ -307,8 +307,12 @@ def test_a_clean_log_that_ends_below_its_recovery_point_says_so() -> None:
         (bases[2], COUNT)
     ]
     assert told[0]["log_level"] == "error"
-    assert offsets(world) == list(range(bases[2]))
-    assert world.log.recovery_point == bases[2]
+    with pytest.raises(LostOffsets) as refused:
+        world.log.read(bases[2], 1 << 20, Isolation.LOG_END)
+    assert refused.value.details["last_offset"] == COUNT - 1
+    assert world.log.recovery_point == world.log.log_end_offset == COUNT
+    assert world.append(batch([b"value-%02d" % COUNT])).first_offset == COUNT
+    assert offsets(world, COUNT) == [COUNT]
 
 
 def test_the_recovery_point_proves_the_last_batch_of_a_clean_log() -> None:

@@ -408,6 +408,14 @@ class _Loader:
         tell_left_over(self._directory.path, self._lost, lost, self._environment.note_lost)
         kept = lost if self._corruption == "keep" else ()
         self._files.settle_orphans(kept)
+        for first, _ in kept:
+            # Of an empty segment the index alone stays: as of one whose log is gone, it is a proof.
+            segment = self._segments.get(first)
+            if segment is not None and not segment.size_bytes:
+                self._segments.remove((segment,))
+                segment.close_handles()
+                segment.log_file.unlink()
+                segment.log_file.sync_name()
         return kept
 
     def _recover_and_sync(self, segment: LogSegment) -> None:

@@ -141,6 +141,29 @@ def test_a_closed_log_that_was_cut_is_a_lost_range(clean: bool, proof: LogProof)
         assert isinstance(found[offset], tuple)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_lost_end_of_a_log_stays_lost(clean: bool) -> None:
+    """Emptied or removed: its offsets are given to nobody, and every later start knows."""
+    for how in ("emptied", "removed"):
+        world = world_of()
+        base = world.bases()[-1]
+        stop(world, clean=clean)
+        if how == "removed":
+            remove(world, base, ("log",))
+        else:
+            cut(world, base, 0)
+        lost = base, COUNT - 1
+        for again in (clean, True, False):
+            world.open(clean=again, recovery_point=COUNT)
+            assert world.log.log_end_offset == COUNT, how
+            assert outcome(world) == expected(*lost), how
+            stop(world, clean=again)
+        world.open(clean=True, recovery_point=COUNT)
+        assert world.append(batch([b"next"])).first_offset == COUNT
+        assert outcome(world) == expected(*lost) | {COUNT: COUNT}
+        assert world.log.lost_ranges == (lost,)
+
+
 def test_a_log_that_goes_while_it_is_served_is_a_lost_range() -> None:
     """The open handle still answers; without one neither a skip nor a failed disk."""
     world = world_of()

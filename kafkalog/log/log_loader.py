@@ -200,6 +200,7 @@ class _Loader:
             log_end_offset=log_end,
             has_unsynced_names=not clean,
         )
+        local.aborted_in_lost = self._files.aborted_in_lost()
         if not is_deleted:
             self._restore_state(local, lost, clean=clean)
         log = UnifiedLog(
@@ -407,7 +408,7 @@ class _Loader:
         lost = not_accepted(holes, self._proof.accepted_losses)
         tell_left_over(self._directory.path, self._lost, lost, self._environment.note_lost)
         kept = lost if self._corruption == "keep" else ()
-        self._files.settle_orphans(kept)
+        self._files.settle_orphans(kept, self._proof.accepted_losses)
         for first, _ in kept:
             # Of an empty segment the index alone stays: as of one whose log is gone, it is a proof.
             segment = self._segments.get(first)

@@ -11,9 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.errors import CorruptBatch, OffsetBelowLogStart
+from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.log.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.values import Isolation, LogProof
+from kafkalog.log.values import AppendOrigin, Isolation, LogProof
 from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch, records_of
 
 if TYPE_CHECKING:
@@ -187,6 +188,27 @@ def test_a_read_from_below_ends_before_a_lost_range() -> None:
     assert answer.next_offset == base
     records = world.read_all(following)
     assert [record.offset for record in records] == list(range(following, COUNT))
+
+
+def test_what_a_lost_segment_knew_of_transactions_is_still_told() -> None:
+    """Its abort markers are gone, its transaction index is not: also after the loss is accepted."""
+    world = PartitionWorld(LogConfig(), corruption="keep")
+    world.append(batch([b"aborted"], producer=(7, 0, 0), is_transactional=True))
+    world.log.roll()
+    world.append(batch([b"other"]))
+    marker = build_end_transaction_marker(7, 0, 0, ControlRecordType.ABORT, timestamp_ms=NOW_MS)
+    world.append(marker, origin=AppendOrigin.COORDINATOR)
+    world.log.roll()
+    world.append(batch([b"last"]))
+    world.flush()
+    stop(world, clean=True)
+    remove(world, 1, ("log",))
+    for proof in (LogProof(), LogProof(), *[LogProof(accepted_losses=((1, 2),))] * 2):
+        world.open(clean=True, recovery_point=4, proof=proof)
+        found = world.log.read(0, 1 << 20, Isolation.LAST_STABLE)
+        assert [(each.producer_id, each.first_offset) for each in found.aborted] == [(7, 0)]
+        assert world.log.read(3, 1 << 20, Isolation.LAST_STABLE).aborted == []
+        stop(world, clean=True)
 
 
 def test_a_gap_that_nothing_proves_is_legal() -> None:

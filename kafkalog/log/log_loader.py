@@ -182,10 +182,7 @@ class _Loader:
             else:
                 self._recover_from(recovery_point)
             maybe_rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
-            if self._corruption == "keep":
-                rotten = self._found_epochs.correct(self._epochs, is_gapless=self._proof.is_gapless)
-                recovery_policy.repair_epochs(self._environment.filesystem, self._segments, rotten)
-            self._found_epochs.adopt(self._epochs)
+            self._settle_epochs()
             self._drop_when_below_start()
         self._ensure_first(0 if is_deleted else self._start, clean=clean, synced_end=recovery_point)
         log_end = self._end_log(recovery_point, is_deleted=is_deleted)
@@ -377,6 +374,10 @@ class _Loader:
                 self._recover_and_sync(segment)
             else:
                 self._files.complete_indexes(segment, is_trimmed=clean or base == bases[-1])
+        self._find_lost()
+
+    def _find_lost(self) -> None:
+        """Holes that names prove, or the birth of the log."""
         self._lost = find_lost(
             self._segments,
             self._files.orphans,
@@ -385,10 +386,12 @@ class _Loader:
             durable_end=self._durable_end,
             may_have_gaps=self._has_gaps,
         )
-        is_gapless, first_base = self._proof.is_gapless, bases[0] if bases else 0
-        # At a clean stop the log start is that of the first segment, or lies above it.
-        if is_gapless and self._proof.end_offset is not None and self._start < first_base:
-            self._lost.setdefault(first_base - 1, self._start)
+        is_gapless = self._proof.is_gapless
+        if is_gapless and self._proof.end_offset is not None and len(self._segments):
+            # At a clean stop the log start is that of the first segment, or lies above it.
+            first_base = self._segments.first.base_offset
+            if self._start < first_base:
+                self._lost.setdefault(first_base - 1, self._start)
         for segment, following in pairwise(self._segments):
             base, end = segment.base_offset, following.base_offset
             is_live = self._start < end and base < self._durable_end
@@ -625,6 +628,13 @@ class _Loader:
             self._found_epochs.note(rows)
             return
         adopt_as_kafka(self._epochs, rows)
+
+    def _settle_epochs(self) -> None:
+        """What the batches say of epochs: to the cache, and rot in the batches back."""
+        if self._corruption == "keep":
+            rotten = self._found_epochs.correct(self._epochs, is_gapless=self._proof.is_gapless)
+            recovery_policy.repair_epochs(self._environment.filesystem, self._segments, rotten)
+        self._found_epochs.adopt(self._epochs)
 
     def _drop_when_below_start(self) -> None:
         """Step 8: a log that ends below its start has lost what the start promised to hold."""

@@ -290,6 +290,25 @@ def test_a_loss_in_front_of_the_log_ends_with_the_log_start() -> None:
         check_invariants(world.log)
 
 
+def test_a_first_segment_without_any_file_is_missed_after_a_clean_stop() -> None:
+    """The log is gapless and began there when it was closed; a deletion says so itself."""
+    world = world_of()
+    bases = world.bases()
+    stop(world, clean=True)
+    remove(world, 0)
+    stopped = LogProof(log_start_offset=0, end_offset=COUNT, is_gapless=True)
+    world.open(clean=True, recovery_point=COUNT, proof=stopped)
+    assert outcome(world) == expected(0, bases[1] - 1)
+    stop(world, clean=False)
+    world.open(clean=False, recovery_point=COUNT, proof=GAPLESS)
+    assert outcome(world) == expected(0, bases[1] - 1), "it stays known after a kill"
+    for start in (bases[1], bases[2] - 1):
+        stop(world, clean=True)
+        proof = LogProof(log_start_offset=start, end_offset=COUNT, is_gapless=True)
+        world.open(clean=True, recovery_point=COUNT, log_start_offset=start, proof=proof)
+        assert (world.log.log_start_offset, world.log.lost_ranges) == (start, ())
+
+
 def test_a_time_that_may_lie_in_a_lost_range_is_refused() -> None:
     """Where the first match lies right behind it; other times are found as ever."""
     world = world_of()

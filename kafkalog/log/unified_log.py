@@ -285,6 +285,8 @@ class UnifiedLog:
         a recovery scan more; appends go on in both cases.
         """
         self._refuse_when_broken()
+        if expected_next_offset > self.log_end_offset:
+            self.end_gapless()
         is_all_visible = self.high_watermark >= self.log_end_offset
         segment = self.local.roll(expected_next_offset)
         self.producers.end_offset = segment.base_offset

@@ -250,9 +250,16 @@ class LogCleanerManager:
         ``pauses``: as many do not matter, for who changes nothing. CleaningConflict when it is not
         idle; what keeps it from being looked at.
         """
-        self.retry(log.topic_partition)
+        key = log.topic_partition
+        if log.disputed_start_offset is not None:
+            raise CleaningConflict(
+                f"{key} is not cleaned while it is disputed where it starts: at "
+                f"{log.log_start_offset} or at {log.disputed_start_offset}",
+                topic=key.topic,
+                partition=key.partition,
+            )
+        self.retry(key)
         if not self.try_grab(log, pauses=pauses):
-            key = log.topic_partition
             message = f"The cleaning of {key} is {self.state_of(key)}, or it is moved or deleted"
             raise CleaningConflict(message, topic=key.topic, partition=key.partition)
         found = self._look_at_grabbed(log, now_ms)
@@ -342,7 +349,8 @@ class LogCleanerManager:
         """Plan one log. An offset outside of it is put right in the checkpoint at once."""
         standing = self.look(log, now_ms)
         to_clean, fault = standing.to_clean, standing.fault
-        if to_clean is not None and to_clean.checkpoint_fault is not None:
+        is_disputed = log.disputed_start_offset is not None
+        if to_clean is not None and to_clean.checkpoint_fault is not None and not is_disputed:
             try:
                 self._put_right(to_clean, standing.checkpoint)
             except KafkalogError as error:

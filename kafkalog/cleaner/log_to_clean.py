@@ -88,8 +88,8 @@ class LogToClean:
 
     @property
     def is_eligible(self) -> bool:
-        """Whether it may be picked."""
-        return self.plan.is_eligible
+        """Whether it may be picked; not while it is disputed where the log starts."""
+        return self.plan.is_eligible and self.log.disputed_start_offset is None
 
 
 def _facts_of(segment: LogSegment, config: LogConfig, now_ms: int) -> SegmentFacts:

@@ -30,6 +30,7 @@ _KEEPERS = {
     "high_watermark": "kept: readers do not see all of it yet",
     "policy": "kept: no delete in cleanup.policy",
     "no_limits": "kept: no limit is set",
+    "disputed_start": "kept: where the log starts is disputed",
     "hold": "kept: not archived yet",
     "limits": "kept: inside the limits",
 }

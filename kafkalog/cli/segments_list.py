@@ -16,11 +16,15 @@ from kafkalog.cli.moment import moment_text
 from kafkalog.cli.partition_argument import require_partition_directory
 from kafkalog.cli.table import print_table
 from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.format.offset_ranges import not_accepted
+from kafkalog.log.directory_check import list_directory
+from kafkalog.log.directory_proof import proof_of
 from kafkalog.log.segment_summary import summarize_segments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkalog.format.log_proofs import CheckedOffsets
     from kafkalog.log.segment_summary import SegmentSummary
 
 _HEADINGS = ("STATE", "BASE", "NEXT", "BYTES", "BATCHES", "RECORDS", "OLDEST", "NEWEST", "NOTE")
@@ -35,22 +39,26 @@ def list_command(directory: str, output: str) -> None:
     State: active (the last one, which a start appends to), closed, broken (the headers end before
     the file does), or what the file's name says: deleted (set aside), cleaned, swap. Records are
     without transaction markers. The note tells how many offsets lie between a segment and the one
-    before it (a compacted log may have such gaps), or are in both, which no sound log has. The
-    directory should not be written meanwhile.
+    before it (a compacted log may have such gaps), how many of them are lost, or are in both, which
+    no sound log has. The directory should not be written meanwhile.
 
     Example: kafkalog segments list ./data/orders-0
     """
     require_partition_directory(directory)
+    path, filesystem = os.path.abspath(directory), SystemFilesystem()
     try:
-        found = list(summarize_segments(os.path.abspath(directory), SystemFilesystem()))
+        found = list(summarize_segments(path, filesystem))
+        orphans = list_directory(path, filesystem).orphans
+        proof = proof_of(filesystem, path)
     except OSError as error:
         raise click.ClickException(str(error)) from error
     gaps = _gaps(found)
+    losses = [_lost(each, gap, orphans, proof) for each, gap in zip(found, gaps, strict=True)]
     if output == "json":
-        segments = [_document(each, gap) for each, gap in zip(found, gaps, strict=True)]
+        segments = list(map(_document, found, gaps, losses))
         click.echo(json.dumps({"directory": directory, "segments": segments}))
         return
-    print_table([_HEADINGS, *map(_row, found, gaps)])
+    print_table([_HEADINGS, *map(_row, found, gaps, losses)])
 
 
 def _gaps(segments: Sequence[SegmentSummary]) -> list[int | None]:
@@ -74,15 +82,29 @@ def _state(segment: SegmentSummary) -> str:
     return "active" if segment.is_last else "closed"
 
 
-def _note(gap: int | None) -> str:
+def _lost(
+    segment: SegmentSummary, gap: int | None, orphans: frozenset[int], proof: CheckedOffsets
+) -> int:
+    """How many offsets of the gap in front of a segment are lost, and were not accepted."""
+    if not gap or gap < 0:
+        return 0
+    first, end = segment.base_offset - gap, segment.base_offset
+    if not proof.is_gapless:
+        within = [offset for offset in orphans if first <= offset < end]
+        first = min(within, default=end)
+    holes = [(first, end - 1)] if first < end else []
+    return sum(last - first + 1 for first, last in not_accepted(holes, proof.accepted_losses))
+
+
+def _note(gap: int | None, lost: int) -> str:
     if not gap:
         return ""
     if gap > 0:
-        return f"gap of {gap}"
+        return f"gap of {gap}, {lost} lost" if lost else f"gap of {gap}"
     return f"overlap of {-gap}"
 
 
-def _row(segment: SegmentSummary, gap: int | None) -> tuple[str, ...]:
+def _row(segment: SegmentSummary, gap: int | None, lost: int) -> tuple[str, ...]:
     return (
         _state(segment),
         str(segment.base_offset),
@@ -92,11 +114,11 @@ def _row(segment: SegmentSummary, gap: int | None) -> tuple[str, ...]:
         str(segment.records),
         moment_text(segment.oldest_ms),
         moment_text(segment.newest_ms),
-        _note(gap),
+        _note(gap, lost),
     )
 
 
-def _document(segment: SegmentSummary, gap: int | None) -> dict[str, object]:
+def _document(segment: SegmentSummary, gap: int | None, lost: int) -> dict[str, object]:
     return {
         "state": _state(segment),
         "base_offset": segment.base_offset,
@@ -108,4 +130,5 @@ def _document(segment: SegmentSummary, gap: int | None) -> dict[str, object]:
         "oldest_ms": segment.oldest_ms,
         "newest_ms": segment.newest_ms,
         "gap_offsets": gap,
+        "lost_offsets": lost,
     }

@@ -15,7 +15,8 @@ from kafkalog.cli.connection import output_option
 from kafkalog.cli.partition_argument import require_partition_directory
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.log.directory_check import verify_directory
-from kafkalog.manager.compaction_evidence import is_known_compacted, is_known_gapless
+from kafkalog.log.directory_proof import proof_of
+from kafkalog.manager.compaction_evidence import is_known_compacted
 
 if TYPE_CHECKING:
     from kafkalog.log.findings import Finding
@@ -29,7 +30,8 @@ def verify(ctx: click.Context, directory: str, output: str) -> None:
     """Check all batches, indexes and snapshots of a partition directory. Exit 1 with findings.
 
     The directory must not be written meanwhile: stop the server or take a copy. Whether offsets may
-    be missing is read from the log directory around it, where there is one.
+    be missing, and which were given up (accept-loss), is read from the log directory around it,
+    where there is one.
 
     Example: kafkalog segments verify ./data/orders-0
     """
@@ -37,10 +39,8 @@ def verify(ctx: click.Context, directory: str, output: str) -> None:
     path, filesystem = os.path.abspath(directory), SystemFilesystem()
     try:
         is_compacted = is_known_compacted(path, filesystem)
-        is_gapless = is_known_gapless(path, filesystem)
-        findings = verify_directory(
-            path, filesystem, is_compacted=is_compacted, is_gapless=is_gapless
-        )
+        proof = proof_of(filesystem, path)
+        findings = verify_directory(path, filesystem, is_compacted=is_compacted, proof=proof)
     except OSError as error:
         raise click.ClickException(str(error)) from error
     if output == "json":

@@ -70,6 +70,9 @@ class CheckedOffsets:
     accepted_losses: tuple[tuple[int, int], ...] = ()
 
 
+NOTHING_PROVEN = CheckedOffsets()
+
+
 class NewerProofsFormat(FormatError):
     """A later version of kafkalog wrote it: not damaged, but not for this one."""
 

@@ -21,6 +21,8 @@ from kafkalog.format.file_names import (
     segment_file_name,
 )
 from kafkalog.format.format_error import FormatError
+from kafkalog.format.log_proofs import NOTHING_PROVEN
+from kafkalog.format.offset_ranges import not_accepted
 from kafkalog.format.producer_snapshot import decode_snapshot
 from kafkalog.format.record_batch import add_to_sequence
 from kafkalog.log.findings import Finding, FindingCode, Findings, Severity
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.env.filesystem import ReadFilesystem
+    from kafkalog.format.log_proofs import CheckedOffsets
     from kafkalog.log.segment_check import ProducerSpan, SegmentReport
 
 
@@ -38,12 +41,12 @@ def verify_directory(
     filesystem: ReadFilesystem,
     *,
     is_compacted: bool = False,
-    is_gapless: bool = False,
+    proof: CheckedOffsets = NOTHING_PROVEN,
 ) -> list[Finding]:
     """All errors in the order of the files; empty: the directory is sound. OSError passes.
 
     ``is_compacted``: known from elsewhere; offsets may be missing then. A gap inside a segment
-    says so, too. ``is_gapless``: known as well; no offset may be missing inside a segment.
+    says so, too. ``proof``: of a gapless log no offset may be missing; what was given up may be.
     """
     listing = list_directory(path, filesystem)
     reports = [
@@ -54,12 +57,12 @@ def verify_directory(
             listing.names,
             is_last=base == listing.bases[-1],
             may_have_gaps=is_compacted,
-            is_gapless=is_gapless,
+            is_gapless=proof.is_gapless,
         )
         for base in listing.bases
     ]
     small = check_small_files(path, filesystem, listing)
-    found = join_reports(listing, reports, small, is_compacted=is_compacted)
+    found = join_reports(listing, reports, small, is_compacted=is_compacted, proof=proof)
     return [each for each in found if each.severity is Severity.ERROR]
 
 
@@ -146,6 +149,7 @@ def join_reports(
     is_compacted: bool,
     log_start_offset: int | None = None,
     vanished: frozenset[int] = frozenset(),
+    proof: CheckedOffsets = NOTHING_PROVEN,
 ) -> list[Finding]:
     """All findings in the order of the files; reports are those of all segments, by base.
 
@@ -156,7 +160,9 @@ def join_reports(
     """
     if log_start_offset is None:
         log_start_offset = small.epochs[0][1] if small.epochs else 0
-    join = _Join(listing, reports, small, log_start_offset, vanished, is_compacted=is_compacted)
+    join = _Join(
+        listing, reports, small, log_start_offset, vanished, is_compacted=is_compacted, proof=proof
+    )
     return join.run()
 
 
@@ -172,7 +178,9 @@ class _Join:
         vanished: frozenset[int],
         *,
         is_compacted: bool,
+        proof: CheckedOffsets,
     ) -> None:
+        self._proof = proof
         self._listing = listing
         self._reports = reports
         self._small = small
@@ -213,13 +221,18 @@ class _Join:
         proves that a segment was there.
         """
         is_compacted = self._is_known_compacted or any(each.has_gaps for each in self._reports)
-        orphans = set(self._listing.orphans)
-        for first, end in holes:
-            within = {offset for offset in orphans if first <= offset < end}
+        accepted, is_gapless = self._proof.accepted_losses, self._proof.is_gapless
+        orphans = {
+            offset
+            for offset in self._listing.orphans
+            if not any(first <= offset <= last for first, last in accepted)
+        }
+        for first, last in not_accepted(((first, end - 1) for first, end in holes), accepted):
+            within = {offset for offset in orphans if first <= offset <= last}
             orphans = orphans - within
-            if within or not is_compacted:
-                doubt = "" if within else ", unless the topic was compacted"
-                problem = f"missing: no segment holds offsets {first} to {end - 1}{doubt}"
+            if within or is_gapless or not is_compacted:
+                doubt = "" if within or is_gapless else ", unless the topic was compacted"
+                problem = f"missing: no segment holds offsets {first} to {last}{doubt}"
                 file = segment_file_name(first, LOG_SUFFIX)
                 self._findings.add(FindingCode.MISSING_OFFSETS, file, 0, problem)
         for offset in sorted(orphans):

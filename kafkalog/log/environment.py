@@ -31,7 +31,7 @@ def _ignore(_segments: int, _bytes: int) -> None:
 
 
 def _go_on() -> None:
-    """Nobody stops a load."""
+    """Nobody stops a load, or counts what it tells."""
 
 
 def _told(_path: str, _first_offset: int, _last_offset: int | None) -> None:
@@ -56,6 +56,7 @@ class LogEnvironment:
     ``check_stop`` is asked there before each chunk of an unclean load's scans, and raises
     LoadStopped to end the load. ``note_lost`` hears of each hole that a load has told of: the log
     it was in, its first and last offset (None: up to the end); what it raises ends the load.
+    ``note_start_contradiction`` hears that two files say different things of a log's start.
     ``check_producer`` raises why a client's batch of a producer may
     not be appended now, beyond the log's own rules; asked on the writer thread.
     """
@@ -70,6 +71,7 @@ class LogEnvironment:
     note_recovery: Callable[[int, int], None] = _ignore
     check_stop: Callable[[], None] = _go_on
     note_lost: NoteLost = _told
+    note_start_contradiction: Callable[[], None] = _go_on
     check_producer: ProducerCheck = _any_batch
 
     def guarded(self, work: Callable[[], None]) -> Callable[[], None]:

@@ -29,6 +29,7 @@ from kafkalog.format.file_names import (
     SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     SegmentFileName,
     parse_segment_file,
     segment_file_name,
@@ -38,6 +39,8 @@ from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.record_batch import HEADER_BYTES, MAGIC_AT, MAGIC_V2
 from kafkalog.log.log_segment import LogSegment
 from kafkalog.log.segment_chunks import scan_chunks
+from kafkalog.log.segment_file import SegmentFile
+from kafkalog.log.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.segment_file import MovableDirectory
+    from kafkalog.log.values import AbortedTransaction
 
 _TEMPORARY_FILES = frozenset(
     f"{name}{TEMPORARY_SUFFIX}" for name in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
@@ -75,27 +79,30 @@ class LoaderFiles:
         """Steps 1 to 4 and indexes of deleted logs; afterwards no stage suffix is left."""
         for file_name in _TEMPORARY_FILES & self.stats.keys():
             self._delete(file_name)  # a process ended in the middle of replacing the file
-        deleting = {name.offset for name in self.names.values() if name.stage == DELETED_SUFFIX}
+        self._remove_indexes_of_deleted()
         self._remove_deleted()
         self._remove_unfinished()
         self._finish_swaps()
         if self._has_changed:
             self._list()
         logs = {name.offset for name in self.names.values() if name.suffix == LOG_SUFFIX}
-        for file_name, name in tuple(self.names.items()):
-            if name.suffix in INDEX_SUFFIXES and name.offset not in logs:
-                if name.offset in deleting:
-                    self._delete_orphan(file_name)
-                else:
-                    self.orphans.add(name.offset)
+        self.orphans |= {
+            name.offset
+            for name in self.names.values()
+            if name.suffix in INDEX_SUFFIXES and name.offset not in logs
+        }
         if self._has_changed:
             self._sync_names()
 
-    def settle_orphans(self, lost: Iterable[LostRange]) -> None:
+    def settle_orphans(
+        self, lost: Iterable[LostRange], accepted: Iterable[tuple[int, int]]
+    ) -> None:
         """Indexes without a log stay while they prove a loss; a loss without one gets an empty one.
 
-        So the next start finds it again, whatever it was proven by. Kafka removes such a file.
+        So the next start finds it again, whatever it was proven by. Kafka removes such a file. A
+        transaction index stays when the loss was accepted, too: it tells of records before it.
         """
+        gone = tuple(accepted)
         self._has_changed = False
         kept = set()
         for first, last in lost:
@@ -104,11 +111,29 @@ class LoaderFiles:
                 self._has_changed = True
             kept |= {offset for offset in self.orphans if first <= offset <= last}
         for file_name, name in tuple(self.names.items()):
-            is_index = name.suffix in INDEX_SUFFIXES
-            if is_index and name.offset in self.orphans and name.offset not in kept:
+            if name.suffix not in INDEX_SUFFIXES or name.offset not in self.orphans - kept:
+                continue
+            is_accepted = any(first <= name.offset <= last for first, last in gone)
+            if name.suffix != TRANSACTION_INDEX_SUFFIX or not is_accepted:
                 self._delete_orphan(file_name)
         if self._has_changed:
             self._sync_names()
+
+    def aborted_in_lost(self) -> tuple[AbortedTransaction, ...]:
+        """Transactions whose abort was in a lost segment, as far as its index is left."""
+        found: list[AbortedTransaction] = []
+        environment, directory = self._environment, self._directory
+        for base in sorted(self.orphans):
+            name = segment_file_name(base, TRANSACTION_INDEX_SUFFIX)
+            if name in self.stats:
+                file = SegmentFile(environment, directory, name)
+                index = TransactionIndex(file, base, environment.index_cache, exists=True)
+                try:
+                    found.extend(index.entries())
+                except CorruptIndex as error:
+                    _log.warning("transaction_index_ignored", reason=error.message)
+                index.release()
+        return tuple(found)
 
     def _delete_orphan(self, file_name: str) -> None:
         _log.warning("index_without_log_deleted", path=self.path(file_name))
@@ -227,6 +252,20 @@ class LoaderFiles:
     def _sync_names(self) -> None:
         """What was renamed and deleted so far is durable."""
         self._environment.filesystem.sync_dir(self._directory.path)
+
+    def _remove_indexes_of_deleted(self) -> None:
+        """What a deletion has not renamed yet, durably before its other files go.
+
+        An index alone would look like what is left of a lost segment.
+        """
+        names = self.names.values()
+        deleting = {name.offset for name in names if name.stage == DELETED_SUFFIX}
+        deleting -= {name.offset for name in names if name.suffix == LOG_SUFFIX and not name.stage}
+        for file_name, name in tuple(self.names.items()):
+            if name.suffix in INDEX_SUFFIXES and not name.stage and name.offset in deleting:
+                self._delete_orphan(file_name)
+        if self._has_changed:
+            self._sync_names()
 
     def _remove_deleted(self) -> None:
         """Step 1: deletions that a crash left pending."""

@@ -109,6 +109,7 @@ class LocalLog:
         self.segments = segments
         self.log_end_offset = log_end_offset
         self.swap_count = 0  # since the load
+        self.aborted_in_lost: tuple[AbortedTransaction, ...] = ()  # set by who loads the log
 
     @property
     def active_segment(self) -> LogSegment:
@@ -277,6 +278,11 @@ class LocalLog:
             if found.is_complete:
                 break
             segment = self.segments.higher(segment.base_offset)
+        aborted.extend(
+            each
+            for each in self.aborted_in_lost
+            if each.last_offset >= start_offset and each.first_offset < upper_bound_offset
+        )
         return aborted
 
     # ---- flush

@@ -47,6 +47,7 @@ from kafkalog.log.producer_state_manager import DEFAULT_EXPIRATION_MS, ProducerS
 from kafkalog.log.recovered_epochs import RecoveredEpochs, adopt_as_kafka
 from kafkalog.log.segment_file import MovableDirectory
 from kafkalog.log.segment_recovery import SegmentOffsetOverflow
+from kafkalog.log.start_offsets import LogStart, log_start
 from kafkalog.log.unified_log import UnifiedLog
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_PROOF, LogProof
 
@@ -58,6 +59,12 @@ if TYPE_CHECKING:
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.recovery_policy import Corruption
     from kafkalog.log.values import CompletedTransaction
+
+_DISPUTED_REMEDY = (
+    "Nothing is deleted from the log until the two agree. To keep what lies below the log start "
+    "deleted, delete it again: kafkalog records delete --before-offset. To have it back, stop "
+    "the daemon and run kafkalog doctor --repair."
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -121,6 +128,7 @@ class _Loader:
         self._expiration_ms = producer_expiration_ms
         self._producers = self._new_producers(())
         self._start = 0
+        self._log_start = LogStart(0)
         self._is_clean = False
         self._recovered: set[int] = set()  # bases of the segments that step 5 recovered
         self._durable_end = 0  # no power cut took what lies below
@@ -137,7 +145,7 @@ class _Loader:
     ) -> UnifiedLog:
         """All steps; again from the listing on when a segment had to be split (step 5)."""
         while True:
-            self._start = checkpointed_start
+            self._log_start = LogStart(checkpointed_start)
             try:
                 return self._load_once(
                     clean=clean, recovery_point=recovery_point, topic_id=topic_id
@@ -164,6 +172,7 @@ class _Loader:
             self._producers.delete_snapshots(each for each in snapshots if each >= recovery_point)
         epoch_damage = load_epochs(self._epochs, self._corruption)
         self._trust_proof()
+        self._judge_start(clean=clean)
         self._note_known_ends(recovery_point, snapshots, clean=clean)
         self._load_segments(clean=clean)
         identity = parse_directory_name(self._directory.path.rpartition("/")[2])
@@ -174,10 +183,7 @@ class _Loader:
             else:
                 self._recover_from(recovery_point)
             maybe_rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
-            if self._corruption == "keep":
-                rotten = self._found_epochs.correct(self._epochs, is_gapless=self._proof.is_gapless)
-                recovery_policy.repair_epochs(self._environment.filesystem, self._segments, rotten)
-            self._found_epochs.adopt(self._epochs)
+            self._settle_epochs()
             self._drop_when_below_start()
         self._ensure_first(0 if is_deleted else self._start, clean=clean, synced_end=recovery_point)
         log_end = self._end_log(recovery_point, is_deleted=is_deleted)
@@ -192,6 +198,7 @@ class _Loader:
             log_end_offset=log_end,
             has_unsynced_names=not clean,
         )
+        local.aborted_in_lost = self._files.aborted_in_lost()
         if not is_deleted:
             self._restore_state(local, lost, clean=clean)
         log = UnifiedLog(
@@ -203,6 +210,7 @@ class _Loader:
             log_start_offset=self._start,
             topic_id=topic_id,
             proof=replace(self._proof, end_offset=None),  # from here on it moves
+            disputed_start_offset=None if is_deleted else self._tell_start(),
         )
         for each in lost:
             log.note_lost(*each)
@@ -217,6 +225,33 @@ class _Loader:
         is_ours = all(entry.epoch == 0 for entry in self._epochs.entries)
         if self._proof.is_gapless and (self._may_have_gaps or not is_ours):
             self._proof = replace(self._proof, is_gapless=False)
+
+    def _judge_start(self, *, clean: bool) -> None:
+        """Which of two log starts counts, as far as names and epochs tell."""
+        first_epoch = self._epochs.entries[0] if self._epochs.entries else None
+        self._log_start = log_start(
+            self._log_start.offset,
+            self._proof.log_start_offset,
+            self._files.offsets_of(LOG_SUFFIX),
+            None if first_epoch is None else first_epoch.start_offset,
+            clean=clean,
+        )
+        self._start = self._log_start.offset
+
+    def _tell_start(self) -> int | None:
+        """The line for a contradiction; the lower log start while it is disputed, or None."""
+        start = self._log_start
+        if start.other is None:
+            return None
+        _log.error(
+            "log_starts_contradict",
+            partition=self._directory.path.rpartition("/")[2],
+            log_start_offset=start.offset,
+            other=start.other,
+            remedy=_DISPUTED_REMEDY if start.is_disputed else "None: the line is written again.",
+        )
+        self._environment.note_start_contradiction()
+        return start.other if start.is_disputed else None
 
     def _note_known_ends(
         self, recovery_point: int, snapshots: Sequence[int], *, clean: bool
@@ -344,6 +379,10 @@ class _Loader:
                 self._recover_and_sync(segment)
             else:
                 self._files.complete_indexes(segment, is_trimmed=clean or base == bases[-1])
+        self._find_lost()
+
+    def _find_lost(self) -> None:
+        """Holes that names prove, or the birth of the log."""
         self._lost = find_lost(
             self._segments,
             self._files.orphans,
@@ -352,12 +391,12 @@ class _Loader:
             durable_end=self._durable_end,
             may_have_gaps=self._has_gaps,
         )
-        is_gapless, first_base = self._proof.is_gapless, bases[0] if bases else 0
-        if is_gapless and self._proof.end_offset is not None:
+        is_gapless = self._proof.is_gapless
+        if is_gapless and self._proof.end_offset is not None and len(self._segments):
             # At a clean stop the log start is that of the first segment, or lies above it.
-            start = max(self._start, self._proof.log_start_offset or 0)
-            if start < first_base:
-                self._lost.setdefault(first_base - 1, start)
+            first_base = self._segments.first.base_offset
+            if self._start < first_base:
+                self._lost.setdefault(first_base - 1, self._start)
         for segment, following in pairwise(self._segments):
             base, end = segment.base_offset, following.base_offset
             is_live = self._start < end and base < self._durable_end
@@ -377,7 +416,15 @@ class _Loader:
         lost = not_accepted(holes, self._proof.accepted_losses)
         tell_left_over(self._directory.path, self._lost, lost, self._environment.note_lost)
         kept = lost if self._corruption == "keep" else ()
-        self._files.settle_orphans(kept)
+        self._files.settle_orphans(kept, self._proof.accepted_losses)
+        for first, _ in kept:
+            # Of an empty segment the index alone stays: as of one whose log is gone, it is a proof.
+            segment = self._segments.get(first)
+            if segment is not None and not segment.size_bytes:
+                self._segments.remove((segment,))
+                segment.close_handles()
+                segment.log_file.unlink()
+                segment.log_file.sync_name()
         return kept
 
     def _recover_and_sync(self, segment: LogSegment) -> None:
@@ -605,11 +652,20 @@ class _Loader:
             return
         adopt_as_kafka(self._epochs, rows)
 
+    def _settle_epochs(self) -> None:
+        """What the batches say of epochs: to the cache, and rot in the batches back."""
+        if self._corruption == "keep":
+            rotten = self._found_epochs.correct(self._epochs, is_gapless=self._proof.is_gapless)
+            recovery_policy.repair_epochs(self._environment.filesystem, self._segments, rotten)
+        self._found_epochs.adopt(self._epochs)
+
     def _drop_when_below_start(self) -> None:
         """Step 8: a log that ends below its start has lost what the start promised to hold."""
         if not len(self._segments):
             return
         log_end = self._find_end()
+        self._log_start = self._log_start.within(log_end)
+        self._start = self._log_start.offset
         if log_end >= self._start:
             return
         _log.warning(
@@ -627,7 +683,8 @@ class _Loader:
         """Step 11: epochs, log start, snapshots, producers."""
         log_end = local.log_end_offset
         self._epochs.truncate_from_end(log_end)
-        self._epochs.truncate_from_start(self._start)
+        if not self._log_start.is_disputed:  # it would be the mark that proves the start
+            self._epochs.truncate_from_start(self._start)
         first_base = self._segments.first.base_offset
         # A loss in front of the log is no deletion: the log still starts with it.
         begins = [each.first_offset for each in lost if each.last_offset == first_base - 1]

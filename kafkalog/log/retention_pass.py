@@ -94,6 +94,7 @@ def look(
         high_watermark=high_watermark,
         log_end_offset=log.log_end_offset,
         hold=hold,
+        is_start_disputed=log.disputed_start_offset is not None,
     )
 
 
@@ -151,6 +152,8 @@ def finish(log: UnifiedLog, most: int | None = None) -> tuple[Deleted, ...]:
     Files are renamed on return and removed after ``file.delete.delay.ms``. OSError: some of them
     went, the others are the next pass's.
     """
+    if log.disputed_start_offset is not None:
+        return ()
     start = log.log_start_offset
     # From the oldest on and no further: a slice of a log of many segments looks at few of them.
     below = takewhile(lambda pair: pair[1].base_offset <= start, pairwise(log.segments))

@@ -36,6 +36,7 @@ class Keeper(enum.Enum):
     HIGH_WATERMARK = "high_watermark"  # it holds records that readers do not see yet
     POLICY = "policy"  # cleanup.policy holds no delete
     NO_LIMITS = "no_limits"  # neither retention.ms nor retention.bytes
+    DISPUTED_START = "disputed_start"  # two files say different things of the log start
     HOLD = "hold"  # its records are not archived yet: no limit lets it go
     LIMITS = "limits"  # inside every limit that is set
 
@@ -65,6 +66,7 @@ class LogFacts(NamedTuple):
     segments            oldest first, the last one is active; looked at only as far as it is needed
     size_bytes          of all of them
     flushed_base        None, or above it nothing goes by any rule: it may not be durable yet
+    is_start_disputed   nothing goes by any rule: it may be wrong where the log starts
     """
 
     segments: Sequence[SegmentFacts]
@@ -74,6 +76,7 @@ class LogFacts(NamedTuple):
     log_end_offset: int
     hold: Hold | None = None
     flushed_base: int | None = None
+    is_start_disputed: bool = False
 
 
 class RetentionPolicy(NamedTuple):
@@ -129,6 +132,8 @@ def keeper_of(facts: LogFacts, policy: RetentionPolicy, index: int) -> Keeper:
         return Keeper.EMPTY_ACTIVE
     if facts.high_watermark < upper:
         return Keeper.HIGH_WATERMARK
+    if facts.is_start_disputed:
+        return Keeper.DISPUTED_START
     if not policy.is_deleted:
         return Keeper.POLICY
     if policy.retention_ms < 0 and policy.retention_bytes < 0:
@@ -151,6 +156,8 @@ class _Walk:
 
     def take(self, rule: Rule, goes: Callable[[SegmentFacts, int | None], bool]) -> None:
         """All that the rule lets go; ``goes`` gets a segment and the next one's base offset."""
+        if self._facts.is_start_disputed:
+            return
         segments = self._facts.segments
         for index in range(len(self._deletions), len(segments)):
             segment = segments[index]

@@ -80,6 +80,7 @@ class UnifiedLog:
         log_start_offset: int,
         topic_id: str | None = None,
         proof: LogProof = NO_PROOF,
+        disputed_start_offset: int | None = None,
     ) -> None:
         """The high watermark begins at the log start; the owner sets it (log-lifecycle 6)."""
         # constant after construction
@@ -98,6 +99,8 @@ class UnifiedLog:
             local.note_name_change()  # the load wrote them
         # published to readers
         self.proof = proof
+        # Lower than the log start, by a file that cannot have rotted: nothing may be deleted.
+        self.disputed_start_offset = disputed_start_offset
         self.log_start_offset = log_start_offset
         self.high_watermark = log_start_offset
         self._first_unstable_offset: int | None = producers.first_unstable_offset
@@ -282,6 +285,8 @@ class UnifiedLog:
         a recovery scan more; appends go on in both cases.
         """
         self._refuse_when_broken()
+        if expected_next_offset > self.log_end_offset:
+            self.end_gapless()
         is_all_visible = self.high_watermark >= self.log_end_offset
         segment = self.local.roll(expected_next_offset)
         self.producers.end_offset = segment.base_offset
@@ -378,6 +383,8 @@ class UnifiedLog:
                 high_watermark=self.high_watermark,
             )
         self.increment_log_start_offset(target, "client delete records request")
+        if target >= self.log_start_offset:
+            self.disputed_start_offset = None  # now somebody has asked for it
         return self.log_start_offset
 
     # ---- lost ranges, see ``lost_ranges``

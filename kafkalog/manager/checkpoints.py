@@ -292,7 +292,9 @@ class Checkpoints:
             assert log.topic_id is not None, "the manager's logs have one"
             first_dirty = self._offset_in(CLEANER_OFFSETS, log) if log in served else None
             entries[LogKey(log.topic_id, log.topic_partition.partition)] = CheckedOffsets(
-                log_start_offset=log.log_start_offset,
+                log_start_offset=log.log_start_offset
+                if log.disputed_start_offset is None
+                else log.disputed_start_offset,
                 recovery_point=log.local.recovery_point,
                 first_dirty_offset=first_dirty,
                 end_offset=log.log_end_offset if is_stopped else None,

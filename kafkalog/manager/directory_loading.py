@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.broker_config import BrokerConfig
     from kafkalog.manager.checkpoints import Checkpoints
     from kafkalog.manager.load_progress import LoadProgress
+    from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_dir_unit import LogDirUnit
     from kafkalog.manager.partition_table import OutOfService, PartitionTable
     from kafkalog.manager.startup_plan import FoundPartition
@@ -89,8 +91,9 @@ class DirectoryLoading:
         self._clock = clock
         self._progress = progress
         self._check_producer = check_producer
-        # appended by recovery threads
+        # single additions by recovery threads
         self._crashes: deque[BaseException] = deque()
+        self._contradicted: set[str] = set()  # log directories, by path
         # set by any thread
         self.is_stopped = False
 
@@ -124,6 +127,9 @@ class DirectoryLoading:
             if unit.log_dir.is_online and self._checkpoints.are_complete(unit.log_dir):
                 try:
                     self._checkpoints.drop_stale(unit.log_dir)
+                    if unit.log_dir.path in self._contradicted:
+                        # Where the checked one counts they agree from here on.
+                        self._checkpoints.write_start_offsets(unit.log_dir)
                 except StorageFault as fault:
                     _log.error(
                         "checkpoints_not_renewed", log_dir=unit.log_dir.path, reason=fault.message
@@ -191,6 +197,11 @@ class DirectoryLoading:
             return self.load(unit, partition.topic_partition, topic, path, was_clean=False)
         except LoadStopped:
             return None  # it stays what it is
+
+    def _note_start(self, log_dir: LogDir) -> None:
+        """Two files say different things of a log's start. Any recovery thread."""
+        self._progress.start_contradicted(log_dir.path)
+        self._contradicted.add(log_dir.path)
 
     def _check_stop(self) -> None:
         """LoadStopped once ``is_stopped`` is set."""
@@ -398,6 +409,7 @@ class DirectoryLoading:
                 unit.environment,
                 check_stop=self._check_stop,
                 check_producer=self._check_producer,
+                note_start_contradiction=partial(self._note_start, unit.log_dir),
             ),
             clean=was_clean,
             recovery_point=recovery_point,

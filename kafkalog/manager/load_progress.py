@@ -71,6 +71,10 @@ class LoadProgress:
         one = self._dirs.get(path)
         return (0, 0) if one is None else (max(one.logs - one.done, 0), one.segments_left)
 
+    def start_contradicted(self, path: str) -> None:
+        """A directory's files say different things of a log's start. Any recovery thread."""
+        self._metrics.log_start_contradictions.labels(path).inc()
+
     def begin(self, logs: dict[LogDir, int]) -> None:
         """Partitions to load per directory are known; a directory that was not clean is named."""
         self._started_ns = now_ns = self._clock.monotonic_ns()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.queue_budget import QueueBudget
     from kafkalog.manager.seams import Seams
     from kafkalog.manager.topic_quotas import TopicQuotas
+    from kafkalog.manager.writer_syncs import StartOffsetFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def make_unit(
     *,
     open_file_count: int,
     note_recovery: Callable[[int, int], None],
-    write_start_offsets: Callable[[LogDir], None],
+    checkpoints: StartOffsetFiles,
     drop_logs: Callable[[LogDir], None],
 ) -> LogDirUnit:
     """One directory. Nothing is touched and no thread runs yet."""
@@ -98,7 +99,7 @@ def make_unit(
         budget,
         quotas,
         sink,
-        write_start_offsets,
+        checkpoints,
         drop_logs,
         ThreadMeter(f"log-dir-writer-{log_dir.path}", seams.clock, seams.metrics),
     )

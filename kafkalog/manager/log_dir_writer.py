@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.queue_budget import QueueBudget
     from kafkalog.manager.thread_meter import ThreadMeter
     from kafkalog.manager.topic_quotas import TopicQuotas
+    from kafkalog.manager.writer_syncs import StartOffsetFiles
 
 T = TypeVar("T")
 _SIZE_BYTES = attrgetter("size_bytes")
@@ -76,6 +77,7 @@ class _SyncDone(Command):
 
 
 _START_OFFSETS = "log-start-offsets"
+_PROOFS = "proofs"
 
 
 def _deleted(topic: str) -> UnknownTopic:
@@ -93,11 +95,11 @@ class LogDirWriter:
         budget: QueueBudget,
         quotas: TopicQuotas,
         sink: CompletionSink,
-        write_start_offsets: Callable[[LogDir], None],
+        checkpoints: StartOffsetFiles,
         drop_logs: Callable[[LogDir], None],
         meter: ThreadMeter,
     ) -> None:
-        """``write_start_offsets`` runs on the flusher, ``drop_logs`` on the writer, once."""
+        """``checkpoints`` are written by the flusher; ``drop_logs`` is the writer's, once."""
         # constant after construction
         self.log_dir = log_dir
         self._flusher = flusher
@@ -106,7 +108,10 @@ class LogDirWriter:
         self._budget = budget
         self._quotas = quotas
         self._sink = sink
-        self._checkpoint = CheckpointSync(lambda: write_start_offsets(log_dir))
+        self._checkpoints = {
+            _START_OFFSETS: CheckpointSync(lambda: checkpoints.write_start_offsets(log_dir)),
+            _PROOFS: CheckpointSync(lambda: checkpoints.write_proofs(log_dir)),
+        }
         self._drop_logs = drop_logs
         self._meter = meter
         # any thread appends, the writer thread pops
@@ -220,11 +225,18 @@ class LogDirWriter:
         self._wanted[log] = self._log_state(log)
 
     def wait_for_start_offsets(self, command: Command) -> None:
-        """End command when the start-offset checkpoint holds what is true now."""
-        state = self._syncs.get(_START_OFFSETS)
+        """End command when both files with log starts hold what is true now."""
+        self._wait_for_checkpoint(_START_OFFSETS, command)
+
+    def wait_for_proofs(self, command: Command) -> None:
+        """End command when ``kafkalog.checkpoint`` holds what is true now."""
+        self._wait_for_checkpoint(_PROOFS, command)
+
+    def _wait_for_checkpoint(self, key: str, command: Command) -> None:
+        state = self._syncs.get(key)
         if state is None:
-            state = self._syncs[_START_OFFSETS] = SyncState(self._checkpoint)
-        self._wait(_START_OFFSETS, state, command)
+            state = self._syncs[key] = SyncState(self._checkpoints[key])
+        self._wait(key, state, command)
 
     # ---- the loop
 

@@ -154,7 +154,8 @@ class LogMaintenance:
     def accept_loss(self, log: UnifiedLog, lost: LostRange) -> Losses:
         """Make a lost range a gap like any other, durable on return; again changes nothing.
 
-        InvalidRequest for what is not one of the lost ranges, StorageFault: nothing was accepted.
+        InvalidRequest for what is not one of the lost ranges, or lies in the active segment, which
+        the next start has to end; StorageFault: nothing was accepted.
         Crash: it is accepted or not.
         """
         known = self.losses(log)
@@ -162,6 +163,11 @@ class LogMaintenance:
             return known
         if lost not in known.lost:
             raise InvalidRequest(_no_such_loss(log, lost, known.lost))
+        if lost.last_offset >= log.segments.active.base_offset:
+            raise InvalidRequest(
+                f"The file of the active segment of {log.topic_partition} is gone: restart the "
+                "daemon, then accept what is lost."
+            )
         unit = self._manager.unit_of(log)
         self._on_writer(log, lambda: log.accept_loss(lost))
         try:

@@ -192,7 +192,7 @@ class LogManager:
             sink,
             open_file_count=self.config.log_dir_max_open_files,
             note_recovery=functools.partial(self.progress.recovery_changed, path),
-            write_start_offsets=self.checkpoints.write_start_offsets,
+            checkpoints=self.checkpoints,
             drop_logs=self._drop_logs,
         )
 

@@ -205,6 +205,8 @@ class ManagerTasks:
         logs = self._manager.table.logs_in(path)
         metrics.log_dir_partitions.labels(path).set(len(logs))
         metrics.log_dir_segments.labels(path).set(sum(len(log.segments) for log in logs))
+        disputed = sum(log.disputed_start_offset is not None for log in logs)
+        metrics.log_starts_disputed.labels(path).set(disputed)
 
     def reload_once(self) -> None:
         """Load partitions again whose fault has passed. Loop body."""

@@ -84,13 +84,14 @@ class PartitionMoves:
 
         The copy is there on return, empty and durable: a restart goes on with the move.
         UnknownTopic, UnknownPartition, LogDirNotFound, LogDirOffline (either directory),
-        InvalidReplicaAssignment (cordoned), InvalidTopicName (too long for ``-future``), NotReady.
+        InvalidReplicaAssignment (cordoned, or its log start is disputed), InvalidTopicName (too
+        long for ``-future``), NotReady.
         """
         with self._manager.topics.lock:
             self._manager.check_ready()
             self._manager.registered(topic)
-            source = self._manager.unit_of(self._manager.log_of(topic, partition))
-            target = self._manager.find_unit(path)
+            log = self._manager.log_of(topic, partition)
+            source, target = self._manager.unit_of(log), self._manager.find_unit(path)
             if target is None:
                 raise LogDirNotFound(f"Log dir {path} is not found in the config.", log_dir=path)
             target.log_dir.check_online()
@@ -107,6 +108,12 @@ class PartitionMoves:
                 self._end(before, f"the partition is to go to {path}")
             if target is source:
                 return self._nothing_to_do(own, source)
+            if log.disputed_start_offset is not None:  # the copy would lack what lies between
+                raise InvalidReplicaAssignment(
+                    f"Partition {own} is not moved while it is disputed where it starts: at "
+                    f"{log.log_start_offset} or at {log.disputed_start_offset}",
+                    log_dir=path,
+                )
             return self._begin(own, source, target).status
 
     def _begin(self, own: TopicPartition, source: LogDirUnit, target: LogDirUnit) -> PartitionMove:
@@ -243,6 +250,14 @@ class PartitionMoves:
     def resume(self) -> None:
         """Go on with what was expected; the daemon serves."""
         for move in self._moves.values():
+            log = self._manager.table.find(move.topic_partition)
+            if log is not None and log.disputed_start_offset is not None:
+                _log.warning(
+                    "move_not_resumed",
+                    partition=str(move.topic_partition),
+                    reason="it is disputed where its log starts; a start after that goes on",
+                )
+                continue
             self._enqueue(move)
 
     def stop(self) -> None:

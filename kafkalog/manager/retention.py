@@ -116,7 +116,7 @@ class RaiseStartCommand(Command):
         self.result = retention_pass.raise_start(
             self._log, self._now_ms, self._flushed_base, self._hold_of(self._log)
         )
-        writer.wait_for_start_offsets(self)
+        writer.wait_for_proofs(self)
         return Step.WAIT
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkalog.log.flush_plan import FlushPlan
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.commands import Command
+    from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_dir_writer import LogDirWriter
 
 
@@ -27,6 +28,18 @@ class Sync(Protocol):
 
     def completed(self, writer: LogDirWriter) -> None:
         """The planned work succeeded."""
+        ...
+
+
+class StartOffsetFiles(Protocol):
+    """What keeps the log starts of a directory; each durable on return, guarded."""
+
+    def write_start_offsets(self, log_dir: LogDir) -> None:
+        """Both files: somebody was told, or will be, that records are gone."""
+        ...
+
+    def write_proofs(self, log_dir: LogDir) -> None:
+        """The checked one alone: whose files go, it is enough for the next start."""
         ...
 
 
@@ -55,7 +68,7 @@ class LogSync:
 
 
 class CheckpointSync:
-    """The log-start-offset checkpoint of the directory."""
+    """A checkpoint of the directory."""
 
     def __init__(self, write: Callable[[], None]) -> None:
         self._write = write

@@ -231,6 +231,16 @@ class Metrics:
         self.recovered_bytes = self._counter(
             "recovery_recovered_bytes", "Bytes of segments that recovery went through.", "log_dir"
         )
+        self.log_start_contradictions = self._counter(
+            "log_start_contradictions",
+            "Logs of which a start found two log starts that cannot both be right.",
+            "log_dir",
+        )
+        self.log_starts_disputed = self._gauge(
+            "log_starts_disputed",
+            "Logs from which nothing is deleted until their log start is settled.",
+            "log_dir",
+        )
         self.unclean_starts = self._counter(
             "unclean_starts", "Directories found without their clean-shutdown mark.", "log_dir"
         )

@@ -24,7 +24,8 @@ from kafkalog.format.file_names import (
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.offset_ranges import not_accepted
 from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.spark.checkpoints import Checkpoints, proof_of
+from kafkalog.log.directory_proof import proof_of
+from kafkalog.spark.checkpoints import Checkpoints
 from kafkalog.spark.directory_reads import LogWalk
 from kafkalog.spark.directory_times import first_record_at
 from kafkalog.spark.logs import Bounds, CorruptLog, OffsetRange, Piece, UnusableLogDir
@@ -80,20 +81,20 @@ class DirectoryLogs:
         start = self._checkpoints.offsets(log_dir, LOG_START_OFFSET_CHECKPOINT).get(name, 0)
         files = PartitionFiles.listed(self._filesystem, place)
         if files.segments:
-            start = max(start, self._first_offset(files, name.partition))
+            start = max(start, self._first_offset(files))
         wanted = OffsetRange(name.topic, name.partition, start, INT64_MAX)
         end = high_watermark if is_live else self._valid_end(log_dir, files, wanted)
         if self._access.read_committed and end > start:
             end = self._last_stable_offset(files, wanted._replace(to_offset=end))
         return Bounds(start, max(start, end))
 
-    def _first_offset(self, files: PartitionFiles, partition: int) -> int:
+    def _first_offset(self, files: PartitionFiles) -> int:
         """Of the first segment, or of what is lost in front of it and nobody gave up."""
         first = files.segments[0].base_offset
         orphans = [each for each in files.orphans if each < first]
         if not orphans:
             return first
-        losses = proof_of(self._filesystem, files.path, partition).accepted_losses
+        losses = proof_of(self._filesystem, files.path).accepted_losses
         lost = not_accepted([(orphans[0], first - 1)], losses)
         return lost[0].first_offset if lost else first
 

@@ -22,7 +22,8 @@ from kafkalog.format.file_names import LOG_START_OFFSET_CHECKPOINT
 from kafkalog.format.offset_ranges import not_accepted
 from kafkalog.format.record_batch import HEADER_BYTES, LENGTH_AT, LOG_OVERHEAD
 from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.spark.checkpoints import Checkpoints, proof_of
+from kafkalog.log.directory_proof import proof_of
+from kafkalog.spark.checkpoints import Checkpoints
 from kafkalog.spark.logs import Chunk, CorruptLog, DataLost
 from kafkalog.spark.object_store import filesystem_for
 from kafkalog.spark.partition_files import PartitionFiles, offset_entries
@@ -138,7 +139,7 @@ class LogWalk:
         The proof is read behind the listing: who makes a legal gap says so before.
         """
         wanted = self._wanted
-        proof = proof_of(self._filesystem, files.path, wanted.partition)
+        proof = proof_of(self._filesystem, files.path)
         first = self.end_offset
         if not proof.is_gapless:
             orphans = [each for each in files.orphans if first <= each < end_offset]

@@ -216,7 +216,7 @@ def _resolved(
             )
         except CorruptBatch as fault:
             start = max(damaged_slice(fault, high, high, 0).header.base_offset, low)
-            return "The time leads to damaged or lost records: the page begins there.", start, None
+            return "The time leads to a damaged batch: the page begins there.", start, None
         if found is not None:
             return None, max(found.offset, low), None
         return f"No record at or after {moment(place.timestamp_ms)}: the last ones.", None, high

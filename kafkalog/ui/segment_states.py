@@ -98,6 +98,7 @@ _KEPT = {
     Keeper.HIGH_WATERMARK: "it holds records above the high watermark",
     Keeper.POLICY: "cleanup.policy has no delete",
     Keeper.NO_LIMITS: "neither retention.ms nor retention.bytes is set",
+    Keeper.DISPUTED_START: "two files disagree about where the log starts",
     Keeper.HOLD: "its records are not archived yet",
 }
 

@@ -37,9 +37,9 @@ STREAMS = {
 }
 
 
-def filled(daemon: Daemon, topic: str, **configs: str) -> list[int]:
+def filled(daemon: Daemon, topic: str, cleanup_policy: str = "delete") -> list[int]:
     """Forty batches over several segments; where these begin."""
-    daemon.create_topic(topic, **configs)
+    daemon.create_topic(topic, cleanup_policy=cleanup_policy)
     for number in range(COUNT):
         value = b'"value-%02d"' % number
         assert append(daemon, topic, batch_of(value, keys=[b"%d" % number])).status == 200

@@ -56,7 +56,7 @@ def test_the_configuration() -> None:
     """
     done = promtool("check", "config", DEPLOYED / "prometheus.yml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "22 rules found" in done.stdout
+    assert "23 rules found" in done.stdout
 
 
 def test_the_cases() -> None:

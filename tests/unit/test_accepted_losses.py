@@ -61,7 +61,7 @@ def test_a_log_with_a_loss_is_not_cleaned_before_it_is_accepted(suffixes: tuple[
 
 
 def test_only_a_lost_range_can_be_accepted() -> None:
-    """Goal: nobody gives up what is there. Method: ranges beside, inside and around the lost one."""
+    """Goal: nobody gives up what is there. Method: ranges beside and around it."""
     world = CleaningDaemon()
     world.topic(cleanup_policy="delete")
     accept = world.sim.operations.accept_loss

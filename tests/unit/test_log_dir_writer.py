@@ -74,12 +74,15 @@ class Bench:
             self.budget,
             TopicQuotas(PartitionTable(), clock, threads.mutex(), Metrics()),
             self.sink,
-            self._write_checkpoint,
+            self,
             self.dropped.append,
             ThreadMeter("writer", clock, Metrics()),
         )
 
-    def _write_checkpoint(self, _: LogDir) -> None:
+    def write_start_offsets(self, _: LogDir) -> None:
+        self.checkpoints += 1
+
+    def write_proofs(self, _: LogDir) -> None:
         self.checkpoints += 1
 
 

@@ -11,9 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.errors import CorruptBatch, OffsetBelowLogStart
+from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.log.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.values import Isolation, LogProof
+from kafkalog.log.values import AppendOrigin, Isolation, LogProof
 from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch, records_of
 
 if TYPE_CHECKING:
@@ -141,6 +142,29 @@ def test_a_closed_log_that_was_cut_is_a_lost_range(clean: bool, proof: LogProof)
         assert isinstance(found[offset], tuple)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_lost_end_of_a_log_stays_lost(clean: bool) -> None:
+    """Emptied or removed: its offsets are given to nobody, and every later start knows."""
+    for how in ("emptied", "removed"):
+        world = world_of()
+        base = world.bases()[-1]
+        stop(world, clean=clean)
+        if how == "removed":
+            remove(world, base, ("log",))
+        else:
+            cut(world, base, 0)
+        lost = base, COUNT - 1
+        for again in (clean, True, False):
+            world.open(clean=again, recovery_point=COUNT)
+            assert world.log.log_end_offset == COUNT, how
+            assert outcome(world) == expected(*lost), how
+            stop(world, clean=again)
+        world.open(clean=True, recovery_point=COUNT)
+        assert world.append(batch([b"next"])).first_offset == COUNT
+        assert outcome(world) == expected(*lost) | {COUNT: COUNT}
+        assert world.log.lost_ranges == (lost,)
+
+
 def test_a_log_that_goes_while_it_is_served_is_a_lost_range() -> None:
     """The open handle still answers; without one neither a skip nor a failed disk."""
     world = world_of()
@@ -164,6 +188,27 @@ def test_a_read_from_below_ends_before_a_lost_range() -> None:
     assert answer.next_offset == base
     records = world.read_all(following)
     assert [record.offset for record in records] == list(range(following, COUNT))
+
+
+def test_what_a_lost_segment_knew_of_transactions_is_still_told() -> None:
+    """Its abort markers are gone, its transaction index is not: also after the loss is accepted."""
+    world = PartitionWorld(LogConfig(), corruption="keep")
+    world.append(batch([b"aborted"], producer=(7, 0, 0), is_transactional=True))
+    world.log.roll()
+    world.append(batch([b"other"]))
+    marker = build_end_transaction_marker(7, 0, 0, ControlRecordType.ABORT, timestamp_ms=NOW_MS)
+    world.append(marker, origin=AppendOrigin.COORDINATOR)
+    world.log.roll()
+    world.append(batch([b"last"]))
+    world.flush()
+    stop(world, clean=True)
+    remove(world, 1, ("log",))
+    for proof in (LogProof(), LogProof(), *[LogProof(accepted_losses=((1, 2),))] * 2):
+        world.open(clean=True, recovery_point=4, proof=proof)
+        found = world.log.read(0, 1 << 20, Isolation.LAST_STABLE)
+        assert [(each.producer_id, each.first_offset) for each in found.aborted] == [(7, 0)]
+        assert world.log.read(3, 1 << 20, Isolation.LAST_STABLE).aborted == []
+        stop(world, clean=True)
 
 
 def test_a_gap_that_nothing_proves_is_legal() -> None:
@@ -243,6 +288,25 @@ def test_a_loss_in_front_of_the_log_ends_with_the_log_start() -> None:
         assert (world.log.log_start_offset, world.log.lost_ranges) == (start, ())
         assert outcome(world)[0] == "below"
         check_invariants(world.log)
+
+
+def test_a_first_segment_without_any_file_is_missed_after_a_clean_stop() -> None:
+    """The log is gapless and began there when it was closed; a deletion says so itself."""
+    world = world_of()
+    bases = world.bases()
+    stop(world, clean=True)
+    remove(world, 0)
+    stopped = LogProof(log_start_offset=0, end_offset=COUNT, is_gapless=True)
+    world.open(clean=True, recovery_point=COUNT, proof=stopped)
+    assert outcome(world) == expected(0, bases[1] - 1)
+    stop(world, clean=False)
+    world.open(clean=False, recovery_point=COUNT, proof=GAPLESS)
+    assert outcome(world) == expected(0, bases[1] - 1), "it stays known after a kill"
+    for start in (bases[1], bases[2] - 1):
+        stop(world, clean=True)
+        proof = LogProof(log_start_offset=start, end_offset=COUNT, is_gapless=True)
+        world.open(clean=True, recovery_point=COUNT, log_start_offset=start, proof=proof)
+        assert (world.log.log_start_offset, world.log.lost_ranges) == (start, ())
 
 
 def test_a_time_that_may_lie_in_a_lost_range_is_refused() -> None:

@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.errors import CorruptBatch
+from kafkalog.format.log_proofs import CheckedOffsets
 from kafkalog.log.directory_check import verify_directory
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import NO_PROOF, Isolation, LogProof
@@ -286,14 +287,15 @@ def test_an_accepted_loss_is_a_gap_that_stays() -> None:
 
 def test_verify_finds_what_a_later_start_repairs() -> None:
     """The offline check says what it knows: an index entry, or that the log is gapless."""
+    gapless = CheckedOffsets(is_gapless=True)
     world = replica(range(8))
     world.open(clean=False)
     world.flush()
     world.log.close()
-    assert verify_directory(DIRECTORY, world.filesystem, is_gapless=True) == []
+    assert verify_directory(DIRECTORY, world.filesystem, proof=gapless) == []
     size = len(world.filesystem.read_file(LOG)) // 8
     world.filesystem.open_write(LOG).pwrite(struct.pack(">q", 7 + 2**17), 7 * size)
-    told = verify_directory(DIRECTORY, world.filesystem, is_gapless=True)
+    told = verify_directory(DIRECTORY, world.filesystem, proof=gapless)
     assert [(each.code.value, each.position) for each in told] == [("offset_gap", 7 * size)]
     assert told[0].problem == f"offsets 7 to {6 + 2**17} are missing before it"
 

@@ -12,7 +12,12 @@ from structlog.testing import capture_logs
 
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.segment_recovery import RECOVERY_CHUNK_BYTES
-from kafkalog.manager.log_dir import CLEAN_SHUTDOWN_MARKER, LOG_START_OFFSETS, RECOVERY_POINTS
+from kafkalog.manager.log_dir import (
+    CLEAN_SHUTDOWN_MARKER,
+    LOG_START_OFFSETS,
+    PROOFS,
+    RECOVERY_POINTS,
+)
 from kafkalog.manager.values import Acks
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
@@ -115,6 +120,8 @@ def test_a_clean_directory_stays_clean(mode: CrashMode | None) -> None:
 def test_what_was_recovered_is_not_recovered_again() -> None:
     """M16: a probe that ends a long recovery sends one partition back to its beginning, not all."""
     run = killed_daemon(partition_count=9)
+    for path in DIRS:
+        run.disk.unlink(f"{path}/{PROOFS}")  # it has every recovery point, since the last deletion
     starts = {path: run.disk.read_file(f"{path}/{LOG_START_OFFSETS}") for path in DIRS}
     life = SimManager(run.disk, config=run.config, topic_defaults=TOPIC_DEFAULTS)
     table = life.manager.table

@@ -127,11 +127,10 @@ def disputed(**overrides: str) -> SimManager:
 def test_a_deletion_up_to_there_settles_it(offset: int) -> None:
     """Somebody who may delete has said so; below it nothing is asked for."""
     sim = disputed()
-    log = sim.manager.log_of("t", 0)
     assert sim.delete_records("t", 24).result == 25
-    assert log.disputed_start_offset == 9
+    assert sim.manager.log_of("t", 0).disputed_start_offset == 9
     assert sim.delete_records("t", offset).error is None
-    assert log.disputed_start_offset is None
+    assert sim.manager.log_of("t", 0).disputed_start_offset is None
     start = {-1: 40}.get(offset, offset)
     sim, told = life(sim.kill())
     assert (start_of(sim), told) == (start, [])

@@ -16,7 +16,7 @@ from kafkalog import __version__
 from kafkalog.cli.completion import PROGRAM
 from kafkalog.cli.main import make_cli
 from kafkalog.cli.settings_source import settings_from, with_settings_source
-from kafkalog.errors import InvalidConfig, KafkalogError
+from kafkalog.errors import InvalidConfig, KafkalogError, UnusableLogDirs
 from kafkalog.server.early_stop import EarlyStop
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from kafkalog.server.daemon import Graph
     from kafkalog.settings import Settings
 
+# sysexits.h: the input is wrong. deploy/systemd does not restart on it: a restart changes nothing.
+UNUSABLE_LOG_DIRS_EXIT = 65
 _STDERR = 2  # what a dump of all stacks goes to; it needs no interpreter that still turns
 
 
@@ -94,7 +96,7 @@ def _serve(settings: Settings) -> int:
         return uvloop.run(daemon.run())
     except KafkalogError as error:
         log.error("Cannot start", reason=error.message)
-        return 1
+        return UNUSABLE_LOG_DIRS_EXIT if isinstance(error, UnusableLogDirs) else 1
     except OSError as error:
         log.error("Cannot start", reason=str(error))
         return 1

@@ -24,6 +24,7 @@ KafkalogError
 │   ├── NotReady (PartitionMoving), ConcurrentTransactions, Overloaded
 │   ├── QuotaExceeded (LargerThanQuota: never fits)
 └── InvalidConfig               the operator's configuration is wrong; refuse to start
+    └── UnusableLogDirs         what lies in log.dirs is damaged or does not belong together
 
 LogCleaningAborted is control flow, outside the tree: a cleaning was stopped because somebody asked.
 A bug of ours is an ``AssertionError``, never one of these.
@@ -461,6 +462,13 @@ class InvalidConfig(KafkalogError):
     """Names key, value and valid range; the daemon refuses to start."""
 
     kafka_error = "INVALID_CONFIG"
+
+
+class UnusableLogDirs(InvalidConfig):
+    """What lies in ``log.dirs`` is damaged or does not belong together: so for every start.
+
+    The daemon ends with an exit status of its own, for which no service manager starts it again.
+    """
 
 
 class LogCleaningAborted(Exception):

@@ -48,7 +48,8 @@ def encode_meta_properties(meta: MetaProperties, written_at_ms: int) -> bytes:
 def decode_meta_properties(data: bytes) -> MetaProperties:
     """FormatError: no or an unknown version, a number or id that is none, a reserved directory.id.
 
-    Unknown keys are ignored. Differs from Kafka: a cluster.id that is not ASCII is none.
+    Unknown keys are ignored. Differs from Kafka: a cluster.id that is not ASCII is none, and a key
+    that is missing is damaged when the file shows it with one byte changed.
     """
     pairs = decode_properties(data)
     version = _integer(pairs, "version")
@@ -56,6 +57,12 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
         raise FormatError("meta.properties has no version")
     if version not in _NODE_KEY:
         raise FormatError(f"Unknown meta.properties version number {version}")
+    node_key, other_node_key = _NODE_KEY[version], _NODE_KEY[1 - version]
+    if node_key not in pairs and other_node_key in pairs:
+        raise FormatError(f"meta.properties: version {version} has no {other_node_key}")
+    for key in ("cluster.id", "directory.id", node_key):
+        if key not in pairs and _is_nearly_in(data, key.encode()):
+            raise FormatError(f"meta.properties: {key} is damaged")
     cluster_id = pairs.get("cluster.id")
     if cluster_id is not None and not cluster_id.isascii():
         raise FormatError(f"meta.properties: cluster.id is not ASCII: {cluster_id!a}")
@@ -70,6 +77,15 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
         directory_id=directory_id,
         version=version,
     )
+
+
+def _is_nearly_in(data: bytes, key: bytes) -> bool:
+    """Whether the key is there with at most one byte changed."""
+    for start in range(len(data) - len(key) + 1):
+        shown = data[start : start + len(key)]
+        if sum(one != other for one, other in zip(shown, key, strict=True)) <= 1:
+            return True
+    return False
 
 
 def _integer(pairs: dict[str, str], key: str) -> int | None:

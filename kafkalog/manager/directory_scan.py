@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.errors import InvalidConfig
+from kafkalog.errors import UnusableLogDirs
 from kafkalog.format.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.env.random import Random
     from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_dir_unit import LogDirUnit
     from kafkalog.manager.topic_registry import RegistryState
 
@@ -62,13 +63,12 @@ _log = structlog.get_logger(__name__)
 
 
 def find_partitions(
-    unit: LogDirUnit, filesystem: Filesystem, registry: RegistryState
+    log_dir: LogDir, filesystem: Filesystem, registry: RegistryState
 ) -> list[FoundPartition]:
     """Partition directories below a log directory; guarded. All else is left alone, and named.
 
     Those whose id the registry contradicts are looked into for records.
     """
-    log_dir = unit.log_dir
     found: list[FoundPartition] = []
     compacted = log_dir.read_checkpoint(CLEANER_OFFSETS)
     with log_dir.guard():
@@ -148,12 +148,12 @@ def _has_content(filesystem: Filesystem, path: str) -> bool:
 
 
 def refuse_duplicates(found: Sequence[FoundPartition]) -> None:
-    """InvalidConfig when two directories hold the same partition (fatal in Kafka too)."""
+    """UnusableLogDirs when two directories hold the same partition (fatal in Kafka too)."""
     seen: dict[TopicPartition, FoundPartition] = {}
     for partition in found:
         other = seen.setdefault(partition.topic_partition, partition)
         if other is not partition:
-            raise InvalidConfig(
+            raise UnusableLogDirs(
                 f"Duplicate log directories for {partition.topic_partition} are found in both "
                 f"{other.path} and {partition.path}. It is likely because log directory failure "
                 "happened while the broker was replacing a replica. Move one of them away.",

@@ -12,9 +12,7 @@ Source: Kafka's LogManager, MetaProperties, CleanShutdownFileHandler, LogDirFail
 
 from __future__ import annotations
 
-import itertools
 from contextlib import contextmanager
-from shlex import quote
 from typing import TYPE_CHECKING
 
 import structlog
@@ -37,11 +35,12 @@ from kafkalog.format.meta_properties import (
 )
 from kafkalog.format.topic_id import encode_id, new_id
 from kafkalog.manager.free_space import UNKNOWN_SPACE, FreeSpace
+from kafkalog.manager.root_files import free_name_aside, read_root_file, replace_damaged
 from kafkalog.manager.storage_fault import fault_of
 from kafkalog.manager.values import LogDirFault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from kafkalog.env.clock import Clock
     from kafkalog.env.filesystem import DirLock, Filesystem
@@ -70,7 +69,6 @@ _WITHOUT_ENTRY = {
     PROOFS: "what the other checkpoints say is believed unchecked until this file is written again",
 }
 _SHOWN_CHARACTERS = 200
-_ASIDE_SUFFIX = ".damaged"
 _NO_FILE = [DamagedLine(0, "", "is a directory")]
 LOST_AND_FOUND = "lost+found"
 _REPLACED_FILES = (*_WITHOUT_ENTRY, REGISTRY_FILE, META_PROPERTIES, CLEAN_SHUTDOWN_MARKER)
@@ -112,6 +110,7 @@ class LogDir:
         self._lock: DirLock | None = None
         self.meta: MetaProperties | None = None
         self.meta_damage: FormatError | None = None
+        self._proven: tuple[MetaProperties, str] | None = None
         self.is_fresh = False  # had no meta.properties
         self.was_clean = False
         self.is_loaded = False
@@ -240,14 +239,22 @@ class LogDir:
             self.meta = self._read_meta()
             self.is_fresh = self.meta is None and self.meta_damage is None
 
-    def claim(self, cluster_id: str, node_id: int) -> None:
+    def prove(self, meta: MetaProperties, reason: str) -> None:
+        """What ``claim`` writes in the place of a damaged ``meta.properties``."""
+        self._proven = (meta, reason)
+
+    def claim(self, cluster_id: str, node_id: int) -> bool:
         """Give a fresh directory its ``meta.properties`` (or complete one of old); guarded.
 
-        Content written by Kafka is kept as it is when it is complete.
+        Content written by Kafka is kept as it is when it is complete. True when a damaged file was
+        written anew from what ``prove`` was told; its bytes are kept.
         """
+        if self._proven is not None:
+            self._write_proven(*self._proven)
+            return True
         meta = self.meta
         if meta is not None and meta.directory_id is not None and meta.cluster_id is not None:
-            return
+            return False
         self.meta = MetaProperties(
             cluster_id=(meta.cluster_id if meta else None) or cluster_id,
             node_id=node_id if meta is None or meta.node_id is None else meta.node_id,
@@ -257,6 +264,15 @@ class LogDir:
         with self.guard():
             data = encode_meta_properties(self.meta, self._clock.wall_ms())
             self._filesystem.write_file_atomically(self._file(META_PROPERTIES), data)
+        return False
+
+    def _write_proven(self, meta: MetaProperties, reason: str) -> None:
+        path = self._file(META_PROPERTIES)
+        with self.guard():
+            data = encode_meta_properties(meta, self._clock.wall_ms())
+            kept = replace_damaged(self._filesystem, path, data)
+        self.meta = meta
+        _log.error("meta_properties_repaired", file=path, reason=reason, kept_as=kept)
 
     def take_clean_shutdown_marker(self) -> bool:
         """Whether the last shutdown was clean; the marker is gone durably on return. Guarded.
@@ -282,15 +298,10 @@ class LogDir:
         for entry in self._filesystem.list_dir_stats(self.path):
             if entry.is_dir and entry.name in _WITHOUT_ENTRY:
                 path = self._file(entry.name)
-                target = self._free_name(f"{path}{_ASIDE_SUFFIX}")
+                target = free_name_aside(self._filesystem, path)
                 self._tell_damage(entry.name, _NO_FILE)
                 self._filesystem.rename(path, target)
                 _log.warning("directory_put_aside", directory=path, moved_to=target)
-
-    def _free_name(self, path: str) -> str:
-        """The path, or with a number when it is taken: not ``-n``, which would be a partition."""
-        names = itertools.chain((path,), (f"{path}.{number}" for number in itertools.count(2)))
-        return next(name for name in names if not self._filesystem.exists(name))
 
     def write_clean_shutdown_marker(self) -> None:
         """The last write of an orderly shutdown; guarded."""
@@ -324,11 +335,9 @@ class LogDir:
         self._filesystem.sync_dir(parent)
 
     def _read_meta(self) -> MetaProperties | None:
-        path = self._file(META_PROPERTIES)
-        if not self._filesystem.exists(path):
-            return None
         try:
-            return decode_meta_properties(self._filesystem.read_file(path))
+            data = read_root_file(self._filesystem, self._file(META_PROPERTIES))
+            return None if data is None else decode_meta_properties(data)
         except FormatError as error:
             self.meta_damage = error
             return None
@@ -427,14 +436,3 @@ class LogDir:
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
-
-
-def damaged_files(damaged: Mapping[str, FormatError], copies: Sequence[str], meaning: str) -> str:
-    """For the operator of a refused start: damaged paths with reasons, whole copies, the command.
-
-    ``meaning`` says what the start does once the damaged files are out of the way.
-    """
-    found = " ".join(f"{path} is damaged: {error}." for path, error in damaged.items())
-    others = "; ".join(copies) or "No other log directory has a whole copy"
-    commands = " && ".join(f"mv {quote(path)} {quote(path + '.damaged')}" for path in damaged)
-    return f"{found} {others}. To start all the same, run: {commands} . {meaning}."

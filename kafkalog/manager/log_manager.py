@@ -24,6 +24,7 @@ from kafkalog.errors import (
     StorageFault,
     UnknownPartition,
     UnknownTopic,
+    UnusableLogDirs,
 )
 from kafkalog.format.topic_id import encode_id, new_id
 from kafkalog.format.topic_partition import DirectoryState
@@ -42,10 +43,11 @@ from kafkalog.manager.directory_scan import (
     rename_with_suffix,
 )
 from kafkalog.manager.group_offsets import GroupOffsets
-from kafkalog.manager.identity import agreed_cluster_id
+from kafkalog.manager.identity import doctor_command, plan_identities, refusal
+from kafkalog.manager.identity_files import IdentityFiles
 from kafkalog.manager.load_progress import LoadProgress
 from kafkalog.manager.log_deletion import LogDeletion
-from kafkalog.manager.log_dir import LogDir
+from kafkalog.manager.log_dir import META_PROPERTIES, REGISTRY_FILE, LogDir
 from kafkalog.manager.log_dir_changes import LogDirChanges
 from kafkalog.manager.log_dir_unit import LogDirUnit, make_unit
 from kafkalog.manager.log_meter import LogMeter
@@ -66,13 +68,14 @@ from kafkalog.manager.startup_plan import (
     plan_startup,
     reason_of,
     suspects,
+    unexplained,
 )
 from kafkalog.manager.topic_changes import TopicChanges
 from kafkalog.manager.topic_quotas import TopicQuotas
 from kafkalog.manager.topic_registry import RegisteredTopic, TopicRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from uuid import UUID
 
     from kafkalog.cleaner.log_cleaner import CleanerMaker
@@ -83,6 +86,7 @@ if TYPE_CHECKING:
     from kafkalog.manager.broker_config import BrokerConfig, ConfigRules
     from kafkalog.manager.log_dir_writer import CompletionSink
     from kafkalog.manager.seams import Seams
+    from kafkalog.manager.topic_registry import RegistryState
 
 _log = structlog.get_logger(__name__)
 
@@ -290,24 +294,25 @@ class LogManager:
     def startup(self) -> None:
         """Load everything and serve. InvalidConfig: the operator must act; nothing was changed.
 
+        Of it UnusableLogDirs: a further start will say the same; the directories are unlocked, for
+        ``kafkalog doctor --repair``.
         LogDirOffline when no directory can be used. Returns early, not loaded, after
         ``stop_loading``; ``shutdown`` is due all the same.
         """
         self._open_dirs()
-        log_dirs = [unit.log_dir for unit in self.online_units]
-        cluster_id = agreed_cluster_id(log_dirs, self.config.node_id)
-        self.cluster_id = cluster_id or encode_id(new_id(self.seams.random.uuid_bytes))
-        self.registry.load(log_dirs)
-        check_stored(self.rules, self.registry.state.broker_configs)
-        self.log_dir_changes.apply(self.registry.state.broker_configs)
-        plan = self._plan()
+        try:
+            plan = self._decide()
+        except UnusableLogDirs:
+            for unit in self.units:
+                unit.log_dir.release()
+            raise
         # Nothing was changed up to here: a start that is refused or stopped leaves the markers.
         if self._loading.is_stopped:
             return
         self._claim()
-        self.registry.spread()
+        self._count_repairs(REGISTRY_FILE, self.registry.spread())
         if plan.adopted:
-            self.registry.change(plan.registry, log_dirs)
+            self.registry.change(plan.registry, [unit.log_dir for unit in self.online_units])
             names = [topic.name for topic in plan.adopted]
             _log.warning("topics_adopted", topics=names, note="retention is off until you set it")
         self._missing.remember_log_dirs()
@@ -351,13 +356,76 @@ class LogManager:
                 "Shutdown broker because none of the specified log dirs can be used"
             )
 
+    def _decide(self) -> StartupPlan:
+        """What becomes of every directory; writes nothing."""
+        log_dirs = [unit.log_dir for unit in self.online_units]
+        self.registry.read(log_dirs)
+        cluster_id = self._identify([each for each in log_dirs if each.is_online])
+        self.cluster_id = cluster_id or encode_id(new_id(self.seams.random.uuid_bytes))
+        self.registry.choose([unit.log_dir for unit in self.online_units])
+        check_stored(self.rules, self.registry.state.broker_configs)
+        self.log_dir_changes.apply(self.registry.state.broker_configs)
+        return self._plan()
+
+    def _identify(self, log_dirs: Sequence[LogDir]) -> str | None:
+        """The cluster.id of the directories, None when none has one; those in doubt go offline.
+
+        UnusableLogDirs when all are in doubt, or one belongs to somebody else. Writes nothing.
+        """
+        found = [self._identity_files(log_dir) for log_dir in log_dirs]
+        plan = plan_identities(found, self.config.node_id, self._unknown_partitions)
+        online = [log_dir for log_dir in log_dirs if log_dir.is_online]
+        left = [log_dir for log_dir in online if log_dir.path not in plan.unproven]
+        is_copy_left = any(log_dir in self.registry.copies for log_dir in left)
+        # A new, empty store in the place of one that cannot be read would take its name.
+        if plan.unproven and (
+            all(log_dir.is_fresh for log_dir in left)
+            or (self.registry.damaged and not is_copy_left)
+        ):
+            raise refusal(plan.unproven, found, self.config.node_id)
+        remedy = doctor_command(self._units, self.config.node_id)
+        for log_dir in online:
+            if log_dir.path in plan.unproven:
+                reason = "; ".join(plan.unproven[log_dir.path])
+                _log.error("log_dir_damaged", log_dir=log_dir.path, reason=reason, remedy=remedy)
+                log_dir.take_offline(f"{reason}. Stop the daemon and run {remedy}")
+            elif log_dir.path in plan.meta:
+                log_dir.prove(*plan.meta[log_dir.path])
+        return plan.cluster_id
+
+    def _identity_files(self, log_dir: LogDir) -> IdentityFiles:
+        return IdentityFiles(
+            log_dir.path,
+            log_dir.meta,
+            None if log_dir.meta_damage is None else str(log_dir.meta_damage),
+            self.registry.copies.get(log_dir),
+            self.registry.damaged.get(log_dir),
+        )
+
+    def _unknown_partitions(self, path: str, state: RegistryState) -> Iterator[str]:
+        """Partition directories that a registry does not explain; none when the disk fails."""
+        unit = self._units[path]
+        try:
+            found = find_partitions(unit.log_dir, self.seams.filesystem, state)
+        except StorageFault as fault:
+            unit.log_dir.take_offline(fault.message)
+            return
+        yield from unexplained(state, found)
+
     def _claim(self) -> None:
         """Fresh directories join the cluster, those of an old Kafka get what they lack."""
+        repaired = []
         for unit in self.online_units:
             try:
-                unit.log_dir.claim(self.cluster_id, self.config.node_id)
+                if unit.log_dir.claim(self.cluster_id, self.config.node_id):
+                    repaired.append(unit.log_dir)
             except StorageFault as fault:
                 unit.log_dir.take_offline(fault.message)
+        self._count_repairs(META_PROPERTIES, repaired)
+
+    def _count_repairs(self, file: str, log_dirs: Iterable[LogDir]) -> None:
+        for log_dir in log_dirs:
+            self.seams.metrics.log_dir_files_repaired.labels(log_dir.path, file).inc()
 
     def _take_markers(self) -> None:
         """Right before the logs are opened: from here on a stop is unclean until it is complete."""
@@ -373,7 +441,9 @@ class LogManager:
         found: list[FoundPartition] = []
         for unit in self.online_units:
             try:
-                found.extend(find_partitions(unit, self.seams.filesystem, self.registry.state))
+                found.extend(
+                    find_partitions(unit.log_dir, self.seams.filesystem, self.registry.state)
+                )
             except StorageFault as fault:
                 unit.log_dir.take_offline(fault.message)
         adopt = self.config.adopt_unknown_topics

@@ -68,7 +68,9 @@ class MissingPartitions:
             if log_dir.meta is not None and log_dir.meta.directory_id is not None
         }
         try:
-            manager.registry.remember_log_dirs(present, log_dirs)
+            manager.registry.remember_log_dirs(
+                present, manager.cluster_id, manager.config.node_id, log_dirs
+            )
         except StorageFault as fault:
             _log.warning("log_dirs_not_remembered", reason=fault.message)
 

@@ -25,7 +25,7 @@ from kafkalog.format.topic_partition import (
 from kafkalog.manager.topic_registry import RegisteredTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from uuid import UUID
 
     from kafkalog.manager.topic_registry import RegistryState
@@ -265,6 +265,21 @@ def _loaded_from(registry: RegistryState, found: Iterable[FoundPartition]) -> se
         for partition in found
         if partition.state is DirectoryState.LIVE and _topic_of(registry, partition) is not None
     }
+
+
+def unexplained(registry: RegistryState, found: Iterable[FoundPartition]) -> Iterator[str]:
+    """Partitions that the registry would know, or know as deleted, were it the newest.
+
+    Directories without an id, and those that were put aside, tell nothing.
+    """
+    for partition in found:
+        is_told = partition.topic_id is None or partition.topic_id in registry.deleted
+        if (
+            partition.state is DirectoryState.LIVE
+            and not is_told
+            and _topic_of(registry, partition) is None
+        ):
+            yield str(partition.topic_partition)
 
 
 def reason_of(registry: RegistryState, partition: FoundPartition) -> str:

@@ -4,10 +4,11 @@ epochs were given (``producer_ids.py``).
 
 Owns the file ``kafkalog.registry`` in the root of every online log directory. Every change is
 written to all of them before it counts, each atomically with one fsync; one whose disk is full is
-left behind while two others took it. At the start the highest generation wins; equal generations
-with different content mean that directories of different histories were put together: refused. A
-newer format is refused, naming it. Deleted ids are kept, so that a directory that was away while
-its topic died is finished when it comes back.
+left behind while two others took it. At the start the highest generation of the whole copies wins;
+equal generations with different content mean that directories of different histories were put
+together: refused. A newer format is refused, naming it. A damaged copy is written anew where
+``registry_copies.py`` finds that it held nothing newer. Deleted ids are kept, so that a directory
+that was away while its topic died is finished when it comes back.
 
 Crash rule: between two directory writes the newer generation is in some directories only; the next
 start takes it everywhere (the change then happened, though nobody was told).
@@ -25,12 +26,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from kafkalog.errors import DiskFull, InvalidConfig, LogDirOffline, StorageFault
+from kafkalog.errors import DiskFull, LogDirOffline, StorageFault, UnusableLogDirs
 from kafkalog.format.format_error import FormatError
-from kafkalog.format.integers import INT16_MAX, INT64_MAX
+from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT32_MIN, INT64_MAX
 from kafkalog.format.topic_id import decode_id, encode_id
 from kafkalog.format.topic_partition import PARTITION_MAX, topic_name_fault
-from kafkalog.manager.log_dir import REGISTRY_FILE, damaged_files
+from kafkalog.manager.log_dir import REGISTRY_FILE
+from kafkalog.manager.root_files import read_root_file, replace_damaged
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -77,10 +79,11 @@ class RegistryState:
     """One generation: topics by name, names and ids unique; ids that were deleted.
 
     ``broker_configs`` are dynamic broker configs as the user wrote them. ``log_dirs``: directory.id
-    and last path of the log directories that served. ``in_making``: by topic id, the first of its
-    partitions that may be lacking, because nobody has noted yet that they were made. Producer ids
-    from ``next_producer_id`` on were never given to anybody (0: none was); ``producer_epochs`` by
-    id; ``forgotten_epoch``: no newer one was dropped from there.
+    and last path of the log directories that served; ``cluster_id`` and ``node_id``: whose they are
+    (None: an older version wrote it). ``in_making``: by topic id, the first of its partitions that
+    may be lacking, because nobody has noted yet that they were made. Producer ids from
+    ``next_producer_id`` on were never given to anybody (0: none was); ``producer_epochs`` by id;
+    ``forgotten_epoch``: no newer one was dropped from there.
     """
 
     generation: int = 0
@@ -94,6 +97,8 @@ class RegistryState:
         default_factory=lambda: MappingProxyType({})
     )
     forgotten_epoch: int = 0
+    cluster_id: str | None = None
+    node_id: int | None = None
 
     def with_topics(self, added: Iterable[RegisteredTopic]) -> RegistryState:
         """The next generation with topics that are new or have changed."""
@@ -193,9 +198,13 @@ def encode_registry(state: RegistryState) -> bytes:
             "epochs": epochs,
             "forgotten_epoch": state.forgotten_epoch,
         }
-    # No new format: older versions pass over these two, and do what they did without them.
+    # No new format: older versions pass over these, and do what they did without them.
     if state.log_dirs:
         body["log_dirs"] = {encode_id(each): path for each, path in state.log_dirs.items()}
+    if state.cluster_id is not None:
+        body["cluster_id"] = state.cluster_id
+    if state.node_id is not None:
+        body["node_id"] = state.node_id
     if state.in_making:
         body["in_making"] = {encode_id(each): first for each, first in state.in_making.items()}
     body["checksum"] = _checksum(body)
@@ -239,7 +248,7 @@ def decode_registry(data: bytes) -> RegistryState:
         raise FormatError(f"The topic registry is no JSON: {error}") from error
     if not isinstance(body, dict) or not isinstance(body.get("format"), int):
         raise FormatError("The topic registry has no format")
-    if body["format"] > FORMAT:
+    if body["format"] > FORMAT and not _has_rotten_format(body):
         raise NewerRegistryFormat(
             f"The topic registry has format {body['format']}; this version knows up to {FORMAT}"
         )
@@ -263,6 +272,7 @@ def decode_registry(data: bytes) -> RegistryState:
         log_dirs = {decode_id(key): path for key, path in _texts(body.get("log_dirs", {})).items()}
         in_making = {decode_id(key): int(first) for key, first in body.get("in_making", {}).items()}
         producers = _producers(body.get("producers"))
+        owner = _owner(body)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise FormatError(f"The topic registry is malformed: {error}") from error
     by_name = {topic.name: topic for topic in topics}
@@ -280,7 +290,27 @@ def decode_registry(data: bytes) -> RegistryState:
         MappingProxyType(log_dirs),
         MappingProxyType(in_making),
         *producers,
+        *owner,
     )
+
+
+def _has_rotten_format(body: Mapping[str, Any]) -> bool:
+    """Whether the checksum says that a format of ours was written, and no newer one."""
+    content = {key: value for key, value in body.items() if key != "checksum"}
+    return any(
+        body.get("checksum") == _checksum({**content, "format": known})
+        for known in range(1, FORMAT + 1)
+    )
+
+
+def _owner(body: Mapping[str, Any]) -> tuple[str | None, int | None]:
+    """Cluster and node; ValueError, and whatever a wrong shape raises."""
+    cluster_id, node_id = body.get("cluster_id"), body.get("node_id")
+    if cluster_id is not None and not isinstance(cluster_id, str):
+        raise ValueError("cluster_id is no text")
+    if node_id is not None and not INT32_MIN <= node_id <= INT32_MAX:
+        raise ValueError("node_id is out of range")
+    return cluster_id, node_id
 
 
 def _archived_offsets(topic: Mapping[str, Any]) -> Mapping[int, int]:
@@ -319,6 +349,13 @@ def _checksum(body: Mapping[str, Any]) -> str:
     return f"{zlib.crc32(canonical):08x}"
 
 
+class DamagedCopy(NamedTuple):
+    """A registry file that is not what was written. No data: a directory is in its place."""
+
+    reason: str
+    data: bytes
+
+
 class TopicRegistry:
     """The registry of all directories."""
 
@@ -329,6 +366,8 @@ class TopicRegistry:
         self._state = RegistryState()
         self.existed = False
         # owned by the starting thread
+        self.copies: dict[LogDir, RegistryState] = {}  # whole ones
+        self.damaged: dict[LogDir, DamagedCopy] = {}
         self._behind: tuple[LogDir, ...] = ()
 
     @property
@@ -341,73 +380,82 @@ class TopicRegistry:
         """Living topics by name."""
         return self._state.topics
 
-    def load(self, log_dirs: Sequence[LogDir]) -> None:
-        """Read all files; take the highest generation. Writes nothing: ``spread`` does.
+    def read(self, log_dirs: Sequence[LogDir]) -> None:
+        """Read all files, the first step of a start; writes nothing.
 
-        InvalidConfig when a file is damaged, too new, or two of one generation differ. I/O errors
-        take their directory offline; the rest decides.
+        UnusableLogDirs when one is too new for this version. I/O errors take their directory
+        offline; the rest decides.
         """
-        found: dict[LogDir, RegistryState] = {}
-        damaged: dict[LogDir, FormatError] = {}
         for log_dir in log_dirs:
             try:
-                state = self._read(log_dir)
+                self._read(log_dir)
             except StorageFault as fault:
                 _log.error("registry_unreadable", log_dir=log_dir.path, reason=fault.message)
-                continue
-            except FormatError as error:
-                damaged[log_dir] = error
-                continue
-            if state is not None:
-                found[log_dir] = state
-        if damaged:
-            raise InvalidConfig(
-                _what_to_do(
-                    {_path_in(log_dir): error for log_dir, error in damaged.items()},
-                    {_path_in(log_dir): state for log_dir, state in found.items()},
-                ),
-                file=_path_in(next(iter(damaged))),
-            )
+
+    def choose(self, log_dirs: Sequence[LogDir]) -> None:
+        """Take the highest generation of the whole copies; writes nothing: ``spread`` does.
+
+        UnusableLogDirs when two of that generation differ.
+        """
+        found = {log_dir: self.copies[log_dir] for log_dir in log_dirs if log_dir in self.copies}
         self.existed = bool(found)
         if not found:
             return
-        newest_dir = max(found, key=lambda log_dir: found[log_dir].generation)
-        newest = found[newest_dir]
-        for log_dir, state in found.items():
-            if state.generation == newest.generation and state != newest:
-                raise InvalidConfig(
-                    f"{REGISTRY_FILE} of {log_dir.path} and of {newest_dir.path} have generation "
-                    f"{state.generation} and different content: the directories have different "
-                    "histories. Remove one of them from log.dirs, or the wrong file.",
-                    log_dir=log_dir.path,
-                )
+        newest = newest_of({log_dir.path: state for log_dir, state in found.items()})
         self._state = newest
         self._behind = tuple(log_dir for log_dir in log_dirs if found.get(log_dir) != newest)
 
-    def spread(self) -> None:
-        """Bring the directories that ``load`` found behind up to what is in force, durably.
+    def spread(self) -> list[LogDir]:
+        """Bring the directories that ``choose`` found behind up to what is in force, durably.
 
-        One whose disk is full stays behind until the next change or start: an older generation
-        misleads nobody as long as a newer one is there. A directory that fails goes offline.
+        Those whose damaged copy was written anew; its bytes are kept. One whose disk is full stays
+        behind until the next change or start: an older generation misleads nobody as long as a
+        newer one is there. A directory that fails goes offline.
         """
-        self._write_best_effort(self._state, [each for each in self._behind if each.is_online])
+        behind = [each for each in self._behind if each.is_online]
         self._behind = ()
+        self._write_best_effort(self._state, [each for each in behind if each not in self.damaged])
+        data = encode_registry(self._state)
+        repaired = []
+        for log_dir in behind:
+            if log_dir not in self.damaged:
+                continue
+            try:
+                with log_dir.guard():
+                    kept = replace_damaged(self._filesystem, _path_in(log_dir), data)
+            except StorageFault as fault:
+                _tell(log_dir, fault)
+                continue
+            repaired.append(log_dir)
+            _log.error(
+                "registry_repaired",
+                file=_path_in(log_dir),
+                reason=self.damaged[log_dir].reason,
+                generation=self._state.generation,
+                kept_as=kept,
+            )
+        return repaired
 
-    def remember_log_dirs(self, present: Mapping[UUID, str], log_dirs: Sequence[LogDir]) -> None:
+    def remember_log_dirs(
+        self,
+        present: Mapping[UUID, str],
+        cluster_id: str,
+        node_id: int,
+        log_dirs: Sequence[LogDir],
+    ) -> None:
         """These directories serve from now on, at these paths; durable unless nothing is new.
 
         A registry that was never written stays so, and its first change takes them along: there is
         no topic yet that one of them could hold. Raises as ``change``.
         """
         known = MappingProxyType({**self._state.log_dirs, **present})
-        if known == self._state.log_dirs:
+        state = replace(self._state, log_dirs=known, cluster_id=cluster_id, node_id=node_id)
+        if state == self._state:
             return
-        if self._state.generation == 0:
-            self._state = replace(self._state, log_dirs=known)
+        if state.generation == 0:
+            self._state = state
             return
-        self.change(
-            replace(self._state, generation=self._state.generation + 1, log_dirs=known), log_dirs
-        )
+        self.change(replace(state, generation=state.generation + 1), log_dirs)
 
     def change(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> None:
         """Make state, the next generation, the one in force: durable in every online directory.
@@ -458,14 +506,44 @@ class TopicRegistry:
         with log_dir.guard():
             self._filesystem.write_file_atomically(_path_in(log_dir), data)
 
-    def _read(self, log_dir: LogDir) -> RegistryState | None:
-        """State of one directory; None when it has no file; FormatError."""
-        with log_dir.guard():
-            try:
-                data = self._filesystem.read_file(_path_in(log_dir))
-            except FileNotFoundError:
-                return None
-        return decode_registry(data)
+    def _read(self, log_dir: LogDir) -> None:
+        """Note the copy of one directory, whole or damaged, if it has one; guarded."""
+        data = b""
+        try:
+            with log_dir.guard():
+                found = read_root_file(self._filesystem, _path_in(log_dir))
+            if found is None:
+                return
+            data = found
+            self.copies[log_dir] = decode_registry(data)
+        except NewerRegistryFormat as error:
+            raise of_newer_version(_path_in(log_dir), error) from error
+        except FormatError as error:
+            self.damaged[log_dir] = DamagedCopy(str(error), data)
+
+
+def of_newer_version(path: str, error: NewerRegistryFormat) -> UnusableLogDirs:
+    """The refusal to use a file that only a later version understands."""
+    return UnusableLogDirs(
+        f"{path}: {error}. A newer version of kafkalog wrote it: start that version or a later "
+        "one.",
+        file=path,
+    )
+
+
+def newest_of(copies: Mapping[str, RegistryState]) -> RegistryState:
+    """Of whole copies by log directory; UnusableLogDirs when two of that generation differ."""
+    newest_path = max(copies, key=lambda path: copies[path].generation)
+    newest = copies[newest_path]
+    for path, state in copies.items():
+        if state.generation == newest.generation and state != newest:
+            raise UnusableLogDirs(
+                f"{REGISTRY_FILE} of {path} and of {newest_path} have generation "
+                f"{state.generation} and different content: the directories have different "
+                "histories. Remove one of them from log.dirs, or the wrong file.",
+                log_dir=path,
+            )
+    return newest
 
 
 def _tell(log_dir: LogDir, fault: StorageFault) -> None:
@@ -474,24 +552,3 @@ def _tell(log_dir: LogDir, fault: StorageFault) -> None:
 
 def _path_in(log_dir: LogDir) -> str:
     return f"{log_dir.path}/{REGISTRY_FILE}"
-
-
-def _what_to_do(damaged: Mapping[str, FormatError], whole: Mapping[str, RegistryState]) -> str:
-    """For the operator: what is damaged, where whole copies are, what to run; all by path."""
-    newer = {
-        path: error for path, error in damaged.items() if isinstance(error, NewerRegistryFormat)
-    }
-    if newer:
-        found = ". ".join(f"{path}: {error}" for path, error in newer.items())
-        return f"{found}. A newer version of kafkalog wrote it: start that version or a later one."
-    copies = [f"{path} is whole (generation {state.generation})" for path, state in whole.items()]
-    meaning = (
-        "The newest whole copy then counts in all directories; partitions of topics that it does "
-        "not know are renamed to -stray"
-    )
-    if not copies:
-        meaning = (
-            "Better restore the file from a backup: without one the topics that are found in the "
-            "directories are adopted without their configs, and deleted ones may come back"
-        )
-    return damaged_files(damaged, copies, meaning)

@@ -240,6 +240,12 @@ class Metrics:
         self.unclean_starts = self._counter(
             "unclean_starts", "Directories found without their clean-shutdown mark.", "log_dir"
         )
+        self.log_dir_files_repaired = self._counter(
+            "log_dir_files_repaired",
+            "Damaged files of a directory's root that a start wrote anew from what proves them.",
+            "log_dir",
+            "file",
+        )
         self.log_dir_cordoned = self._gauge(
             "log_dir_cordoned", "1 while the directory takes no new partitions.", "log_dir"
         )

@@ -169,6 +169,7 @@ class Readiness(Body):
     full_log_dirs: int
     log_dir_faults: list[LogDirFault]
     loading: Loading | None = None
+    start_refused: str | None = None
 
 
 class OperationAnswer(Body):

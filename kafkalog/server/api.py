@@ -63,6 +63,7 @@ class _Shared:
     """What all views of one edge have in common. Owned by the event loop."""
 
     phase: Phase = Phase.STARTING
+    start_refusal: str | None = None
     requests_in_work: int = 0
     null_key_turns: Iterator[int] = field(default_factory=itertools.count)
     turn: list[_Append] = field(default_factory=list)  # appends of this turn of the loop
@@ -102,6 +103,15 @@ class Api:
     @phase.setter
     def phase(self, phase: Phase) -> None:
         self._shared.phase = phase
+
+    @property
+    def start_refusal(self) -> str | None:
+        """Why the daemon waits to be stopped instead of loading (``unusable.log.dirs.wait``)."""
+        return self._shared.start_refusal
+
+    @start_refusal.setter
+    def start_refusal(self, reason: str) -> None:
+        self._shared.start_refusal = reason
 
     @property
     def requests_in_work(self) -> int:

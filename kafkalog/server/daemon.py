@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.env.pools import PoolPerLogDir, thread_pool
+from kafkalog.errors import UnusableLogDirs
 from kafkalog.observe.metrics_page import MetricsPage
 from kafkalog.server.api import Api, Phase
 from kafkalog.server.console_threads import ConsoleThreads
@@ -131,6 +132,13 @@ class Daemon:
         async with supervision:
             try:
                 await self._load(api, graph)
+            except UnusableLogDirs as error:
+                if self.config.unusable_log_dirs_wait:
+                    api.start_refusal = error.message
+                    _log.error("Cannot start; waiting to be stopped", reason=error.message)
+                    await stop.wait()
+                await close_listeners(listeners, _FINISH_SECONDS)
+                raise
             except BaseException:
                 await close_listeners(listeners, _FINISH_SECONDS)
                 raise

@@ -94,6 +94,7 @@ class ServerConfig:
     max_decompressed_batch_bytes: int = 67_108_864
     auto_create_topics_enable: bool = True
     shutdown_grace_ms: int = 0
+    unusable_log_dirs_wait: bool = False
     log_format: str | None = None
     log_level: str = "info"
 

@@ -289,6 +289,7 @@ SERVER_SETTINGS: tuple[Setting, ...] = (
     _server("max.connections", _I, 2_147_483_647, "connections", _NEVER_NEGATIVE, "Connections at once; further ones are closed at once.", own=False),
     _server("connections.max.idle.ms", _L, 600_000, "ms", _POSITIVE, "Idle connections are closed after this time.", own=False),
     _server("shutdown.grace.ms", _I, 0, "ms", _NEVER_NEGATIVE, "Time between turning /readyz to 503 and closing the port, for load balancers to notice."),
+    _server("unusable.log.dirs.wait", _B, False, "", ANY, "Whether a daemon whose log directories are damaged beyond proof, or do not belong together, stays up, alive and not ready, instead of ending with status 65: for containers, which would be restarted again and again."),
     _server("log.format", _S, None, "", Valid(words=("json", "console")), "Shape of log lines; unset: console on a terminal, json elsewhere."),
     _server("log.level", _S, "info", "", Valid(words=("debug", "info", "warning", "error")), "Least severe lines to print."),
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.__main__ import UNUSABLE_LOG_DIRS_EXIT
 from kafkalog.settings.settings import load_settings
 from tests.integration.daemon import Daemon
 from tests.operate.tools import ROOT, run, tool
@@ -61,6 +62,14 @@ def test_exposure_is_low(analyze: str, units: Path, name: str) -> None:
     done = run(analyze, *arguments, f"--threshold={EXPOSURE_MAX}", unit)
     assert done.returncode == 0, done.stdout[-200:]
     assert run(analyze, *arguments, "--threshold=5", unit).returncode != 0
+
+
+def test_what_no_restart_mends_is_not_repeated() -> None:
+    """Goal: damaged log directories end the service for good.
+    Method: the daemon's own number in both units.
+    """
+    line = f"RestartPreventExitStatus={UNUSABLE_LOG_DIRS_EXIT}"
+    assert all(line in (UNITS / name).read_text().splitlines() for name in NAMES)
 
 
 def test_the_instance_differs_in_its_places_alone() -> None:

@@ -45,7 +45,7 @@ TOPICS = st.builds(
     st.dictionaries(st.integers(0, 9), st.integers(1, 2**63 - 1), max_size=2).map(MappingProxyType),
 )
 STATES = st.builds(
-    lambda generation, topics, deleted, broker_configs, log_dirs, in_making, producers: (
+    lambda generation, topics, deleted, broker_configs, log_dirs, in_making, producers, owner: (
         RegistryState(
             generation,
             MappingProxyType({topic.name: topic for topic in topics}),
@@ -54,6 +54,7 @@ STATES = st.builds(
             MappingProxyType(log_dirs),
             MappingProxyType(in_making),
             *producers,
+            *owner,
         )
     ),
     st.integers(0, 2**40),
@@ -71,6 +72,7 @@ STATES = st.builds(
         ).map(MappingProxyType),
         st.integers(0, 32_767),
     ),
+    st.tuples(st.none() | st.text(max_size=5), st.none() | st.integers(-(2**31), 2**31 - 1)),
 )
 
 
@@ -138,6 +140,14 @@ def dirs_of(disk: SimFilesystem, paths: tuple[str, ...]) -> list[LogDir]:
     return made
 
 
+def loaded(disk: SimFilesystem, log_dirs: list[LogDir]) -> TopicRegistry:
+    """As a start has it, before it writes."""
+    registry = TopicRegistry(disk)
+    registry.read(log_dirs)
+    registry.choose(log_dirs)
+    return registry
+
+
 def test_equal_generations_of_different_histories_are_refused() -> None:
     """Two directories that lived apart may not be put together."""
     disk = SimFilesystem()
@@ -146,7 +156,7 @@ def test_equal_generations_of_different_histories_are_refused() -> None:
     second = TopicRegistry(disk)
     second.change(second.state.with_topics([topic_of(2)]), dirs_of(disk, ("/b",)))
     with pytest.raises(InvalidConfig, match="different histories"):
-        TopicRegistry(disk).load(dirs_of(disk.kill(), ("/a", "/b")))
+        loaded(disk.kill(), dirs_of(disk, ("/a", "/b")))
 
 
 def topic_of(number: int) -> RegisteredTopic:
@@ -177,8 +187,7 @@ class RegistryMachine(RuleBasedStateMachine):
     def open(self) -> None:
         paths = tuple(path for path in PATHS if path != self.away)
         self.dirs = dirs_of(self.disk, paths)
-        self.registry = TopicRegistry(self.disk)
-        self.registry.load(self.dirs)
+        self.registry = loaded(self.disk, self.dirs)
         self.registry.spread()
 
     @rule()

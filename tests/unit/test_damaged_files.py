@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
-from kafkalog.errors import CorruptCheckpoint, InvalidConfig
+from kafkalog.errors import CorruptCheckpoint
 from kafkalog.format.checkpoint_text import decode_leader_epochs
-from kafkalog.format.meta_properties import decode_meta_properties
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.log_loader import load_log
 from kafkalog.manager.broker_config import BrokerConfig
@@ -22,18 +21,14 @@ from kafkalog.manager.log_dir import (
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
 )
-from kafkalog.manager.topic_registry import FORMAT, decode_registry
 from kafkalog.manager.values import Acks
 from tests.partition_world import DIRECTORY, PartitionWorld, batch, checked
 from tests.sim.sim_manager import SimManager, batch_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.sim.sim_filesystem import SimFilesystem
 
 ONE = BrokerConfig(log_dirs=("/data/a",))
-TWO = BrokerConfig(log_dirs=("/data/a", "/data/b"))
 SMALL = LogConfig(segment_index_bytes=96)
 
 
@@ -166,133 +161,6 @@ def test_a_marker_of_any_content_means_a_clean_shutdown(content: bytes) -> None:
     sim, errors = restarted(disk)
     assert sim.manager.units[0].log_dir.was_clean
     assert errors == []
-
-
-def two_dirs(config: BrokerConfig = TWO) -> SimFilesystem:
-    """A topic in each of two directories, stopped cleanly."""
-    sim = SimManager(config=config).start()
-    sim.operations.topics.create("t", 2)
-    return sim.stop()
-
-
-def refusal(disk: SimFilesystem, config: BrokerConfig = TWO) -> str:
-    """Why the next start is refused; it changed nothing, so the marker is there."""
-    with pytest.raises(InvalidConfig) as refused:
-        SimManager(disk, config=config).start()
-    assert disk.exists("/data/a/.kafka_cleanshutdown")
-    return refused.value.message
-
-
-GOOD = "/data/b/kafkalog.registry"
-DAMAGED = "/data/a/kafkalog.registry"
-
-
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        (lambda data: b"", "no JSON"),
-        (lambda data: data[:-20], "no JSON"),
-        (lambda data: data.replace(b'"t"', b'"u"'), "checksum"),
-        (lambda data: b"\xff" + data, "UTF-8"),
-        (lambda data: data.decode().encode("utf-16"), "UTF-8"),
-        (lambda data: data.replace(b'"t"', b'"\xed\xa0\x80"'), "UTF-8"),
-    ],
-)
-def test_a_damaged_registry_names_the_good_copy(
-    damage: Callable[[bytes], bytes], reason: str
-) -> None:
-    """M14: the file, the directory that has a good one, the command; done so, the start works."""
-    disk = two_dirs()
-    good = disk.read_file(GOOD)
-    write(disk, DAMAGED, damage(good))
-    message = refusal(disk)
-    assert message.startswith(f"{DAMAGED} is damaged: ")
-    assert reason in message
-    assert f"{GOOD} is whole (generation {decode_registry(good).generation})" in message
-    command = f"mv {DAMAGED} {DAMAGED}.damaged"
-    assert command in message
-    disk = disk.kill()  # the refused process has ended, with its locks
-    disk.rename(DAMAGED, f"{DAMAGED}.damaged")
-    sim = SimManager(disk, config=TWO).start()
-    assert sim.operations.topic_names() == ["t"]
-    assert disk.read_file(DAMAGED) == good
-
-
-def test_the_only_registry_damaged() -> None:
-    """M14: no copy; what moving it away means is said: topics are adopted from the directories."""
-    disk = two_dirs(ONE)
-    write(disk, DAMAGED, b"{")
-    message = refusal(disk, ONE)
-    assert "No other log directory has a whole copy" in message
-    assert "backup" in message
-    assert "without their configs" in message
-    assert f"mv {DAMAGED} {DAMAGED}.damaged" in message
-    disk = disk.kill()  # the refused process has ended, with its locks
-    disk.rename(DAMAGED, f"{DAMAGED}.damaged")
-    assert SimManager(disk, config=ONE).start().operations.topic_names() == ["t"]
-
-
-def test_both_registries_damaged() -> None:
-    """M14: both are named."""
-    disk = two_dirs()
-    for path in (DAMAGED, GOOD):
-        write(disk, path, b"{")
-    message = refusal(disk)
-    assert f"{DAMAGED} is damaged" in message
-    assert f"{GOOD} is damaged" in message
-    assert "No other log directory has a whole copy" in message
-
-
-def test_a_newer_registry_is_not_to_be_moved_away() -> None:
-    """M14: only the version that wrote it understands it."""
-    disk = two_dirs()
-    newer = FORMAT + 1
-    write(disk, DAMAGED, b'{"format": %d}' % newer)
-    message = refusal(disk)
-    assert f"format {newer}" in message
-    assert "newer version" in message
-    assert "mv " not in message
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", "no version"),
-        (b"version=1\nnode.id=one\n", "node.id is no number"),
-        (b"version=7\n", "version number 7"),
-        (b"version=1\nnode.id=1\ncluster.id=ab\xe4\n", "cluster.id is not ASCII"),
-        (b"version=1\ncluster.id=\\u00g4\n", "uxxxx"),
-        (bytes(40), "no version"),
-    ],
-)
-def test_a_damaged_meta_properties_names_the_good_copies(content: bytes, reason: str) -> None:
-    """M14: the file, what others say of cluster and node, the command; done so, it starts."""
-    disk = two_dirs()
-    path, other = "/data/a/meta.properties", "/data/b/meta.properties"
-    cluster = decode_meta_properties(disk.read_file(other)).cluster_id
-    write(disk, path, content)
-    message = refusal(disk)
-    assert message.startswith(f"{path} is damaged: ")
-    assert reason in message
-    assert f"{other} is whole (cluster.id={cluster}, node.id=1)" in message
-    assert f"mv {path} {path}.damaged" in message
-    disk = disk.kill()  # the refused process has ended, with its locks
-    disk.rename(path, f"{path}.damaged")
-    sim = SimManager(disk, config=TWO).start()
-    assert decode_meta_properties(disk.read_file(path)).cluster_id == cluster
-    assert sim.operations.topic_names() == ["t"]
-
-
-def test_the_only_meta_properties_damaged() -> None:
-    """M14: a new identity is what the operator gets without a copy; all are named at once."""
-    disk = two_dirs()
-    for name in "ab":
-        write(disk, f"/data/{name}/meta.properties", b"")
-    message = refusal(disk)
-    assert "/data/a/meta.properties is damaged" in message
-    assert "/data/b/meta.properties is damaged" in message
-    assert "No other log directory has a whole copy" in message
-    assert "new cluster.id" in message
 
 
 def epochs_world() -> PartitionWorld:

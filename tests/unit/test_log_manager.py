@@ -417,7 +417,8 @@ def test_a_refused_start_changes_nothing(damage: str) -> None:
     sim.operations.topics.create("t", 2)
     disk = sim.stop()
     if damage == "registry":
-        disk.write_file_atomically("/data/a/kafkalog.registry", b"{")
+        for path in DIRS:
+            disk.write_file_atomically(f"{path}/kafkalog.registry", b"{")
     else:
         disk.make_dir("/data/a/d-0")
         disk.make_dir("/data/b/d-0")

@@ -1,9 +1,10 @@
-"""``kafkalog doctor``: gathers the facts, asks the rules, prints."""
+"""``kafkalog doctor``: gathers the facts, asks the rules, or has damage repaired; prints."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -11,28 +12,58 @@ import click
 
 from kafkalog.cli.connection import output_option
 from kafkalog.cli.settings_source import settings_from, with_settings_source
-from kafkalog.errors import InvalidConfig
+from kafkalog.errors import InvalidConfig, StorageFault
 
 if TYPE_CHECKING:
-    from kafkalog.cli.doctor.findings import Finding
+    from kafkalog.cli.doctor.findings import Finding, Level
 
 
 @click.command()
 @with_settings_source
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Write damaged files of the log directories anew, as far as they can be proven.",
+)
+@click.option("--dry-run", is_flag=True, help="With --repair: show what it would do.")
+@click.option(
+    "--cluster-id",
+    metavar="ID",
+    help="With --repair: the cluster.id of a meta.properties that nothing else proves.",
+)
 @output_option
 @click.pass_context
 def doctor(
-    ctx: click.Context, properties: tuple[str, ...], overrides: tuple[str, ...], output: str
+    ctx: click.Context,
+    properties: tuple[str, ...],
+    overrides: tuple[str, ...],
+    repair: bool,
+    dry_run: bool,
+    cluster_id: str | None,
+    output: str,
 ) -> None:
     """Look for trouble in a configuration, its log directories and this machine.
 
-    Takes what `kafkalog server` takes and changes nothing; a daemon may be running. Judges unknown
-    keys, limits that segments or the disk make void, directories (also that none lies in another
-    one), mounts and open files. Exit 1 with an error.
+    Takes what `kafkalog server` takes. Without --repair it changes nothing, and a daemon may be
+    running. Judges unknown keys, limits that segments or the disk make void, directories (also that
+    none lies in another one, and that their registry and meta.properties are whole), mounts and
+    open files. Exit 1 with an error.
+
+    With --repair, while no daemon runs: damaged kafkalog.registry and meta.properties are written
+    anew from the copies of other log directories, from their checksum where one bit has flipped, or
+    from the partition directories. Each line says from what, and what is lost. The former files
+    are kept as *.damaged. Exit 1 when something could not be repaired.
 
     Example: kafkalog doctor config/server.properties
+
+    Example: kafkalog doctor --repair --dry-run config/server.properties
     """
-    found = _examined(properties, overrides)
+    if not repair and (dry_run or cluster_id is not None):
+        raise click.UsageError("--dry-run and --cluster-id go with --repair.")
+    if repair:
+        found = _repaired(properties, overrides, cluster_id, dry_run=dry_run)
+    else:
+        found = _examined(properties, overrides)
     if output == "json":
         click.echo(json.dumps([dataclasses.asdict(finding) for finding in found]))
     else:
@@ -54,13 +85,42 @@ def _examined(properties: tuple[str, ...], overrides: tuple[str, ...]) -> list[F
     try:
         settings = settings_from(properties, overrides)
         check_apart(filesystem, settings.broker.log_dirs)
+        facts = machine_facts(settings.broker.log_dirs, filesystem)
     except InvalidConfig as error:
         return [Finding("error", "configuration", error.message)]
-    try:
-        facts = machine_facts(settings.broker.log_dirs, filesystem)
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}") from error
     return findings(settings, facts)
+
+
+def _repaired(
+    properties: tuple[str, ...],
+    overrides: tuple[str, ...],
+    cluster_id: str | None,
+    *,
+    dry_run: bool,
+) -> list[Finding]:
+    """What was repaired, or would be, as infos; what cannot be, as errors."""
+    from kafkalog.cli.doctor.findings import Finding
+    from kafkalog.cli.doctor.repair import open_repair
+    from kafkalog.observe.logging import configure_logging
+
+    configure_logging(sys.stderr, log_format="console", level="error")
+    found: list[Finding] = []
+    try:
+        settings = settings_from(properties, overrides)
+        with open_repair(settings.broker, cluster_id) as repair:
+            for step, kept in repair.run(dry_run=dry_run):
+                message = f"would be repaired: {step.message}" if dry_run else step.message
+                if kept is not None:
+                    message += f"; the former file is {kept}"
+                level: Level = "error" if step.data is None else "info"
+                found.append(Finding(level, step.file, message))
+    except InvalidConfig as error:
+        found.append(Finding("error", "configuration", error.message))
+    except StorageFault as fault:
+        found.append(Finding("error", str(fault.details.get("log_dir")), fault.message))
+    return found
 
 
 def _sum(found: list[Finding]) -> str:

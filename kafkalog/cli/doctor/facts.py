@@ -13,6 +13,7 @@ from kafkalog.env.descriptors import descriptor_limit
 from kafkalog.format.format_error import FormatError
 from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
 from kafkalog.log.nested_dirs import log_dir_path
+from kafkalog.manager.identity_files import IdentityFiles, read_identity_files
 from kafkalog.manager.log_dir import LOCK_FILE
 from kafkalog.manager.registered_configs import registered_configs
 
@@ -30,6 +31,7 @@ class LogDirFacts:
 
     partitions  how many of each topic lie there
     overrides   configs of each topic that its registry knows
+    identity    its registry and meta.properties; None of one that is absent
     """
 
     path: str
@@ -42,6 +44,7 @@ class LogDirFacts:
     mount: Mount | None
     partitions: Mapping[str, int]
     overrides: Mapping[str, Mapping[str, str]]
+    identity: IdentityFiles | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class MachineFacts:
 
 
 def machine_facts(log_dirs: Sequence[str], filesystem: Filesystem) -> MachineFacts:
-    """Look at it now. OSError when a directory cannot be looked at."""
+    """Look at it now. OSError when a directory cannot be looked at, UnusableLogDirs."""
     try:
         mounts = parse_mounts(_MOUNTS.read_text(encoding="utf-8", errors="surrogateescape"))
     except OSError:
@@ -81,6 +84,7 @@ def _log_dir(path: str, filesystem: Filesystem, mounts: list[Mount]) -> LogDirFa
         mount_of(filesystem.real_path(nearest), mounts),
         _partitions(path, filesystem) if exists else {},
         registered_configs(path, filesystem) if exists else {},
+        read_identity_files(path, filesystem) if exists else None,
     )
 
 

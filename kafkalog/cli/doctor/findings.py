@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
-from kafkalog.errors import InvalidTopicConfig
+from kafkalog.errors import InvalidTopicConfig, UnusableLogDirs
+from kafkalog.manager.identity import doctor_command, plan_identities
+from kafkalog.manager.log_dir import META_PROPERTIES, REGISTRY_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,6 +46,7 @@ def findings(settings: Settings, facts: MachineFacts) -> list[Finding]:
         *_of_descriptors(settings, facts),
         *_of_cleaner(settings, facts),
         *_of_topics(settings, facts),
+        *_of_identities(settings, facts),
     ]
     for log_dir in facts.log_dirs:
         found += [*_of_directory(settings, log_dir), *_of_mount(log_dir)]
@@ -131,6 +134,27 @@ def _of_retention(subject: str, config: LogConfig) -> Iterator[Finding]:
             f"retention.ms={config.retention_ms} is below segment.ms={config.segment_ms}: while"
             f" records arrive slowly the oldest ones stay up to {hours} h longer",
         )
+
+
+def _of_identities(settings: Settings, facts: MachineFacts) -> Iterator[Finding]:
+    """Damaged registries and meta.properties, and directories that do not belong together."""
+    found = [each.identity for each in facts.log_dirs if each.identity is not None]
+    node_id = settings.broker.node_id
+    remedy = doctor_command([each.path for each in facts.log_dirs], node_id)
+    try:
+        plan = plan_identities(found, node_id, lambda _path, _state: ())
+    except UnusableLogDirs as error:
+        yield Finding("error", "log.dirs", error.message)
+        return
+    for path, (_, reason) in plan.meta.items():
+        message = f"it is damaged ({reason}); a start writes it anew, as does {remedy}"
+        yield Finding("warning", f"{path}/{META_PROPERTIES}", message)
+    for path in plan.registry:
+        message = f"it is damaged; a start writes it anew from a whole copy, as does {remedy}"
+        yield Finding("warning", f"{path}/{REGISTRY_FILE}", message)
+    for path, reasons in plan.unproven.items():
+        for reason in reasons:
+            yield Finding("error", path, f"{reason}. Stop the daemon and run {remedy}")
 
 
 def _of_directory(settings: Settings, log_dir: LogDirFacts) -> Iterator[Finding]:

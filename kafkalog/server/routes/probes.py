@@ -80,7 +80,9 @@ def readiness(api: Api) -> tuple[bool, dict[str, object]]:
         "full_log_dirs": status.full_dirs,
         "log_dir_faults": [dataclasses.asdict(fault) for fault in status.faults],
     }
-    if not status.is_loaded:
+    if api.start_refusal is not None:
+        body["start_refused"] = api.start_refusal
+    elif not status.is_loaded:
         body["loading"] = dataclasses.asdict(api.operations.loading())
     return is_ready, body
 

@@ -1,0 +1,533 @@
+"""Goal: rot in a registry or a meta.properties costs no directory its service where others prove
+what was there, and never another directory's.
+Method: bits and whole files of the simulated disk changed between two lives of a manager.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+from structlog.testing import capture_logs
+
+from kafkalog.errors import UnusableLogDirs
+from kafkalog.format.format_error import FormatError
+from kafkalog.format.meta_properties import decode_meta_properties, encode_meta_properties
+from kafkalog.format.topic_id import encode_id
+from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.manager.identity import plan_identities
+from kafkalog.manager.identity_files import IdentityFiles
+from kafkalog.manager.log_dir import META_PROPERTIES, REGISTRY_FILE
+from kafkalog.manager.registry_copies import doubt_of
+from kafkalog.manager.topic_registry import FORMAT, decode_registry, encode_registry
+from kafkalog.manager.values import ConfigChange
+from tests.sim.crash_enumeration import enumerate_crashes
+from tests.sim.sim_crash import CrashMode
+from tests.sim.sim_faults import Fault
+from tests.sim.sim_manager import DIRS, SimManager, batch_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.sim.crash_enumeration import CrashPoint
+    from tests.sim.sim_filesystem import SimFilesystem
+
+A, B = DIRS
+FILES = (REGISTRY_FILE, META_PROPERTIES)
+ONLY = f"{A}/{REGISTRY_FILE}"
+CONFIGS = {"retention.ms": "-1", "flush.messages": "7"}
+
+
+def stopped(*log_dirs: str, clean: bool = True) -> SimFilesystem:
+    """Topic t with one partition and one record for each directory; a deleted topic; an id."""
+    sim = SimManager(config=BrokerConfig(log_dirs=log_dirs)).start()
+    sim.operations.topics.create("gone", 1)
+    sim.operations.topics.create("t", len(log_dirs), CONFIGS)
+    sim.operations.topics.delete("gone")
+    sim.operations.producers.allocate()
+    for partition in range(len(log_dirs)):
+        assert sim.produce("t", batch_of("v"), partition=partition).error is None
+    sim = SimManager(sim.stop(), config=BrokerConfig(log_dirs=log_dirs), seed=1).start()
+    disk = sim.stop() if clean else sim.kill()
+    disk.sync_all()
+    return disk
+
+
+def copy_of(disk: SimFilesystem) -> SimFilesystem:
+    """All is durable: a power cut takes nothing."""
+    return disk.crash(CrashMode.DROP_ALL)
+
+
+def started(disk: SimFilesystem, *log_dirs: str) -> SimManager:
+    return SimManager(disk, config=BrokerConfig(log_dirs=log_dirs), seed=2).start()
+
+
+def flip(disk: SimFilesystem, path: str, bit: int) -> None:
+    """One bit of a file, in place."""
+    data = bytearray(disk.read_file(path))
+    data[bit // 8] ^= 1 << bit % 8
+    disk.write_file_atomically(path, bytes(data))
+
+
+def served(sim: SimManager) -> tuple[object, ...]:
+    """What clients see: configs, records, and what may never be forgotten."""
+    topic = sim.operations.topics.describe("t")
+    state = sim.manager.registry.state
+    ends = [
+        sim.operations.partition_log("t", number).log_end_offset
+        for number in range(topic.partition_count)
+    ]
+    identities = [unit.log_dir.meta for unit in sim.manager.units]
+    return (
+        sim.operations.topic_names(),
+        dict(topic.overrides),
+        ends,
+        state.deleted,
+        state.next_producer_id,
+        state.log_dirs,
+        sim.manager.cluster_id,
+        identities,
+    )
+
+
+def starts_of_a_bit(
+    base: SimFilesystem, path: str, bits: range, *log_dirs: str
+) -> Iterator[tuple[int, object]]:
+    """What each flipped bit makes of a start: what is served, or the refusal."""
+    for bit in bits:
+        disk = copy_of(base)
+        flip(disk, path, bit)
+        try:
+            yield bit, served(started(disk, *log_dirs))
+        except UnusableLogDirs as error:
+            yield bit, error
+
+
+def bits_of(disk: SimFilesystem, path: str, stride: int) -> range:
+    return range(0, 8 * len(disk.read_file(path)), stride)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("name", FILES)
+def test_one_bit_of_one_of_two_directories(name: str, clean: bool) -> None:
+    """Every 101st bit; all were refusals but those of a comment and of white space."""
+    base = stopped(*DIRS, clean=clean)
+    path = f"{A}/{name}"
+    expected = served(started(copy_of(base), *DIRS))
+    found = list(starts_of_a_bit(base, path, bits_of(base, path, 101), *DIRS))
+    assert [each for each in found if each[1] != expected] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("victim", DIRS)
+def test_any_bit_of_one_of_two_directories(victim: str, name: str) -> None:
+    """As above, each bit of each directory's file."""
+    base = stopped(*DIRS)
+    path = f"{victim}/{name}"
+    expected = served(started(copy_of(base), *DIRS))
+    found = starts_of_a_bit(base, path, bits_of(base, path, 1), *DIRS)
+    assert [each for each in found if each[1] != expected] == []
+
+
+def test_one_bit_of_the_only_meta_properties() -> None:
+    """Every 13th bit: the directory's own registry proves it."""
+    base = stopped(A)
+    path = f"{A}/{META_PROPERTIES}"
+    expected = served(started(copy_of(base), A))
+    found = list(starts_of_a_bit(base, path, bits_of(base, path, 13), A))
+    assert [each for each in found if each[1] != expected] == []
+
+
+def test_any_bit_of_a_registry_beside_a_whole_one() -> None:
+    """Goal: each leaves enough to see that it was that copy, or is none (it reads as before).
+    Method: the decision alone, with a directory away, so that nothing else could prove it.
+    """
+    data = stopped(*DIRS).read_file(ONLY)
+    state = decode_registry(data)
+    older = replace(state, generation=state.generation - 1)
+    for bit in range(8 * len(data)):
+        rotten = bytearray(data)
+        rotten[bit // 8] ^= 1 << bit % 8
+        assert doubt_of(bytes(rotten), state, ["/away"], []) is None, bit
+        assert doubt_of(bytes(rotten), older, ["/away"], []) is not None, bit
+
+
+def test_any_bit_of_a_meta_properties_that_the_registry_knows() -> None:
+    """Goal: as above for each bit, in our order of the lines and in Kafka's.
+    Method: the decision alone.
+    """
+    base = stopped(A)
+    content = base.read_file(f"{A}/{META_PROPERTIES}")
+    meta, state = decode_meta_properties(content), decode_registry(base.read_file(ONLY))
+    lines = content.splitlines(keepends=True)
+    for data in (content, b"".join([*lines[:2], *reversed(lines[2:])])):
+        assert decode_meta_properties(data) == meta
+        for bit in range(8 * len(data)):
+            rotten = bytearray(data)
+            rotten[bit // 8] ^= 1 << bit % 8
+            try:
+                read = IdentityFiles(A, decode_meta_properties(bytes(rotten)), None, state)
+            except FormatError as error:
+                read = IdentityFiles(A, None, str(error), state)
+            plan = plan_identities([read], 1, lambda _path, _state: ())
+            kept = plan.meta[A][0] if A in plan.meta else read.meta
+            assert (kept, plan.unproven) == (meta, {}), bit
+
+
+def test_one_bit_of_the_only_registry() -> None:
+    """Every 101st bit: refused with the remedy, but for a bit that changes nothing."""
+    base = stopped(A)
+    path = f"{A}/{REGISTRY_FILE}"
+    expected = served(started(copy_of(base), A))
+    refused = 0
+    for _, found in starts_of_a_bit(base, path, bits_of(base, path, 101), A):
+        if isinstance(found, UnusableLogDirs):
+            refused += 1
+            assert f"{path} is damaged" in found.message
+            command = f"kafkalog doctor --repair --override log.dirs={A} --override node.id=1"
+            assert f"Remedy: {command} ." in found.message
+        else:
+            assert found == expected
+    assert refused > 20
+
+
+def damaged_as(data: bytes, how: str) -> bytes:
+    return {
+        "empty": b"",
+        "cut": data[: len(data) // 2],
+        "zeros": bytes(len(data)),
+        "other": b"version=7\n",
+        "text": data.decode().encode("utf-16"),
+    }[how]
+
+
+@pytest.mark.parametrize("how", ["empty", "cut", "zeros", "other", "text", "directory", "missing"])
+@pytest.mark.parametrize("names", [FILES[:1], FILES[1:], FILES])
+def test_whole_files_of_one_of_two_directories(names: tuple[str, ...], how: str) -> None:
+    """One file or both: served, said at level error, counted, the old bytes kept; said once."""
+    base = stopped(*DIRS)
+    expected = served(started(copy_of(base), *DIRS))
+    kept: dict[str, bytes] = {}
+    for name in names:
+        path = f"{A}/{name}"
+        content = base.read_file(path)
+        if how in ("directory", "missing"):
+            base.unlink(path)
+        if how == "directory":
+            base.make_dir(path)
+        elif how != "missing":
+            kept[path] = damaged_as(content, how)
+            base.write_file_atomically(path, kept[path])
+    with capture_logs() as lines:
+        sim = started(base, *DIRS)
+    assert served(sim) == expected if names != FILES or how != "missing" else True
+    told = [line["file"] for line in lines if line["event"].endswith("_repaired")]
+    if how != "missing":
+        assert sorted(told) == sorted(f"{A}/{name}" for name in names)
+        for name in names:
+            counted = sim.metrics.log_dir_files_repaired.labels(A, name)
+            assert counted._value.get() == 1
+    for path, content in kept.items():
+        assert base.read_file(f"{path}.damaged") == content
+    with capture_logs() as lines:
+        assert served(started(sim.stop(), *DIRS)) == served(sim)
+    assert not [line for line in lines if line["log_level"] == "error"]
+
+
+def offline(sim: SimManager) -> dict[str, str]:
+    """Reasons by directory."""
+    return {
+        unit.log_dir.path: str(unit.log_dir.offline_reason)
+        for unit in sim.manager.units
+        if not unit.log_dir.is_online
+    }
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_cannot_be_read(name: str) -> None:
+    """EIO: its directory alone is offline, and nothing of it is written."""
+    disk = stopped(*DIRS)
+    before = disk.read_file(f"{A}/{name}")
+    fault = Fault(error=errno.EIO, kinds=frozenset({"read"}), path_contains=f"{A}/{name}")
+    disk.faults.add(fault)
+    sim = started(disk, *DIRS)
+    assert list(offline(sim)) == [A]
+    assert disk.read_file(f"{A}/{name}") == before
+
+
+def test_a_copy_that_may_be_newer_is_not_overwritten() -> None:
+    """Goal: what only one directory knew is not taken back by an older copy.
+    Method: one directory fails, a topic is made in the other one, whose registry rots then.
+    """
+    sim = started(stopped(*DIRS), *DIRS)
+    old = sim.manager.registry.state.generation
+    sim.manager.units[1].log_dir.take_offline("it broke")
+    sim.operations.topics.create("new", 1)
+    disk = sim.stop()
+    disk.sync_all()
+    path = f"{A}/{REGISTRY_FILE}"
+    newest = decode_registry(disk.read_file(path))
+    assert newest.generation > old
+    for damage in (
+        lambda data: data.replace(b'"new"', b'"nev"'),
+        lambda data: data.replace(b'"checksum"', b'"checksun"')[:-20],
+        lambda data: b"",
+    ):
+        copy = copy_of(disk)
+        data = damage(disk.read_file(path))
+        copy.write_file_atomically(path, data)
+        sim = started(copy, *DIRS)
+        assert list(offline(sim)) == [A]
+        assert "kafkalog doctor --repair" in offline(sim)[A]
+        assert copy.read_file(path) == data
+        assert sim.operations.topic_names() == ["t"]
+        assert sim.manager.faults_of(sim.manager.registered("t")).keys() == {
+            number for number in range(2) if copy.exists(f"{A}/t-{number}")
+        }
+
+
+def test_an_older_damaged_copy_is_overwritten() -> None:
+    """It was away at the last change: nothing of it is missed."""
+    disk = stopped(*DIRS)
+    sim = started(disk, B)
+    sim.operations.topics.alter_configs("t", [ConfigChange("flush.messages", "9")])
+    disk = sim.stop()
+    flip(disk, f"{A}/{REGISTRY_FILE}", 800)
+    sim = started(disk, *DIRS)
+    assert offline(sim) == {}
+    assert sim.operations.topics.describe("t").overrides["flush.messages"] == "9"
+
+
+def test_a_remembered_directory_that_is_away_may_have_the_newest_copy() -> None:
+    """Of three one is away and one has lost its registry whole: the latter stays out of service."""
+    third = "/data/c"
+    disk = stopped(*DIRS, third)
+    disk.write_file_atomically(f"{A}/{REGISTRY_FILE}", b"")
+    sim = started(disk, *DIRS)
+    assert "/data/c may have a newer copy" in offline(sim)[A]
+    assert sim.manager.online_units
+
+
+def test_damage_in_all_directories_is_refused() -> None:
+    """All files with their reasons, the remedy, and nothing changed."""
+    for name, reason in ((REGISTRY_FILE, "no JSON"), (META_PROPERTIES, "no version")):
+        disk = stopped(*DIRS)
+        for path in DIRS:
+            for damaged in {name, REGISTRY_FILE}:
+                disk.write_file_atomically(f"{path}/{damaged}", b"{")
+        with pytest.raises(UnusableLogDirs, match="kafkalog doctor --repair") as refused:
+            started(disk, *DIRS)
+        for path in DIRS:
+            assert f"{path}/{name} is damaged" in refused.value.message
+            assert disk.exists(f"{path}/.kafka_cleanshutdown")
+        assert reason in refused.value.message
+
+
+@pytest.mark.parametrize("names", [FILES[:1], FILES])
+def test_damage_beside_a_fresh_directory_is_refused(names: tuple[str, ...]) -> None:
+    """An empty store must not be served in the place of the one that cannot be read."""
+    disk = stopped(A)
+    for name in names:
+        disk.write_file_atomically(f"{A}/{name}", b"{")
+    with pytest.raises(UnusableLogDirs, match="no log directory has a whole copy"):
+        started(disk, *DIRS)
+    disk = directories_of_kafka()
+    disk.remove_tree(B)
+    disk.write_file_atomically(f"{A}/{META_PROPERTIES}", b"{")
+    with pytest.raises(UnusableLogDirs, match="no registry of another log directory"):
+        started(disk, *DIRS)
+    assert not disk.exists(f"{B}/{META_PROPERTIES}")
+
+
+def test_a_newer_registry_is_not_damaged() -> None:
+    """Only the version that wrote it understands it; a format that rotted is put right."""
+    disk = stopped(*DIRS)
+    disk.write_file_atomically(f"{A}/{REGISTRY_FILE}", b'{"format": %d}' % (FORMAT + 1))
+    with pytest.raises(UnusableLogDirs, match="newer version"):
+        started(disk, *DIRS)
+
+
+@pytest.mark.parametrize("file", [META_PROPERTIES, REGISTRY_FILE, None])
+def test_a_directory_of_another_cluster_is_refused(file: str | None) -> None:
+    """Goal: no foreign directory is taken for rot, nor written.
+    Method: B is replaced by one that lived in a cluster of its own, with more changes; its files
+    are whole, or one is damaged.
+    """
+    ours, theirs = stopped(*DIRS), stopped(B)
+    sim = SimManager(theirs, config=BrokerConfig(log_dirs=(B,)), seed=5).start()
+    for number in range(5):
+        sim.operations.topics.create(f"x{number}", 1)
+    theirs = sim.stop()
+    names = (META_PROPERTIES, REGISTRY_FILE)
+    for name in names:
+        content = theirs.read_file(f"{B}/{name}")
+        if name == META_PROPERTIES:
+            meta = decode_meta_properties(content)
+            other = replace(meta, cluster_id="x" * 22, directory_id=UUID(int=1 << 99))
+            content = encode_meta_properties(other, 0)
+        else:
+            state = decode_registry(content)
+            state = replace(
+                state, cluster_id="x" * 22, log_dirs=MappingProxyType({UUID(int=1 << 99): B})
+            )
+            content = encode_registry(state)
+        ours.write_file_atomically(f"{B}/{name}", b"{" if name == file else content)
+    before = {f"{path}/{name}": ours.read_file(f"{path}/{name}") for path in DIRS for name in names}
+    if file == META_PROPERTIES:
+        sim = started(ours, *DIRS)
+        assert list(offline(sim)) == [B]
+    else:
+        with pytest.raises(UnusableLogDirs, match="different clusters"):
+            started(ours, *DIRS)
+    for path in (f"{B}/{name}" for name in names):
+        assert ours.read_file(path) == before[path]
+
+
+def test_the_directory_of_another_node_is_refused() -> None:
+    """The registry knows the directory, and node.id of the configuration is the wrong one."""
+    disk = stopped(*DIRS)
+    config = BrokerConfig(log_dirs=DIRS, node_id=7)
+    with pytest.raises(UnusableLogDirs, match="node id 1"):
+        SimManager(disk, config=config).start()
+
+
+@dataclass
+class Life:
+    """What a start was told, if it came that far."""
+
+    is_done: bool = False
+
+
+# Of the calls at which the power is cut: each, or some.
+STRIDES = pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.slow)])
+
+
+@STRIDES
+def test_a_repair_that_is_cut_off_is_done_again(stride: int) -> None:
+    """Goal: no crash within a repair costs a file or its damaged bytes.
+    Method: power cut in a start that repairs both files, then another start.
+    """
+    base = stopped(*DIRS)
+    expected = served(started(copy_of(base), *DIRS))
+    damaged = {}
+    for name in FILES:
+        flip(base, f"{A}/{name}", 400)
+        damaged[name] = base.read_file(f"{A}/{name}")
+    base.sync_all()
+
+    def work(disk: SimFilesystem, life: Life) -> None:
+        sim = SimManager(disk, config=BrokerConfig(log_dirs=DIRS), seed=2)
+        try:
+            sim.start()
+            life.is_done = True
+        finally:
+            sim.threads.kill_all()
+
+    def check(disk: SimFilesystem, life: Life, point: CrashPoint) -> None:
+        sim = started(disk, *DIRS)
+        assert served(sim) == expected
+        for name, data in damaged.items():
+            kept = [disk.read_file(f"{A}/{each}") for each in disk.list_dir(A) if ".dam" in each]
+            assert data in kept
+            assert disk.list_dir(A).count(f"{name}.damaged.2") == 0
+        sim.threads.kill_all()
+
+    count = enumerate_crashes(
+        Life, work, check, new_disk=lambda: copy_of(base), seeds=1, stride=stride
+    )
+    assert count > 20
+
+
+@STRIDES
+def test_an_answered_change_is_in_every_copy(stride: int) -> None:
+    """Goal: whichever copy rots after a crash, what was answered is there.
+    Method: power cut in a change; then each directory's copy in turn is emptied.
+    """
+    base = stopped(*DIRS)
+    sim = started(copy_of(base), *DIRS)
+    sim.threads.kill_all()
+    calls = len(sim.disk.operations)
+
+    def work(disk: SimFilesystem, life: Life) -> None:
+        sim = SimManager(disk, config=BrokerConfig(log_dirs=DIRS), seed=2)
+        try:
+            sim.start()
+            sim.operations.topics.alter_configs("t", [ConfigChange("flush.messages", "9")])
+            life.is_done = True
+        finally:
+            sim.threads.kill_all()
+
+    def check(disk: SimFilesystem, life: Life, point: CrashPoint) -> None:
+        for path in DIRS:
+            cut = copy_of(disk)
+            cut.write_file_atomically(f"{path}/{REGISTRY_FILE}", b"")
+            sim = started(cut, *DIRS)
+            value = sim.operations.topics.describe("t").overrides["flush.messages"]
+            assert value in (("9",) if life.is_done else ("7", "9"))
+            assert offline(sim) == {}
+            sim.threads.kill_all()
+
+    count = enumerate_crashes(
+        Life, work, check, new_disk=lambda: copy_of(base), seeds=1, first=calls, stride=stride
+    )
+    assert count > 10
+
+
+KAFKAS = b"#\n#Mon Nov 23 10:00:00 UTC 2026\n%sversion=1\n"
+KAFKAS_KEYS = b"directory.id=%s\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\nnode.id=1\n"
+
+
+def directories_of_kafka() -> SimFilesystem:
+    """As kafka-storage formats two, each with a partition: no registry is there."""
+    disk = stopped(*DIRS)
+    for number, path in enumerate(DIRS):
+        disk.unlink(f"{path}/{REGISTRY_FILE}")
+        directory_id = encode_id(UUID(int=(number + 1) << 90, version=4)).encode()
+        content = KAFKAS % (KAFKAS_KEYS % directory_id)
+        disk.write_file_atomically(f"{path}/{META_PROPERTIES}", content)
+    disk.sync_all()
+    return disk
+
+
+def test_each_bit_of_a_file_of_kafka_that_nothing_proves() -> None:
+    """Goal: before a registry knows them, no id of Kafka's is invented.
+    Method: every 11th bit: served as it stands, offline alone, or refused as another cluster's.
+    """
+    base = directories_of_kafka()
+    path = f"{A}/{META_PROPERTIES}"
+    other = decode_meta_properties(base.read_file(f"{B}/{META_PROPERTIES}"))
+    meta = decode_meta_properties(base.read_file(path))
+    refusals: list[str] = []
+    for bit in bits_of(base, path, 11):
+        disk = copy_of(base)
+        flip(disk, path, bit)
+        damaged = disk.read_file(path)
+        try:
+            sim = started(disk, *DIRS)
+        except UnusableLogDirs as error:
+            refusals.append(error.message)
+            continue
+        assert sim.manager.cluster_id == other.cluster_id
+        assert disk.read_file(path) == damaged
+        if not offline(sim):
+            found = sim.manager.units[0].log_dir.meta
+            assert found is not None
+            assert (found.cluster_id, found.node_id) == (meta.cluster_id, meta.node_id)
+    assert all("different clusters" in each or "node id" in each for each in refusals)
+
+
+def test_each_bit_of_an_adopted_file_of_kafka() -> None:
+    """Every 11th bit, once a start has noted what the files say: written as Kafka's ids."""
+    base = started(directories_of_kafka(), *DIRS).stop()
+    base.sync_all()
+    path = f"{A}/{META_PROPERTIES}"
+    expected = served(started(copy_of(base), *DIRS))[-2:]
+    for bit, found in starts_of_a_bit(base, path, bits_of(base, path, 11), *DIRS):
+        assert isinstance(found, tuple), (bit, found)
+        assert found[-2:] == expected, bit

@@ -104,16 +104,14 @@ def decode_proofs(data: bytes) -> tuple[UUID, dict[LogKey, CheckedOffsets]]:
 
 
 def _line(key: LogKey, entry: CheckedOffsets) -> str:
-    losses = ",".join(f"{first}-{last}" for first, last in entry.accepted_losses)
+    dirty, end, losses = entry.first_dirty_offset, entry.end_offset, _UNKNOWN
+    if entry.accepted_losses:
+        losses = ",".join(f"{first}-{last}" for first, last in entry.accepted_losses)
     return (
         f"{key.topic_id} {key.partition} {entry.log_start_offset} {entry.recovery_point} "
-        f"{_text(entry.first_dirty_offset)} {_text(entry.end_offset)} {int(entry.is_gapless)} "
-        f"{losses or _UNKNOWN}"
+        f"{_UNKNOWN if dirty is None else dirty} {_UNKNOWN if end is None else end} "
+        f"{1 if entry.is_gapless else 0} {losses}"
     )
-
-
-def _text(offset: int | None) -> str:
-    return _UNKNOWN if offset is None else str(offset)
 
 
 def _entry(line: str) -> tuple[LogKey, CheckedOffsets]:

@@ -287,10 +287,11 @@ class Checkpoints:
             if partition in found and partition.topic in topics:
                 topic_id = encode_id(topics[partition.topic].topic_id)
                 entries[LogKey(topic_id, partition.partition)] = found[partition]
-        served = set(self._table.logs_in(log_dir.path))
         for log in self._table.held_in(log_dir.path):
             assert log.topic_id is not None, "the manager's logs have one"
-            first_dirty = self._offset_in(CLEANER_OFFSETS, log) if log in served else None
+            first_dirty = self._first_dirty.first_dirty_offset(log.topic_partition)
+            if first_dirty is not None and not self._table.serves(log):
+                first_dirty = None  # a copy on its way: as in the cleaner's file
             entries[LogKey(log.topic_id, log.topic_partition.partition)] = CheckedOffsets(
                 log_start_offset=log.log_start_offset
                 if log.disputed_start_offset is None

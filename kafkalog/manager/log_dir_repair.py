@@ -21,7 +21,8 @@ from kafkalog.format.topic_id import decode_id, encode_id, is_reserved, new_id
 from kafkalog.manager.directory_scan import find_partitions
 from kafkalog.manager.identity import plan_identities
 from kafkalog.manager.identity_files import IdentityFiles, read_identity_files
-from kafkalog.manager.log_dir import META_PROPERTIES, REGISTRY_FILE, LogDir
+from kafkalog.manager.log_dir import LOG_START_OFFSETS, META_PROPERTIES, REGISTRY_FILE, LogDir
+from kafkalog.manager.log_start_repair import plan_start_repair
 from kafkalog.manager.producer_ids import past_backup
 from kafkalog.manager.registry_copies import corrected_registry, doubt_of, shown_generation
 from kafkalog.manager.root_files import read_root_file, replace_damaged
@@ -280,7 +281,19 @@ def _shown_directory_id(text: str) -> UUID | None:
     return None if is_reserved(found) else found
 
 
+def repair_log_starts(repair: LogDirRepair) -> Iterator[RepairStep]:
+    """Log starts that Kafka's file and the checked one dispute: the checked one is believed."""
+    if repair.state is None:
+        return
+    for log_dir in repair.log_dirs:
+        planned = plan_start_repair(log_dir, repair.filesystem, repair.state.topics)
+        if planned is not None:
+            file = f"{log_dir.path}/{LOG_START_OFFSETS}"
+            yield RepairStep(file, "; ".join(planned.messages), planned.data)
+
+
 REPAIRS: Sequence[Callable[[LogDirRepair], Iterator[RepairStep]]] = (
     repair_registries,
     repair_identities,
+    repair_log_starts,
 )

@@ -105,6 +105,7 @@ class Metrics:
         self._declare_data_metrics()
         self._declare_http_metrics()
         self._declare_storage_metrics()
+        self._declare_log_start_metrics()
         self._declare_retention_metrics()
         self._declare_sink_metrics()
         self.cleaner = CleanerMetrics(self.registry, self.beat)
@@ -231,16 +232,6 @@ class Metrics:
         self.recovered_bytes = self._counter(
             "recovery_recovered_bytes", "Bytes of segments that recovery went through.", "log_dir"
         )
-        self.log_start_contradictions = self._counter(
-            "log_start_contradictions",
-            "Logs of which a start found two log starts that cannot both be right.",
-            "log_dir",
-        )
-        self.log_starts_disputed = self._gauge(
-            "log_starts_disputed",
-            "Logs from which nothing is deleted until their log start is settled.",
-            "log_dir",
-        )
         self.unclean_starts = self._counter(
             "unclean_starts", "Directories found without their clean-shutdown mark.", "log_dir"
         )
@@ -277,6 +268,18 @@ class Metrics:
             "sink_aborts",
             "Batches of sinks that were aborted. Reason is requested, superseded or timed_out.",
             "reason",
+        )
+
+    def _declare_log_start_metrics(self) -> None:
+        self.log_start_contradictions = self._counter(
+            "log_start_contradictions",
+            "Logs of which a start found two log starts that cannot both be right.",
+            "log_dir",
+        )
+        self.log_starts_disputed = self._gauge(
+            "log_starts_disputed",
+            "Logs from which nothing is deleted until their log start is settled.",
+            "log_dir",
         )
 
     def _declare_retention_metrics(self) -> None:

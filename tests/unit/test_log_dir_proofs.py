@@ -13,7 +13,9 @@ from structlog.testing import capture_logs
 from kafkalog.format.checkpoint_text import encode_leader_epochs, encode_offsets
 from kafkalog.format.log_proofs import CheckedOffsets, decode_proofs, encode_proofs
 from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.log.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.values import Isolation
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.log_dir import (
     CLEANER_OFFSETS,
@@ -21,8 +23,10 @@ from kafkalog.manager.log_dir import (
     PROOFS,
     RECOVERY_POINTS,
 )
+from kafkalog.manager.values import Acks
 from tests.cleaning_daemon import CleaningDaemon
 from tests.moving_world import A, B, move, world
+from tests.sim.sim_crash import ALL_MODES, CrashMode
 from tests.sim.sim_manager import SimManager, batch_of
 
 if TYPE_CHECKING:
@@ -248,3 +252,24 @@ def test_a_line_of_a_log_that_was_never_cleaned() -> None:
     disk.write_file_atomically(f"/data/a/{CLEANER_OFFSETS}", encode_offsets({T0: 3}))
     sim = life(disk)
     assert sim.manager.cleaning.states.first_dirty_offset(T0) == 0
+
+
+@pytest.mark.parametrize("mode", ALL_MODES)
+def test_a_recovery_point_that_rotted_up_hides_no_torn_record(mode: CrashMode) -> None:
+    """What a power cut tore lies in a segment below it then: it is looked at all the same."""
+    sim = first_life(4)
+    sim.manager.topics.alter_configs("t", {"internal.segment.bytes": "1500"})
+    sim.manager.checkpoints.write_recovery_points(sim.manager.units[0].log_dir)
+    sim.manager.units[0].flusher.submit = lambda _: None  # type: ignore[method-assign,assignment]  # a slow disk
+    for _ in range(6):
+        assert sim.produce("t", batch_of("w" * 600), Acks.LEADER).error is None
+    assert len(sim.manager.log_of("t", 0).segments) > 2
+    for seed in range(3):
+        disk = sim.disk.crash(mode, seed)
+        disk.write_file_atomically(f"/data/a/{RECOVERY_POINTS}", encode_offsets({T0: 10}))
+        log = life(disk).manager.log_of("t", 0)
+        check_invariants(log)
+        assert 4 <= log.log_end_offset <= 10
+        offset = 0
+        while offset < log.log_end_offset:  # each batch is checked against its CRC
+            offset = log.read(offset, 1 << 20, Isolation.HIGH_WATERMARK).next_offset

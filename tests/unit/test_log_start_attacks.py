@@ -16,8 +16,11 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention_plan import Keeper, keeper_of
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.log_dir import LOG_START_OFFSETS
-from kafkalog.manager.log_start_repair import plan_start_repair
+from kafkalog.manager.log_dir_repair import LogDirRepair
+from tests.sim.sim_clock import SimClock
 from tests.sim.sim_manager import SimManager, batch_of
+from tests.sim.sim_random import SimRandom
+from tests.sim.sim_threads import SimThreads
 
 if TYPE_CHECKING:
     from tests.sim.sim_filesystem import SimFilesystem
@@ -127,11 +130,10 @@ def disputed(**overrides: str) -> SimManager:
 def test_a_deletion_up_to_there_settles_it(offset: int) -> None:
     """Somebody who may delete has said so; below it nothing is asked for."""
     sim = disputed()
-    log = sim.manager.log_of("t", 0)
     assert sim.delete_records("t", 24).result == 25
-    assert log.disputed_start_offset == 9
+    assert sim.manager.log_of("t", 0).disputed_start_offset == 9
     assert sim.delete_records("t", offset).error is None
-    assert log.disputed_start_offset is None
+    assert sim.manager.log_of("t", 0).disputed_start_offset is None
     start = {-1: 40}.get(offset, offset)
     sim, told = life(sim.kill())
     assert (start_of(sim), told) == (start, [])
@@ -141,21 +143,17 @@ def test_a_deletion_up_to_there_settles_it(offset: int) -> None:
 def test_the_doctor_settles_it() -> None:
     """The checked file counts: the records between the two are there again."""
     sim = disputed()
-    unit, filesystem = sim.manager.units[0], sim.disk
-    topics = sim.manager.registry.topics
-    sim.stop()
-    sim = SimManager(filesystem, config=ONE)  # not started
-    log_dir = sim.manager.units[0].log_dir
-    log_dir.open()
-    repair = plan_start_repair(log_dir, filesystem, topics)
-    assert repair is not None
-    assert unit.log_dir.path == log_dir.path
-    [message] = repair.messages
-    assert message.startswith("t-0 starts at 9 again")
-    filesystem.write_file_atomically(PATH, repair.data)
-    assert plan_start_repair(log_dir, filesystem, topics) is None
-    log_dir.release()
-    sim, told = life(filesystem)
+    disk, clock = sim.stop(), SimClock()
+    for count in (1, 0):
+        repair = LogDirRepair(("/data/a",), 1, None, (disk, clock, SimRandom(9), SimThreads(clock)))
+        repair.open()
+        steps = [step for step, _ in repair.run(dry_run=False)]
+        repair.close()
+        assert len(steps) == count
+        for step in steps:
+            assert step.file == PATH
+            assert step.message.startswith("t-0 starts at 9 again")
+    sim, told = life(disk)
     assert (start_of(sim), told) == (9, [])
     assert retain(sim) == [40]
 

@@ -23,7 +23,7 @@ NIGHTLY := own_daemon or campaign or oracle or spark or spark_kafka or operate o
 GATE := not slow and (gate or not ($(NIGHTLY))) and not (oracle or spark)
 KINDS := campaign or oracle or spark or spark_kafka or operate or prometheus or image or console
 
-.PHONY: sim help setup run test ci nightly weekly campaign check fmt lint type contracts suite-of-daemons suite-of-units own-daemons oracle oracle-setup oracle-smoke prometheus console-test screenshots spark spark-setup spark-smoke gate-setup test-setup nightly-setup spark-parity spark-freeze spark-kills pipeline slow-crashes slow-of-the-rest operate image-check bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci nightly weekly campaign check fmt lint type contracts suite-of-daemons suite-of-units suite-of-crashes own-daemons oracle oracle-setup oracle-smoke prometheus console-test screenshots spark spark-setup spark-smoke gate-setup test-setup nightly-setup spark-parity spark-freeze spark-kills pipeline slow-crashes slow-of-the-rest operate image-check bench bench-quick mission lock docs image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -110,10 +110,13 @@ oracle-setup:
 	@bash tests/oracle/kit/oracle.sh setup >/dev/null
 
 suite-of-units: $(KERNELS_READY) $(DEV_READY) | build
-	@$(PYTEST) -m "$(GATE)" --ignore tests/integration
+	@$(PYTEST) --durations 10 -m "$(GATE)" --ignore tests/integration --ignore tests/crash --ignore tests/simulation
+
+suite-of-crashes: $(KERNELS_READY) $(DEV_READY) | build
+	@$(PYTEST) --durations 10 -m "$(GATE)" tests/crash tests/simulation
 
 suite-of-daemons: $(KERNELS_READY) $(DEV_READY) | build
-	@$(PYTEST) -m "$(GATE)" --most-daemons 40 tests/integration
+	@$(PYTEST) --durations 10 -m "$(GATE)" --most-daemons 40 tests/integration
 
 oracle-smoke: $(KERNELS_READY) $(DEV_READY) | build
 	@KAFKALOG_ORACLE=required $(PYTEST) -m "oracle and gate" tests/oracle

@@ -75,7 +75,8 @@ class Plan:
 
 
 CHECKS = (Stage("lint", 0.1), Stage("type", 0.6), Stage("contracts", 0.1))
-UNITS = Stage("suite-of-units", 6)
+UNITS = Stage("suite-of-units", 5)
+CRASHES = Stage("suite-of-crashes", 2.5)
 DAEMONS = Stage("suite-of-daemons", 4.5)
 FEW_EXAMPLES = (("HYPOTHESIS_PROFILE", "gate"),)
 
@@ -84,7 +85,7 @@ PLANS = {
     for plan in (
         Plan(
             "test",
-            (((Stage("test-setup", 1.5),),), ((UNITS,), (*CHECKS, DAEMONS))),
+            (((Stage("test-setup", 1.5),),), ((*CHECKS, UNITS), (DAEMONS, CRASHES))),
             variables=FEW_EXAMPLES,
         ),
         Plan(
@@ -92,7 +93,7 @@ PLANS = {
             (
                 ((Stage("gate-setup", 2.5),),),
                 (
-                    (*CHECKS, UNITS),
+                    (*CHECKS, UNITS, CRASHES),
                     (DAEMONS, Stage("oracle-smoke", 1.5), Stage("spark-smoke", 1)),
                 ),
             ),
@@ -103,7 +104,13 @@ PLANS = {
             (
                 ((Stage("nightly-setup", 4),),),
                 (
-                    (*CHECKS, UNITS, Stage("slow-crashes", 14), Stage("slow-of-the-rest", 9)),
+                    (
+                        *CHECKS,
+                        UNITS,
+                        CRASHES,
+                        Stage("slow-crashes", 14),
+                        Stage("slow-of-the-rest", 9),
+                    ),
                     (
                         DAEMONS,
                         Stage("own-daemons", 8),

@@ -251,10 +251,12 @@ def test_a_legacy_first_message_of_any_length_is_refused(value_bytes: int) -> No
     assert world.filesystem.read_file(LOG_0)[: len(data)] == data
 
 
-def told_losses(world: PartitionWorld, *, clean: bool, **offsets: int) -> list[tuple[object, ...]]:
+def told_losses(
+    world: PartitionWorld, *, clean: bool, recovery_point: int = 0, log_start_offset: int = 0
+) -> list[tuple[object, ...]]:
     """The holes that a load names."""
     with capture_logs() as lines:
-        world.open(clean=clean, **offsets)
+        world.open(clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset)
     told = [line for line in lines if line["event"] == "offsets_lost"]
     assert {line["log_level"] for line in told} <= {"error"}
     return [(line["first_offset"], line["last_offset"]) for line in told]

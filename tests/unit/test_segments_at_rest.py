@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.format.record_batch import LEADER_EPOCH_AT, MAGIC_AT
 from kafkalog.log import segment_summary
 from kafkalog.log.segment_summary import summarize_segments
 
@@ -27,14 +28,22 @@ if TYPE_CHECKING:
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "dump" / "t-0"
 LOG = f"{0:020}.log"
+MARKER_AT = 564
 INDEX = f"{0:020}.index"
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    """A copy of the golden partition; log lines go where they went before, afterwards."""
+    """A copy of the golden partition; log lines go where they went before, afterwards.
+
+    Its abort marker was made with an epoch between two smaller ones, which no Kafka writes: rot.
+    """
     handlers, level = logging.root.handlers, logging.root.level
-    yield shutil.copytree(GOLDEN, tmp_path / "t-0")
+    path = shutil.copytree(GOLDEN, tmp_path / "t-0")
+    data = bytearray((path / LOG).read_bytes())
+    data[MARKER_AT + LEADER_EPOCH_AT : MARKER_AT + MAGIC_AT] = bytes(4)
+    (path / LOG).write_bytes(data)
+    yield path
     logging.root.handlers, logging.root.level = handlers, level
     structlog.reset_defaults()
 

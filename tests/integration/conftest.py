@@ -112,9 +112,13 @@ def daemon(request: pytest.FixtureRequest, shared_daemon: SharedDaemon) -> Itera
 
 
 def _clear(daemon: Daemon) -> None:
-    """Take away what a module left: groups without members, topics, dynamic configs."""
+    """Take away what a module left: groups with their members, topics, dynamic configs."""
     for group in daemon.request("GET", "/v1/groups").json["groups"]:
-        daemon.request("DELETE", f"/v1/groups/{quote(group['group'], safe='')}")
+        name = quote(group["group"], safe="")
+        for member in daemon.request("GET", f"/v1/groups/{name}").json["members"]:
+            instance = quote(member["instance_id"], safe="")
+            daemon.request("DELETE", f"/consumers/{name}/instances/{instance}")
+        daemon.request("DELETE", f"/v1/groups/{name}")
     (cluster,) = daemon.request("GET", "/v3/clusters").json["data"]
     base = f"/v3/clusters/{cluster['cluster_id']}"
     for topic in daemon.request("GET", f"{base}/topics").json["data"]:

@@ -93,8 +93,8 @@ PLANS = {
             (
                 ((Stage("gate-setup", 2.5),),),
                 (
-                    (*CHECKS, UNITS, CRASHES),
-                    (DAEMONS, Stage("oracle-smoke", 1.5), Stage("spark-smoke", 1)),
+                    (*CHECKS, UNITS),
+                    (DAEMONS, Stage("oracle-smoke", 0.5), Stage("spark-smoke", 0.8), CRASHES),
                 ),
             ),
             variables=FEW_EXAMPLES,

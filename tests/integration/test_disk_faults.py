@@ -326,7 +326,8 @@ def test_short_descriptors(tmp_path: Path) -> None:
         assert daemon.process is not None
         used = len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
         body = b'{"topic_name":"short","partitions_count":50}'
-        head = b"POST /admin/topics HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+        head = b"POST /admin/topics HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head += b"Content-Length: %d\r\n\r\n" % len(body)
         with limited(daemon, resource.RLIMIT_NOFILE, used + 4):
             wire.send(head + body)
             refused(wire.read_answer(), 503, 50302)

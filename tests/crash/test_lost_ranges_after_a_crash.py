@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tests.sim.sim_filesystem import SimFilesystem
 
 
-@pytest.mark.xfail(strict=True, reason="the new segment is there before the proof of the loss")
 @pytest.mark.parametrize("kept", [0, 1])
 def test_a_lost_end_is_refused_after_a_crash_of_the_load(kept: int) -> None:
     """Cut to so many batches; a compacted log, where a gap proves nothing."""

@@ -394,9 +394,11 @@ class _Loader:
         )
         is_gapless = self._proof.is_gapless
         if is_gapless and self._proof.end_offset is not None and len(self._segments):
-            # At a clean stop the log start is that of the first segment, or lies above it.
-            first_base = self._segments.first.base_offset
-            if self._start < first_base:
+            # At a clean stop the log start is that of the first segment, or lies above it. A Kafka
+            # that has deleted the front since, and nothing else, has cut the leader epochs there.
+            first_base, epochs = self._segments.first.base_offset, self._epochs.entries
+            is_deleted = bool(epochs) and epochs[0].start_offset == first_base
+            if self._start < first_base and not is_deleted:
                 self._lost.setdefault(first_base - 1, self._start)
         for segment, following in pairwise(self._segments):
             base, end = segment.base_offset, following.base_offset

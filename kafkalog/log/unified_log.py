@@ -390,8 +390,12 @@ class UnifiedLog:
     # ---- lost ranges, see ``lost_ranges``
 
     def note_lost(self, first_offset: int, last_offset: int) -> None:
-        """Refuse to pass these offsets by, unless they were accepted; told once. Any thread."""
-        if self._holes.get(first_offset, -1) >= last_offset:
+        """Refuse to pass these offsets by, unless they were accepted; told once. Any thread.
+
+        What lies below the log start was deleted, and is not missed.
+        """
+        first_offset = max(first_offset, self.log_start_offset)
+        if first_offset > last_offset or self._holes.get(first_offset, -1) >= last_offset:
             return
         self._holes[first_offset] = last_offset
         before = self.lost_ranges

@@ -339,7 +339,6 @@ def test_kafkas_rule_passes_a_hole_by() -> None:
     assert f"{base:020d}.index" not in world.names()
 
 
-@pytest.mark.xfail(strict=True, reason="each look finds it again")
 def test_what_was_deleted_is_not_lost_again() -> None:
     """A look at the segments finds the gap below the log start again, and misses nothing there."""
     world = world_of()
@@ -353,7 +352,6 @@ def test_what_was_deleted_is_not_lost_again() -> None:
     assert look_for_lost(world.log) == ()
 
 
-@pytest.mark.xfail(strict=True, reason="what a Kafka deleted is missed")
 def test_a_front_that_a_kafka_deleted_is_no_loss() -> None:
     """Its retention writes no log start, but cuts the leader epochs there; lost files cut none."""
     for is_deleted in (True, False):

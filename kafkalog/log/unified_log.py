@@ -448,8 +448,8 @@ class UnifiedLog:
 
     def _forget_lost_below_start(self) -> None:
         """What retention or an operator deleted is missed no more."""
-        start = self.log_start_offset
-        self._holes = {first: last for first, last in self._holes.items() if last >= start}
+        start, holes = self.log_start_offset, tuple(self._holes.items())  # readers may add one now
+        self._holes = {first: last for first, last in holes if last >= start}
         self._publish_lost()
 
     # ---- truncate, delete, close

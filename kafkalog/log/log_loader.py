@@ -271,7 +271,8 @@ class _Loader:
         self._stops = {recovery_point, 0 if told is None else told} - {0}
         if told is None and not self._stops and newest:
             self._stops = {newest}
-        ends = {*snapshots, recovery_point, 0 if told is None else told} - {0}
+        bases = self._files.offsets_of(LOG_SUFFIX)  # of those only one behind the last batch counts
+        ends = {*snapshots, *bases, recovery_point, 0 if told is None else told} - {0}
         self._known = KnownEnds(frozenset(ends), is_gapless=self._proof.is_gapless)
 
     def _end_log(self, log_end: int, recovery_point: int) -> tuple[LostRange, ...]:

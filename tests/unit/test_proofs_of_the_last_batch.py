@@ -89,7 +89,6 @@ def test_an_end_inside_the_gap_is_where_the_last_batch_begins() -> None:
     assert served(world) == ([0, 3, 7, 11], [])
 
 
-@pytest.mark.xfail(strict=True, reason="the name of the next segment is no witness")
 def test_the_name_of_an_empty_segment_behind_a_gap_is_an_end() -> None:
     """A clean took 7 to 10 of a closed segment; the checkpoint is older, the next one is empty.
 

@@ -186,9 +186,9 @@ class _Loader:
             self._settle_epochs()
             self._drop_when_below_start()
         self._ensure_first(0 if is_deleted else self._start, clean=clean, synced_end=recovery_point)
-        log_end = self._end_log(recovery_point, is_deleted=is_deleted)
+        log_end = self._find_end()
+        lost = () if is_deleted else self._end_log(log_end, recovery_point)
         self._segments.active.become_active()
-        lost = () if is_deleted else self._settle_lost(log_end)
         local = LocalLog(
             self._environment,
             self._directory,
@@ -271,31 +271,33 @@ class _Loader:
         self._stops = {recovery_point, 0 if told is None else told} - {0}
         if told is None and not self._stops and newest:
             self._stops = {newest}
-        ends = {*snapshots, recovery_point, 0 if told is None else told} - {0}
+        bases = self._files.offsets_of(LOG_SUFFIX)  # of those only one behind the last batch counts
+        ends = {*snapshots, *bases, recovery_point, 0 if told is None else told} - {0}
         self._known = KnownEnds(frozenset(ends), is_gapless=self._proof.is_gapless)
 
-    def _end_log(self, recovery_point: int, *, is_deleted: bool) -> int:
-        """Let the log end where it ended; that offset.
+    def _end_log(self, log_end: int, recovery_point: int) -> tuple[LostRange, ...]:
+        """Let the log end where it ended; what it lost.
 
         The offsets of what rotted or went there are not given to other records: a new segment
-        begins behind them, whose name says so to every later start and to Kafka.
+        begins behind them, whose name says so to every later start and to Kafka. The loss is made
+        known to later starts before: with that segment it looks like a legal gap.
         """
         active = self._segments.active
-        end, log_end = self._end_of(active), self._find_end()
-        if is_deleted:
-            return log_end
+        end = self._end_of(active)
         is_kept = self._corruption == "keep"
         told = self._last_end if is_kept else recovery_point
         tell_lost_end(active, end, told, self._environment.note_lost)
         if is_kept and end < log_end:
             self._told.append(LostRange(max(end, self._start), log_end - 1))
-        if is_kept and log_end != active.read_next_offset():
+        ends_elsewhere = log_end != active.read_next_offset()
+        lost = self._settle_lost(log_end)
+        if is_kept and ends_elsewhere:
             _log.warning("segment_begun_behind_rot", path=active.log_file.path, base=log_end)
             self._segments.add(
                 LogSegment.create(self._environment, self._directory, log_end, self._config)
             )
             self._environment.filesystem.sync_dir(self._directory.path)
-        return log_end
+        return lost
 
     def _end_of(self, segment: LogSegment) -> int:
         """Behind its last batch; what recovery found is believed before the headers that are there.
@@ -393,9 +395,11 @@ class _Loader:
         )
         is_gapless = self._proof.is_gapless
         if is_gapless and self._proof.end_offset is not None and len(self._segments):
-            # At a clean stop the log start is that of the first segment, or lies above it.
-            first_base = self._segments.first.base_offset
-            if self._start < first_base:
+            # At a clean stop the log start is that of the first segment, or lies above it. A Kafka
+            # that has deleted the front since, and nothing else, has cut the leader epochs there.
+            first_base, epochs = self._segments.first.base_offset, self._epochs.entries
+            is_deleted = bool(epochs) and epochs[0].start_offset == first_base
+            if self._start < first_base and not is_deleted:
                 self._lost.setdefault(first_base - 1, self._start)
         for segment, following in pairwise(self._segments):
             base, end = segment.base_offset, following.base_offset

@@ -52,7 +52,8 @@ assert ATTRIBUTES_AT < LAST_OFFSET_DELTA_AT, "the delta lies inside the CRC's ra
 class KnownEnds:
     """Where a log ended, as others than its batches have it: what proves or contradicts the last.
 
-    ends        offsets at which it ended once: recovery point, clean stop, producer snapshots
+    ends        offsets at which it ended once: recovery point, clean stop, producer snapshots,
+                names of segments
     entry_end   behind the batch in question, as an index entry has it; None: there is no entry
     is_gapless  nothing took offsets away since its birth: each batch begins where one ended
     """

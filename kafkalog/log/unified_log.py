@@ -390,8 +390,12 @@ class UnifiedLog:
     # ---- lost ranges, see ``lost_ranges``
 
     def note_lost(self, first_offset: int, last_offset: int) -> None:
-        """Refuse to pass these offsets by, unless they were accepted; told once. Any thread."""
-        if self._holes.get(first_offset, -1) >= last_offset:
+        """Refuse to pass these offsets by, unless they were accepted; told once. Any thread.
+
+        What lies below the log start was deleted, and is not missed.
+        """
+        first_offset = max(first_offset, self.log_start_offset)
+        if first_offset > last_offset or self._holes.get(first_offset, -1) >= last_offset:
             return
         self._holes[first_offset] = last_offset
         before = self.lost_ranges
@@ -444,8 +448,8 @@ class UnifiedLog:
 
     def _forget_lost_below_start(self) -> None:
         """What retention or an operator deleted is missed no more."""
-        start = self.log_start_offset
-        self._holes = {first: last for first, last in self._holes.items() if last >= start}
+        start, holes = self.log_start_offset, tuple(self._holes.items())  # readers may add one now
+        self._holes = {first: last for first, last in holes if last >= start}
         self._publish_lost()
 
     # ---- truncate, delete, close

@@ -89,13 +89,14 @@ class DirectoryLogs:
         return Bounds(start, max(start, end))
 
     def _first_offset(self, files: PartitionFiles) -> int:
-        """Of the first segment, or of what is lost in front of it and nobody gave up."""
+        """Of the first segment, or of what is lost in front of it and nobody gave up or deleted."""
         first = files.segments[0].base_offset
         orphans = [each for each in files.orphans if each < first]
         if not orphans:
             return first
-        losses = proof_of(self._filesystem, files.path).accepted_losses
-        lost = not_accepted([(orphans[0], first - 1)], losses)
+        proof = proof_of(self._filesystem, files.path)
+        begin = max(orphans[0], proof.log_start_offset)  # what retention moves is told there alone
+        lost = not_accepted([(begin, first - 1)] if begin < first else [], proof.accepted_losses)
         return lost[0].first_offset if lost else first
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:

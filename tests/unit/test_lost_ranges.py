@@ -14,6 +14,7 @@ from kafkalog.errors import CorruptBatch, OffsetBelowLogStart
 from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.log.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.lost_ranges import look_for_lost
 from kafkalog.log.values import AppendOrigin, Isolation, LogProof
 from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch, records_of
 
@@ -336,3 +337,31 @@ def test_kafkas_rule_passes_a_hole_by() -> None:
     world.open(clean=True, recovery_point=COUNT)
     assert outcome(world)[base] == following
     assert f"{base:020d}.index" not in world.names()
+
+
+def test_what_was_deleted_is_not_lost_again() -> None:
+    """A look at the segments finds the gap below the log start again, and misses nothing there."""
+    world = world_of()
+    base, following = world.bases()[1:3]
+    stop(world, clean=True)
+    remove(world, base)
+    world.open(clean=True, recovery_point=COUNT, proof=GAPLESS)
+    world.log.delete_records(base + 1)
+    assert look_for_lost(world.log) == ((base + 1, following - 1),)
+    world.log.delete_records(following)
+    assert look_for_lost(world.log) == ()
+
+
+def test_a_front_that_a_kafka_deleted_is_no_loss() -> None:
+    """Its retention writes no log start, but cuts the leader epochs there; lost files cut none."""
+    for is_deleted in (True, False):
+        world = world_of()
+        first, following = world.bases()[:2]
+        if is_deleted:
+            world.log.increment_log_start_offset(following, "retention of a Kafka")
+        stop(world, clean=True)
+        remove(world, first)
+        proof = LogProof(is_gapless=True, log_start_offset=first, end_offset=COUNT)
+        world.open(clean=True, recovery_point=COUNT, proof=proof)
+        assert world.log.lost_ranges == (() if is_deleted else ((first, following - 1),))
+        assert world.log.log_start_offset == (following if is_deleted else first)

@@ -89,6 +89,20 @@ def test_an_end_inside_the_gap_is_where_the_last_batch_begins() -> None:
     assert served(world) == ([0, 3, 7, 11], [])
 
 
+def test_the_name_of_an_empty_segment_behind_a_gap_is_an_end() -> None:
+    """A clean took 7 to 10 of a closed segment; the checkpoint is older, the next one is empty.
+
+    A killed load has removed the snapshot that said it, too.
+    """
+    world = replica([0, 3, 6, 11], LogConfig(cleanup_policy=COMPACTED))
+    world.filesystem.open_write(f"{DIRECTORY}/{12:020d}.log")
+    with capture_logs() as lines:
+        world.open(clean=False, recovery_point=9)
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == []
+    assert served(world) == ([0, 3, 6, 11], [])
+    assert world.log.segments.first.read_next_offset() == world.log.log_end_offset == 12
+
+
 @pytest.mark.parametrize("base", [9, 10, 12, 8 + 2**17])
 def test_a_checkpoint_that_contradicts_refuses_the_last_batch(base: int) -> None:
     """The log ended at 9: no batch reaches over that, and behind offset 7 none fits it either."""

@@ -501,3 +501,8 @@ def test_a_loss_in_front_of_the_log_is_in_its_bounds() -> None:
     proofs(disk, CheckedOffsets())
     disk.open_write(f"{T0}/{0:020d}.log.deleted")
     assert DirectoryLogs(ACCESS, disk).bounds("t", 0) == Bounds(3, 5)
+    disk.unlink(f"{T0}/{0:020d}.log.deleted")
+    proofs(disk, CheckedOffsets(log_start_offset=3))  # retention went past the loss
+    assert DirectoryLogs(ACCESS, disk).bounds("t", 0) == Bounds(3, 5)
+    proofs(disk, CheckedOffsets(log_start_offset=3, accepted_losses=((0, 1),)))
+    assert DirectoryLogs(ACCESS, disk).bounds("t", 0) == Bounds(3, 5)

@@ -15,7 +15,7 @@ from kafkalog.log import retention_pass
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention_plan import Keeper, keeper_of
 from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.log_dir import LOG_START_OFFSETS
+from kafkalog.manager.log_dir import LOG_START_OFFSETS, PROOFS
 from kafkalog.manager.log_dir_repair import LogDirRepair
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_manager import SimManager, batch_of
@@ -201,3 +201,15 @@ def test_a_log_start_that_kafka_moved_counts() -> None:
     assert retain(sim) == [40]
     sim, told = life(sim.kill())
     assert (start_of(sim), told) == (40, [])
+
+
+@pytest.mark.parametrize("file", [None, b"kafkalog.checkpoint 1\ndirectory \ncrc32c 00000000\n"])
+def test_without_the_checked_file_nothing_is_disputed(file: bytes | None) -> None:
+    """Of an upgrade, or damaged: a kill may have come before the epochs of the deletion went."""
+    disk = deleted_below_nine(clean=False)
+    disk.unlink(f"/data/a/{PROOFS}")
+    if file is not None:
+        disk.write_file_atomically(f"/data/a/{PROOFS}", file)
+    sim, told = life(disk)
+    assert (start_of(sim), told) == (9, [])
+    assert retain(sim) == [40]

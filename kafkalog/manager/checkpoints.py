@@ -235,13 +235,14 @@ class Checkpoints:
             nonlocal cleaners
             files: dict[str, bytes] = {}
             for name in names:
-                if name == PROOFS:
-                    files[name] = self._encoded_proofs(log_dir, is_stopped=is_stopped)
-                    continue
-                offsets = self._collect(log_dir, name)
-                files[name] = encode_offsets(offsets)
-                cleaners = offsets if name == CLEANER_OFFSETS else cleaners
-            return files
+                if name != PROOFS:
+                    offsets = self._collect(log_dir, name)
+                    files[name] = encode_offsets(offsets)
+                    cleaners = offsets if name == CLEANER_OFFSETS else cleaners
+            if PROOFS not in names:
+                return files
+            # Looked at last: a log start that moves meanwhile is higher here, which disputes none.
+            return {PROOFS: self._encoded_proofs(log_dir, is_stopped=is_stopped), **files}
 
         log_dir.write_checkpoints(collect)
         if cleaners is not None:
@@ -292,16 +293,15 @@ class Checkpoints:
             first_dirty = self._first_dirty.first_dirty_offset(log.topic_partition)
             if first_dirty is not None and not self._table.serves(log):
                 first_dirty = None  # a copy on its way: as in the cleaner's file
+            disputed, proof = log.disputed_start_offset, log.proof  # the writer may change them
             entries[LogKey(log.topic_id, log.topic_partition.partition)] = CheckedOffsets(
-                log_start_offset=log.log_start_offset
-                if log.disputed_start_offset is None
-                else log.disputed_start_offset,
+                log_start_offset=log.log_start_offset if disputed is None else disputed,
                 recovery_point=log.local.recovery_point,
                 first_dirty_offset=first_dirty,
                 end_offset=log.log_end_offset if is_stopped else None,
                 # From the first clean on, before it changes anything, for good.
-                is_gapless=log.proof.is_gapless and first_dirty is None,
-                accepted_losses=log.proof.accepted_losses,
+                is_gapless=proof.is_gapless and first_dirty is None,
+                accepted_losses=proof.accepted_losses,
             )
         return encode_proofs(log_dir.meta.directory_id, entries)
 

@@ -219,7 +219,6 @@ def test_without_the_checked_file_nothing_is_disputed(file: bytes | None) -> Non
     assert retain(sim) == [40]
 
 
-@pytest.mark.xfail(strict=True, reason="the checked file is collected before Kafka's")
 def test_a_start_that_moves_while_files_are_written_is_no_dispute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -252,7 +251,6 @@ def test_a_start_that_moves_while_files_are_written_is_no_dispute(
     assert sim.manager.log_of("t", 0).disputed_start_offset is None
 
 
-@pytest.mark.xfail(strict=True, reason="the disputed start is read twice")
 def test_a_dispute_that_ends_while_the_file_is_written_leaves_a_sound_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

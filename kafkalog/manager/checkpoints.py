@@ -157,27 +157,28 @@ class Checkpoints:
         """Rewrite the files that name partitions which are not here any more; guarded.
 
         Before new partitions are made: a topic that was deleted right before a crash and is created
-        again would inherit the offsets of its predecessor.
+        again would inherit the offsets of its predecessor. Where that fails now, ``renew`` repeats it.
         """
         here = {log.topic_partition for log in self._table.logs_in(log_dir.path)}
         here |= {TopicPartition(*key) for key in self._table.faults()}
         here |= self._awaited.get(log_dir.path, frozenset())
-        for name, write in (
-            (RECOVERY_POINTS, self.write_recovery_points),
-            (LOG_START_OFFSETS, self.write_start_offsets),
-            (HIGH_WATERMARKS, self.write_high_watermarks),
-            (CLEANER_OFFSETS, self.write_cleaner_offsets),
-        ):
+        # Also for a partition that cannot be made now, and is made while the daemon serves.
+        proofs = self._proofs.get(log_dir.path, {})
+        self._proofs[log_dir.path] = {each: proofs[each] for each in proofs.keys() & here}
+        is_stale = bool(proofs.keys() - here)
+        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS):
             found = self.found(log_dir, name)
             gone = found.keys() - here
-            if gone:
-                # Also for a partition that cannot be made now, and is made while the daemon serves.
-                kept = {partition: found[partition] for partition in found.keys() & here}
-                self.keep_found(log_dir, name, kept)
-                if name == CLEANER_OFFSETS:
-                    for topic_partition in gone:
-                        self._first_dirty.forget(topic_partition)
-                write(log_dir)
+            if not gone:
+                continue
+            is_stale = True
+            self._found[log_dir.path, name] = {each: found[each] for each in found.keys() & here}
+            if name == CLEANER_OFFSETS:
+                for topic_partition in gone:
+                    self._first_dirty.forget(topic_partition)
+        if is_stale:
+            self.note_removal(log_dir)
+            self.renew(log_dir)
 
     def write_recovery_points(self, log_dir: LogDir) -> None:
         """How far every log is durable; guarded, durable on return.

@@ -230,7 +230,6 @@ def test_a_partition_that_could_not_be_made_is_made_later() -> None:
     assert log_end(sim) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="the new log is loaded by what was proven of the lost one")
 def test_a_partition_that_was_made_anew_has_no_past() -> None:
     """Killed before a task wrote the checkpoints: it ends where the records end."""
     disk = stopped_with_segments()

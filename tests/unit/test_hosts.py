@@ -108,7 +108,6 @@ def test_a_whole_target_goes_before_the_header() -> None:
     assert hosts.fault_of(make_mocked_request("GET", "/")) == ALLOWED  # HTTP/1.0 may
 
 
-@pytest.mark.xfail(strict=True, reason="beside a whole target the header is not looked at")
 def test_a_malformed_header_beside_a_whole_target() -> None:
     """Answers carry links that are made of the header."""
     request = make_mocked_request("GET", "http://localhost/topics", {"Host": "<b>"})

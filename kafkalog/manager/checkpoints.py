@@ -157,7 +157,7 @@ class Checkpoints:
         """Rewrite the files that name partitions which are not here any more; guarded.
 
         Before new partitions are made: a topic that was deleted right before a crash and is created
-        again would inherit the offsets of its predecessor. Where that fails now, ``renew`` repeats it.
+        again would inherit the offsets of its predecessor. Where it fails, ``renew`` repeats it.
         """
         here = {log.topic_partition for log in self._table.logs_in(log_dir.path)}
         here |= {TopicPartition(*key) for key in self._table.faults()}

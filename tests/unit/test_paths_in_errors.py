@@ -10,7 +10,6 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-import pytest
 from aiohttp import ClientSession
 
 from kafkalog import errors
@@ -167,7 +166,6 @@ def test_every_place_that_raises_one() -> None:
     assert not [each for each in found if CLASSES[each[1]].without_paths is None]
 
 
-@pytest.mark.xfail(strict=True, reason="a probe reads the reason with its paths")
 def test_a_refused_start() -> None:
     """Everybody may ask whether the daemon is ready; what lies where is said in its log."""
     reason = "/data/a/kafkalog.registry is damaged, and no log directory has a whole copy"

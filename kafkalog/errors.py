@@ -533,6 +533,8 @@ class UnusableLogDirs(InvalidConfig):
     The daemon ends with an exit status of its own, for which no service manager starts it again.
     """
 
+    without_paths = "The log directories cannot be used; the daemon's log says why, and the remedy."
+
 
 class LogCleaningAborted(Exception):
     """The cleaning of a log stops here, and may begin anew: Kafka's LogCleaningAbortedException."""

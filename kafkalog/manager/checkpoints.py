@@ -157,27 +157,28 @@ class Checkpoints:
         """Rewrite the files that name partitions which are not here any more; guarded.
 
         Before new partitions are made: a topic that was deleted right before a crash and is created
-        again would inherit the offsets of its predecessor.
+        again would inherit the offsets of its predecessor. Where it fails, ``renew`` repeats it.
         """
         here = {log.topic_partition for log in self._table.logs_in(log_dir.path)}
         here |= {TopicPartition(*key) for key in self._table.faults()}
         here |= self._awaited.get(log_dir.path, frozenset())
-        for name, write in (
-            (RECOVERY_POINTS, self.write_recovery_points),
-            (LOG_START_OFFSETS, self.write_start_offsets),
-            (HIGH_WATERMARKS, self.write_high_watermarks),
-            (CLEANER_OFFSETS, self.write_cleaner_offsets),
-        ):
+        # Also for a partition that cannot be made now, and is made while the daemon serves.
+        proofs = self._proofs.get(log_dir.path, {})
+        self._proofs[log_dir.path] = {each: proofs[each] for each in proofs.keys() & here}
+        is_stale = bool(proofs.keys() - here)
+        for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS):
             found = self.found(log_dir, name)
             gone = found.keys() - here
-            if gone:
-                # Also for a partition that cannot be made now, and is made while the daemon serves.
-                kept = {partition: found[partition] for partition in found.keys() & here}
-                self.keep_found(log_dir, name, kept)
-                if name == CLEANER_OFFSETS:
-                    for topic_partition in gone:
-                        self._first_dirty.forget(topic_partition)
-                write(log_dir)
+            if not gone:
+                continue
+            is_stale = True
+            self._found[log_dir.path, name] = {each: found[each] for each in found.keys() & here}
+            if name == CLEANER_OFFSETS:
+                for topic_partition in gone:
+                    self._first_dirty.forget(topic_partition)
+        if is_stale:
+            self.note_removal(log_dir)
+            self.renew(log_dir)
 
     def write_recovery_points(self, log_dir: LogDir) -> None:
         """How far every log is durable; guarded, durable on return.
@@ -235,13 +236,14 @@ class Checkpoints:
             nonlocal cleaners
             files: dict[str, bytes] = {}
             for name in names:
-                if name == PROOFS:
-                    files[name] = self._encoded_proofs(log_dir, is_stopped=is_stopped)
-                    continue
-                offsets = self._collect(log_dir, name)
-                files[name] = encode_offsets(offsets)
-                cleaners = offsets if name == CLEANER_OFFSETS else cleaners
-            return files
+                if name != PROOFS:
+                    offsets = self._collect(log_dir, name)
+                    files[name] = encode_offsets(offsets)
+                    cleaners = offsets if name == CLEANER_OFFSETS else cleaners
+            if PROOFS not in names:
+                return files
+            # Looked at last: a log start that moves meanwhile is higher here, which disputes none.
+            return {PROOFS: self._encoded_proofs(log_dir, is_stopped=is_stopped), **files}
 
         log_dir.write_checkpoints(collect)
         if cleaners is not None:
@@ -292,16 +294,15 @@ class Checkpoints:
             first_dirty = self._first_dirty.first_dirty_offset(log.topic_partition)
             if first_dirty is not None and not self._table.serves(log):
                 first_dirty = None  # a copy on its way: as in the cleaner's file
+            disputed, proof = log.disputed_start_offset, log.proof  # the writer may change them
             entries[LogKey(log.topic_id, log.topic_partition.partition)] = CheckedOffsets(
-                log_start_offset=log.log_start_offset
-                if log.disputed_start_offset is None
-                else log.disputed_start_offset,
+                log_start_offset=log.log_start_offset if disputed is None else disputed,
                 recovery_point=log.local.recovery_point,
                 first_dirty_offset=first_dirty,
                 end_offset=log.log_end_offset if is_stopped else None,
                 # From the first clean on, before it changes anything, for good.
-                is_gapless=log.proof.is_gapless and first_dirty is None,
-                accepted_losses=log.proof.accepted_losses,
+                is_gapless=proof.is_gapless and first_dirty is None,
+                accepted_losses=proof.accepted_losses,
             )
         return encode_proofs(log_dir.meta.directory_id, entries)
 

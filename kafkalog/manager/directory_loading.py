@@ -185,6 +185,7 @@ class DirectoryLoading:
         log_dir, path = unit.log_dir, partition.directory
         try:
             with log_dir.guard():
+                self._checkpoints.renew(log_dir)  # it may be the first time that it is made whole
                 if not self._filesystem.exists(path):
                     log = self.create(unit, partition.topic_partition, topic)
                     self._table.add(log)

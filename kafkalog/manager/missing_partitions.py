@@ -157,6 +157,7 @@ class MissingPartitions:
         )
         try:
             with unit.log_dir.guard():
+                manager.checkpoints.renew(unit.log_dir)
                 manager.table.add(self._loading.create(unit, topic_partition, topic))
         except StorageFault as fault:
             self._loading.put_out_of_service(topic_partition, fault, path)

@@ -108,6 +108,12 @@ def test_a_whole_target_goes_before_the_header() -> None:
     assert hosts.fault_of(make_mocked_request("GET", "/")) == ALLOWED  # HTTP/1.0 may
 
 
+def test_a_malformed_header_beside_a_whole_target() -> None:
+    """Answers carry links that are made of the header."""
+    request = make_mocked_request("GET", "http://localhost/topics", {"Host": "<b>"})
+    assert hosts_of().fault_of(request) == MALFORMED
+
+
 def test_the_machines_names() -> None:
     """Its host name and those beside it in the hosts file; of private ones the short forms."""
     text = (

@@ -11,11 +11,12 @@ from structlog.testing import capture_logs
 
 from kafkalog.errors import CleaningConflict, InvalidRequest
 from kafkalog.format.checkpoint_text import encode_leader_epochs
+from kafkalog.format.log_proofs import decode_proofs
 from kafkalog.log import retention_pass
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention_plan import Keeper, keeper_of
 from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.log_dir import LOG_START_OFFSETS
+from kafkalog.manager.log_dir import LOG_START_OFFSETS, PROOFS
 from kafkalog.manager.log_dir_repair import LogDirRepair
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_manager import SimManager, batch_of
@@ -23,6 +24,9 @@ from tests.sim.sim_random import SimRandom
 from tests.sim.sim_threads import SimThreads
 
 if TYPE_CHECKING:
+    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.manager.log_dir import LogDir
     from tests.sim.sim_filesystem import SimFilesystem
 
 ONE = BrokerConfig(log_dirs=("/data/a",))
@@ -201,3 +205,65 @@ def test_a_log_start_that_kafka_moved_counts() -> None:
     assert retain(sim) == [40]
     sim, told = life(sim.kill())
     assert (start_of(sim), told) == (40, [])
+
+
+@pytest.mark.parametrize("file", [None, b"kafkalog.checkpoint 1\ndirectory \ncrc32c 00000000\n"])
+def test_without_the_checked_file_nothing_is_disputed(file: bytes | None) -> None:
+    """Of an upgrade, or damaged: a kill may have come before the epochs of the deletion went."""
+    disk = deleted_below_nine(clean=False)
+    disk.unlink(f"/data/a/{PROOFS}")
+    if file is not None:
+        disk.write_file_atomically(f"/data/a/{PROOFS}", file)
+    sim, told = life(disk)
+    assert (start_of(sim), told) == (9, [])
+    assert retain(sim) == [40]
+
+
+def test_a_start_that_moves_while_files_are_written_is_no_dispute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The writer deletes while a task has collected one file and not the other; then a kill."""
+    sim, _ = life()
+    sim.operations.topics.create("t", 1)
+    for _ in range(40):
+        assert sim.produce("t", batch_of("v")).error is None
+    log, checkpoints = sim.manager.log_of("t", 0), sim.manager.checkpoints
+    encode, collect = checkpoints._encoded_proofs, checkpoints._collect
+
+    def delete() -> None:
+        if log.log_start_offset == 0:
+            log.increment_log_start_offset(9, "client delete records request")
+
+    def encoded(log_dir: LogDir, *, is_stopped: bool) -> bytes:
+        data = encode(log_dir, is_stopped=is_stopped)
+        delete()
+        return data
+
+    def collected(log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
+        offsets = collect(log_dir, name)
+        delete()
+        return offsets
+
+    monkeypatch.setattr(checkpoints, "_encoded_proofs", encoded)
+    monkeypatch.setattr(checkpoints, "_collect", collected)
+    checkpoints.write_start_offsets(sim.manager.online_units[0].log_dir)
+    sim, _ = life(sim.kill())
+    assert sim.manager.log_of("t", 0).disputed_start_offset is None
+
+
+def test_a_dispute_that_ends_while_the_file_is_written_leaves_a_sound_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The writer settles it between two looks of a task."""
+    sim = disputed()
+    log, seen = sim.manager.log_of("t", 0), list[None]()
+
+    def look(_: UnifiedLog) -> int | None:
+        seen.append(None)
+        return 9 if len(seen) == 1 else None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(log), "disputed_start_offset", property(look), raising=False)
+        sim.manager.checkpoints.write_proofs(sim.manager.online_units[0].log_dir)
+    _, entries = decode_proofs(sim.disk.read_file(f"/data/a/{PROOFS}"))
+    assert {entry.log_start_offset for entry in entries.values()} <= {0, 9, 25}

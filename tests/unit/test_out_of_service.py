@@ -230,6 +230,20 @@ def test_a_partition_that_could_not_be_made_is_made_later() -> None:
     assert log_end(sim) == 1
 
 
+def test_a_partition_that_was_made_anew_has_no_past() -> None:
+    """Killed before a task wrote the checkpoints: it ends where the records end."""
+    disk = stopped_with_segments()
+    disk.remove_tree(HOME)
+    sim = manager_on(disk, replace(ONE, create_missing_partitions=True))
+    freed = fill(disk)
+    sim.start()
+    disk.capacity_bytes += freed
+    sim.clock.advance_ms(20_000)
+    assert sim.produce("t", batch_of("v")).error is None
+    again = manager_on(sim.kill()).start()
+    assert (log_end(again), again.manager.log_of("t", 0).lost_ranges) == (1, ())
+
+
 def test_an_idle_full_directory_heals() -> None:
     """M15 M26: the count of full directories falls without a produce."""
     sim = manager_on().start()

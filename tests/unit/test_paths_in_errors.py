@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from aiohttp import ClientSession
 
 from kafkalog import errors
-from kafkalog.errors import NAMES_PATHS, CorruptData, KafkalogError
+from kafkalog.errors import NAMES_PATHS, CorruptData, KafkalogError, UnusableLogDirs
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.server.api import Phase
 from kafkalog.server.error_map import error_body
 from kafkalog.server.listeners import close_listeners, open_listeners
 from kafkalog.server.replies import RequestIds
+from kafkalog.server.routes.probes import readiness
 from kafkalog.server.security.gate import AccessFiles
 from kafkalog.settings import load_settings
 from tests.integration.access_world import access_settings, by
@@ -163,3 +164,21 @@ def test_every_place_that_raises_one() -> None:
     found = list(raised_with_a_path())
     assert len(found) > 40
     assert not [each for each in found if CLASSES[each[1]].without_paths is None]
+
+
+def test_a_refused_start() -> None:
+    """Everybody may ask whether the daemon is ready; what lies where is said in its log."""
+    reason = "/data/a/kafkalog.registry is damaged, and no log directory has a whole copy"
+
+    async def told() -> object:
+        with ThreadPoolExecutor(1) as pool:
+            api = api_over(SimManager().start(), load_settings(None, {}, {}), pool)
+            api.start_refusal = reason
+            return readiness(api)[1]["start_refused"]
+
+    assert asyncio.run(told()) == reason
+    token = NAMES_PATHS.set(False)
+    try:
+        assert asyncio.run(told()) == UnusableLogDirs.without_paths
+    finally:
+        NAMES_PATHS.reset(token)

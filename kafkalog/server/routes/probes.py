@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from kafkalog.errors import NAMES_PATHS
+from kafkalog.errors import NAMES_PATHS, UnusableLogDirs
 from kafkalog.observe.exposition import Exposition
 from kafkalog.observe.metrics_options import Question
 from kafkalog.observe.snapshot import BrokerState
@@ -83,7 +83,9 @@ def readiness(api: Api) -> tuple[bool, dict[str, object]]:
         "log_dir_faults": [_fault_json(fault) for fault in status.faults],
     }
     if api.start_refusal is not None:
-        body["start_refused"] = api.start_refusal
+        body["start_refused"] = (
+            api.start_refusal if NAMES_PATHS.get() else UnusableLogDirs.without_paths
+        )
     elif not status.is_loaded:
         body["loading"] = dataclasses.asdict(api.operations.loading())
     return is_ready, body

@@ -68,9 +68,11 @@ class Hosts:
         forwards for its clients is not looked at: by which names it is asked is the proxy's affair.
         """
         host = request.headers.get(hdrs.HOST)
-        if request.raw_path[:1] != "/" and "://" in request.raw_path:
-            host = URL(request.raw_path, encoded=True).host_subcomponent or host
-        return ALLOWED if host is None else self._fault_of(host)  # HTTP/1.0 may leave it out
+        fault = ALLOWED if host is None else self._fault_of(host)  # HTTP/1.0 may leave it out
+        if request.raw_path[:1] != "/" and "://" in request.raw_path and fault != MALFORMED:
+            named = URL(request.raw_path, encoded=True).host_subcomponent
+            return fault if named is None else self._fault_of(named)
+        return fault
 
     def _find_fault(self, host: str) -> int:
         if not HOST.fullmatch(host):

@@ -129,7 +129,7 @@ def test_a_topic_is_no_longer_compacted_in_the_middle_of_a_clean(crawling: Daemo
     path = f"/v3/clusters/{cluster['cluster_id']}/topics/turned/configs:alter"
     change = {"data": [{"name": "cleanup.policy", "value": "delete"}]}
     assert daemon.request("POST", path, change).status == 204
-    operation = daemon.request("GET", where).json
+    operation = ended(daemon, where)  # of which a thread of its own tells, a moment after the clean
     assert (operation["state"], operation["error"]["error_code"]) == ("failed", 40910)
     assert daemon.request("GET", "/v1/cleaner?topic=turned").json["logs"] == []
     directory = daemon.log_dirs[0] / "turned-0"

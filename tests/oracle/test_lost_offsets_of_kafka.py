@@ -39,7 +39,6 @@ def loaded(directory: Path, topic: str) -> UnifiedLog:
         LogConfig(cleanup_policy=policy),
         tool_environment(SystemClock()),
         clean=True,
-        recovery_point=10**6,
         corruption="keep",
         may_have_gaps=topic == "compacted",
     )

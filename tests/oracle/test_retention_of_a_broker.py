@@ -17,6 +17,7 @@ import pytest
 from kafkalog.format.checkpoint_text import encode_offsets
 from kafkalog.format.file_names import (
     CLEAN_SHUTDOWN,
+    LOG_PROOFS,
     LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA,
 )
@@ -58,7 +59,8 @@ def configs_of(kind: str, made: Made, chance: random.Random) -> dict[str, str]:
 
 
 def plant(log_dir: Path, planted: list[Planted], copy: Callable[[Planted, Path], None]) -> None:
-    """Under a stopped server: the files, and all log starts."""
+    """Under a stopped server: the files, and all log starts; what ours proved is of other files."""
+    (log_dir / LOG_PROOFS).unlink(missing_ok=True)
     for each in planted:
         copy(each, log_dir / f"{each.topic_partition.topic}-{each.topic_partition.partition}")
     starts = {each.topic_partition: each.start for each in planted if each.start}

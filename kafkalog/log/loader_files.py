@@ -110,8 +110,9 @@ class LoaderFiles:
                 self.create_empty(first, OFFSET_INDEX_SUFFIX)
                 self._has_changed = True
             kept |= {offset for offset in self.orphans if first <= offset <= last}
-        for file_name, name in tuple(self.names.items()):
-            if name.suffix not in INDEX_SUFFIXES or name.offset not in self.orphans - kept:
+        useless = self.orphans - kept
+        for file_name, name in tuple(self.names.items()) if useless else ():
+            if name.suffix not in INDEX_SUFFIXES or name.offset not in useless:
                 continue
             is_accepted = any(first <= name.offset <= last for first, last in gone)
             if name.suffix != TRANSACTION_INDEX_SUFFIX or not is_accepted:

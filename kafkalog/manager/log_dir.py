@@ -352,15 +352,9 @@ class LogDir:
         a start offset starts at its first segment. Differs from Kafka, which gives up the directory
         or every entry; and so for a directory in the file's place, which the next start puts aside.
         """
-        path = self._file(name)
-        with self.guard():
-            try:
-                data = self._filesystem.read_file(path)
-            except FileNotFoundError:
-                return {}
-            except IsADirectoryError:
-                self._tell_damage(name, _NO_FILE)
-                return {}
+        data = self._read_checkpoint_file(name)
+        if data is None:
+            return {}
         try:
             read = decode_offsets(data)
             if all(key.partition >= 0 and offset >= 0 for key, offset in read.items()):
@@ -370,6 +364,15 @@ class LogDir:
         offsets, bad_lines = salvage_offsets(data)
         self._tell_damage(name, bad_lines)
         return offsets
+
+    def _read_checkpoint_file(self, name: str) -> bytes | None:
+        """Its content; None when it is missing, or a directory, which is told. Guarded."""
+        with self.guard():
+            try:
+                return read_root_file(self._filesystem, self._file(name))
+            except FormatError:
+                self._tell_damage(name, _NO_FILE)
+                return None
 
     def _tell_damage(self, name: str, bad_lines: list[DamagedLine]) -> None:
         """Once, as long as it is the same: a start reads the cleaner's file twice. Line 0: all."""
@@ -393,15 +396,9 @@ class LogDir:
         Nothing when it is missing, damaged (told at level error), of a later version or of another
         directory: then nothing is proven, and the start goes on.
         """
-        path = self._file(PROOFS)
-        with self.guard():
-            try:
-                data = self._filesystem.read_file(path)
-            except FileNotFoundError:
-                return {}
-            except IsADirectoryError:
-                self._tell_damage(PROOFS, _NO_FILE)
-                return {}
+        path, data = self._file(PROOFS), self._read_checkpoint_file(PROOFS)
+        if data is None:
+            return {}
         try:
             directory_id, entries = decode_proofs(data)
         except NewerProofsFormat as error:

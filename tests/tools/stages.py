@@ -102,7 +102,7 @@ PLANS = {
         Plan(
             "nightly",
             (
-                ((Stage("nightly-setup", 4),),),
+                ((Stage("nightly-setup", 2),),),
                 (
                     (
                         *CHECKS,
@@ -110,18 +110,18 @@ PLANS = {
                         CRASHES,
                         Stage("slow-crashes", 14),
                         Stage("slow-of-the-rest", 9),
+                        Stage("spark", 22),
                     ),
                     (
                         DAEMONS,
-                        Stage("own-daemons", 8),
-                        Stage("oracle", 14),
-                        Stage("prometheus", 3),
-                        Stage("console-test", 4),
-                        Stage("operate", 3),
+                        Stage("own-daemons", 14),
+                        Stage("oracle", 23),
+                        Stage("prometheus", 4.5),
+                        Stage("console-test", 6),
+                        Stage("operate", 1),
                     ),
                 ),
-                ((Stage("spark", 22),),),
-                ((Stage("image-check", 5),),),
+                ((Stage("image-check", 6),),),
                 ((Stage("spark-parity", 6),),),
                 ((Stage("bench-quick", 6),),),
                 ((Stage("mission", 0.1),),),

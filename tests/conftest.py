@@ -26,7 +26,7 @@ REQUIREMENTS = {
     "image": "KAFKALOG_IMAGE",
 }
 BUILD = Path(__file__).resolve().parents[1] / "build"
-RESULTS = Path(os.environ.get("KAFKALOG_MISSION", BUILD / "mission.jsonl"))
+RESULTS = Path(os.environ.get("MISSION_RESULTS", BUILD / "mission.jsonl"))
 
 # Runs must be repeatable on noisy machines: no per-example deadline, a fixed seed unless asked.
 hypothesis.settings.register_profile(

@@ -136,7 +136,7 @@ bad:
 \t@echo bad >> ran; echo "FAILED tests/unit/test_x.py::test_y - it broke"; \\
 \techo "1 failed, 2 passed in 0.01s"; exit 1
 last:
-\t@echo last >> ran; cat "$$KAFKALOG_MISSION" 2>/dev/null; echo "5 passed in 0.01s"
+\t@echo last >> ran; cat "$$MISSION_RESULTS" 2>/dev/null; echo "5 passed in 0.01s"
 """
 
 

@@ -1,6 +1,6 @@
 """Print the mechanisms of docs/mission.md with the tests that ran and passed for each.
 
-Reads build/mission.jsonl (KAFKALOG_MISSION names another), which tests/conftest.py appends to at
+Reads build/mission.jsonl (MISSION_RESULTS names another), which tests/conftest.py appends to at
 the end of every test session. A row counts only when one of its tests ran and passed and none
 failed.
 """
@@ -26,7 +26,7 @@ def rows() -> dict[str, str]:
 def outcomes() -> dict[str, dict[str, str]]:
     """Mechanism -> test -> its newest outcome."""
     found: dict[str, dict[str, str]] = {}
-    log = Path(os.environ.get("KAFKALOG_MISSION", ROOT / "build" / "mission.jsonl"))
+    log = Path(os.environ.get("MISSION_RESULTS", ROOT / "build" / "mission.jsonl"))
     if log.exists():
         for line in log.read_text(encoding="utf-8").splitlines():
             entry = json.loads(line)

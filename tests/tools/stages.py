@@ -284,7 +284,7 @@ class Runner:
         self._say(f"== {stage.target}: begins, about {stage.minutes:g} min")
         environment = {**os.environ, **dict(self.plan.variables)}
         if self.plan.runs_to_its_end:
-            environment["KAFKALOG_MISSION"] = str(self.home / "mission.jsonl")
+            environment["MISSION_RESULTS"] = str(self.home / "mission.jsonl")
         with subprocess.Popen(
             ["make", "-s", "--no-print-directory", stage.target],
             cwd=self.root,

@@ -1,9 +1,8 @@
 """SecondPass: what stays of the sources of one group, chunk by chunk, into what they become.
 
 Owns the order in which a chunk is decided on: transactions, batches as a whole, records. Knows of
-no log and no swap, so that a round of the daemon's and the job that splits one log over processes
-(``split_round``) write the same bytes. One thread, which blocks; the caller discards the output
-after any error. Source: Kafka's Cleaner.cleanInto (4.1), log-lifecycle 12.6.
+no log and no swap. One thread, which blocks; the caller discards the output after any error.
+Source: Kafka's Cleaner.cleanInto (4.1), log-lifecycle 12.6.
 """
 
 from __future__ import annotations

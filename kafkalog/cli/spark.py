@@ -257,21 +257,12 @@ def audit(ctx: click.Context, arguments: JobArguments, configs: tuple[str, ...])
     metavar="N",
     help="Offset map of each process.",
 )
-@click.option(
-    "--split-bytes",
-    type=click.IntRange(min=1),
-    default=compact_job.SPLIT_BYTES,
-    show_default=True,
-    metavar="N",
-    help="Partitions from this size on are compacted by several processes.",
-)
 @config_option
 @now_option
 def compact(
     arguments: JobArguments,
     out: str,
     map_bytes: int,
-    split_bytes: int,
     configs: tuple[str, ...],
     now: int | None,
 ) -> None:
@@ -289,7 +280,6 @@ def compact(
         arguments.runner("compact"),
         now_ms=_now_ms(now),
         map_bytes=map_bytes,
-        split_bytes=split_bytes,
         progress=job_progress(),
     )
     arguments.show(CompactedPartition, rows, compact_job.totals_of(rows))

@@ -84,7 +84,6 @@ ON_SPARK: dict[str, Callable[[Bench], results.Result]] = {
         spark_write_rows.spark_write_exactly_once,
         spark_job_rows.spark_decode,
         spark_job_rows.spark_compaction,
-        spark_job_rows.spark_compaction_split,
         spark_job_rows.spark_audit,
     )
 }

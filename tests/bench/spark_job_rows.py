@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tests.bench.bench import Bench
 
 _KEYED_PARTITIONS = 8
-_SPLIT_SEGMENTS = 8
 _COMPACTION_SHARE = 0.7
 """Of the slots: what the job on Spark is to reach of so many single threads."""
 
@@ -52,51 +51,11 @@ def spark_decode(bench: Bench) -> Result:
 
 def spark_compaction(bench: Bench) -> Result:
     """The job `compact` on Spark against the same job in one thread."""
-    return _compaction(
-        bench,
-        "spark_compaction",
-        f"{_KEYED_PARTITIONS} partitions",
-        _keyed_logs(bench),
-        spark_options={},
-        options={},
-    )
+    log_dir = str(_keyed_logs(bench))
 
-
-def spark_compaction_split(bench: Bench) -> Result:
-    """The same of a single partition, which the job on Spark splits.
-
-    Three Spark jobs in place of one.
-    """
-    records = bench.size(16_000_000, 200_000)
-    log_dir = bench.directory("logs")
-    size = write_keyed_log(
-        log_dir / "keyed-0", records, records // 8, Codec.NONE, segments=_SPLIT_SEGMENTS
-    )
-    return _compaction(
-        bench,
-        "spark_compaction_split",
-        f"one partition of {_SPLIT_SEGMENTS} segments",
-        log_dir,
-        # Less than two of them: no segment is joined to another one.
-        options={"segment_bytes": size // _SPLIT_SEGMENTS * 3 // 2},
-        spark_options={"split_bytes": 1},
-    )
-
-
-def _compaction(
-    bench: Bench,
-    name: str,
-    what: str,
-    log_dir: Path,
-    *,
-    options: dict[str, int],
-    spark_options: dict[str, int],
-) -> Result:
-    """``options`` of the job on both sides, ``spark_options`` of the one on Spark besides."""
-
-    def sample(process: SparkProcess, place: str, some: dict[str, int]) -> Sample:
+    def sample(process: SparkProcess, place: str) -> Sample:
         target = str(bench.directory(place))
-        answer = process.ask("compact", log_dir=str(log_dir), target=target, **options, **some)
+        answer = process.ask("compact", log_dir=log_dir, target=target)
         done.add((answer["bytes"], answer["bytes_after"], answer["records_removed"]))
         return Sample(answer["bytes"] / answer["seconds"] / 1e6)
 
@@ -106,15 +65,15 @@ def _compaction(
         SparkProcess.of(bench, "single", with_spark=False) as single,
     ):
         pairs = bench.alternate(
-            partial(sample, spark, "out-spark", spark_options),
-            partial(sample, single, "out-single", {}),
+            partial(sample, spark, "out-spark"),
+            partial(sample, single, "out-single"),
             warm_ups=WARM_UPS,
         )
     assert len(done) == 1, f"the sides did not do the same work: {done}"
     goal = _COMPACTION_SHARE * CORES
     return Result(
-        name=name,
-        what=f"Spark: compaction of {what}, times a single thread",
+        name="spark_compaction",
+        what=f"Spark: compaction of {_KEYED_PARTITIONS} partitions, times a single thread",
         unit="x",
         durability="from the page cache, results synced",
         goal=Goal(f">= {goal:g} with {CORES} slots", at_least=goal),

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.memory import keep_freed_memory
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.log.log_config import LogConfig
 from kafkalog.observe.logging import configure_logging
 from kafkalog.spark.jobs.audit import audit_directories
-from kafkalog.spark.jobs.compact import SPLIT_BYTES, compact_directories
+from kafkalog.spark.jobs.compact import compact_directories
 from kafkalog.spark.jobs.fleet import find_partitions
 from kafkalog.spark.jobs.on_spark import SparkRunner
 from kafkalog.spark.jobs.tasks import InProcess
@@ -173,20 +172,16 @@ def compact(
     *,
     log_dir: str,
     target: str,
-    segment_bytes: int | None = None,
-    split_bytes: int = SPLIT_BYTES,
 ) -> Answer:
-    """The job ``compact`` of a log directory into a new one; ``segment_bytes`` of its topics."""
+    """The job ``compact`` of a log directory into a new one."""
     remove(target)
-    config = LogConfig() if segment_bytes is None else LogConfig(segment_bytes=segment_bytes)
     started = time.perf_counter()
-    partitions = find_partitions([log_dir], SystemFilesystem(), config_of=lambda *_: config)
+    partitions = find_partitions([log_dir], SystemFilesystem())
     rows = compact_directories(
         partitions,
         target,
         runner_of(spark),
         now_ms=SystemClock().wall_ms(),
-        split_bytes=split_bytes,
     )
     return {
         "seconds": time.perf_counter() - started,

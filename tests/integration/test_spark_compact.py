@@ -243,23 +243,14 @@ def test_a_task_that_runs_twice_is_no_error(tmp_path: Path) -> None:
     assert not staging.exists()
 
 
-class Given(SystemFilesystem):
-    """A run that is given up as soon as somebody has seen its directory."""
-
-    def exists(self, path: str) -> bool:
-        found = super().exists(path)
-        if found:
-            self.remove_tree(path)
-        return found
-
-
 def test_a_task_makes_no_directory_of_a_run_anew(tmp_path: Path) -> None:
     """Goal: what a late task leaves would stop the next run, which takes it for a killed one's.
-    Method: a run that goes right behind the look at it; a copy whose place has gone.
+    Method: a run whose directory is removed; a copy whose place has gone.
     """
     run = make_run(str(tmp_path / "staging"), SystemFilesystem())
+    SystemFilesystem().remove_tree(run)
     with pytest.raises(UnusableDirectory, match="given up"):
-        make_attempt(run, Given())
+        make_attempt(run, SystemFilesystem())
     assert not (tmp_path / "staging" / "made").exists()
     assert os.listdir(tmp_path / "staging") == []
     made = make_attempt(make_run(str(tmp_path / "staging"), SystemFilesystem()), SystemFilesystem())
@@ -270,8 +261,7 @@ def test_a_task_makes_no_directory_of_a_run_anew(tmp_path: Path) -> None:
     assert not (tmp_path / "staging").exists()
 
 
-@pytest.mark.parametrize("split_bytes", [1, 1 << 40], ids=["split", "a task"])
-def test_a_torn_end_is_cut_in_the_result_alone(tmp_path: Path, split_bytes: int) -> None:
+def test_a_torn_end_is_cut_in_the_result_alone(tmp_path: Path) -> None:
     """Goal: the log of a daemon that was killed is compacted up to its last whole batch.
     Method: half a batch behind the last segment, whose index is gone; the same log without it.
     """
@@ -284,7 +274,7 @@ def test_a_torn_end_is_cut_in_the_result_alone(tmp_path: Path, split_bytes: int)
     before = contents(source)
     partitions = find_partitions([str(source)], SystemFilesystem())
     out = tmp_path / "out"
-    compact_directories(partitions, str(out), InProcess(), now_ms=NOW_MS, split_bytes=split_bytes)
+    compact_directories(partitions, str(out), InProcess(), now_ms=NOW_MS)
     assert contents(out / "t-1") == contents(out / "t-0")
     assert contents(source) == before
 
@@ -313,7 +303,6 @@ def ends_below_the_high_watermark(directory: Path) -> None:
     log.write_bytes(log.read_bytes()[:-7])
 
 
-@pytest.mark.parametrize("split_bytes", ["1", str(1 << 40)], ids=["split", "a task"])
 @pytest.mark.parametrize(
     ("damage", "offsets", "base"),
     [
@@ -325,7 +314,7 @@ def ends_below_the_high_watermark(directory: Path) -> None:
     ],
 )
 def test_offsets_that_are_missing_end_the_job(
-    tmp_path: Path, damage: Callable[[Path], None], offsets: str, base: int, split_bytes: str
+    tmp_path: Path, damage: Callable[[Path], None], offsets: str, base: int
 ) -> None:
     """Goal: a hole does not come out as if compaction had made it; the error names the file.
     Method: logs that went and left their indexes, and a log that ends before what was readable.
@@ -333,7 +322,7 @@ def test_offsets_that_are_missing_end_the_job(
     directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4))
     damage(directory)
     before = contents(tmp_path)
-    words = ("--dirs", tmp_path / "a", "--out", tmp_path / "out", "--split-bytes", split_bytes)
+    words = ("--dirs", tmp_path / "a", "--out", tmp_path / "out")
     result = run("spark", "compact", *words)
     told = " ".join(result.output.split())
     assert result.exit_code == 1

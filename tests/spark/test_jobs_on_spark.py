@@ -4,7 +4,6 @@ Method: the same tasks and directories through both runners, in a real session.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,24 +83,6 @@ def test_compact_gives_the_same_files(spark: SparkSession, tmp_path: Path) -> No
     ]
     assert rows[0] == rows[1]
     assert contents(tmp_path / "here") == contents(tmp_path / "there")
-
-
-def test_a_split_partition_gives_the_same_files(spark: SparkSession, tmp_path: Path) -> None:
-    """Goal: byte for byte what one process makes of the whole, with transactions among it.
-    Method: four logs with every kind of batch, their segments as tasks.
-    """
-    plant_mixed(tmp_path / "a", "orders", 4)
-    partitions = find_partitions([str(tmp_path / "a")], SystemFilesystem())
-    partitions = [
-        replace(each, config=replace(each.config, internal_segment_bytes=1_000))
-        for each in partitions
-    ]
-    whole = compact_directories(partitions, str(tmp_path / "whole"), InProcess(), now_ms=TIME)
-    split = compact_directories(
-        partitions, str(tmp_path / "split"), SparkRunner(spark), now_ms=TIME, split_bytes=1
-    )
-    assert whole == split
-    assert contents(tmp_path / "whole") == contents(tmp_path / "split")
 
 
 def test_audit_whatif_and_stats_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:

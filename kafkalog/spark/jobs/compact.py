@@ -2,10 +2,10 @@
 
 A partition is one task: its active segment rolled, and cleaned by the daemon's own cleaner in as
 many rounds as its map asks for, so that with one round the files are those of ``kafkalog offline
-compact --roll`` with the same clock. A huge one is split (``compact_split``). What the cleaner
-keeps stays: tombstones until their horizon, markers, the last batch of each producer. The sources
-are only read, from where they lie (``env.overlay``): what is cleaned is never copied. Their lock
-files are held, so that no daemon serves them meanwhile.
+compact --roll`` with the same clock. What the cleaner keeps stays: tombstones until their horizon,
+markers, the last batch of each producer. The sources are only read, from where they lie
+(``env.overlay``): what is cleaned is never copied. Their lock files are held, so that no daemon
+serves them meanwhile.
 
 The result lies under a temporary name beside its own until every partition is done and synced; one
 rename publishes it. An error or an interrupt removes what was made; a killed job leaves the
@@ -32,7 +32,6 @@ from kafkalog.format.file_names import (
 from kafkalog.format.topic_partition import TopicPartition
 from kafkalog.log.nested_dirs import enclosing_log_dir, lies_in
 from kafkalog.log.offline_log import naming_source
-from kafkalog.spark.jobs.compact_split import PART_BYTES, SplitOrder, compact_split
 from kafkalog.spark.jobs.compacted_partition import (
     CompactedPartition,
     finish_directory,
@@ -56,9 +55,6 @@ if TYPE_CHECKING:
 
 MAP_BYTES = 128 << 20
 """As log.cleaner.dedupe.buffer.size: the memory of each process, 5 million keys in a round."""
-
-SPLIT_BYTES = 5 << 30
-"""A partition from this size on is split: one process takes ten seconds and more for it."""
 
 _UNFINISHED = ".unfinished"
 
@@ -92,14 +88,11 @@ def compact_directories(
     *,
     now_ms: int,
     map_bytes: int = MAP_BYTES,
-    split_bytes: int = SPLIT_BYTES,
-    part_bytes: int = PART_BYTES,
     progress: Progress | None = None,
 ) -> list[CompactedPartition]:
     """Compact the partitions into the new log directory ``out``, an absolute path.
 
-    ``now_ms`` is the time that horizons are held against. Partitions of at least ``split_bytes``
-    are split, their keys in parts of ``part_bytes`` of log. Raises UnusableDirectory, TaskFailed,
+    ``now_ms`` is the time that horizons are held against. Raises UnusableDirectory, TaskFailed,
     KafkalogError of a log that cannot be loaded, and OSError; nothing of ``out`` is there then.
     """
     filesystem = SystemFilesystem()
@@ -107,20 +100,13 @@ def compact_directories(
     staging = out + _UNFINISHED
     _check_target(out, staging, partitions, filesystem)
     log_dirs = sorted({each.log_dir for each in partitions})
-    whole = [each for each in partitions if each.size_bytes < split_bytes]
-    huge = [each for each in partitions if each.size_bytes >= split_bytes]
     with (
         HeldDirectories(log_dirs, filesystem),
         taken_back("compact", lambda: remove_directory(staging, filesystem)),
     ):
         run = make_run(staging, filesystem)
-        rows: list[CompactedPartition] = []
-        if whole:
-            tasks = [CompactTask(each, run, now_ms, map_bytes) for each in whole]
-            rows += run_job(Job("compact", tasks, compact_partition, list), runner, progress)
-        if huge:
-            order = SplitOrder(run, now_ms, map_bytes, part_bytes)
-            rows += compact_split(huge, order, runner, progress)
+        tasks = [CompactTask(each, run, now_ms, map_bytes) for each in partitions]
+        rows = run_job(Job("compact", tasks, compact_partition, list), runner, progress)
         by_source = {row.source: row for row in rows}
         rows = [by_source[each.directory] for each in partitions]
         _publish(rows, made_in(run), out, filesystem)

@@ -50,32 +50,19 @@ def made_in(run: str) -> str:
     return f"{run}/made"
 
 
-def name_of_attempt(work: str, filesystem: Filesystem) -> str:
-    """A path in ``work``, a directory of the run or that itself, that no other task uses.
-
-    Raises UnusableDirectory when the directory is gone: the job was given up.
-    """
-    if not filesystem.exists(work):
-        raise _given_up(work)
-    return f"{work}/attempt-{SystemRandom().uuid_bytes().hex()}"
-
-
 def make_attempt(work: str, filesystem: Filesystem) -> str:
-    """A new directory of such a name.
+    """A new directory in ``work``, the directory of a run, that no other task uses.
 
-    Its parents are never made anew: the job may be given up at any moment, and the next run would
-    take what lies there for a killed one's. Raises UnusableDirectory, OSError.
+    Its parents are never made again: the job may be given up at any moment, and the next run would
+    take what lies there for a killed one's. Raises UnusableDirectory when ``work`` is gone,
+    OSError.
     """
-    made = name_of_attempt(work, filesystem)
+    made = f"{work}/attempt-{SystemRandom().uuid_bytes().hex()}"
     try:
         filesystem.make_dir(made, parents=False)
     except FileNotFoundError as error:
-        raise _given_up(work) from error
+        raise UnusableDirectory(f"{work} has gone: the job was given up") from error
     return made
-
-
-def _given_up(work: str) -> UnusableDirectory:
-    return UnusableDirectory(f"{work} has gone: the job was given up")
 
 
 def settle(made: str, place: str, filesystem: Filesystem) -> None:

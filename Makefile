@@ -10,7 +10,7 @@ SPARK_READY := .venv/.spark-ready
 OPERATE_READY := .venv/.operate-ready
 CONSOLE_READY := .venv/.console-ready
 KERNELS_READY := .venv/.kernels-ready
-SOURCES := kafkalog pyspark_kafkalog tests
+SOURCES := kafkalog pyspark_kafkalog tests tools
 KERNEL_SOURCES := $(wildcard kafkalog/kernels/*.py)
 # System certificates: uv's bundled ones know no company proxy.
 UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
@@ -191,12 +191,7 @@ lock: $(RUN_READY) ## renew the hash-pinned requirement files
 	@$(LOCK) requirements/console.in -o requirements/console.txt
 
 docs: $(DEV_READY) ## regenerate the generated pages under docs/ and the dashboards
-	@$(BIN)/python -m kafkalog.settings.reference > docs/configuration.md
-	@$(BIN)/python -m kafkalog.observe.reference > docs/metrics.md
-	@$(BIN)/kafkalog reference > docs/cli.md
-	@$(BIN)/kafkalog reference --man > docs/man/kafkalog.1
-	@$(BIN)/python -m kafkalog.server.error_map > docs/errors.md
-	@$(BIN)/python -m kafkalog.observe.dashboards deploy/grafana
+	@$(BIN)/python -m tools.pages
 
 image: ## build the container image
 	@docker build -t kafkalog .

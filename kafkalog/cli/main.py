@@ -33,7 +33,6 @@ COMMANDS: dict[str, dict[str, str]] = {
         "restore": "kafkalog.cli.restore:restore",
         "health": "kafkalog.cli.health:health",
         "completion": "kafkalog.cli.completion:completion",
-        "reference": "kafkalog.cli.reference:reference",
         "config": "kafkalog.cli.config:config",
         "doctor": "kafkalog.cli.doctor.command:doctor",
     },

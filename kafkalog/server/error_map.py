@@ -6,7 +6,6 @@ that the Kafka REST ecosystem already uses keep their meaning. docs/errors.md co
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 
 from kafkalog import errors
@@ -23,7 +22,7 @@ class ErrorEntry:
     retriable: bool = False
 
 
-_ROWS = (
+ERROR_TABLE = (
     ErrorEntry(400, 400, "INVALID_REQUEST", "the body is not valid JSON, UTF-8 or base64"),
     ErrorEntry(
         404,
@@ -184,7 +183,7 @@ _ROWS = (
     ErrorEntry(50702, 507, "THROTTLING_QUOTA_EXCEEDED", "the topic's quota.bytes is used up", True),
 )
 
-REGISTER: dict[int, ErrorEntry] = {row.error_code: row for row in _ROWS}
+REGISTER: dict[int, ErrorEntry] = {row.error_code: row for row in ERROR_TABLE}
 
 _BY_EXCEPTION: dict[type[errors.KafkalogError], int] = {
     errors.InvalidRequest: 40002,
@@ -318,39 +317,3 @@ def entry_error(error: errors.KafkalogError | ApiError) -> dict[str, object]:
         "kafka_error": body["kafka_error"],
         "error": body["message"],
     }
-
-
-def reference() -> str:
-    """docs/errors.md."""
-    lines = [
-        "# Errors",
-        "",
-        "Every error, also those of the HTTP framework, has this JSON body; `details`,",
-        "`validation_errors` and `record_errors` appear when there is something to name.",
-        "",
-        "```json",
-        '{"error_code": 40401, "message": "Topic not found.", "kafka_error":'
-        ' "UNKNOWN_TOPIC_OR_PARTITION", "retriable": false, "request_id": "..."}',
-        "```",
-        "",
-        "To an append, 429, 503 and 507 mean that nothing was appended: what a failed write left",
-        "was cut off again, and only a power cut right after it could bring that back. 500/50003",
-        "means that the records were written and could then not be made durable: they may be kept",
-        "or lost, and nobody reads them before a later sync or a restart. Look at the offsets in",
-        "`details` before you send them again, or send with a producer id or `expected_offset`:",
-        "then repeating is safe. A delete-records answered by 500/50003 has moved the log start",
-        "for readers, and a crash may bring the records back: repeat it.",
-        "",
-        "| error_code | HTTP | kafka_error | retriable | meaning |",
-        "|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row.error_code} | {row.status} | {row.kafka_error} | "
-        f"{'yes' if row.retriable else 'no'} | {row.meaning} |"
-        for row in _ROWS
-    ]
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())

@@ -8,8 +8,9 @@ import ast
 from pathlib import Path
 
 from kafkalog import errors
-from kafkalog.server.error_map import REGISTER, entry_of, reference
+from kafkalog.server.error_map import REGISTER, entry_of
 from tests.integration.daemon import ROOT
+from tools.errors_page import errors_page
 
 # Which argument of each assertion about an answer over HTTP is the number.
 ASSERTIONS = {
@@ -138,9 +139,9 @@ def test_only_a_refusal_promises_that_nothing_was_appended() -> None:
     assert entry_of(errors.LogStartNotDurable("x")) is entry
     refusals = (errors.LogDirOffline, errors.DiskFull, errors.DescriptorsShort, errors.Unavailable)
     assert not issubclass(errors.AppendOutcomeUnknown, refusals)
-    assert "429, 503 and 507 mean that nothing was appended" in reference()
+    assert "429, 503 and 507 mean that nothing was appended" in errors_page()
 
 
 def test_the_page_is_what_the_code_says() -> None:
     """docs/errors.md is generated: ``make docs``."""
-    assert (ROOT / "docs/errors.md").read_text(encoding="utf-8") == reference()
+    assert (ROOT / "docs/errors.md").read_text(encoding="utf-8") == errors_page()

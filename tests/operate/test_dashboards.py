@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from kafkalog.observe.dashboards import FILES, text_of
-from kafkalog.observe.grafana import Limits
 from tests.integration.daemon import ROOT
 from tests.operate.deployed import DASHBOARDS, GRAFANA, dashboard, panel_expressions
+from tools.dashboards import FILES, text_of
+from tools.grafana import Limits
 
 BUILT_IN = {"__rate_interval", "__range", "__interval"}
 

@@ -16,7 +16,6 @@ import pytest
 from aiohttp import web
 
 from kafkalog.__main__ import root_command
-from kafkalog.cli.command_tree import leaves
 from kafkalog.server.app import ROUTE_TABLES
 from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
 from tests.integration.daemon import ROOT
@@ -33,6 +32,7 @@ from tests.operate.documents import (
     shell_lines,
     spans,
 )
+from tools.commands_page import leaves
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog.__main__ import root_command
-from kafkalog.observe.reference import metrics_page
 from kafkalog.server.app import ROUTE_TABLES
-from kafkalog.server.error_map import reference as errors_page
 from kafkalog.server.openapi import describe
-from kafkalog.settings.reference import configuration_page
+from tools.errors_page import errors_page
+from tools.metrics_page import metrics_page
+from tools.settings_page import configuration_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

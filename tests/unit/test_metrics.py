@@ -32,7 +32,6 @@ from kafkalog.observe.partition_rows import (
     joined,
     partition_labels,
 )
-from kafkalog.observe.reference import metrics_page
 from kafkalog.observe.row_renderer import SLICE, RowRenderer
 from kafkalog.observe.snapshot import (
     EMPTY_SNAPSHOT,
@@ -41,6 +40,7 @@ from kafkalog.observe.snapshot import (
     LogDirSample,
     Snapshot,
 )
+from tools.metrics_page import metrics_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -394,7 +394,7 @@ def test_two_instances_share_nothing() -> None:
 def test_the_reference_page_is_current_and_whole() -> None:
     """M26: every family that a scrape has stands there, with the name that it has there."""
     text = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
-    assert text == metrics_page(), "run python -m kafkalog.observe.reference"
+    assert text == metrics_page(), "run make docs"
     page = page_of(busy_metrics(), BUSY, MetricsOptions(has_kafka_exporter_names=True))
     named = set(re.findall("^# TYPE ([a-z0-9_]+) ", page, re.MULTILINE))
     stock = ("process_", "python_")

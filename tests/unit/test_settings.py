@@ -15,9 +15,9 @@ from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.observe.metrics_options import PartitionLevel
 from kafkalog.settings import ServerConfig, Settings, Source, load_settings
 from kafkalog.settings.environment import key_of_variable
-from kafkalog.settings.reference import configuration_page
 from kafkalog.settings.setting import Scope, format_value
 from kafkalog.settings.setting_tables import BROKER_LEVEL, NO_EFFECT, TOPIC_LEVEL
+from tools.settings_page import configuration_page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -392,7 +392,7 @@ def test_the_shipped_file_is_the_defaults_with_data_beside_it() -> None:
 
 def test_the_reference_page_is_current() -> None:
     page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
-    assert page == configuration_page(), "run python -m kafkalog.settings.reference"
+    assert page == configuration_page(), "run make docs"
 
 
 def test_what_metrics_leave_out_is_a_regular_expression() -> None:

@@ -1,4 +1,4 @@
-"""The two dashboards of ``deploy/grafana``: ``python -m kafkalog.observe.dashboards DIRECTORY``.
+"""The two dashboards of ``deploy/grafana``: ``python -m tools.pages``.
 
 Owns what their panels ask and how that is shown; the form of the JSON is ``grafana``'s. The second
 dashboard has panels of the aliases (``kafka_*``) alone: it shows that those of other deployments
@@ -8,10 +8,8 @@ find their series here. ``make docs`` writes both, and a test keeps them current
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
-from kafkalog.observe.grafana import (
+from tools.grafana import (
     Annotation,
     Dashboard,
     Limits,
@@ -317,8 +315,3 @@ FILES = {"kafkalog.json": LOGS, "kafkalog-strimzi-compat.json": ALIASES}
 def text_of(dashboard: Dashboard) -> str:
     """What its file holds."""
     return json.dumps(dashboard_json(dashboard), indent=1) + "\n"
-
-
-if __name__ == "__main__":
-    for file_name, each in FILES.items():
-        Path(sys.argv[1], file_name).write_text(text_of(each), encoding="utf-8")

@@ -1,0 +1,35 @@
+"""Write every generated file: ``python -m tools.pages``, which is ``make docs``.
+
+docs/configuration.md, docs/metrics.md, docs/cli.md, docs/errors.md and the dashboards of
+deploy/grafana. Each is made of the tables that the program itself reads; tests keep them current.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kafkalog.__main__ import root_command
+from tools.commands_page import commands_page
+from tools.dashboards import FILES, text_of
+from tools.errors_page import errors_page
+from tools.metrics_page import metrics_page
+from tools.settings_page import configuration_page
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> None:
+    """Overwrite them."""
+    pages = {
+        "docs/configuration.md": configuration_page(),
+        "docs/metrics.md": metrics_page(),
+        "docs/cli.md": commands_page(root_command()),
+        "docs/errors.md": errors_page(),
+    }
+    pages |= {f"deploy/grafana/{name}": text_of(each) for name, each in FILES.items()}
+    for path, text in pages.items():
+        (ROOT / path).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -12,7 +12,6 @@ from kafkalog.format.record_batch import Codec
 from kafkalog.spark.logs import Access, OffsetRange, open_logs, read_piece
 from kafkalog.spark.record_batches import record_batches
 from tests.bench.__main__ import ALL, BENCHMARKS, ON_SPARK, wanted
-from tests.bench.cleaner_rows import write_keyed_log
 from tests.bench.micro_spark import COLUMNS
 from tests.bench.spark_side import SparkProcess
 from tests.bench.spark_topics import BATCH_RECORDS, PARTITIONS, TOPIC, write_source
@@ -54,19 +53,6 @@ def test_a_process_does_what_it_is_asked(tmp_path: Path) -> None:
             assert found["rows"] == source.records
         with pytest.raises(AssertionError, match=r"(?s)decode ended its process: .*DataLost"):
             process.ask("decode", log_dir=str(source.directory), topic=TOPIC, ends=[10**6])
-
-
-def test_one_partition_is_split_into_its_segments(tmp_path: Path) -> None:
-    """What is compacted in pieces is what is compacted whole."""
-    size = write_keyed_log(tmp_path / "logs" / "keyed-0", 4_000, 500, Codec.NONE, segments=4)
-    options = {"log_dir": str(tmp_path / "logs"), "segment_bytes": size // 4 * 3 // 2}
-    with SparkProcess(tmp_path / "process", with_spark=False) as process:
-        whole = process.ask("compact", target=str(tmp_path / "whole"), **options)
-        split = process.ask("compact", target=str(tmp_path / "split"), split_bytes=1, **options)
-    assert whole["bytes"] == split["bytes"] == size
-    assert whole["bytes_after"] == split["bytes_after"]
-    assert whole["records_removed"] == split["records_removed"] >= 3_500
-    assert len(list((tmp_path / "split" / "keyed-0").glob("*.log"))) == 5
 
 
 def test_a_quick_run_starts_no_spark() -> None:

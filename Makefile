@@ -11,7 +11,7 @@ OPERATE_READY := .venv/.operate-ready
 CONSOLE_READY := .venv/.console-ready
 KERNELS_READY := .venv/.kernels-ready
 SOURCES := kafkalog pyspark_kafkalog tests tools
-KERNEL_SOURCES := $(wildcard kafkalog/kernels/*.py)
+KERNEL_SOURCES := $(wildcard kafkalog/kernels/*.py kafkalog/kernels/*/*.py)
 # System certificates: uv's bundled ones know no company proxy.
 UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header --python-version 3.11 --universal

@@ -64,8 +64,8 @@ def _serve(settings: Settings) -> int:
     import uvloop
 
     from kafkalog import kernels
-    from kafkalog.env.memory import keep_freed_memory
-    from kafkalog.env.service_manager import ServiceManager
+    from kafkalog.env.process_facts import keep_freed_memory
+    from kafkalog.env.systemd import ServiceManager
     from kafkalog.observe.logging import configure_logging
     from kafkalog.observe.terminal_line import TerminalLine
     from kafkalog.server.daemon import Daemon
@@ -109,7 +109,7 @@ def _check_write_access(settings: Settings) -> None:
     """
     import structlog
 
-    from kafkalog.env.write_access import write_access_fault
+    from kafkalog.env.process_facts import write_access_fault
 
     for log_dir in settings.broker.log_dirs:
         fault = write_access_fault(log_dir)
@@ -124,7 +124,7 @@ def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]
     import structlog
 
     from kafkalog.env.clock import SystemClock
-    from kafkalog.env.process_io import process_io
+    from kafkalog.env.process_facts import process_io
     from kafkalog.env.random import SystemRandom
     from kafkalog.env.system_filesystem import SystemFilesystem
     from kafkalog.env.system_scheduler import SystemScheduler
@@ -182,7 +182,7 @@ def _within_descriptors(config: BrokerConfig) -> BrokerConfig:
     """Raise the process's limit as far as it goes, then keep to it."""
     import structlog
 
-    from kafkalog.env.descriptors import raise_descriptor_limit
+    from kafkalog.env.process_facts import raise_descriptor_limit
 
     limit = raise_descriptor_limit()
     bounded = config.within_descriptors(limit)

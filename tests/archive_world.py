@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.format.file_names import (
+from kafkalog.format.disk.file_names import (
     CLEAN_SHUTDOWN,
     LOG_SUFFIX,
     PARTITION_METADATA,
     segment_file_name,
 )
-from kafkalog.format.partition_metadata import encode_partition_metadata
-from kafkalog.format.record import Record
+from kafkalog.format.disk.properties import encode_partition_metadata
+from kafkalog.format.records.record import Record
 from kafkalog.spark.jobs.archive import ArchiveOptions, archive
 from kafkalog.spark.jobs.archive_files import SCHEMA
 from kafkalog.spark.jobs.archive_sources import DirectorySource

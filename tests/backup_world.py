@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.format.backup_manifest import MANIFEST_FILE, BackupManifest, decode_manifest
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.log.directory_check import verify_directory
-from kafkalog.log.invariants import check_invariants
+from kafkalog.format.disk.backup_manifest import MANIFEST_FILE, BackupManifest, decode_manifest
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.log.inspect.directory_check import verify_directory
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.manager.background_operations import BackgroundOperation, OperationState
 from kafkalog.manager.broker_config import BrokerConfig

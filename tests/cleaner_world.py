@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog.cleaner.cleaner import Cleaner
-from kafkalog.cleaner.cleaner_config import CleanerConfig
-from kafkalog.cleaner.log_to_clean import LogToClean
+from kafkalog.cleaner.config import CleanerConfig
+from kafkalog.cleaner.plan import LogToClean
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.env.system_threads import SystemThreads
-from kafkalog.format.file_names import LOG_SUFFIX, segment_file_name
-from kafkalog.format.record import Record
+from kafkalog.format.disk.file_names import LOG_SUFFIX, segment_file_name
+from kafkalog.format.records.record import Record
 from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
+from kafkalog.log.recovery.log_loader import load_log
 from tests.naive.cleaner import (
     PlainAborted,
     PlainCleaner,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from kafkalog.cleaner.cleaner import CleaningResult
     from kafkalog.env.filesystem import Filesystem
-    from kafkalog.log.log_segment import LogSegment
+    from kafkalog.log.segment.log_segment import LogSegment
     from kafkalog.log.unified_log import UnifiedLog
     from tests.naive.cleaner import PlainBatch, PlainClean
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.cleaner.cleaning_run import CleaningRun, CleanRequest
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.cleaner.stats import CleaningRun, CleanRequest
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.log_config import LogConfig
 from kafkalog.manager.broker_config import BrokerConfig
 from tests.sim.sim_cleaner import SimCleaners

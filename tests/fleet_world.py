@@ -12,13 +12,12 @@ import structlog
 from structlog.testing import capture_logs
 
 from kafkalog.env.clock import FixedWallClock
-from kafkalog.env.directory_copy import copy_files
-from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.format.file_names import LOG_SUFFIX, segment_file_name
-from kafkalog.format.record import Record
+from kafkalog.env.system_filesystem import SystemFilesystem, copy_files
+from kafkalog.format.disk.file_names import LOG_SUFFIX, segment_file_name
+from kafkalog.format.records.record import Record
+from kafkalog.log.inspect.offline_log import tool_environment
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
-from kafkalog.log.offline_log import tool_environment
+from kafkalog.log.recovery.log_loader import load_log
 from tests.naive.cleaning_logs import TIME, MadeSegment, make_log
 from tests.naive.stored_batches import NOBODY, stored_batch
 

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from kafkalog.env.system_threads import SystemThreads
 from kafkalog.log.environment import LogEnvironment
-from kafkalog.log.local_log import LocalLog
+from kafkalog.log.local_log import LocalLog, LogSegments
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_segment import LogSegment
-from kafkalog.log.log_segments import LogSegments
-from kafkalog.log.segment_file import MovableDirectory
+from kafkalog.log.segment.log_segment import LogSegment
+from kafkalog.log.segment.segment_file import MovableDirectory
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_filesystem import SimFilesystem
@@ -20,7 +19,7 @@ from tests.sim.sim_scheduler import SimScheduler
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.log.segment_read import SegmentRead
+    from kafkalog.log.segment.segment_reader import SegmentRead
     from tests.naive.batches import PlainBatch
 
 DIRECTORY = "/data/topic-0"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.format.topic_partition import DirectoryState, TopicPartition, parse_directory_name
+from kafkalog.format.topic_names import DirectoryState, TopicPartition, parse_directory_name
 from kafkalog.log.values import Isolation
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.partition_table import log_dir_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.format.record_batch import patch_prefix
-from kafkalog.log.log_validator import validate
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.records.record_batch import patch_prefix
+from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin
 from kafkalog.manager.commands import AppendCommand
 from kafkalog.manager.values import Acks

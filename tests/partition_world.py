@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkalog.env.system_threads import SystemThreads
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.record import Record, iterate_records
-from kafkalog.format.record_batch import Codec, read_header
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.record import Record, iterate_records
+from kafkalog.format.records.record_batch import Codec, read_header
 from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
-from kafkalog.log.log_validator import validate
+from kafkalog.log.recovery.log_loader import load_log
+from kafkalog.log.validator import validate
 from kafkalog.log.values import (
     NO_PROOF,
     AppendOrigin,
@@ -27,7 +27,7 @@ from tests.sim.sim_random import SimRandom
 from tests.sim.sim_scheduler import SimScheduler
 
 if TYPE_CHECKING:
-    from kafkalog.log.recovery_policy import Corruption
+    from kafkalog.log.recovery.corruption_policy import Corruption
     from kafkalog.log.unified_log import UnifiedLog
 
 NOW_MS = 1_700_000_000_000

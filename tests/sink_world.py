@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.control_record import read_batch_control_type
-from kafkalog.format.record import iterate_records
-from kafkalog.format.record_batch import is_control, read_header
-from kafkalog.format.sink_state import Winner
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.disk.sink_state import Winner
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.control_record import read_batch_control_type
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record_batch import is_control, read_header
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.values import Acks

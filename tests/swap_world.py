@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.env.system_threads import SystemThreads
-from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.format.record_batch import read_header
-from kafkalog.log.appended_batch import AppendedBatch
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.records.record_batch import read_header
+from kafkalog.log.append import AppendedBatch
 from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
-from kafkalog.log.log_segment import LogSegment
-from kafkalog.log.segment_swap import SegmentSwap
+from kafkalog.log.recovery.log_loader import load_log
+from kafkalog.log.segment.log_segment import LogSegment
+from kafkalog.log.segment.segment_swap import SegmentSwap
 from kafkalog.log.values import AppendOrigin, CompletedTransaction, Isolation
 from tests.partition_world import NOW_MS, batch, checked
 from tests.sim.sim_clock import SimClock
@@ -22,7 +22,7 @@ from tests.sim.sim_scheduler import SimScheduler
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import Filesystem
-    from kafkalog.log.segment_swap import OnWriter
+    from kafkalog.log.segment.segment_swap import OnWriter
     from kafkalog.log.unified_log import UnifiedLog
 
 DIRECTORY = "/logs/orders-0"

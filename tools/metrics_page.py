@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from kafkalog.observe import kafka_aliases
+from kafkalog.observe import kafka_names
 from kafkalog.observe.metrics import Metrics
 from kafkalog.observe.metrics_page import own_families
-from kafkalog.observe.partition_rows import (
+from kafkalog.observe.partition_metrics import (
+    EMPTY_SNAPSHOT,
     KAFKA_ALIASES,
     KAFKA_EXPORTER_NAMES,
     PARTITION_FAMILIES,
+    BrokerState,
     of_topics,
 )
-from kafkalog.observe.snapshot import EMPTY_SNAPSHOT, BrokerState
-from kafkalog.observe.topic_traffic import KAFKA_TOPIC_ALIASES
+from kafkalog.observe.topic_metrics import KAFKA_TOPIC_ALIASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,10 +89,10 @@ def _rows() -> Iterator[Row]:
             yield from map(_row, collector.collect())
     yield from map(_row, own_families(EMPTY_SNAPSHOT, BrokerState.RUNNING, is_degraded=False))
     for aliases in (
-        kafka_aliases.of_broker(EMPTY_SNAPSHOT, BrokerState.RUNNING),
-        kafka_aliases.of_topics(EMPTY_SNAPSHOT),
-        kafka_aliases.of_flushes(metrics.flush_seconds.labels("ok")),
-        kafka_aliases.of_process_io(0, 0),
+        kafka_names.of_broker(EMPTY_SNAPSHOT, BrokerState.RUNNING),
+        kafka_names.of_topics(EMPTY_SNAPSHOT),
+        kafka_names.of_flushes(metrics.flush_seconds.labels("ok")),
+        kafka_names.of_process_io(0, 0),
     ):
         yield from map(_row, aliases)
 

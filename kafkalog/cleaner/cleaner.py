@@ -16,6 +16,26 @@ Crash rule: ``.cleaned`` files count for nothing; see SegmentSwap for the rest. 
 the log is as it was before the group at hand, without ``.cleaned`` files, or the group is swapped
 and the rest of its renames is done first by the next round (``LocalLog.pending_swap``).
 Source: Kafka's Cleaner (4.1), log-lifecycle 12.3 to 12.8.
+
+SecondPass: what stays of the sources of one group, chunk by chunk, into what they become.
+
+Owns the order in which a chunk is decided on: transactions, batches as a whole, records. Knows of
+no log and no swap. One thread, which blocks; the caller discards the output after any error.
+Source: Kafka's Cleaner.cleanInto (4.1), log-lifecycle 12.6.
+
+What a round decides of batches as a whole, before it looks at their records.
+
+``needless_batches`` follows the transactions; ``batch_orders`` says of each batch of the second
+pass whether its records go and whether its header stays. Columns in, columns out; one Python
+statement a batch only for those that belong to a transaction, control batches and batches of
+producers whose newest batch is a marker. Source: Kafka's Cleaner.cleanInto (4.1), log-lifecycle
+12.6.
+
+CleanedGroup: what a group of sources becomes, while it is being written.
+
+One ``.cleaned`` segment of the base of the first source; another one only where its positions would
+not fit, so that output which grew (another codec, another level) never makes a log uncleanable
+(KAFKA-20036). The thread that cleans. All or nothing: ``finish``, or ``discard``.
 """
 
 from __future__ import annotations
@@ -23,31 +43,277 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.cleaner.batch_decisions import LastBatches, control_flags, needless_batches
-from kafkalog.cleaner.cleaned_group import CleanedGroup
-from kafkalog.cleaner.cleaned_transactions import CleanedTransactionMetadata
-from kafkalog.cleaner.cleaner_config import TombstoneHorizon
-from kafkalog.cleaner.cleaner_stats import CleanerStats
-from kafkalog.cleaner.log_chunks import chunks_of
-from kafkalog.cleaner.overflow_split import split_overflowed_segment
-from kafkalog.cleaner.record_filter import RecordFilter, TombstoneRule
-from kafkalog.cleaner.second_pass import SecondPass
-from kafkalog.cleaner.source_groups import aborted_from, source_ends, source_groups
-from kafkalog.cleaner.swapping import end_pending_swap, swap_in
-from kafkalog.errors import LogCleaningAborted
-from kafkalog.log.segment_recovery import SegmentOffsetOverflow
-from kafkalog.log.sound_floor import sound_floor
+import numpy as np
+
+from kafkalog.cleaner.config import TombstoneHorizon
+from kafkalog.cleaner.plan import aborted_from, source_ends, source_groups
+from kafkalog.cleaner.record_batches import chunks_of
+from kafkalog.cleaner.record_filter import RecordFilter, Retention, TombstoneRule
+from kafkalog.cleaner.stats import CleanerStats
+from kafkalog.cleaner.swap import end_pending_swap, split_overflowed_segment, swap_in
+from kafkalog.cleaner.transactions import CleanedTransactionMetadata
+from kafkalog.errors import DecompressedTooLarge, LogCleaningAborted, UnsupportedCompression
+from kafkalog.format.integers import FormatError
+from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop
+from kafkalog.format.records.control_record import read_batch_control_type
+from kafkalog.format.records.record_batch import Codec, pack_attributes
+from kafkalog.log.segment.cleaned_segment import CleanedSegment
+from kafkalog.log.segment.index_repair import sound_floor
+from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from kafkalog.cleaner.cleaner_config import CleanerConfig
-    from kafkalog.cleaner.log_to_clean import LogToClean
-    from kafkalog.cleaner.record_batches import RecordBatches
+    from kafkalog.cleaner.config import CleanerConfig
+    from kafkalog.cleaner.plan import LogToClean
+    from kafkalog.cleaner.record_batches import Flags, RecordBatches
+    from kafkalog.cleaner.record_filter import FilteredChunk
     from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
-    from kafkalog.cleaner.swapping import OnWriter
-    from kafkalog.log.log_segment import LogSegment
+    from kafkalog.cleaner.swap import OnWriter
+    from kafkalog.format.records.control_record import ControlRecordType
+    from kafkalog.kernels.compile import Int64s
+    from kafkalog.log.environment import LogEnvironment
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.segment.log_segment import LogSegment
+    from kafkalog.log.segment.segment_file import MovableDirectory
+    from kafkalog.log.state.producer_state import LastRecord
     from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.values import AbortedTransaction
+
+
+_TRANSACTIONAL = pack_attributes(Codec.NONE, transactional=True)
+_CONTROL = pack_attributes(Codec.NONE, control=True)
+_DELETE_HORIZON = pack_attributes(Codec.NONE, delete_horizon=True)
+
+
+def control_flags(batches: RecordBatches) -> Flags:
+    """Which of the batches are control batches."""
+    flags: Flags = batches.rows.column(BatchColumn.ATTRIBUTES) & _CONTROL != 0
+    return flags
+
+
+def needless_batches(batches: RecordBatches, transactions: CleanedTransactionMetadata) -> Flags:
+    """Batches that nothing needs for the sake of transactions: aborted data, dataless markers.
+
+    What is said of a batch here lets it go unread, so its CRC has to hold: CorruptBatch for a
+    control batch or aborted data that is damaged.
+    """
+    rows = batches.rows
+    needless: Flags = np.zeros(rows.count, np.bool_)
+    attributes = rows.column(BatchColumn.ATTRIBUTES)
+    concerned = np.flatnonzero(attributes & (_TRANSACTIONAL | _CONTROL))
+    if not len(concerned):
+        return needless
+    table = rows.table[concerned][:, _TRANSACTION_COLUMNS].tolist()
+    for row, (bits, producer_id, last_offset) in zip(concerned.tolist(), table, strict=True):
+        if bits & _CONTROL:
+            control_type = _control_type(batches, row)
+            needless[row] = transactions.on_control_batch(producer_id, last_offset, control_type)
+        else:
+            needless[row] = transactions.on_batch(producer_id, last_offset)
+            if needless[row]:
+                batches.verify(row)
+    return needless
+
+
+_TRANSACTION_COLUMNS = [
+    int(BatchColumn.ATTRIBUTES),
+    int(BatchColumn.PRODUCER_ID),
+    int(BatchColumn.LAST_OFFSET),
+]
+
+
+def _control_type(batches: RecordBatches, row: int) -> ControlRecordType | None:
+    batches.verify(row)
+    try:
+        return read_batch_control_type(batches.batch(row))
+    except (FormatError, DecompressedTooLarge, UnsupportedCompression) as error:
+        raise batches.corrupt(row, str(error)) from error
+
+
+class LastBatches:
+    """Batches that hold the newest state of an active producer, and are to stay, if only empty.
+
+    The one of its last data; of a producer without data the markers of its epoch.
+    """
+
+    def __init__(self, last_records: Mapping[int, LastRecord]) -> None:
+        data = sorted(
+            (each.data_offset, producer_id)
+            for producer_id, each in last_records.items()
+            if each.data_offset is not None
+        )
+        table = np.array(data, np.int64).reshape(-1, 2)
+        self._offsets, self._producers = table[:, 0], table[:, 1]
+        self._epochs = {
+            producer_id: each.producer_epoch
+            for producer_id, each in last_records.items()
+            if each.data_offset is None
+        }
+
+    def flags(self, batches: RecordBatches) -> Flags:
+        """Which of the batches they are."""
+        rows = batches.rows
+        producers = rows.column(BatchColumn.PRODUCER_ID)
+        last_offsets = rows.column(BatchColumn.LAST_OFFSET)
+        found: Flags = np.zeros(rows.count, np.bool_)
+        if len(self._offsets):
+            places = np.searchsorted(self._offsets, last_offsets)
+            places[places == len(self._offsets)] = 0
+            is_last = self._offsets[places] == last_offsets
+            found = is_last & (self._producers[places] == producers)
+        if self._epochs:
+            epochs = rows.column(BatchColumn.PRODUCER_EPOCH)
+            for row in np.flatnonzero(control_flags(batches) & (producers >= 0)).tolist():
+                found[row] |= self._epochs.get(int(producers[row])) == epochs[row]
+        return found
+
+
+class BatchOrders(NamedTuple):
+    """What the filter is told of each batch of a chunk; see RecordFilter.filter."""
+
+    retention: Int64s
+    discard_records: Flags
+    marks_empty_transaction: Flags
+
+
+def batch_orders(
+    batches: RecordBatches,
+    needless: Flags,
+    last_batches: LastBatches,
+    *,
+    end_offset: int,
+    now_ms: int,
+    tombstone_rule: TombstoneRule,
+) -> BatchOrders:
+    """The orders at now_ms. The batch that ends at end_offset, the round's end, stays, if empty.
+
+    A needless marker goes when its delete horizon has passed, or with ``TombstoneRule.DROP``.
+    """
+    rows = batches.rows
+    discards = marks_empty_transaction = needless
+    if needless.any():
+        is_control = control_flags(batches)
+        may_go = _may_go(batches, now_ms, tombstone_rule)
+        discards = needless & (~is_control | may_go)
+        marks_empty_transaction = needless & is_control
+    stays = last_batches.flags(batches) | (rows.column(BatchColumn.LAST_OFFSET) + 1 == end_offset)
+    emptied = np.where(discards, int(Retention.DELETE), int(Retention.DELETE_EMPTY))
+    retention = np.where(stays, int(Retention.RETAIN_EMPTY), emptied)
+    return BatchOrders(retention, discards, marks_empty_transaction)
+
+
+def _may_go(batches: RecordBatches, now_ms: int, tombstone_rule: TombstoneRule) -> Flags:
+    """Which of the batches could go if they are needless markers."""
+    rows = batches.rows
+    if tombstone_rule is not TombstoneRule.PER_BATCH:
+        return np.full(rows.count, tombstone_rule is TombstoneRule.DROP)
+    has_horizon = rows.column(BatchColumn.ATTRIBUTES) & _DELETE_HORIZON != 0
+    may_go: Flags = has_horizon & (rows.column(BatchColumn.BASE_TIMESTAMP) <= now_ms)
+    return may_go
+
+
+@dataclass(frozen=True, slots=True)
+class SecondPass:
+    """See the module.
+
+    record_filter  with the map of the round, or one that knows the keys of this group alone
+    transactions   as they stand where the group begins; its sources are added by the caller
+    end_offset     the round's first uncleanable offset
+    output         None: a dry run
+    """
+
+    record_filter: RecordFilter
+    transactions: CleanedTransactionMetadata
+    last_batches: LastBatches
+    end_offset: int
+    now_ms: int
+    delete_retention_ms: int
+    output: CleanedGroup | None
+    stats: CleanerStats
+
+    def filter_source(
+        self,
+        chunks: Iterable[RecordBatches],
+        tombstone_rule: TombstoneRule,
+        on_written: Callable[[int], None],
+    ) -> None:
+        """Append what stays of one source; ``on_written`` is told the bytes, and may block.
+
+        Raises CorruptBatch, SegmentOffsetOverflow, and what the chunks, the output and
+        ``on_written`` raise.
+        """
+        for batches in chunks:
+            needless = needless_batches(batches, self.transactions)
+            orders = batch_orders(
+                batches,
+                needless,
+                self.last_batches,
+                end_offset=self.end_offset,
+                now_ms=self.now_ms,
+                tombstone_rule=tombstone_rule,
+            )
+            kept = self.record_filter.filter(
+                batches,
+                *orders,
+                now_ms=self.now_ms,
+                delete_retention_ms=self.delete_retention_ms,
+                tombstone_rule=tombstone_rule,
+            )
+            self.stats.add(kept.statistics)
+            retained = self.transactions.take_retained()
+            if self.output is not None:
+                self.output.append(kept)
+                self.output.add_aborted(retained)
+                on_written(len(kept.data))
+
+
+class CleanedGroup:
+    """See the module."""
+
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        directory: MovableDirectory,
+        config: LogConfig,
+        base_offset: int,
+    ) -> None:
+        """Makes the first file."""
+        self._environment = environment
+        self._directory = directory
+        self._config = config
+        self._segments: list[CleanedSegment] = []
+        self._begin_segment(base_offset)
+
+    def append(self, chunk: FilteredChunk) -> None:
+        """What stays of a chunk; to be discarded after SegmentOffsetOverflow and OSError."""
+        size = len(chunk.data)
+        if not size:
+            return
+        if not self._segments[-1].has_room_for(size):
+            self._begin_segment(int(chunk.table[0, BatchColumn.BASE_OFFSET]))
+        self._segments[-1].append(chunk.data, BatchRows(chunk.table, ScanStop.END, size, size))
+
+    def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """Transactions whose abort markers were met and stay."""
+        self._segments[-1].add_aborted(transactions)
+
+    def finish(self, last_modified_ms: int) -> list[LogSegment]:
+        """The closed ``.cleaned`` segments, not synced."""
+        return [each.finish(last_modified_ms) for each in self._segments]
+
+    def discard(self, cause: BaseException) -> None:
+        """Delete what was written; what cannot be deleted is left to the next attempt or load."""
+        try:
+            for each in self._segments:
+                each.delete()
+        except OSError as error:
+            cause.add_note(f"removing .cleaned files of {self._directory.path} failed: {error}")
+
+    def _begin_segment(self, base_offset: int) -> None:
+        self._segments.append(
+            CleanedSegment(self._environment, self._directory, base_offset, self._config)
+        )
 
 
 class CleaningResult(NamedTuple):

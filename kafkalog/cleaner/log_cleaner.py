@@ -5,6 +5,24 @@ LogCleanerManager's. Any thread; ``startup``, ``reconfigure`` and ``shutdown`` o
 their caller. A change of the threads or their memory stops all of them, which aborts the cleans in
 work, and starts new ones, as in Kafka; the rate and the pause change under way.
 Source: Kafka 4.1 LogCleaner, log-lifecycle 12.9.
+
+CleanerThread: one thread of the cleaner, from waking up to going back to sleep.
+
+Owns its place in the queue of work and nothing of a log: a turn serves one request or the filthiest
+log, then deletes old segments of compacted logs (which no other task does), and pauses when there
+was nothing to clean. What a clean raises is the log's failure, never the thread's end; a defect
+outside of a clean ends the turn, is counted, and the thread begins afresh after a pause. All waits
+end at once when the thread is to stop or the log it works on is wanted.
+Source: Kafka 4.1 LogCleaner.CleanerThread, log-lifecycle 12.9. Differs from Kafka: a dead thread is
+started again, and an uncleanable log still loses what retention deletes.
+
+Throttler: one rate of bytes for all cleaner threads together.
+
+Owns the count and the rate; never waits itself: it says until when its caller does, so that a stop
+can end the wait. As Kafka's it looks every 300 ms and then lets everybody pause for as long as
+brings the average of the period down to the rate. A new rate begins a new period: who waits for
+the former rate need not wait any longer.
+Source: Kafka 4.1 Throttler (``cleaner-io``), log-lifecycle 12.7.
 """
 
 from __future__ import annotations
@@ -13,38 +31,499 @@ import functools
 from collections import deque
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import structlog
 
 from kafkalog.cleaner.cleaner import Cleaner
-from kafkalog.cleaner.cleaner_thread import CleanerThread
-from kafkalog.cleaner.cleaning_run import CleaningRun
+from kafkalog.cleaner.log_cleaner_manager import ServedLogs
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
-from kafkalog.cleaner.throttler import Throttler
-from kafkalog.errors import CleaningConflict, NotReady
+from kafkalog.cleaner.stats import CleaningRun, report_of
+from kafkalog.errors import (
+    CleaningConflict,
+    KafkalogError,
+    LogCleaningAborted,
+    LogDirOffline,
+    NotReady,
+)
+from kafkalog.log.recovery.lost_ranges import refuse_lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.cleaner.cleaner_thread import (
-        CleanerHost,
-        CleanerLike,
-        ThreadObserver,
-        ThreadStatus,
-    )
-    from kafkalog.cleaner.cleaning_run import CleanRequest
-    from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
+    from kafkalog.cleaner.cleaner import CleaningResult
+    from kafkalog.cleaner.config import LogCleanerConfig
     from kafkalog.cleaner.log_cleaner_manager import LogCleanerManager
+    from kafkalog.cleaner.plan import LogToClean
+    from kafkalog.cleaner.stats import CleanRequest
+    from kafkalog.cleaner.swap import OnWriter
     from kafkalog.env.clock import Clock
-    from kafkalog.env.threads import Threads
+    from kafkalog.env.threads import Mutex, Thread, Threads
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.unified_log import UnifiedLog
 
-    CleanerMaker = Callable[[LogCleanerConfig, Callable[[int], None]], CleanerLike]
+    CleanerMaker = Callable[[LogCleanerConfig, Callable[[int], None]], "CleanerLike"]
+
+
+T = TypeVar("T")
+
+_BEAT_INTERVAL_NS = 1_000_000_000
+_WAIT_MAX_NS = 3_600_000_000_000
+_PAUSE_MIN_MS = 10  # log.cleaner.backoff.ms may be 0, which would take a core for nothing
+_RESTART_PAUSE_MS = 1_000  # at least, so that a defect that comes back does not fill the log
+
+_log = structlog.get_logger("kafka.log.LogCleaner")
+
+
+class CleanerHost(ServedLogs, Protocol):
+    """What a thread needs from the manager of all logs."""
+
+    def make_durable(self, log: UnifiedLog, end_offset: int) -> None:
+        """Return when everything below end_offset is; KafkalogError.
+
+        Before a clean: a power cut could otherwise take the record for which an older one of its
+        key went.
+        """
+        ...
+
+    def on_writer(self, log: UnifiedLog, call: Callable[[], T]) -> T:
+        """Run a call of a clean on the writer thread of the log and wait for it.
+
+        Raises what it raises, or LogCleaningAborted when the log is wanted and no swap has begun.
+        """
+        ...
+
+    def operator_pauses(self, topic_partition: TopicPartition) -> int:
+        """Pauses of the log that nobody holds to work on it: a dry run may pass by them."""
+        ...
+
+    def begin_retention(self) -> int:
+        """A pass over the compacted logs begins: what ``is_retention_due`` wants to hear."""
+        ...
+
+    def is_retention_due(self, log: UnifiedLog, jump_ms: int) -> bool:
+        """Whether ``retain`` may delete something now; guarded."""
+        ...
+
+    def retain(self, log: UnifiedLog) -> None:
+        """Delete old segments; KafkalogError: the rest is for the next pass."""
+        ...
+
+
+class CleanerLike(Protocol):
+    """What a thread needs of a Cleaner."""
+
+    def clean(
+        self,
+        to_clean: LogToClean,
+        now_ms: int,
+        *,
+        on_writer: OnWriter,
+        check_done: Callable[[], None],
+        dry_run: bool = False,
+    ) -> CleaningResult:
+        """See Cleaner."""
+        ...
+
+
+class ThreadObserver(Protocol):
+    """Hears what a thread does; quick, and on that thread."""
+
+    def beat(self, thread: str, wall_ms: int) -> None:
+        """It turned."""
+        ...
+
+    def spent(self, thread: str, phase: str, seconds: float) -> None:
+        """On what: ``idle``, ``map``, ``copy``, ``swap`` or ``throttled``."""
+        ...
+
+    def ended(self, run: CleaningRun) -> None:
+        """A clean that is no dry run ended."""
+        ...
+
+    def restarted(self, thread: str) -> None:
+        """It met a defect and begins afresh."""
+        ...
+
+
+class Work(Protocol):
+    """The queue that the threads share."""
+
+    backoff_ms: int
+
+    def take_request(self) -> CleanRequest | None:
+        """The next clean that somebody asked for."""
+        ...
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether one waits."""
+        ...
+
+
+class ThreadStatus(NamedTuple):
+    """``topic_partition``: what it cleans, None while it does not; moments are wall clock ms."""
+
+    thread_id: int
+    name: str
+    is_alive: bool
+    topic_partition: TopicPartition | None
+    busy_since_ms: int | None
+    next_turn_ms: int | None  # of an idle one
+    restarts: int
+    last_run: CleaningRun | None
+
+
+def thread_name(thread_id: int) -> str:
+    """As Kafka names it."""
+    return f"kafka-log-cleaner-thread-{thread_id}"
+
+
+class CleanerThread:
+    """See the module."""
+
+    def __init__(
+        self,
+        thread_id: int,
+        host: CleanerHost,
+        states: LogCleanerManager,
+        work: Work,
+        make_cleaner: Callable[[Callable[[int], None]], CleanerLike],
+        throttler: Throttler,
+        clock: Clock,
+        threads: Threads,
+        observer: ThreadObserver,
+    ) -> None:
+        """``make_cleaner`` gets the throttle; it is called again after a defect."""
+        # constant after construction
+        self.thread_id = thread_id
+        self.name = thread_name(thread_id)
+        self._host = host
+        self._states = states
+        self._work = work
+        self._make_cleaner = make_cleaner
+        self._throttler = throttler
+        self._clock = clock
+        self._threads = threads
+        self._signal = threads.signal()
+        self._observer = observer
+        # set by any thread
+        self._is_stopping = False
+        self._thread: Thread | None = None
+        # owned by the thread
+        self._cleaner: CleanerLike | None = None
+        self._next_beat_ns = 0
+        # owned by the thread, published
+        self._topic_partition: TopicPartition | None = None
+        self._busy_since_ms: int | None = None
+        self._next_turn_ms: int | None = None
+        self._restarts = 0
+        self._last_run: CleaningRun | None = None
+
+    # ---- any thread
+
+    def start(self) -> None:
+        """Start the thread, at nice 15."""
+        self._thread = self._threads.start(self.name, self._run, background=True)
+
+    def stop(self) -> None:
+        """Let go of the log in work at the next chunk, then end; ``join`` waits for it."""
+        self._is_stopping = True
+        self._signal.set()
+
+    def join(self) -> None:
+        """Return when the thread has ended."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def wake(self) -> None:
+        """Look whether there is something to do or to let go of."""
+        self._signal.set()
+
+    def status(self) -> ThreadStatus:
+        """At this moment."""
+        return ThreadStatus(
+            self.thread_id,
+            self.name,
+            self._thread is not None and self._thread.is_alive(),
+            self._topic_partition,
+            self._busy_since_ms,
+            self._next_turn_ms,
+            self._restarts,
+            self._last_run,
+        )
+
+    # ---- the loop
+
+    def clean_filthiest_once(self) -> bool:
+        """One turn: a request or the filthiest log, then retention. Loop body.
+
+        False: nothing to clean, or nothing came of it: a pause is due.
+        """
+        self._beat()
+        request = self._work.take_request()
+        if request is not None:
+            self._serve(request)
+            is_busy = True
+        else:
+            to_clean = self._states.grab_filthiest_log(self._clock.wall_ms())
+            is_busy = to_clean is not None and self._clean(to_clean, is_dry=False).is_fruitful
+        self._retain_compacted()
+        return is_busy
+
+    def _run(self) -> None:
+        """Thread body; supervises itself, since a daemon without a cleaner looks healthy."""
+        while not self._is_stopping:
+            try:
+                if not self.clean_filthiest_once():
+                    self._pause(_PAUSE_MIN_MS)
+            except Exception as error:  # noqa: BLE001 - a thread body
+                self._restarts += 1
+                self._observer.restarted(self.name)
+                _log.critical(
+                    "The cleaner thread met a defect and is started again",
+                    thread=self.name,
+                    exc_info=error,
+                )
+                self._pause(_RESTART_PAUSE_MS)
+
+    def _pause(self, least_ms: int) -> None:
+        """Until there is a request, the back-off of now is over, or the thread is to stop."""
+        began_ns, began_ms = self._clock.monotonic_ns(), self._clock.wall_ms()
+        while not self._is_stopping and not self._work.has_requests:
+            self._beat()
+            pause_ms = max(self._work.backoff_ms, least_ms)
+            self._next_turn_ms = began_ms + pause_ms
+            left_ns = began_ns + pause_ms * 1_000_000 - self._clock.monotonic_ns()
+            if left_ns <= 0:
+                break
+            self._wait(left_ns)
+        self._next_turn_ms = None
+        self._observer.spent(self.name, "idle", (self._clock.monotonic_ns() - began_ns) / 1e9)
+
+    def _wait(self, left_ns: int) -> None:
+        """At most so long; settings allow more than a wait of the machine takes."""
+        self._signal.wait(min(left_ns, _WAIT_MAX_NS) / 1e9)
+
+    def _throttle(self, size_bytes: int) -> None:
+        """After each chunk that was read or written."""
+        self._beat()
+        began_ns = now_ns = self._clock.monotonic_ns()
+        until_ns = self._throttler.observe(size_bytes, now_ns)
+        while now_ns < until_ns and not self._is_wanted():
+            self._wait(until_ns - now_ns)
+            now_ns = self._clock.monotonic_ns()
+            until_ns = min(until_ns, self._throttler.go_on_ns)  # less, where the rate changed
+        if now_ns > began_ns:
+            self._observer.spent(self.name, "throttled", (now_ns - began_ns) / 1e9)
+
+    def _is_wanted(self) -> bool:
+        """Whether the clean in work is to end."""
+        if self._is_stopping or self._topic_partition is None:
+            return True
+        try:
+            self._states.check_cleaning_aborted(self._topic_partition)
+        except LogCleaningAborted:
+            return True
+        return False
+
+    def _check_done(self, topic_partition: TopicPartition) -> None:
+        """Between two chunks: LogCleaningAborted when the clean is to end."""
+        self._beat()
+        if self._is_stopping:
+            raise LogCleaningAborted(f"The cleaner stops; {topic_partition} is cleaned later")
+        self._states.check_cleaning_aborted(topic_partition)
+
+    def _beat(self) -> None:
+        """Told at most once a second, also within a long clean."""
+        now_ns = self._clock.monotonic_ns()
+        if now_ns >= self._next_beat_ns:
+            self._next_beat_ns = now_ns + _BEAT_INTERVAL_NS
+            self._observer.beat(self.name, self._clock.wall_ms())
+
+    # ---- one log
+
+    def _serve(self, request: CleanRequest) -> None:
+        """Clean what was asked for, whatever its ratio; the answer is never left out."""
+        now_ms = self._clock.wall_ms()
+        run = CleaningRun(
+            request.log.topic_partition, self.thread_id, request.is_dry, now_ms, now_ms
+        )
+        run = run._replace(error=KafkalogError("The cleaner met a defect; the log has it"))
+        try:
+            key = request.log.topic_partition
+            pauses = self._host.operator_pauses(key) if request.is_dry else 0
+            to_clean = self._states.grab_log(request.log, now_ms, pauses=pauses)
+            if to_clean.cleanable_bytes:
+                run = self._clean(to_clean, is_dry=request.is_dry)
+            else:
+                self._states.release(request.log)
+                end_offset = to_clean.first_dirty_offset
+                run = run._replace(to_clean=to_clean, end_offset=end_offset, error=None)
+        except KafkalogError as error:
+            run = run._replace(error=error)
+        finally:
+            request.on_done(run)
+
+    def _clean(self, to_clean: LogToClean, *, is_dry: bool) -> CleaningRun:
+        """Clean a log that this thread has grabbed, and let go of it."""
+        key, began_ms = to_clean.log.topic_partition, self._clock.wall_ms()
+        run = CleaningRun(
+            key, self.thread_id, is_dry, began_ms, began_ms, to_clean, to_clean.first_dirty_offset
+        )
+        self._topic_partition, self._busy_since_ms = key, began_ms
+        try:
+            run = self._run_cleaner(run, to_clean)
+        finally:
+            self._topic_partition = self._busy_since_ms = None
+            run = self._end(run._replace(ended_ms=self._clock.wall_ms()), to_clean.log)
+        return run
+
+    def _run_cleaner(self, run: CleaningRun, to_clean: LogToClean) -> CleaningRun:
+        """The clean itself; what it raises is in the run."""
+        log = to_clean.log
+        try:
+            if self._cleaner is None:
+                self._cleaner = self._make_cleaner(self._throttle)
+            with log.environment.io_guard():
+                # A clean would make a loss look as if compaction had taken the records.
+                refuse_lost(log)
+            if not run.is_dry:
+                self._host.on_writer(log, log.end_gapless)
+                self._host.make_durable(log, to_clean.first_uncleanable_offset)
+                self._states.note_begun(to_clean)
+            result = self._cleaner.clean(
+                to_clean,
+                run.started_ms,
+                on_writer=functools.partial(self._host.on_writer, log),
+                check_done=functools.partial(self._check_done, log.topic_partition),
+                dry_run=run.is_dry,
+            )
+        except LogCleaningAborted as stop:
+            return run._replace(error=CleaningConflict(str(stop)), is_aborted=True)
+        except KafkalogError as error:
+            return run._replace(error=error)
+        except Exception as error:  # noqa: BLE001 - a defect: this log's failure alone
+            self._cleaner = None  # its map and buffers are in an unknown state
+            _log.error("A clean met a defect", partition=str(log.topic_partition), exc_info=error)
+            return run._replace(error=KafkalogError(f"{type(error).__name__}: {error}"))
+        return run._replace(end_offset=result.end_offset, stats=result.stats)
+
+    def _end(self, run: CleaningRun, log: UnifiedLog) -> CleaningRun:
+        """Let go of the log, then tell what became of it."""
+        if run.stats is None or run.is_dry:
+            self._states.release(log)
+        else:
+            self._states.note_success(run.topic_partition)
+            try:
+                self._states.done_cleaning(log, run.end_offset)
+            except KafkalogError as error:
+                _log.warning(
+                    "cleaner_checkpoint_not_written",
+                    partition=str(run.topic_partition),
+                    reason=error.message,
+                )
+        if not run.is_dry:
+            self._last_run = run
+            self._observer.ended(run)
+            self._tell(run, log)
+        return run
+
+    def _tell(self, run: CleaningRun, log: UnifiedLog) -> None:
+        """Kafka's lines; what a failure leads to."""
+        key = str(run.topic_partition)
+        if run.stats is not None:
+            _log.info(report_of(run), partition=key)
+            if run.stats.invalid_messages_read:
+                _log.warning(
+                    f"Found {run.stats.invalid_messages_read} invalid messages during compaction.",
+                    partition=key,
+                )
+        elif run.error is None:
+            return
+        elif run.is_aborted or isinstance(run.error, LogDirOffline):
+            _log.info(run.error.message, partition=key)
+        elif self._host.is_served(log):
+            failure = self._states.note_failure(log, run.error)
+            marked = f" Marking its partition ({key}) as uncleanable"
+            _log.warning(
+                f"Unexpected exception thrown when cleaning log {key}."
+                + (marked if failure.is_uncleanable else " It is tried again."),
+                partition=key,
+                reason=failure.reason,
+                attempts=failure.attempts,
+            )
+
+    # ---- retention
+
+    def _retain_compacted(self) -> None:
+        """Old segments of compacted logs go here and nowhere else, one log in hand at a time."""
+        jump_ms = self._host.begin_retention()
+        for log in self._host.logs():
+            if self._is_stopping:
+                return
+            if not log.config.is_compacted:
+                continue
+            self._beat()
+            try:
+                if self._host.is_retention_due(log, jump_ms) and self._states.try_grab(log):
+                    self._retain(log)
+            except KafkalogError as error:
+                _log.error(
+                    "retention_failed", partition=str(log.topic_partition), reason=error.message
+                )
+
+    def _retain(self, log: UnifiedLog) -> None:
+        try:
+            self._host.retain(log)
+        finally:
+            self._states.release(log)
+        if self._states.retry(log.topic_partition):
+            _log.info(
+                "The log is cleaned again: segments of it went", partition=str(log.topic_partition)
+            )
+
+
+_CHECK_INTERVAL_NS = 300_000_000
+_NEVER_NS = 1 << 62  # the smallest rates ask for more than any number
+
+
+class Throttler:
+    """Any thread; see the module."""
+
+    def __init__(self, mutex: Mutex, bytes_per_second: float, now_ns: int) -> None:
+        """``now_ns`` is of the monotonic clock."""
+        # constant after construction
+        self._mutex = mutex
+        # under the mutex
+        self._bytes_per_second = bytes_per_second
+        self._period_start_ns = now_ns
+        self._observed_bytes = 0
+        # changed under the mutex, published
+        self.go_on_ns = now_ns
+
+    def change_rate(self, bytes_per_second: float, now_ns: int) -> None:
+        """Let another rate count from now on; who waits looks at ``go_on_ns`` again."""
+        with self._mutex:
+            self._bytes_per_second = bytes_per_second
+            self._period_start_ns = self.go_on_ns = now_ns
+            self._observed_bytes = 0
+
+    def observe(self, size_bytes: int, now_ns: int) -> int:
+        """Bytes were read or written; the monotonic time before which the caller does no more."""
+        with self._mutex:
+            self._observed_bytes += size_bytes
+            elapsed_ns = now_ns - self._period_start_ns
+            if elapsed_ns > _CHECK_INTERVAL_NS and self._observed_bytes:
+                due_ns = min(self._observed_bytes * 1e9 / self._bytes_per_second, _NEVER_NS)
+                self.go_on_ns = self._period_start_ns + int(max(due_ns, elapsed_ns))
+                self._period_start_ns = self.go_on_ns
+                self._observed_bytes = 0
+            return self.go_on_ns
+
 
 NO_CLEANER = "No cleaner runs: log.cleaner.enable or log.cleaner.threads"
 """Why an order to clean is refused."""
-
-_log = structlog.get_logger("kafka.log.LogCleaner")
 
 
 class LogCleaner:

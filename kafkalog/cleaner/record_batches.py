@@ -2,6 +2,18 @@
 
 Owns the way from a chunk to rows, and the errors of a batch with file and position. Never reads a
 file. One thread.
+
+The batches of a segment, chunk by chunk, for the two passes of a round.
+
+Owns how far a read goes: a chunk is as large as the cleaner's buffer, and a batch that does not fit
+is read whole, never more than what is left of the segment. A segment has to be sound from the first
+batch to its last byte: what leads nowhere is damage, and a log with damage is not cleaned. The
+thread that cleans; reads only. Source: Kafka's Cleaner.growBuffersOrFail, log-lifecycle 12.7.
+
+BatchInflater: the compressed batches of a chunk, inflated side by side for one kernel call.
+
+Owns how far a group goes: kernels are called once a group instead of once a batch, and no more than
+GROUP_BYTES and one batch are inflated at a time. Never looks at records. One thread.
 """
 
 from __future__ import annotations
@@ -12,14 +24,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kafkalog.errors import CorruptBatch
-from kafkalog.format.batch_scan import BatchColumn, BatchRows, ScanStop, scan
-from kafkalog.format.record import MalformedRecord
-from kafkalog.format.record_batch import MalformedBatch, is_crc_valid, read_header
-from kafkalog.kernels.record_scan import fault_of
+from kafkalog.errors import CorruptBatch, DecompressedTooLarge, UnsupportedCompression
+from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, CrcState, ScanStop, scan
+from kafkalog.format.records.compression import decompress_into
+from kafkalog.format.records.record import MalformedRecord
+from kafkalog.format.records.record_batch import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    MalformedBatch,
+    is_crc_valid,
+    read_header,
+)
+from kafkalog.kernels.records.record_scan import fault_of
 
 if TYPE_CHECKING:
-    from kafkalog.kernels.compile import Bytes
+    from collections.abc import Iterator
+
+    from kafkalog.kernels.compile import Bytes, Int64s, Int64Table
+    from kafkalog.log.segment.log_segment import LogSegment
+
 
 Buffer = bytes | bytearray | memoryview
 Flags = npt.NDArray[np.bool_]
@@ -118,3 +143,154 @@ def _base_offset_at(chunk: Buffer, position: int) -> int:
         return read_header(chunk, position).base_offset
     except MalformedBatch:
         return -1
+
+
+def chunks_of(
+    segment: LogSegment,
+    position: int,
+    *,
+    end_offset: int,
+    chunk_bytes: int,
+    max_decompressed_bytes: int,
+    end_position: int | None = None,
+) -> Iterator[RecordBatches]:
+    """All batches of a closed segment from position on, where one begins, up to end_position.
+
+    end_position  where a batch begins, too; None: to the segment's end
+
+    The bytes of a chunk are good until the next one is asked for: it is read into the same memory.
+    Raises CorruptBatch for bytes that are no batch and for offsets that do not rise or reach
+    end_offset, the base of the next segment; OSError.
+    """
+    file = segment.log_file.acquire()
+    end = segment.size_bytes if end_position is None else end_position
+    wanted = max(chunk_bytes, HEADER_BYTES)
+    memory = np.empty(0, np.uint8).data
+    last_offset = segment.base_offset - 1 if position == 0 else -1
+    while position < end:
+        size = min(wanted, end - position)
+        if size > len(memory):
+            memory = np.empty(size, np.uint8).data
+        data = memory[: file.pread_into(memory[:size], position)]
+        batches = RecordBatches.of(
+            data,
+            file=segment.log_file.path,
+            position=position,
+            max_decompressed_bytes=max_decompressed_bytes,
+            previous_last_offset=last_offset,
+        )
+        if not batches.rows.count:
+            wanted = _size_of_batch(data, segment, position, end)
+            continue
+        last_offset = int(batches.rows.column(BatchColumn.LAST_OFFSET)[-1])
+        if last_offset >= end_offset:
+            raise batches.corrupt(batches.rows.count - 1, f"it reaches offset {end_offset}")
+        yield batches
+        position += batches.rows.consumed_bytes
+        wanted = max(chunk_bytes, HEADER_BYTES)
+
+
+def _size_of_batch(data: memoryview, segment: LogSegment, position: int, end: int) -> int:
+    """Of the batch that begins the chunk and does not fit; CorruptBatch when it never will."""
+    size = 0
+    if len(data) >= HEADER_BYTES:
+        size = int.from_bytes(data[LENGTH_AT : LENGTH_AT + 4], "big") + LOG_OVERHEAD
+    if not len(data) < size <= end - position:
+        raise CorruptBatch(
+            f"Log segment may be corrupt: a batch reaches beyond its last byte, {end}",
+            file=segment.log_file.path,
+            position=position,
+        )
+    return size
+
+
+GROUP_BYTES = 1 << 20
+
+_SPARE_BYTES = 1 << 17
+_NOTHING = np.empty(0, np.uint8)
+_CRC_STATE = int(BatchColumn.CRC_STATE)
+_STREAM_COLUMNS = [_POSITION, _SIZE, int(BatchColumn.ATTRIBUTES)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InflatedGroup:
+    """The batches of a chunk from first_row on before end_row.
+
+    rows         those that were inflated; the others are as the chunk has them
+    plain_table  the chunk's table, but for these rows as they lie in data: position and size as if
+                 a header were in front of the records, CRC_STATE VALID
+    data         the inflated records, valid until the next group
+    """
+
+    first_row: int
+    end_row: int
+    rows: Int64s
+    plain_table: Int64Table
+    data: Bytes
+
+
+class BatchInflater:
+    """See the module. Its memory is kept from chunk to chunk; what one large batch takes is not."""
+
+    def __init__(self) -> None:
+        self._memory = _NOTHING
+
+    def groups(self, batches: RecordBatches, rows: Int64s) -> Iterator[InflatedGroup]:
+        """All batches of the chunk in groups, with these rising rows inflated.
+
+        Raises CorruptBatch for one that does not inflate, or to more than max_decompressed_bytes,
+        when those before it are through.
+        """
+        table, first = batches.rows.table, 0
+        if not len(rows):
+            yield InflatedGroup(0, len(table), rows, table, _NOTHING)
+            return
+        plain_table, streams = table.copy(), table[rows][:, _STREAM_COLUMNS].tolist()
+        done = 0
+        while first < len(table):
+            data, sizes, error = self._inflate(batches, streams[done:])
+            taken = rows[done : done + len(sizes)]
+            done += len(sizes)
+            end = int(rows[done]) if done < len(rows) else len(table)
+            if error is not None and end == first:
+                batches.verify(end)
+                raise batches.corrupt(end, error.message) from error
+            plain_table[taken, _POSITION] = np.cumsum(sizes) - sizes
+            plain_table[taken, _SIZE] = sizes + HEADER_BYTES
+            plain_table[taken, _CRC_STATE] = CrcState.VALID
+            yield InflatedGroup(first, end, taken, plain_table, data)
+            first = end
+
+    def _inflate(
+        self, batches: RecordBatches, streams: list[list[int]]
+    ) -> tuple[Bytes, Int64s, DecompressedTooLarge | UnsupportedCompression | None]:
+        """As many batches as a group holds: their records, the sizes, why the next one failed.
+
+        streams  position, size and attributes of each batch
+        """
+        if not len(self._memory):
+            self._memory = np.empty(HEADER_BYTES + GROUP_BYTES + _SPARE_BYTES, np.uint8)
+        memory, used, sizes = self._memory, HEADER_BYTES, list[int]()
+        target, chunk = memory.data, memoryview(batches.chunk)
+        max_bytes = batches.max_decompressed_bytes
+        for position, size, attributes in streams:
+            stream = chunk[position + HEADER_BYTES : position + size]
+            codec = attributes & CODEC_MASK
+            try:
+                content = decompress_into(codec, stream, target[used:], max_bytes=max_bytes)
+            except (DecompressedTooLarge, UnsupportedCompression) as error:
+                return memory, np.array(sizes, np.int64), error
+            if isinstance(content, int):
+                end = used + content
+            else:
+                end = used + len(content)
+                if end > len(memory):
+                    memory = np.empty(end, np.uint8)
+                    memory[:used] = self._memory[:used]
+                    target = memory.data
+                target[used:end] = content
+            sizes.append(end - used)
+            used = end
+            if used >= GROUP_BYTES:
+                break
+        return memory, np.array(sizes, np.int64), None

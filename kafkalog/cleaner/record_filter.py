@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kafkalog.cleaner.batch_inflater import BatchInflater
-from kafkalog.format.batch_scan import BatchColumn
-from kafkalog.format.compression import compress
+from kafkalog.cleaner.record_batches import BatchInflater
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.record_batch import CODEC_MASK, DELETE_HORIZON_BIT, HEADER_BYTES
-from kafkalog.kernels.batch_output import RECORD_GROWTH_MAX, OutCell
-from kafkalog.kernels.batch_packing import pack_batches
-from kafkalog.kernels.filter_orders import (
+from kafkalog.format.records.batch_scan import BatchColumn
+from kafkalog.format.records.compression import compress
+from kafkalog.format.records.record_batch import CODEC_MASK, DELETE_HORIZON_BIT, HEADER_BYTES
+from kafkalog.kernels.compaction.batch_output import RECORD_GROWTH_MAX, OutCell, pack_batches
+from kafkalog.kernels.compaction.record_filter import (
     FILTER_CELL_COUNT,
     ORDER_COLUMN_COUNT,
     BatchOutcome,
@@ -34,14 +33,14 @@ from kafkalog.kernels.filter_orders import (
     OrderColumn,
     Retention,
     TombstoneRule,
+    filter_batches,
+    plan_batches,
 )
 from kafkalog.kernels.processor import LEVEL
-from kafkalog.kernels.record_fields import MINIMUM_RECORD_BYTES, RECORD_COLUMN_COUNT
-from kafkalog.kernels.record_filter import filter_batches, plan_batches
+from kafkalog.kernels.records.record_scan import MINIMUM_RECORD_BYTES, RECORD_COLUMN_COUNT
 
 if TYPE_CHECKING:
-    from kafkalog.cleaner.batch_inflater import InflatedGroup
-    from kafkalog.cleaner.record_batches import Flags, RecordBatches
+    from kafkalog.cleaner.record_batches import Flags, InflatedGroup, RecordBatches
     from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
     from kafkalog.errors import CorruptBatch
     from kafkalog.kernels.compile import Bytes, Int64s, Int64Table

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafkalog.cleaner.batch_inflater import BatchInflater
+from kafkalog.cleaner.record_batches import BatchInflater
 from kafkalog.errors import InvalidConfig
-from kafkalog.format.batch_scan import BatchColumn
-from kafkalog.format.record_batch import CODEC_MASK
-from kafkalog.kernels.key_hash import (
+from kafkalog.format.records.batch_scan import BatchColumn
+from kafkalog.format.records.record_batch import CODEC_MASK
+from kafkalog.kernels.compaction.key_hash import (
     PENDING_COLUMN_COUNT,
     PENDING_MAX,
     SCRATCH_BYTES,
     PendingColumn,
     hash_keys,
 )
-from kafkalog.kernels.offset_map import (
+from kafkalog.kernels.compaction.offset_map import (
     MAP_CELL_COUNT,
     SLOT_WORDS,
     MapCell,

@@ -11,7 +11,7 @@ import sys
 
 import click
 
-from kafkalog.format.credentials import (
+from kafkalog.format.disk.credentials import (
     SALT_BYTES,
     TOKEN_BYTES,
     PasswordHash,

@@ -25,7 +25,7 @@ from kafkalog.cli.dumped_index import DumpedOffsetIndex, DumpedTimeIndex
 from kafkalog.cli.dumped_log import DumpedBatch, DumpedLog
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import CorruptBatch, CorruptIndex, InvalidRequest, KafkalogError
-from kafkalog.format.file_names import (
+from kafkalog.format.disk.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -34,12 +34,11 @@ from kafkalog.format.file_names import (
     offset_of_file,
     sibling,
 )
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.index_entries import ABORTED_VERSION, unpack_aborted_entries
-from kafkalog.format.integers import INT32_MAX
-from kafkalog.format.producer_snapshot import ProducerSnapshotEntry, decode_snapshot
-from kafkalog.format.record import iterate_records
-from kafkalog.format.record_batch import (
+from kafkalog.format.disk.index_entries import ABORTED_VERSION, unpack_aborted_entries
+from kafkalog.format.disk.producer_snapshot import ProducerSnapshotEntry, decode_snapshot
+from kafkalog.format.integers import INT32_MAX, FormatError
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record_batch import (
     NO_TIMESTAMP,
     add_to_sequence,
     codec_of,
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog.env.filesystem import Filesystem
-    from kafkalog.format.record import Record
+    from kafkalog.format.records.record import Record
 
 MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
 MAX_BYTES_DEFAULT = INT32_MAX

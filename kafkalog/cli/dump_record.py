@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kafkalog.format.control_record import (
+from kafkalog.format.records.control_record import (
     ControlRecordType,
     read_control_type,
     read_end_transaction_marker,
 )
 
 if TYPE_CHECKING:
-    from kafkalog.format.record import Record
+    from kafkalog.format.records.record import Record
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()

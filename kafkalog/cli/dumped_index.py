@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafkalog.errors import CorruptIndex
-from kafkalog.format.index_entries import (
+from kafkalog.format.disk.index_entries import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     unpack_offset_entries,

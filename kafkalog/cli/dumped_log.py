@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.record_batch import (
+from kafkalog.format.integers import FormatError
+from kafkalog.format.records.record_batch import (
     HEADER_BYTES,
     HEADER_UP_TO_MAGIC,
     LEGACY_LENGTH_MIN,

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kafkalog.format.moments import is_before_1970, moment_ms
+from kafkalog.format.timestamps import is_before_1970, moment_ms
 
 
 class Moment(click.ParamType[int]):

@@ -1,6 +1,6 @@
 """``kafkalog offline compact SRC OUT``: one round of the cleaner on a copy of a partition.
 
-Owns the copy OUT, which ``cleaner.offline_clean`` cleans; SRC is never written to. After an error
+Owns the copy OUT, which ``cleaner.offline`` cleans; SRC is never written to. After an error
 OUT stays as it is. One thread.
 """
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog.cleaner.cleaner_config import TombstoneHorizon
-from kafkalog.cleaner.offline_clean import CompactOptions, clean_directory
+from kafkalog.cleaner.config import TombstoneHorizon
+from kafkalog.cleaner.offline import CompactOptions, clean_directory
 from kafkalog.cli.partition_copy import (
     OFFSET,
     checked_target,
@@ -22,7 +22,7 @@ from kafkalog.cli.partition_copy import (
     sets_option,
     topic_config,
 )
-from kafkalog.env.directory_copy import copy_files
+from kafkalog.env.system_filesystem import copy_files
 from kafkalog.errors import KafkalogError, LogCleaningAborted
 from kafkalog.observe.logging import configure_logging
 

@@ -25,11 +25,16 @@ from kafkalog.cli.partition_copy import (
     topic_config,
 )
 from kafkalog.env.clock import FixedWallClock, SystemClock
-from kafkalog.env.directory_copy import copy_files
+from kafkalog.env.system_filesystem import copy_files
 from kafkalog.errors import KafkalogError
-from kafkalog.log import retention_pass
-from kafkalog.log.log_loader import load_log
-from kafkalog.log.offline_log import file_sizes, flush_and_close, log_state, tool_environment
+from kafkalog.log.inspect.offline_log import (
+    file_sizes,
+    flush_and_close,
+    log_state,
+    tool_environment,
+)
+from kafkalog.log.recovery.log_loader import load_log
+from kafkalog.log.retention import execute
 from kafkalog.observe.logging import configure_logging
 
 if TYPE_CHECKING:
@@ -80,9 +85,9 @@ def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[s
         log.roll()
     if options.retention:
         # A copy: the steps need no disk between them, and Kafka's recovery point stays comparable.
-        base = retention_pass.begin(log, retention_pass.plan_of(log, clock.wall_ms()))
-        retention_pass.raise_start(log, clock.wall_ms(), base)
-        result["deletedSegments"] = len(retention_pass.finish(log))
+        base = execute.begin(log, execute.plan_of(log, clock.wall_ms()))
+        execute.raise_start(log, clock.wall_ms(), base)
+        result["deletedSegments"] = len(execute.finish(log))
     if options.delete_records is not None or options.roll or options.retention:
         result["after"] = log_state(log)
     flush_and_close(log)

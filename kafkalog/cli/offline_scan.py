@@ -19,12 +19,11 @@ from kafkalog.cli.dumped_log import DumpedBatch, DumpedLog
 from kafkalog.cli.partition_argument import require_partition_directory
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import CorruptBatch, KafkalogError
-from kafkalog.format.control_record import ControlRecordType, read_control_type
-from kafkalog.format.file_names import LOG_SUFFIX
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.integers import INT32_MAX
-from kafkalog.format.record import iterate_records
-from kafkalog.format.record_batch import (
+from kafkalog.format.disk.file_names import LOG_SUFFIX
+from kafkalog.format.integers import INT32_MAX, FormatError
+from kafkalog.format.records.control_record import ControlRecordType, read_control_type
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record_batch import (
     TimestampType,
     is_control,
     is_crc_valid,
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.env.filesystem import Filesystem
-    from kafkalog.format.record import Record
-    from kafkalog.format.record_batch import BatchHeader
+    from kafkalog.format.records.record import Record
+    from kafkalog.format.records.record_batch import BatchHeader
 
 MAX_DECOMPRESSED_BYTES = INT32_MAX  # whatever Java could hold: the operator asked for this file
 _TIMESTAMP_NAMES = {

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from kafkalog.format.file_names import LOG_SUFFIX
+from kafkalog.format.disk.file_names import LOG_SUFFIX
 
 
 def require_partition_directory(directory: str) -> None:

@@ -1,6 +1,6 @@
 """Arguments of the offline commands that work on a copy: where it may lie, its topic configs.
 
-The copy itself is made by ``env.directory_copy`` and opened with ``log.offline_log``.
+The copy itself is made by ``env.system_filesystem`` and opened with ``log.inspect.offline_log``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog.errors import InvalidTopicConfig
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
+from kafkalog.format.integers import INT64_MAX, FormatError
+from kafkalog.format.topic_names import DirectoryState, parse_directory_name
 from kafkalog.log.log_config import LogConfig
 from kafkalog.settings.topic_configs import parse_topic_config
 

@@ -1,6 +1,7 @@
 """``kafkalog segments list DIR``: the segments of a partition directory, without a server.
 
-Owns the printed lines alone; what headers say is ``log/segment_summary.py``. Nothing is written.
+Owns the printed lines alone; what headers say is ``log/inspect/directory_facts.py``. Nothing is
+written.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from kafkalog.cli.partition_argument import require_partition_directory
 from kafkalog.cli.table import print_table
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.offset_ranges import not_accepted
-from kafkalog.log.directory_check import list_directory
-from kafkalog.log.directory_proof import proof_of
-from kafkalog.log.segment_summary import summarize_segments
+from kafkalog.log.inspect.directory_check import list_directory
+from kafkalog.log.inspect.directory_facts import summarize_segments
+from kafkalog.log.inspect.directory_proof import proof_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.format.log_proofs import CheckedOffsets
-    from kafkalog.log.segment_summary import SegmentSummary
+    from kafkalog.format.disk.log_proofs import CheckedOffsets
+    from kafkalog.log.inspect.directory_facts import SegmentSummary
 
 _HEADINGS = ("STATE", "BASE", "NEXT", "BYTES", "BATCHES", "RECORDS", "OLDEST", "NEWEST", "NOTE")
 

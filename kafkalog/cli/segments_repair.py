@@ -23,20 +23,19 @@ from kafkalog.cli.offline_load import LoadOptions, load_copy
 from kafkalog.cli.partition_argument import require_partition_directory
 from kafkalog.cli.partition_copy import corruption_option, sets_option, topic_config
 from kafkalog.cli.segments_verify import finding_json
-from kafkalog.env.directory_copy import copy_files
-from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.env.system_filesystem import SystemFilesystem, copy_files
 from kafkalog.errors import KafkalogError
-from kafkalog.format.file_names import (
+from kafkalog.format.disk.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOCK,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     sibling,
 )
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
-from kafkalog.log.directory_check import verify_directory
-from kafkalog.log.recovery_policy import TORN_SUFFIX
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import DirectoryState, parse_directory_name
+from kafkalog.log.inspect.directory_check import verify_directory
+from kafkalog.log.recovery.corruption_policy import TORN_SUFFIX
 from kafkalog.manager.compaction_evidence import is_known_compacted
 from kafkalog.observe.logging import configure_logging
 
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Literal
 
-    from kafkalog.log.findings import Finding
+    from kafkalog.log.inspect.findings import Finding
 
 
 class FileChange(NamedTuple):

@@ -1,6 +1,6 @@
 """``kafkalog segments verify DIR``: every invariant of the format, checked on files at rest.
 
-Owns the printed lines alone; the rules are ``log/directory_check.py``. Nothing is written.
+Owns the printed lines alone; the rules are ``log/inspect/directory_check.py``. Nothing is written.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import click
 from kafkalog.cli.connection import output_option
 from kafkalog.cli.partition_argument import require_partition_directory
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.log.directory_check import verify_directory
-from kafkalog.log.directory_proof import proof_of
+from kafkalog.log.inspect.directory_check import verify_directory
+from kafkalog.log.inspect.directory_proof import proof_of
 from kafkalog.manager.compaction_evidence import is_known_compacted
 
 if TYPE_CHECKING:
-    from kafkalog.log.findings import Finding
+    from kafkalog.log.inspect.findings import Finding
 
 
 @click.command()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.client.batches import OutgoingRecords
     from kafkalog.client.conversation import Steps
     from kafkalog.client.messages import Answer
-    from kafkalog.format.batch_builder import Int64s
+    from kafkalog.format.records.batch_builder import Int64s
 
 BATCH_BYTES = 900_000
 """Below the default max.message.bytes (1,048,588) with room for what a codec cannot shrink."""
@@ -62,7 +62,10 @@ def append_batches(
 
 def is_known_again(batches: bytes) -> bool:
     """Whether the daemon would take the same bytes for a repetition: one batch with an id."""
-    from kafkalog.format.record_batch import MalformedBatch, read_header  # not for a `topics list`
+    from kafkalog.format.records.record_batch import (  # not for a `topics list`
+        MalformedBatch,
+        read_header,
+    )
 
     try:
         header = read_header(batches)

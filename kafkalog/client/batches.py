@@ -13,17 +13,17 @@ import numpy as np
 from kafkalog.client.failures import BadAnswer
 from kafkalog.client.records import ConsumerRecord
 from kafkalog.errors import KafkalogError
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.record import read_records
-from kafkalog.format.record_batch import Codec, is_control, is_crc_valid, read_header
+from kafkalog.format.integers import FormatError
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.record import read_records
+from kafkalog.format.records.record_batch import Codec, is_control, is_crc_valid, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog.client.records import CodecName, ProducerRecord
-    from kafkalog.format.batch_builder import Int64s
-    from kafkalog.format.record import RecordTable
+    from kafkalog.format.records.batch_builder import Int64s
+    from kafkalog.format.records.record import RecordTable
 
 INFLATED_BYTES_MAX = 1 << 30
 """The daemon bounds what it takes; this only keeps a broken batch from taking all memory."""

@@ -155,7 +155,7 @@ class ProducerState:
                 del self._unanswered[at]
             raise
         del self._unanswered[at]
-        from kafkalog.format.record_batch import add_to_sequence  # as in `appends`
+        from kafkalog.format.records.record_batch import add_to_sequence  # as in `appends`
 
         sequence = self._next_sequences.get(at, 0)
         self._next_sequences[at] = add_to_sequence(sequence, open_batch.record_count)

@@ -2,6 +2,13 @@
 
 A file closes itself when its last reference goes, so a reader that holds one keeps reading whole
 bytes after the segment was renamed or unlinked.
+
+WholeFiles: small files read and replaced as a whole, the same steps on every Filesystem.
+
+One home for the order of the steps, so that what a simulated power cut proves of it is true of the
+machine's disk.
+
+A copy of a directory's files, times and modes with them: for tools that work on a copy.
 """
 
 from __future__ import annotations
@@ -15,14 +22,68 @@ import stat as stat_module
 import struct
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from kafkalog.env.whole_files import WholeFiles
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from kafkalog.env.filesystem import Buffer, FileStat, ReadableFile
+    from kafkalog.env.filesystem import Buffer, File, FileStat, ReadableFile
+
+
+class _Files(Protocol):
+    """What the steps need of a Filesystem."""
+
+    def open_read(self, path: str) -> File: ...
+
+    def open_write(self, path: str) -> File: ...
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def unlink(self, path: str) -> None: ...
+
+    def sync_dir(self, path: str) -> None: ...
+
+    def write_files_atomically(self, directory: str, files: Mapping[str, bytes]) -> None: ...
+
+
+class WholeFiles:
+    """A part of a Filesystem, made of its other parts."""
+
+    __slots__ = ()
+
+    def read_file(self: _Files, path: str) -> bytes:
+        """See Filesystem."""
+        file = self.open_read(path)
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
+
+    def write_file_atomically(self: _Files, path: str, data: bytes) -> None:
+        """See Filesystem."""
+        self.write_files_atomically(os.path.dirname(path), {os.path.basename(path): data})
+
+    def write_files_atomically(self: _Files, directory: str, files: Mapping[str, bytes]) -> None:
+        """See Filesystem."""
+        paths = [os.path.join(directory, name) for name in files]
+        try:
+            for path, data in zip(paths, files.values(), strict=True):
+                file = self.open_write(f"{path}.tmp")
+                try:
+                    file.truncate(0)
+                    file.pwrite(data, 0)
+                    file.sync()
+                finally:
+                    file.close()
+            for path in paths:
+                self.rename(f"{path}.tmp", path)
+        except OSError:
+            for path in paths:
+                with contextlib.suppress(OSError):  # a full disk needs its pages back
+                    self.unlink(f"{path}.tmp")
+            raise
+        self.sync_dir(directory)
+
 
 _IOV_MAX = 1024
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -398,3 +459,25 @@ class SystemFilesystem(WholeFiles):
 def _lock_path(path: str) -> str:
     """Only the directory is resolved: a link planted as the lock file is refused."""
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+def copy_files(source: str, target: str) -> None:
+    """Copy the regular files of source into the new directory target, with their mtimes.
+
+    Nothing is synced. OSError; target then holds a part.
+    """
+    os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
+    os.mkdir(target)
+    for name, _ in files_to_copy(source):
+        copy_file(f"{source}/{name}", f"{target}/{name}")
+
+
+def files_to_copy(source: str) -> list[tuple[str, int]]:
+    """Names and bytes of a directory's regular files, and of those that links lead to. OSError."""
+    with os.scandir(source) as entries:
+        return [(each.name, each.stat().st_size) for each in entries if each.is_file()]
+
+
+def copy_file(source: str, target: str) -> None:
+    """Copy one regular file with its mtime. Not synced; OSError, target may then hold a part."""
+    shutil.copy2(source, target)

@@ -1,19 +1,186 @@
-"""A pool of threads that runs named tasks, as Kafka's KafkaScheduler does."""
+"""A pool of threads that runs named tasks, as Kafka's KafkaScheduler does.
+
+TaskTable: what waits, what runs, and what each name has done so far.
+
+Owns the order and the history of a scheduler's tasks; no thread, no lock (its scheduler guards
+every call). Names are constants of the program, a handful: history is kept by name for ever, and
+finding the next task looks at the head of each name's queue.
+"""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.env.task_table import TaskTable
+from kafkalog.env.scheduler import TaskState, TaskStatus
+from kafkalog.format.integers import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.env.clock import Clock
-    from kafkalog.env.scheduler import TaskStatus
-    from kafkalog.env.task_table import ScheduledBody
     from kafkalog.env.threads import Thread, Threads
+
+
+_NS_PER_MS = 1_000_000
+
+
+@dataclass(slots=True)
+class ScheduledBody:
+    """One scheduled task; a handle, see ScheduledTask."""
+
+    name: str
+    body: Callable[[], None]
+    is_cancelled: bool = False
+    started_ns: int = -1  # monotonic
+
+    def cancel(self) -> None:
+        """See ScheduledTask. Any thread."""
+        self.is_cancelled = True
+
+    def run(self) -> Exception | None:
+        """One run of the body on the caller's thread, outside the guard; what it raised."""
+        try:
+            self.body()
+        except Exception as error:  # noqa: BLE001 - its scheduler reports and counts it
+            return error
+        return None
+
+
+@dataclass(slots=True)
+class _Named:
+    """The tasks of one name: a heap of (monotonic due time, number, task), and their history."""
+
+    period_ms: int  # -1: one-shots
+    initial_delay_ms: int
+    waiting: list[tuple[int, int, ScheduledBody]] = field(default_factory=list)
+    running: int = 0
+    runs: int = 0
+    failures: int = 0
+    last_run_ms: int = -1
+    last_duration_ms: int = -1
+    last_success_ms: int = -1
+    last_failure_ms: int = -1
+    last_error: str | None = None
+
+    def head(self) -> tuple[int, int, ScheduledBody] | None:
+        """The entry that is due first; cancelled ones before it are dropped."""
+        while self.waiting and self.waiting[0][2].is_cancelled:
+            heapq.heappop(self.waiting)
+        return self.waiting[0] if self.waiting else None
+
+    @property
+    def state(self) -> TaskState:
+        """Running goes before waiting."""
+        if self.running:
+            return TaskState.RUNNING
+        return TaskState.WAITING if self.waiting else TaskState.IDLE
+
+
+class TaskTable:
+    """See the module."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._names: dict[str, _Named] = {}
+        self._numbers = itertools.count()  # equal due times run in the order of scheduling
+        self._is_closed = False
+
+    def add(
+        self, name: str, body: Callable[[], None], delay_ms: int, period_ms: int = -1
+    ) -> ScheduledBody:
+        """Schedule; a negative delay is none. After ``close`` the task is forgotten at once."""
+        task = ScheduledBody(name, body)
+        if not self._is_closed:
+            named = self._names.get(name)
+            if named is None:
+                named = self._names[name] = _Named(period_ms, delay_ms)
+            assert named.period_ms == period_ms, f"{name} has two periods"
+            self._push(task, delay_ms)
+        return task
+
+    def close(self) -> None:
+        """Nothing is due any more; what runs may still finish."""
+        self._is_closed = True
+        for named in self._names.values():
+            named.waiting.clear()
+
+    def next_due_ns(self) -> int | None:
+        """Monotonic time of the task that is due first; None when nothing waits."""
+        head = self._head()
+        return None if head is None else head[0]
+
+    def take(self) -> ScheduledBody | None:
+        """The task that is due first, now running; None when nothing is due yet."""
+        now_ns, head = self._clock.monotonic_ns(), self._head()
+        if head is None or head[0] > now_ns:
+            return None
+        task = head[2]
+        named = self._names[task.name]
+        heapq.heappop(named.waiting)
+        task.started_ns = now_ns
+        named.running += 1
+        named.last_run_ms = self._clock.wall_ms()
+        return task
+
+    def finish(self, task: ScheduledBody, error: Exception | None) -> None:
+        """A run has ended; a periodic task waits again, whatever it raised."""
+        named, now_ms = self._names[task.name], self._clock.wall_ms()
+        named.running -= 1
+        named.runs += 1
+        named.last_duration_ms = (self._clock.monotonic_ns() - task.started_ns) // _NS_PER_MS
+        if error is None:
+            named.last_success_ms = now_ms
+        else:
+            named.failures += 1
+            named.last_failure_ms = now_ms
+            named.last_error = f"{type(error).__name__}: {error}"
+        if named.period_ms >= 0 and not task.is_cancelled and not self._is_closed:
+            self._push(task, named.period_ms)
+
+    def statuses(self) -> list[TaskStatus]:
+        """See Scheduler.tasks. Cancelled one-shots count as waiting until they would be due."""
+        now_ns, now_ms = self._clock.monotonic_ns(), self._clock.wall_ms()
+        statuses = []
+        for name, named in sorted(self._names.items()):
+            head = named.head()
+            if head is None and not named.running and not named.runs:
+                continue  # cancelled before it ever ran
+            next_run_ms = -1
+            if head is not None:
+                # Long.MAX ms means never; it would leave the range of a timestamp.
+                next_run_ms = min(now_ms + (head[0] - now_ns) // _NS_PER_MS, INT64_MAX)
+            statuses.append(
+                TaskStatus(
+                    name=name,
+                    state=named.state,
+                    period_ms=named.period_ms,
+                    initial_delay_ms=named.initial_delay_ms,
+                    waiting=len(named.waiting),
+                    running=named.running,
+                    runs=named.runs,
+                    failures=named.failures,
+                    next_run_ms=next_run_ms,
+                    last_run_ms=named.last_run_ms,
+                    last_duration_ms=named.last_duration_ms,
+                    last_success_ms=named.last_success_ms,
+                    last_failure_ms=named.last_failure_ms,
+                    last_error=named.last_error,
+                )
+            )
+        return statuses
+
+    def _push(self, task: ScheduledBody, delay_ms: int) -> None:
+        due_ns = self._clock.monotonic_ns() + max(0, delay_ms) * _NS_PER_MS
+        heapq.heappush(self._names[task.name].waiting, (due_ns, next(self._numbers), task))
+
+    def _head(self) -> tuple[int, int, ScheduledBody] | None:
+        heads = (named.head() for named in self._names.values())
+        return min((head for head in heads if head is not None), default=None)
+
 
 _WAIT_SECONDS_MAX = 3600.0  # far-off periods (Long.MAX ms) are beyond what a wait can take
 

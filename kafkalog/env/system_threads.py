@@ -1,15 +1,21 @@
-"""The machine's threads. Background threads run at nice 15, so that they never starve the loop."""
+"""The machine's threads. Background threads run at nice 15, so that they never starve the loop.
+
+Pools of threads for the asynchronous edge: asyncio wants concurrent.futures executors.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Executor
 
     from kafkalog.env.threads import Mutex
+
 
 _BACKGROUND_NICE = 15
 
@@ -91,3 +97,34 @@ def _lower_priority() -> None:
     """Of the calling thread; never raised: a process that was started nicer may not do that."""
     if os.getpriority(os.PRIO_PROCESS, 0) < _BACKGROUND_NICE:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BACKGROUND_NICE)
+
+
+def thread_pool(name: str, threads: int) -> ThreadPoolExecutor:
+    """A pool whose threads are called name_0, name_1, ... and start on demand."""
+    return ThreadPoolExecutor(max_workers=threads, thread_name_prefix=name)
+
+
+class PoolPerLogDir:
+    """One pool a log directory, so that a slow disk holds up only its own readers.
+
+    Called on one thread (the event loop).
+    """
+
+    def __init__(self, name: str, threads_per_dir: int) -> None:
+        self._name = name
+        self._threads_per_dir = threads_per_dir
+        self._pools: dict[str, ThreadPoolExecutor] = {}
+
+    def __call__(self, partition_directory: str) -> Executor:
+        """The pool of the directory that holds this partition directory."""
+        log_dir = partition_directory.rpartition("/")[0]
+        pool = self._pools.get(log_dir)
+        if pool is None:
+            pool = thread_pool(f"{self._name}-{len(self._pools)}", self._threads_per_dir)
+            self._pools[log_dir] = pool
+        return pool
+
+    def shutdown(self) -> None:
+        """Let running reads finish."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=True, cancel_futures=True)

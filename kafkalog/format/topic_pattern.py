@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

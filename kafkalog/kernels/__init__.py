@@ -23,31 +23,37 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_INFRASTRUCTURE = {
-    "__init__",
+_WITHOUT_KERNELS = {
     "__main__",
-    "batch_output",
     "cache",
+    "compaction.batch_output",
     "compile",
-    "filter_orders",
-    "json_fault",
-    "json_output",
-    "json_page_cells",
+    "json.output",
+    "json.utf8",
     "loads",
-    "md5",
     "processor",
-    "record_fields",
-    "utf8",
 }
 
-KERNEL_MODULES = tuple(
-    f"{__name__}.{entry[:-3]}"
-    for entry in sorted(os.listdir(os.path.dirname(os.path.abspath(__file__))))
-    if entry.endswith(".py") and entry[:-3] not in _INFRASTRUCTURE
-)
-"""Every module of this directory that declares kernels; a new file joins by being there."""
 
-_OPTIONAL = {f"{__name__}.arrow_columns": "pyarrow"}
+def source_modules() -> list[str]:
+    """Names of all modules below this package, sorted: `cache`, `records.batch_scan`."""
+    root = os.path.dirname(os.path.abspath(__file__))
+    found = []
+    for folder, _, files in os.walk(root):
+        prefix = os.path.relpath(folder, root).replace(os.sep, ".")
+        names = [name[:-3] for name in files if name.endswith(".py")]
+        found += names if prefix == "." else [f"{prefix}.{name}" for name in names]
+    return sorted(found)
+
+
+KERNEL_MODULES = tuple(
+    f"{__name__}.{module}"
+    for module in source_modules()
+    if module not in _WITHOUT_KERNELS and not module.endswith("__init__")
+)
+"""Every module below this directory that declares kernels; a new file joins by being there."""
+
+_OPTIONAL = {f"{__name__}.records.arrow_columns": "pyarrow"}
 """What serves nobody without a package that need not be installed: set-up compiles it all the same,
 for the package may come later, but a start does not load it."""
 

@@ -26,17 +26,20 @@ import numba
 import numpy
 from numba.core import caching
 
+from kafkalog.kernels import source_modules
+
 CPU_NAME = "generic"
 CPU_FEATURES = ""
 
 _SOURCE_DIRECTORY = os.path.dirname(os.path.abspath(__file__))
-_IMPORTED = re.compile(r"^\s*(?:from|import) kafkalog\.kernels\.(\w+)", re.MULTILINE)
+_IMPORTED = re.compile(r"^\s*(?:from|import) kafkalog\.kernels\.([\w.]+)", re.MULTILINE)
 _SHARED = ("cache", "compile", "loads")
 
 
 def _read_source(module: str) -> bytes:
     """Source text of one kernel module."""
-    with open(os.path.join(_SOURCE_DIRECTORY, module + ".py"), "rb") as source:
+    path = os.path.join(_SOURCE_DIRECTORY, *module.split("."))
+    with open(path + ".py", "rb") as source:
         return source.read()
 
 
@@ -101,8 +104,7 @@ def remove_stale(root: str) -> int:
     """
     if os.environ.get("KAFKALOG_KERNEL_CACHE") or not root.startswith(sys.prefix + os.sep):
         return 0
-    modules = [name[:-3] for name in os.listdir(_SOURCE_DIRECTORY) if name.endswith(".py")]
-    current = {f"{module}-{source_digest(module)}" for module in modules}
+    current = {f"{module}-{source_digest(module)}" for module in source_modules()}
     stale = [name for name in os.listdir(root) if name not in current]
     for name in stale:
         shutil.rmtree(os.path.join(root, name), ignore_errors=True)
@@ -132,9 +134,10 @@ class KernelCacheLocator(caching._CacheLocator):
     def from_function(cls, py_func: object, py_file: str) -> KernelCacheLocator | None:
         """A locator for functions of this package, else None: numba asks the next one."""
         path = os.path.abspath(py_file)
-        if os.path.dirname(path) != _SOURCE_DIRECTORY:
+        if not path.startswith(_SOURCE_DIRECTORY + os.sep):
             return None
-        directory = cache_directory(os.path.basename(path)[:-3])
+        inside = os.path.relpath(path, _SOURCE_DIRECTORY)
+        directory = cache_directory(inside[: -len(".py")].replace(os.sep, "."))
         code = getattr(py_func, "__code__", None)
         if directory is None or code is None:
             return None

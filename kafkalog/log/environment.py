@@ -1,7 +1,23 @@
-"""LogEnvironment: everything a log needs from outside itself, bundled once per log directory."""
+"""LogEnvironment: everything a log needs from outside itself, bundled once per log directory.
+
+IndexCache: the decoded entries of closed index files, bounded in bytes, shared by all logs.
+
+Owns references to immutable entry stores, oldest use first; eviction drops the reference, a look-up
+under way keeps its own. Knows which indexes have a wrong entry, until they are forgotten. Never
+reads a file. Any thread; the lock covers dictionary operations only. Takes the place of Kafka's
+memory-mapped indexes, whose pages the operating system evicts.
+
+OpenFiles: the bounded set of descriptors that closed segments hold open.
+
+Owns references to read handles, oldest use first. Eviction only drops the reference: a reader that
+still uses the handle keeps it alive, and the descriptor closes when that last reader lets go (see
+``env.filesystem.File``). Never opens, closes or reads a file itself, so its lock is held for a few
+dictionary operations only. Any thread.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,21 +25,145 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.errors import StorageFault
-from kafkalog.log.index_cache import DEFAULT_CAPACITY_BYTES, IndexCache
-from kafkalog.log.open_files import DEFAULT_CAPACITY, OpenFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.env.clock import Clock
-    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.env.filesystem import File, Filesystem
     from kafkalog.env.random import Random
     from kafkalog.env.scheduler import Scheduler
-    from kafkalog.env.threads import Threads
-    from kafkalog.log.producer_append_info import ProducerBatch, ProducerCheck
-    from kafkalog.log.producer_state import ProducerStateEntry
+    from kafkalog.env.threads import Mutex, Threads
+    from kafkalog.log.state.producer_state import ProducerBatch, ProducerCheck, ProducerStateEntry
 
     NoteLost = Callable[[str, int, int | None], None]
+
+
+DEFAULT_CAPACITY_BYTES = 64 * 1024 * 1024
+ENTRY_OVERHEAD_BYTES = 400  # the store object, its two arrays and the map slot
+
+
+class IndexCache:
+    """Least recently used entry stores by owner (compared by identity)."""
+
+    __slots__ = ("_capacity_bytes", "_doubted", "_mutex", "_size_bytes", "_stores")
+
+    def __init__(self, mutex: Mutex, capacity_bytes: int = DEFAULT_CAPACITY_BYTES) -> None:
+        # constant after construction
+        self._capacity_bytes = capacity_bytes
+        self._mutex = mutex
+        # guarded by the mutex
+        self._stores: OrderedDict[object, tuple[object, int]] = OrderedDict()
+        self._size_bytes = 0
+        self._doubted: set[object] = set()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes accounted at this moment, at most the capacity."""
+        return self._size_bytes
+
+    def get(self, owner: object) -> object | None:
+        """The store kept for owner, now the most recently used; None when there is none."""
+        with self._mutex:
+            found = self._stores.get(owner)
+            if found is None:
+                return None
+            self._stores.move_to_end(owner)
+            return found[0]
+
+    def put(self, owner: object, store: object, payload_bytes: int) -> None:
+        """Keep store for owner; one that is larger than the whole cache is not kept."""
+        with self._mutex:
+            self._drop(owner)
+            self._insert(owner, store, payload_bytes + ENTRY_OVERHEAD_BYTES)
+
+    def put_if_absent(self, owner: object, store: object, payload_bytes: int) -> object:
+        """Like put, but what another thread has put before wins and is returned: readers load."""
+        with self._mutex:
+            found = self._stores.get(owner)
+            if found is not None:
+                return found[0]
+            self._insert(owner, store, payload_bytes + ENTRY_OVERHEAD_BYTES)
+        return store
+
+    def forget(self, owner: object) -> None:
+        """Drop what is kept for owner, if anything, and that it was doubted."""
+        with self._mutex:
+            self._drop(owner)
+            self._doubted.discard(owner)
+
+    def doubt(self, owner: object) -> bool:
+        """Note that an entry of owner's is wrong; whether nobody has noted it before."""
+        with self._mutex:
+            is_first = owner not in self._doubted
+            self._doubted.add(owner)
+            return is_first
+
+    def _insert(self, owner: object, store: object, weight: int) -> None:
+        """Add and evict; the caller holds the lock and has seen that owner is absent."""
+        if weight > self._capacity_bytes:
+            return
+        self._stores[owner] = (store, weight)
+        self._size_bytes += weight
+        while self._size_bytes > self._capacity_bytes:
+            _, (_, evicted_weight) = self._stores.popitem(last=False)
+            self._size_bytes -= evicted_weight
+
+    def _drop(self, owner: object) -> None:
+        """Remove owner's store; the caller holds the lock."""
+        found = self._stores.pop(owner, None)
+        if found is not None:
+            self._size_bytes -= found[1]
+
+    def __len__(self) -> int:
+        with self._mutex:
+            return len(self._stores)
+
+
+DEFAULT_CAPACITY = 4096
+
+
+class OpenFiles:
+    """Least recently used handles by owner (any hashable object, compared by identity)."""
+
+    __slots__ = ("_capacity", "_files", "_mutex")
+
+    def __init__(self, mutex: Mutex, capacity: int = DEFAULT_CAPACITY) -> None:
+        """``capacity``: handles kept, at least 1; handles in use by readers come on top."""
+        assert capacity >= 1
+        # constant after construction
+        self._capacity = capacity
+        self._mutex = mutex
+        # guarded by the mutex
+        self._files: OrderedDict[object, File] = OrderedDict()
+
+    def get(self, owner: object) -> File | None:
+        """The handle kept for owner, now the most recently used; None when there is none."""
+        with self._mutex:
+            file = self._files.get(owner)
+            if file is not None:
+                self._files.move_to_end(owner)
+            return file
+
+    def put(self, owner: object, file: File) -> File:
+        """Keep file for owner. When another thread was faster its handle wins and is returned."""
+        evicted: list[File] = []  # dropped outside the lock: dropping may close a descriptor
+        with self._mutex:
+            winner = self._files.setdefault(owner, file)
+            self._files.move_to_end(owner)
+            while len(self._files) > self._capacity:
+                evicted.append(self._files.popitem(last=False)[1])
+        return winner
+
+    def forget(self, owner: object) -> None:
+        """Drop the reference kept for owner, if any."""
+        with self._mutex:
+            dropped = self._files.pop(owner, None)
+        del dropped
+
+    def __len__(self) -> int:
+        with self._mutex:
+            return len(self._files)
 
 
 def _ignore(_segments: int, _bytes: int) -> None:

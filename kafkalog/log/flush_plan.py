@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import Filesystem
-    from kafkalog.log.leader_epoch_cache import EpochEntry, LeaderEpochCache
     from kafkalog.log.local_log import LocalFlush
+    from kafkalog.log.state.leader_epoch_cache import EpochEntry, LeaderEpochCache
 
 
 class FailedBeforeSync(OSError):

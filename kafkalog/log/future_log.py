@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.log.log_validator import validate
+from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin, Isolation
 
 if TYPE_CHECKING:

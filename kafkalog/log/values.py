@@ -1,6 +1,11 @@
 """Facts that travel between the rungs of the log: immutable, no behaviour beyond arithmetic.
 
 Those made for every request are named tuples, which take half the time of a frozen dataclass.
+
+WouldBlock: control flow of the read path, never an error of the user.
+
+Raised when a read was asked not to block and needs the disk. The edge catches it and repeats the
+same call with ``may_block=True`` on a reader thread; nothing was changed by the first attempt.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from kafkalog.format.integers import INT32_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 Offset = NewType("Offset", int)  # number of a record in its partition
 Position = NewType("Position", int)  # byte in a .log file
@@ -149,3 +155,7 @@ class LogProof:
 
 
 NO_PROOF = LogProof()
+
+
+class WouldBlock(Exception):
+    """The answer is not in memory, and ``may_block`` was False."""

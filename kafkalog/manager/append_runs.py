@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeGuard
 
-from kafkalog.log import append_group
+from kafkalog.log import append
 from kafkalog.manager.commands import AppendCommand
 from kafkalog.manager.values import Acks
 
 if TYPE_CHECKING:
     from collections import deque
 
-    from kafkalog.log.append_group import AppendGroup
+    from kafkalog.log.append import AppendGroup
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.commands import Command
 
@@ -27,7 +27,7 @@ def is_plain(command: Command) -> TypeGuard[AppendCommand]:
         type(command) is AppendCommand
         and command.expected_offset is None
         and not command.is_internal
-        and append_group.is_plain(command.records)
+        and append.is_plain(command.records)
     )
 
 
@@ -67,7 +67,7 @@ class AppendPlans:
         start = self._start
         if start == len(self._run):
             return [], None
-        group = append_group.plan(self._log, self._records, self._synced, start)
+        group = append.plan(self._log, self._records, self._synced, start)
         is_group = len(group.answers) > 1
         self._start += len(group.answers) if is_group else 1
         return self._run[start : self._start], group if is_group else None

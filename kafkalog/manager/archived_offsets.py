@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from kafkalog.errors import KafkalogError, OffsetAboveHighWatermark, StorageFault, UnknownTopic
-from kafkalog.log.retention_plan import Hold
+from kafkalog.log.retention.plan import Hold
 from kafkalog.manager.commands import FlushCommand
 from kafkalog.manager.topic_operations import refuse_other_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_manager import LogManager

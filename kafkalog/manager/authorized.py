@@ -14,7 +14,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.manager.access_rules import CLUSTER_NAME, Action, Resource
 
 if TYPE_CHECKING:

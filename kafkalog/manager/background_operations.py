@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError, NotReady
-from kafkalog.format.topic_id import encode_id, new_id
+from kafkalog.format.topic_names import encode_id, new_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

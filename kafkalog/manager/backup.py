@@ -31,16 +31,16 @@ from kafkalog.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from kafkalog.format.backup_manifest import (
+from kafkalog.format.disk.backup_manifest import (
     MANIFEST_FILE,
     BackupLogDir,
     BackupManifest,
     BackupPartition,
     encode_manifest,
 )
-from kafkalog.format.checkpoint_text import encode_offsets
-from kafkalog.format.meta_properties import encode_meta_properties
-from kafkalog.format.topic_partition import SINK_STATE_TOPIC, TopicPartition
+from kafkalog.format.disk.checkpoints import encode_offsets
+from kafkalog.format.disk.properties import encode_meta_properties
+from kafkalog.format.topic_names import SINK_STATE_TOPIC, TopicPartition
 from kafkalog.manager.backup_files import BackupFiles, SourceGone
 from kafkalog.manager.backup_plan import copied_bytes
 from kafkalog.manager.log_dir import (

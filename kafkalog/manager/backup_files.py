@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from crc32c import crc32c
 
 from kafkalog.errors import BackupFailed, DescriptorsShort, DiskFull, InvalidBackupTarget
-from kafkalog.format.backup_manifest import BackupFile
-from kafkalog.log.nested_dirs import enclosing_log_dir, lies_in
+from kafkalog.format.disk.backup_manifest import BackupFile
+from kafkalog.log.inspect.directory_facts import enclosing_log_dir, lies_in
 from kafkalog.manager.log_dir import LOST_AND_FOUND
 from kafkalog.manager.storage_fault import fault_of
 

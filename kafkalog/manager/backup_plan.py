@@ -18,7 +18,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.format.file_names import (
+from kafkalog.format.disk.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     PARTITION_METADATA,

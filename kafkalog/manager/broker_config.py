@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalog.cleaner.cleaner_config import TombstoneHorizon
-from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
+from kafkalog.cleaner.config import LogCleanerConfig, TombstoneHorizon
 from kafkalog.errors import InvalidConfig, InvalidRequest
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.log_config import LogConfig

@@ -6,11 +6,11 @@ served keeps the entries it was found with. A copy on its way into a directory (
 entries there, as in Kafka.
 
 ``kafkalog.checkpoint`` says of every log under a checksum what three of Kafka's files say, and more
-(``format/log_proofs``). It is written with each of them, by the same fsync of the directory, and
-first: after a crash it is as new as they are, or newer. Of a recovery point and of a first dirty
-offset the smaller counts at the start, which only checks and cleans more; of the log start see
-``log/start_offsets``.
-Source: Kafka's LogManager.checkpoint*, ReplicaManager.checkpointHighWatermarks; log-format.md 10.
+(``format/disk/log_proofs``). It is written with each of them, by the same fsync of the directory,
+and first: after a crash it is as new as they are, or newer. Of a recovery point and of a first
+dirty offset the smaller counts at the start, which only checks and cleans more; of the log start
+see ``log/state/start_offsets``. Source: Kafka's LogManager.checkpoint*,
+ReplicaManager.checkpointHighWatermarks; log-format.md 10.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalog.format.checkpoint_text import encode_offsets
-from kafkalog.format.log_proofs import CheckedOffsets, LogKey, encode_proofs
-from kafkalog.format.topic_id import encode_id
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.disk.checkpoints import encode_offsets
+from kafkalog.format.disk.log_proofs import CheckedOffsets, LogKey, encode_proofs
+from kafkalog.format.topic_names import TopicPartition, encode_id
 from kafkalog.log.values import NO_PROOF, LogProof
 from kafkalog.manager.log_dir import (
     CLEANER_OFFSETS,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog.cleaner.log_cleaner import LogCleaner
 from kafkalog.cleaner.log_cleaner_manager import LogCleanerManager
-from kafkalog.cleaner.swapping import end_pending_swap
+from kafkalog.cleaner.swap import end_pending_swap
 from kafkalog.errors import CleaningConflict, InvalidRequest, LogCleaningAborted
-from kafkalog.log.retention_forecast import Schedule
+from kafkalog.log.retention.forecast import Schedule
 from kafkalog.manager.cleaning_observer import CleaningObserver
 from kafkalog.manager.clock_guard import ClockGuard
 from kafkalog.manager.commands import DIRECTORY_OPERATIONS_MAX, FlushCommand
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
+    from kafkalog.cleaner.config import LogCleanerConfig
     from kafkalog.cleaner.log_cleaner import CleanerMaker
-    from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_manager import LogManager
 

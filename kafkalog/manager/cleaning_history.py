@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.cleaner.cleaner_thread import thread_name
+from kafkalog.cleaner.log_cleaner import thread_name
 
 if TYPE_CHECKING:
-    from kafkalog.cleaner.cleaning_run import CleaningRun
+    from kafkalog.cleaner.stats import CleaningRun
     from kafkalog.env.threads import Mutex
 
 KEPT_MS = 86_400_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.cleaner.cleaner_thread import thread_name
+from kafkalog.cleaner.log_cleaner import thread_name
 from kafkalog.errors import LogDirOffline
 from kafkalog.manager.cleaning_history import CleaningHistory
 from kafkalog.manager.partition_table import log_dir_of
@@ -20,10 +20,10 @@ from kafkalog.observe.cleaner_metrics import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.cleaner.cleaner_thread import ThreadStatus
-    from kafkalog.cleaner.cleaning_run import CleaningRun
+    from kafkalog.cleaner.log_cleaner import ThreadStatus
     from kafkalog.cleaner.log_cleaner_manager import Standing
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.cleaner.stats import CleaningRun
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.manager.log_manager import LogManager
 
 

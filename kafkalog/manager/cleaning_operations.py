@@ -9,9 +9,9 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.cleaner.cleaning_plan import NotCleanable
-from kafkalog.cleaner.cleaning_run import CleanRequest
-from kafkalog.cleaner.cleaning_state import NONE
+from kafkalog.cleaner.log_cleaner_manager import NONE
+from kafkalog.cleaner.plan import NotCleanable
+from kafkalog.cleaner.stats import CleanRequest
 from kafkalog.errors import KafkalogError, PolicyViolation
 from kafkalog.manager.access_rules import Action, Resource
 from kafkalog.manager.authorized import operation_class, requires
@@ -20,12 +20,11 @@ from kafkalog.manager.ordered_cleans import OrderedCleans
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog.cleaner.cleaner_thread import ThreadStatus
-    from kafkalog.cleaner.cleaning_run import CleaningRun
-    from kafkalog.cleaner.cleaning_state import CleaningState
-    from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
-    from kafkalog.cleaner.log_cleaner_manager import Standing
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.cleaner.config import LogCleanerConfig
+    from kafkalog.cleaner.log_cleaner import ThreadStatus
+    from kafkalog.cleaner.log_cleaner_manager import CleaningState, Standing
+    from kafkalog.cleaner.stats import CleaningRun
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.background_operations import BackgroundOperation
     from kafkalog.manager.cleaning_history import PastClean

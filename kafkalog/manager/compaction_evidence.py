@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.format.checkpoint_text import decode_offsets
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.topic_partition import parse_directory_name
+from kafkalog.format.disk.checkpoints import decode_offsets
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import parse_directory_name
 from kafkalog.manager.log_dir import CLEANER_OFFSETS
 from kafkalog.manager.registered_configs import registered_configs
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import Filesystem
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
 
 
 def is_known_compacted(path: str, filesystem: Filesystem) -> bool:

@@ -19,7 +19,7 @@ from kafkalog.log.values import Isolation
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_manager import LogManager
 

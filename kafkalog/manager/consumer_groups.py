@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.errors import ConsumerExists, InvalidRequest, Overloaded, UnknownConsumer
-from kafkalog.format.group_offsets import text_fault
-from kafkalog.format.topic_partition import INTERNAL_TOPICS
+from kafkalog.format.disk.group_offsets import text_fault
+from kafkalog.format.topic_names import INTERNAL_TOPICS
 from kafkalog.manager.access_rules import Action, Resource
 from kafkalog.manager.authorized import internal, lists, operation_class, requires
 from kafkalog.manager.consumer import Consumer

@@ -24,14 +24,13 @@ from kafkalog.errors import (
     LogDirOffline,
     StorageFault,
 )
-from kafkalog.format.file_names import PARTITION_METADATA
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.partition_metadata import decode_partition_metadata, encode_partition_metadata
-from kafkalog.format.topic_id import encode_id
-from kafkalog.format.topic_partition import DirectoryState, directory_name
-from kafkalog.log import segment_handles
+from kafkalog.format.disk.file_names import PARTITION_METADATA
+from kafkalog.format.disk.properties import decode_partition_metadata, encode_partition_metadata
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import DirectoryState, directory_name, encode_id
 from kafkalog.log.future_log import start_of_copy, take_epochs
-from kafkalog.log.log_loader import load_log
+from kafkalog.log.recovery.log_loader import load_log
+from kafkalog.log.segment import log_segment
 from kafkalog.log.values import NO_PROOF, LogProof
 from kafkalog.manager.log_dir import (
     CLEANER_OFFSETS,
@@ -46,10 +45,10 @@ if TYPE_CHECKING:
     from kafkalog.env.clock import Clock
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.env.threads import Threads
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.log_config import LogConfig
-    from kafkalog.log.producer_append_info import ProducerCheck
-    from kafkalog.log.recovery_policy import Corruption
+    from kafkalog.log.recovery.corruption_policy import Corruption
+    from kafkalog.log.state.producer_state import ProducerCheck
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.broker_config import BrokerConfig
     from kafkalog.manager.checkpoints import Checkpoints
@@ -427,7 +426,7 @@ class DirectoryLoading:
             plan.run()
             log.mark_flushed(plan)
         log.update_high_watermark(log.log_end_offset)
-        segment_handles.lend(log.local.active_segment)
+        log_segment.lend(log.local.active_segment)
         return log
 
 

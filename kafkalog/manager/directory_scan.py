@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.errors import UnusableLogDirs
-from kafkalog.format.file_names import (
+from kafkalog.format.disk.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -23,9 +23,9 @@ from kafkalog.format.file_names import (
     TIME_INDEX_SUFFIX,
     segment_file_name,
 )
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.partition_metadata import decode_partition_metadata
-from kafkalog.format.topic_partition import (
+from kafkalog.format.disk.properties import decode_partition_metadata
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import (
     CLUSTER_METADATA_TOPIC,
     REMOTE_LOG_INDEX_CACHE,
     DirectoryState,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.env.random import Random
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_dir_unit import LogDirUnit
     from kafkalog.manager.topic_registry import RegistryState

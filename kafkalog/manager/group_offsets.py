@@ -29,8 +29,7 @@ from kafkalog.errors import (
     NotReady,
     UnknownPartition,
 )
-from kafkalog.format.batch_builder import RecordColumns, build_plain_batch
-from kafkalog.format.group_offsets import (
+from kafkalog.format.disk.group_offsets import (
     NO_EXPIRY,
     CommittedOffset,
     GroupPartition,
@@ -39,8 +38,9 @@ from kafkalog.format.group_offsets import (
     partition_of_group,
     text_fault,
 )
-from kafkalog.format.topic_partition import GROUP_OFFSETS_TOPIC, TopicPartition
-from kafkalog.log.built_batch_validator import validate_built
+from kafkalog.format.records.batch_builder import RecordColumns, build_plain_batch
+from kafkalog.format.topic_names import GROUP_OFFSETS_TOPIC, TopicPartition
+from kafkalog.log.validator import validate_built
 from kafkalog.log.values import Isolation
 from kafkalog.manager.access_rules import Action, Resource
 from kafkalog.manager.authorized import internal, lists, open_to_all, operation_class, requires

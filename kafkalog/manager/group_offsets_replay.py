@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.format.control_record import ControlRecordType, read_control_type
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.group_offsets import (
+from kafkalog.format.disk.group_offsets import (
     CommittedOffset,
     GroupPartition,
     decode_key,
     decode_value,
 )
-from kafkalog.format.record import iterate_records
-from kafkalog.format.record_batch import is_control, is_transactional, read_header
+from kafkalog.format.integers import FormatError
+from kafkalog.format.records.control_record import ControlRecordType, read_control_type
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record_batch import is_control, is_transactional, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkalog.format.record import Record
-    from kafkalog.format.record_batch import BatchHeader
+    from kafkalog.format.records.record import Record
+    from kafkalog.format.records.record_batch import BatchHeader
 
     Changes = dict[GroupPartition, CommittedOffset | None]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError, NonEmptyGroup, UnknownGroup
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.manager.access_rules import Action, Resource
 from kafkalog.manager.authorized import lists, operation_class, requires
 from kafkalog.manager.consumer_groups import ConsumerGroups
@@ -19,7 +19,7 @@ from kafkalog.manager.consumer_groups import ConsumerGroups
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kafkalog.format.group_offsets import CommittedOffset
+    from kafkalog.format.disk.group_offsets import CommittedOffset
     from kafkalog.manager.log_manager import LogManager
 
 

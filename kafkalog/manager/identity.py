@@ -16,8 +16,8 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import UnusableLogDirs
-from kafkalog.format.meta_properties import MetaProperties
-from kafkalog.format.topic_id import encode_id
+from kafkalog.format.disk.properties import MetaProperties
+from kafkalog.format.topic_names import encode_id
 from kafkalog.manager.log_dir import META_PROPERTIES, REGISTRY_FILE
 from kafkalog.manager.registry_copies import doubt_of
 from kafkalog.manager.topic_registry import newest_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.meta_properties import MetaProperties, decode_meta_properties
+from kafkalog.format.disk.properties import MetaProperties, decode_meta_properties
+from kafkalog.format.integers import FormatError
 from kafkalog.manager.log_dir import META_PROPERTIES, REGISTRY_FILE
 from kafkalog.manager.root_files import read_root_file
 from kafkalog.manager.topic_registry import (

@@ -18,22 +18,21 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.errors import DiskFull, InvalidConfig, LogDirOffline, StorageFault
-from kafkalog.format.backup_manifest import RESTORE_MARKER
-from kafkalog.format.checkpoint_text import (
+from kafkalog.format.disk.backup_manifest import RESTORE_MARKER
+from kafkalog.format.disk.checkpoints import (
     DamagedLine,
     decode_offsets,
     salvage_offsets,
 )
-from kafkalog.format.clean_shutdown import encode_clean_shutdown
-from kafkalog.format.file_names import LOG_PROOFS, TEMPORARY_SUFFIX
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.log_proofs import NewerProofsFormat, decode_proofs
-from kafkalog.format.meta_properties import (
+from kafkalog.format.disk.file_names import LOG_PROOFS, TEMPORARY_SUFFIX, encode_clean_shutdown
+from kafkalog.format.disk.log_proofs import NewerProofsFormat, decode_proofs
+from kafkalog.format.disk.properties import (
     MetaProperties,
     decode_meta_properties,
     encode_meta_properties,
 )
-from kafkalog.format.topic_id import encode_id, new_id
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import encode_id, new_id
 from kafkalog.manager.free_space import UNKNOWN_SPACE, FreeSpace
 from kafkalog.manager.root_files import free_name_aside, read_root_file, replace_damaged
 from kafkalog.manager.storage_fault import fault_of
@@ -46,8 +45,8 @@ if TYPE_CHECKING:
     from kafkalog.env.filesystem import DirLock, Filesystem
     from kafkalog.env.random import Random
     from kafkalog.env.threads import Threads
-    from kafkalog.format.log_proofs import CheckedOffsets, LogKey
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.disk.log_proofs import CheckedOffsets, LogKey
+    from kafkalog.format.topic_names import TopicPartition
 
 LOCK_FILE = ".lock"
 META_PROPERTIES = "meta.properties"

@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import UnusableLogDirs
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.meta_properties import MetaProperties, encode_meta_properties
-from kafkalog.format.topic_id import decode_id, encode_id, is_reserved, new_id
+from kafkalog.format.disk.properties import MetaProperties, encode_meta_properties
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import decode_id, encode_id, is_reserved, new_id
 from kafkalog.manager.directory_scan import find_partitions
 from kafkalog.manager.identity import plan_identities
 from kafkalog.manager.identity_files import IdentityFiles, read_identity_files

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from kafkalog.env.threads import Signal, Thread, Threads
-    from kafkalog.format.topic_partition import TopicPartition
-    from kafkalog.log.append_group import AppendGroup
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.append import AppendGroup
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_dir_flusher import LogDirFlusher

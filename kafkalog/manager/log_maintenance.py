@@ -12,7 +12,7 @@ import structlog
 
 from kafkalog.errors import InvalidRequest, StorageFault, UnknownSegment
 from kafkalog.format.offset_ranges import LostRange
-from kafkalog.log.lost_ranges import look_for_lost
+from kafkalog.log.recovery.lost_ranges import look_for_lost
 from kafkalog.manager.commands import (
     COMMAND_OVERHEAD_BYTES,
     Command,

@@ -26,9 +26,8 @@ from kafkalog.errors import (
     UnknownTopic,
     UnusableLogDirs,
 )
-from kafkalog.format.topic_id import encode_id, new_id
-from kafkalog.format.topic_partition import DirectoryState
-from kafkalog.log.nested_dirs import check_apart, log_dir_path
+from kafkalog.format.topic_names import DirectoryState, encode_id, new_id
+from kafkalog.log.inspect.directory_facts import check_apart, log_dir_path
 from kafkalog.manager.archived_offsets import ArchivedOffsets
 from kafkalog.manager.background_operations import BackgroundOperations
 from kafkalog.manager.broker_config import check_stored
@@ -80,8 +79,7 @@ if TYPE_CHECKING:
 
     from kafkalog.cleaner.log_cleaner import CleanerMaker
     from kafkalog.log.log_config import LogConfig
-    from kafkalog.log.producer_append_info import ProducerBatch
-    from kafkalog.log.producer_state import ProducerStateEntry
+    from kafkalog.log.state.producer_state import ProducerBatch, ProducerStateEntry
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.broker_config import BrokerConfig, ConfigRules
     from kafkalog.manager.log_dir_writer import CompletionSink

@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.env.turns import Turns
+from kafkalog.env.clock import Turns
 from kafkalog.errors import KafkalogError
-from kafkalog.format.format_error import FormatError
-from kafkalog.log import retention_pass
-from kafkalog.log.record_count import RecordCount, oldest_timestamp_ms
-from kafkalog.log.would_block import WouldBlock
-from kafkalog.observe.snapshot import DeletableSample
+from kafkalog.format.integers import FormatError
+from kafkalog.log.inspect.record_count import RecordCount, oldest_timestamp_ms
+from kafkalog.log.retention import execute
+from kafkalog.log.values import WouldBlock
+from kafkalog.observe.partition_metrics import DeletableSample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kafkalog.env.scheduler import ScheduledTask
-    from kafkalog.format.topic_partition import TopicPartition
-    from kafkalog.log.log_segment import LogSegment
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.segment.log_segment import LogSegment
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir import LogDir
     from kafkalog.manager.log_manager import LogManager
@@ -214,7 +214,7 @@ class LogMeter:
             sums.setdefault((topic, reason), 0)
         # Without the guard of the directory, as every read here.
         hold, now_ms = self._manager.archived_offsets.hold_of(log), self._clock.wall_ms()
-        planned = retention_pass.plan_of(log, now_ms, hold, may_block=False)
+        planned = execute.plan_of(log, now_ms, hold, may_block=False)
         self._manager.retention.note_held(log, planned)  # a check may be minutes away
         for deletion in planned.deletions:
             segment = log.segments.get(deletion.base_offset)

@@ -2,19 +2,19 @@
 
 The file under a checksum is believed: what it says was true when it was written, and a line of
 Kafka's file that says more, without its leader epochs saying the same, has rotted. Who wants the
-higher start deletes records up to it instead, while the daemon runs. Source: ``log/start_offsets``.
+higher start deletes records up to it instead, while the daemon runs. Source:
+``log/state/start_offsets``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.format.checkpoint_text import decode_leader_epochs, encode_offsets
-from kafkalog.format.file_names import LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, parse_segment_file
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.topic_id import encode_id
-from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.log.start_offsets import LogStart, log_start
+from kafkalog.format.disk.checkpoints import decode_leader_epochs, encode_offsets
+from kafkalog.format.disk.file_names import LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, parse_segment_file
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import TopicPartition, encode_id
+from kafkalog.log.state.start_offsets import LogStart, log_start
 from kafkalog.manager.log_dir import LOG_START_OFFSETS
 
 if TYPE_CHECKING:

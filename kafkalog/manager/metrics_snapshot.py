@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.manager.log_meter import MeteredLog
-from kafkalog.observe.partition_rows import PartitionSample
-from kafkalog.observe.snapshot import LogDirSample, Snapshot
+from kafkalog.observe.partition_metrics import LogDirSample, PartitionSample, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.cleaner.log_cleaner_manager import Standing
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.manager.values import Readiness

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.errors import LogDirOffline, StorageFault
-from kafkalog.format.topic_id import encode_id
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition, encode_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import BackupRunning, InvalidTopicConfig, KafkalogError, UnknownTopic
-from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.log import offset_place
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.log.inspect import segment_listing
 from kafkalog.manager.access_rules import Action, Resource
 from kafkalog.manager.authorized import lists, open_to_all, operation_class, requires
 from kafkalog.manager.backup import Backup
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 
     from kafkalog.env.scheduler import TaskStatus
     from kafkalog.format.offset_ranges import LostRange
-    from kafkalog.log.offset_place import OffsetPlace
-    from kafkalog.log.segment_listing import IndexEntries, ListedSegment
+    from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment, OffsetPlace
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import (
         FetchDataInfo,
@@ -62,7 +61,7 @@ if TYPE_CHECKING:
         SegmentReport,
     )
     from kafkalog.manager.values import ConfigEntry
-    from kafkalog.observe.snapshot import Snapshot
+    from kafkalog.observe.partition_metrics import Snapshot
 
 __all__ = ["Acks", "ConfigChange", "Operations"]
 
@@ -376,7 +375,7 @@ class Operations:
         """Segment, index entries and position of an offset; errors: ``offset_place.locate``."""
         log = self.partition_log(topic, partition)
         with self._manager.unit_of(log).log_dir.guard():
-            return offset_place.locate(log, offset)
+            return segment_listing.locate(log, offset)
 
     @requires(Action.ALTER, Resource.TOPIC, "topic")
     def roll(self, topic: str, partition: int) -> Rolled:

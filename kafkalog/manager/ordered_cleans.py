@@ -14,9 +14,9 @@ from kafkalog.errors import KafkalogError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog.cleaner.cleaning_run import CleaningRun
+    from kafkalog.cleaner.stats import CleaningRun
     from kafkalog.env.threads import Mutex
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
 
     CleanEnd = CleaningRun | KafkalogError  # the error of one that was never begun
     Submit = Callable[[TopicPartition, Callable[[CleaningRun], None]], None]

@@ -20,9 +20,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.format.backup_manifest import BackupFile, BackupPartition
-from kafkalog.format.checkpoint_text import encode_leader_epochs
-from kafkalog.format.file_names import (
+from kafkalog.format.disk.backup_manifest import BackupFile, BackupPartition
+from kafkalog.format.disk.checkpoints import encode_leader_epochs
+from kafkalog.format.disk.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     SEGMENT_SUFFIXES,
     STAGE_SUFFIXES,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.env.filesystem import Filesystem
-    from kafkalog.log.log_segment import LogSegment
+    from kafkalog.log.segment.log_segment import LogSegment
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.backup_files import BackupFiles
     from kafkalog.manager.backup_plan import PlannedFile

@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.errors import OffsetBelowLogStart, PartitionMoving, StorageFault
-from kafkalog.format.topic_partition import DirectoryState, directory_name
+from kafkalog.format.topic_names import DirectoryState, directory_name
 from kafkalog.log import future_log
 from kafkalog.manager.commands import COMMAND_OVERHEAD_BYTES, Command, FlushCommand, Step
 from kafkalog.manager.move_plan import SLICE_BYTES, MoveFacts, MoveStep, next_step
 from kafkalog.manager.values import MoveState, MoveStatus
 
 if TYPE_CHECKING:
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.future_log import Slice
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.directory_loading import DirectoryLoading

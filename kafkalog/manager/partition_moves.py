@@ -25,9 +25,8 @@ from kafkalog.errors import (
     StorageFault,
     UnknownMove,
 )
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.topic_partition import DirectoryState, TopicPartition
+from kafkalog.format.integers import INT64_MAX, FormatError
+from kafkalog.format.topic_names import DirectoryState, TopicPartition
 from kafkalog.manager.directory_scan import rename_with_suffix
 from kafkalog.manager.partition_move import PartitionMove
 from kafkalog.manager.values import MoveState, MoveStatus

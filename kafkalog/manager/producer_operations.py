@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from kafkalog.errors import InvalidTxnState
-from kafkalog.format.control_record import ControlRecordType
+from kafkalog.format.records.control_record import ControlRecordType
 from kafkalog.manager.access_rules import Action, Resource
 from kafkalog.manager.authorized import operation_class, requires
 from kafkalog.manager.producer_ids import FIRST_PRODUCER_ID
@@ -23,7 +23,7 @@ from kafkalog.manager.sink_transactions import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.log.producer_state import ProducerStateEntry
+    from kafkalog.log.state.producer_state import ProducerStateEntry
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.manager.producer_ids import ProducerIdentity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import FormatError
 from kafkalog.manager.log_dir import REGISTRY_FILE
 from kafkalog.manager.topic_registry import decode_registry
 

@@ -22,7 +22,7 @@ import re
 import zlib
 from typing import TYPE_CHECKING
 
-from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import FormatError
 from kafkalog.manager.topic_registry import decode_registry, encode_registry
 
 if TYPE_CHECKING:

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING
 from crc32c import crc32c
 
 from kafkalog.errors import BackupFailed, DiskFull, InvalidBackupTarget, KafkalogError
-from kafkalog.format.backup_manifest import MANIFEST_FILE, RESTORE_MARKER, decode_manifest
-from kafkalog.format.checkpoint_text import decode_offsets, encode_offsets
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.meta_properties import (
+from kafkalog.format.disk.backup_manifest import MANIFEST_FILE, RESTORE_MARKER, decode_manifest
+from kafkalog.format.disk.checkpoints import decode_offsets, encode_offsets
+from kafkalog.format.disk.properties import (
     MetaProperties,
     decode_meta_properties,
     encode_meta_properties,
 )
-from kafkalog.format.topic_id import new_id
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import new_id
 from kafkalog.manager.backup_files import BackupFiles
 from kafkalog.manager.backup_plan import is_derived
 from kafkalog.manager.log_dir import (
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from kafkalog.env.clock import Clock
     from kafkalog.env.filesystem import DirLock, Filesystem
     from kafkalog.env.random import Random
-    from kafkalog.format.backup_manifest import (
+    from kafkalog.format.disk.backup_manifest import (
         BackupFile,
         BackupLogDir,
         BackupManifest,
         BackupPartition,
     )
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
 
 _CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 _NOT_COMPLETE = (

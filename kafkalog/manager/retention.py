@@ -1,6 +1,6 @@
 """Retention: the task ``kafka-log-retention`` and one pass over one log.
 
-Owns when a pass runs and what holds it back; what goes is ``log/retention_plan``'s. The task plans
+Owns when a pass runs and what holds it back; what goes is ``log/retention/plan``'s. The task plans
 on its own thread from published facts, so that a pass with nothing to do costs the writers nothing;
 where something goes, the log's writer takes the three steps of ``retention_pass``, each as a
 command, and deletes some segments a turn. Logs with ``compact`` in their policy are left to the
@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import structlog
 
-from kafkalog.env.turns import Turns
+from kafkalog.env.clock import Turns
 from kafkalog.errors import DiskFull, KafkalogError, PartitionMoving, UnknownTopic
-from kafkalog.log import retention_pass
-from kafkalog.log.retention_forecast import Schedule
-from kafkalog.log.retention_plan import Rule
+from kafkalog.log.retention import execute
+from kafkalog.log.retention.forecast import Schedule
+from kafkalog.log.retention.plan import Rule
 from kafkalog.manager.clock_guard import ClockGuard
 from kafkalog.manager.commands import (
     COMMAND_OVERHEAD_BYTES,
@@ -36,10 +36,10 @@ from kafkalog.manager.commands import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.log_config import LogConfig
-    from kafkalog.log.retention_pass import Deleted
-    from kafkalog.log.retention_plan import Deletion, Hold, RetentionPlan
+    from kafkalog.log.retention.execute import Deleted
+    from kafkalog.log.retention.plan import Deletion, Hold, RetentionPlan
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir_unit import LogDirUnit
     from kafkalog.manager.log_dir_writer import LogDirWriter
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     HoldOf = Callable[[UnifiedLog], Hold | None]
 
 RETENTION_TASK = "kafka-log-retention"
-_SLICE = DIRECTORY_OPERATIONS_MAX // retention_pass.DIRECTORY_OPERATIONS_PER_SEGMENT
+_SLICE = DIRECTORY_OPERATIONS_MAX // execute.DIRECTORY_OPERATIONS_PER_SEGMENT
 
 _log = structlog.get_logger(__name__)
 
@@ -89,8 +89,8 @@ class BeginCommand(Command):
         """Plan again: the task planned on what was published before."""
         log = self._log
         writer.refuse_retired(log)
-        planned = retention_pass.plan_of(log, self._now_ms, self._hold_of(log))
-        self.result = retention_pass.begin(log, planned)
+        planned = execute.plan_of(log, self._now_ms, self._hold_of(log))
+        self.result = execute.begin(log, planned)
         writer.wait_for_flush(log, self)
         return Step.WAIT
 
@@ -113,7 +113,7 @@ class RaiseStartCommand(Command):
     def run(self, writer: LogDirWriter) -> Step:
         """Ends with the checkpoint."""
         writer.refuse_retired(self._log)
-        self.result = retention_pass.raise_start(
+        self.result = execute.raise_start(
             self._log, self._now_ms, self._flushed_base, self._hold_of(self._log)
         )
         writer.wait_for_proofs(self)
@@ -133,7 +133,7 @@ class FinishCommand(Command):
     def run(self, writer: LogDirWriter) -> Step:
         """A slice; the rest in the next turn."""
         writer.refuse_retired(self._log)
-        deleted = retention_pass.finish(self._log, _SLICE)
+        deleted = execute.finish(self._log, _SLICE)
         self._deleted += deleted
         self.result = self._deleted
         return Step.AGAIN if len(deleted) == _SLICE else Step.DONE
@@ -163,7 +163,7 @@ class Retention:
         """What a pass would delete now, and what a hold keeps from it; StorageFault."""
         now_ms, hold = self._clock.wall_ms(), self._archived.hold_of(log)
         with self._manager.unit_of(log).log_dir.guard():
-            planned = retention_pass.plan_of(log, now_ms, hold)
+            planned = execute.plan_of(log, now_ms, hold)
         self.note_held(log, planned)
         return planned
 
@@ -248,7 +248,7 @@ class Retention:
     ) -> tuple[tuple[Deletion, ...], Sequence[Deleted]]:
         """Writer thread: the pass on a disk without room for the checkpoint."""
         writer.refuse_retired(log)
-        return retention_pass.take_oldest(log, now_ms, self._archived.hold_of(log))
+        return execute.take_oldest(log, now_ms, self._archived.hold_of(log))
 
     def schedule_of(self, config: LogConfig) -> Schedule | None:
         """When the task, or a cleaner thread, looks at logs of this configuration; None: never.

@@ -9,23 +9,23 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.env.turns import Turns
+from kafkalog.env.clock import Turns
 from kafkalog.errors import KafkalogError, UnknownTopic
-from kafkalog.log import retention_pass
-from kafkalog.log.retention_forecast import Schedule, departures, explain
-from kafkalog.log.retention_plan import plan
-from kafkalog.log.segment_listing import count_index_entries, list_segments
+from kafkalog.log.inspect.segment_listing import count_index_entries, list_segments
+from kafkalog.log.retention import execute
+from kafkalog.log.retention.forecast import Schedule, departures, explain
+from kafkalog.log.retention.plan import plan
 from kafkalog.manager.retention import Held, Taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
     from kafkalog.log.local_log import DeletingSegment
     from kafkalog.log.log_config import LogConfig
-    from kafkalog.log.retention_forecast import Departure, SegmentFate
-    from kafkalog.log.retention_plan import LogFacts, RetentionPolicy
-    from kafkalog.log.segment_listing import IndexEntries, ListedSegment
+    from kafkalog.log.retention.forecast import Departure, SegmentFate
+    from kafkalog.log.retention.plan import LogFacts, RetentionPolicy
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_manager import LogManager
 
@@ -85,7 +85,7 @@ class RetentionReport:
     def describe(self, log: UnifiedLog) -> SegmentReport:
         """Every segment of the log with its fate."""
         hold = self._archived.hold_of(log)
-        policy = retention_pass.policy_of(log.config)
+        policy = execute.policy_of(log.config)
         schedule = self._retention.schedule_of(log.config)
         with self._manager.unit_of(log).log_dir.guard():
             facts, segments = list_segments(log, hold)
@@ -117,8 +117,8 @@ class RetentionReport:
         """What ``run`` would do now."""
         hold = self._archived.hold_of(log)
         with self._manager.unit_of(log).log_dir.guard():
-            facts = retention_pass.facts_of(log, hold)
-            policy = retention_pass.policy_of(log.config)
+            facts = execute.facts_of(log, hold)
+            policy = execute.policy_of(log.config)
             planned = plan(facts, policy, self._clock.wall_ms())
         return RetentionOutcome(
             tuple(
@@ -171,9 +171,9 @@ class RetentionReport:
         now_ms = self._clock.wall_ms()
         start = now_ms if start_ms is None else start_ms
         with self._manager.unit_of(log).log_dir.guard():
-            facts = retention_pass.facts_of(log, self._archived.hold_of(log, config))
-            facts = retention_pass.settled(facts)
-        policy = retention_pass.policy_of(config)
+            facts = execute.facts_of(log, self._archived.hold_of(log, config))
+            facts = execute.settled(facts)
+        policy = execute.policy_of(config)
         schedule = self._retention.schedule_of(config)
         if schedule is not None and start_ms is not None:
             schedule = schedule.seen_from(start_ms)

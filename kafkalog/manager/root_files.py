@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import FormatError
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import Filesystem, ReadFilesystem

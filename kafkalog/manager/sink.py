@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.format.sink_state import (
+from kafkalog.format.disk.sink_state import (
     NO_BATCH,
     ProducerKey,
     ProducerValue,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog.env.threads import Mutex
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
 
     Key = QueryKey | ProducerKey
     Value = QueryValue | ProducerValue | None

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import InvalidTxnState, OutOfOrderSequence
 
 if TYPE_CHECKING:
-    from kafkalog.log.producer_append_info import ProducerBatch
-    from kafkalog.log.producer_state import ProducerStateEntry
+    from kafkalog.log.state.producer_state import ProducerBatch, ProducerStateEntry
 
 
 def check_transaction(batch: ProducerBatch, entry: ProducerStateEntry | None) -> None:

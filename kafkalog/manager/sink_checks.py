@@ -14,9 +14,9 @@ from kafkalog.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.format.sink_state import Winner
-    from kafkalog.format.topic_partition import TopicPartition
-    from kafkalog.log.producer_state import ProducerStateEntry
+    from kafkalog.format.disk.sink_state import Winner
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.state.producer_state import ProducerStateEntry
     from kafkalog.manager.sink import Sink
 
 PARTITIONS_MAX = 100_000  # that one commit names

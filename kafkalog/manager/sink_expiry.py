@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.format.sink_state import NO_BATCH, QueryKey
+from kafkalog.format.disk.sink_state import NO_BATCH, QueryKey
 from kafkalog.manager.clock_guard import ClockGuard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kafkalog.format.sink_state import ProducerKey
+    from kafkalog.format.disk.sink_state import ProducerKey
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.manager.sink import Key, Sink
     from kafkalog.manager.sink_table import SinkTable

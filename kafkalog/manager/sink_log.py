@@ -13,11 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import AppendOutcomeUnknown, CorruptBatch, LogDirOffline, NotReady
-from kafkalog.format.batch_builder import RecordColumns, build_plain_batch
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.record import iterate_records
-from kafkalog.format.record_batch import read_header
-from kafkalog.format.sink_state import (
+from kafkalog.format.disk.sink_state import (
     MAX_MESSAGE_BYTES,
     ProducerKey,
     ProducerValue,
@@ -29,8 +25,12 @@ from kafkalog.format.sink_state import (
     encode_producer,
     encode_query,
 )
-from kafkalog.format.topic_partition import SINK_STATE_TOPIC
-from kafkalog.log.built_batch_validator import validate_built
+from kafkalog.format.integers import FormatError
+from kafkalog.format.records.batch_builder import RecordColumns, build_plain_batch
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record_batch import read_header
+from kafkalog.format.topic_names import SINK_STATE_TOPIC
+from kafkalog.log.validator import validate_built
 from kafkalog.log.values import Isolation
 from kafkalog.manager.commands import AppendCommand, CoordinatorAppendCommand, FlushCommand
 from kafkalog.manager.values import Acks

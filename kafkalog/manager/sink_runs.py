@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.errors import ProducerFenced
 
 if TYPE_CHECKING:
-    from kafkalog.format.sink_state import ProducerKey
+    from kafkalog.format.disk.sink_state import ProducerKey
 
 _FORMER_MAX = 16  # runs whose tasks may still be alive
 _CALLS_MAX = 8  # of one producer that may still be on their way

@@ -23,14 +23,14 @@ from kafkalog.errors import (
     NotReady,
     Overloaded,
 )
-from kafkalog.format.sink_state import ProducerKey, ProducerValue, QueryKey, query_name_fault
+from kafkalog.format.disk.sink_state import ProducerKey, ProducerValue, QueryKey, query_name_fault
 from kafkalog.manager.sink import Sink
 from kafkalog.manager.sink_log import SinkLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.manager.sink import Entry, Value
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkalog.errors import UnknownPartition, first_fault
-from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.integers import INT32_MAX
-from kafkalog.log.log_validator import validate
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin
 from kafkalog.manager.commands import EndTransactionCommand, FlushCommand
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.env.threads import Signal
-    from kafkalog.format.sink_state import Winner
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.disk.sink_state import Winner
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.commands import Command
     from kafkalog.manager.log_manager import LogManager

@@ -38,9 +38,7 @@ from kafkalog.errors import (
     UnknownSink,
     work_on_each,
 )
-from kafkalog.format.control_record import ControlRecordType
-from kafkalog.format.integers import INT16_MAX
-from kafkalog.format.sink_state import (
+from kafkalog.format.disk.sink_state import (
     ProducerKey,
     ProducerValue,
     QueryKey,
@@ -48,6 +46,8 @@ from kafkalog.format.sink_state import (
     SinkState,
     Winner,
 )
+from kafkalog.format.integers import INT16_MAX
+from kafkalog.format.records.control_record import ControlRecordType
 from kafkalog.manager.access_rules import Action, Resource
 from kafkalog.manager.authorized import internal, lists, operation_class, requires
 from kafkalog.manager.log_dir_unit import wait_behind_queues
@@ -66,7 +66,7 @@ from kafkalog.manager.sink_transactions import SinkTransactions
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_manager import LogManager
     from kafkalog.manager.sink import Sink, SinkDescription

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kafkalog.format.sink_state import MAX_MESSAGE_BYTES
-from kafkalog.format.topic_id import encode_id, is_reserved
-from kafkalog.format.topic_partition import (
+from kafkalog.format.disk.sink_state import MAX_MESSAGE_BYTES
+from kafkalog.format.topic_names import (
     SINK_STATE_TOPIC,
     DirectoryState,
     TopicPartition,
+    encode_id,
+    is_reserved,
     is_unique_id,
     topic_name_fault,
 )

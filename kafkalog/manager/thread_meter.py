@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import UnknownTopic
 from kafkalog.manager.commands import AppendCommand
-from kafkalog.observe.children import observe_many
+from kafkalog.observe.prometheus import observe_many
 
 if TYPE_CHECKING:
     from kafkalog.env.clock import Clock

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.errors import InvalidTopicConfig, KafkalogError, NotReady, StorageFault
-from kafkalog.format.topic_id import new_id
-from kafkalog.format.topic_partition import DirectoryState, TopicPartition, directory_name
+from kafkalog.format.topic_names import DirectoryState, TopicPartition, directory_name, new_id
 from kafkalog.manager.commands import EachCommand
 from kafkalog.manager.directory_scan import is_unused, read_topic_id
 from kafkalog.manager.partition_table import log_dir_of

@@ -19,11 +19,12 @@ from kafkalog.errors import (
     TopicExists,
     UnknownTopic,
 )
-from kafkalog.format.topic_id import ZERO_ID, encode_id
-from kafkalog.format.topic_partition import (
+from kafkalog.format.topic_names import (
     CLUSTER_METADATA_TOPIC,
     INTERNAL_TOPICS,
+    ZERO_ID,
     collision_key,
+    encode_id,
     topic_name_fault,
 )
 from kafkalog.manager.access_rules import Action, Resource

@@ -27,10 +27,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import structlog
 
 from kafkalog.errors import DiskFull, LogDirOffline, StorageFault, UnusableLogDirs
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT32_MIN, INT64_MAX
-from kafkalog.format.topic_id import decode_id, encode_id
-from kafkalog.format.topic_partition import PARTITION_MAX, topic_name_fault
+from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT32_MIN, INT64_MAX, FormatError
+from kafkalog.format.topic_names import PARTITION_MAX, decode_id, encode_id, topic_name_fault
 from kafkalog.manager.log_dir import REGISTRY_FILE
 from kafkalog.manager.root_files import read_root_file, replace_damaged
 

@@ -2,12 +2,22 @@
 
 Owns the text of headers, labels and numbers; equal to what prometheus_client writes (tests), which
 writes whatever is no plain gauge or counter itself. Pure; any thread.
+
+RowRenderer: families that all have one sample for each row, as text; a row is a partition or so.
+
+Theory. Stock rendering of 50,000 samples held the loop for 210 ms. Here a row's lines are kept with
+the values they were made of: a scrape compares the values of a row at once and formats only what
+has changed, in slices of ``SLICE`` rows between which the loop runs. Rows that a whole scrape no
+longer sees are dropped, so a deleted topic loses its series at once. Memory: the lines, about 110
+bytes each. Owned by the event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import enum
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
 from prometheus_client import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
@@ -15,9 +25,10 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from prometheus_client.metrics_core import Metric
+
 
 _PLAIN_BELOW = 1_000_000  # from here on the format writes an exponent
 
@@ -80,3 +91,102 @@ def number_text(value: float) -> str:
         return f"{value}.0"
     text: str = floatToGoString(value)  # type: ignore[no-untyped-call]  # untyped there
     return text
+
+
+R = TypeVar("R")
+
+SLICE = 100  # rows between two turns of the loop: about a millisecond when all have changed
+
+
+class RowFamily(NamedTuple):
+    """One family: its name as its samples are called, and the field of a row that is its value.
+
+    A value of None makes no sample.
+    """
+
+    name: str
+    field: str
+    text: str
+    kind: str = "gauge"
+
+
+class _Known(NamedTuple):
+    """What the last scrape made of a row."""
+
+    values: tuple[float | None, ...]
+    labels: str
+    lines: tuple[str, ...]  # one a family, empty without a value
+
+
+class RowRenderer(Generic[R]):
+    """See the module. ``key`` tells rows apart, ``labels`` is the text of a row's labels."""
+
+    def __init__(
+        self,
+        families: Sequence[RowFamily],
+        key: Callable[[R], Hashable],
+        labels: Callable[[R], str],
+    ) -> None:
+        assert len(families) > 1, "attrgetter gives a tuple for two and more"
+        self.families = tuple(families)
+        self._key = key
+        self._labels = labels
+        self._values: Callable[[R], object] = attrgetter(*(each.field for each in families))
+        self._known: dict[Hashable, _Known] = {}
+
+    async def render(
+        self,
+        rows: Iterable[R],
+        exposition: Exposition,
+        shows_family: Callable[[str], bool] = lambda _: True,
+        *,
+        is_whole: bool = True,
+    ) -> str:
+        """Each family's header and the lines of all rows; without families "".
+
+        ``is_whole``: these are all rows there are, what is not among them is gone.
+        """
+        chosen = [at for at, each in enumerate(self.families) if shows_family(each.name)]
+        columns = {at: [self._header(at, exposition)] for at in chosen}
+        kept: dict[Hashable, _Known] = {}
+        slice_lines: list[tuple[str, ...]] = []
+        for row in rows:
+            key = self._key(row)
+            known = kept[key] = self._look(key, row)
+            slice_lines.append(known.lines)
+            if len(slice_lines) == SLICE:
+                _add_slice(columns, slice_lines)
+                slice_lines.clear()
+                await asyncio.sleep(0)
+        _add_slice(columns, slice_lines)
+        if is_whole:
+            self._known = kept
+        return "".join("".join(column) for column in columns.values())
+
+    def _header(self, at: int, exposition: Exposition) -> str:
+        family = self.families[at]
+        return header_text(family.name, family.kind, family.text, exposition)
+
+    def _look(self, key: Hashable, row: R) -> _Known:
+        """The row's lines: those of the last scrape where nothing has changed."""
+        values = cast("tuple[float | None, ...]", self._values(row))
+        known = self._known.get(key)
+        if known is not None and known.values == values:
+            return known
+        labels = self._labels(row) if known is None else known.labels
+        old = (None,) * len(values) if known is None else known.values
+        lines = list(("",) * len(values) if known is None else known.lines)
+        for at, (value, before) in enumerate(zip(values, old, strict=True)):
+            if value is None:
+                lines[at] = ""
+            elif value != before:
+                lines[at] = f"{self.families[at].name}{labels} {number_text(value)}\n"
+        return _Known(values, labels, tuple(lines))
+
+
+def _add_slice(columns: dict[int, list[str]], slice_lines: Sequence[tuple[str, ...]]) -> None:
+    """The lines of some rows, turned round: one piece more for each family that is shown."""
+    by_family = list(zip(*slice_lines, strict=True))
+    if by_family:
+        for at, column in columns.items():
+            column.append("".join(by_family[at]))

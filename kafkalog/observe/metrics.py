@@ -4,34 +4,58 @@ Owns one ``CollectorRegistry`` per instance (one per process, one per test); nev
 never the disk, never a lock held over I/O. Any thread may call the ``observe_*`` and ``set_*``
 methods. Labels never come from a client except topic names that exist. Names: prefix
 ``kafkalog_``, base units, counters ``_total``. What a scrape makes of them is ``metrics_page``'s.
+
+Metrics of ``archive.hold``: what gave way. Lag and what is held are in ``partition_rows``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from kafkalog.observe.archive_metrics import ArchiveMetrics
-from kafkalog.observe.children import SECONDS_BUCKETS, child_of, observe
 from kafkalog.observe.cleaner_metrics import CleanerMetrics
-from kafkalog.observe.topic_traffic import TopicTraffic
+from kafkalog.observe.prometheus import SECONDS_BUCKETS, child_of, observe
+from kafkalog.observe.topic_metrics import TopicTraffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from prometheus_client.metrics_core import Metric
+
+
+class ArchiveMetrics:
+    """See the module."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.yielded_segments = Counter(
+            "kafkalog_archive_yielded_segments",
+            "Segments that retention deleted though they were not archived: a hold gave way.",
+            ["topic"],
+            registry=registry,
+        )
+        self.yielded_bytes = Counter(
+            "kafkalog_archive_yielded_bytes",
+            "Bytes of those segments.",
+            ["topic"],
+            registry=registry,
+        )
+
+    def observe_yielded(self, topic: str, sizes_bytes: Sequence[int]) -> None:
+        """Segments of a pass, by their bytes. Any thread."""
+        self.yielded_segments.labels(topic).inc(len(sizes_bytes))
+        self.yielded_bytes.labels(topic).inc(sum(sizes_bytes))
+
+    def forget_topic(self, topic: str) -> None:
+        """A deleted topic loses its counters."""
+        for counter in (self.yielded_segments, self.yielded_bytes):
+            counter.remove_by_labels({"topic": topic})
+
 
 LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 

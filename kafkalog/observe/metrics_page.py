@@ -16,29 +16,30 @@ import structlog
 from prometheus_client import Counter
 from prometheus_client.metrics_core import GaugeMetricFamily
 
-from kafkalog.observe import kafka_aliases
-from kafkalog.observe.children import values_of
+from kafkalog.observe import kafka_names
 from kafkalog.observe.exposition import (
+    SLICE,
     Exposition,
+    RowRenderer,
     header_text,
     labels_text,
     number_text,
     stock_text,
 )
 from kafkalog.observe.metrics_options import MetricsOptions, PartitionLevel, Question
-from kafkalog.observe.partition_rows import (
+from kafkalog.observe.partition_metrics import (
     KAFKA_ALIASES,
     KAFKA_EXPORTER_NAMES,
     PARTITION_FAMILIES,
+    BrokerState,
     PartitionSample,
     joined,
     of_topics,
     partition_labels,
     topic_labels,
 )
-from kafkalog.observe.row_renderer import SLICE, RowRenderer
-from kafkalog.observe.snapshot import BrokerState
-from kafkalog.observe.topic_traffic import KAFKA_TOPIC_ALIASES, TopicTotals, totals_labels
+from kafkalog.observe.prometheus import values_of
+from kafkalog.observe.topic_metrics import KAFKA_TOPIC_ALIASES, TopicTotals, totals_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from kafkalog.observe.metrics import Metrics
-    from kafkalog.observe.snapshot import Snapshot
+    from kafkalog.observe.partition_metrics import Snapshot
 
 _KAFKA, _TOPIC = "kafka_", "topic"
 
@@ -196,13 +197,13 @@ class MetricsPage:
 
     def _aliases(self, snapshot: Snapshot, state: BrokerState) -> Iterator[Metric]:
         """Kafka's names but for those of partitions and topics."""
-        yield from kafka_aliases.of_broker(snapshot, state)
-        yield from kafka_aliases.of_flushes(self._metrics.flush_seconds.labels("ok"))
+        yield from kafka_names.of_broker(snapshot, state)
+        yield from kafka_names.of_flushes(self._metrics.flush_seconds.labels("ok"))
         process_io = self._metrics.process_io()
         if process_io is not None:
-            yield from kafka_aliases.of_process_io(*process_io)
+            yield from kafka_names.of_process_io(*process_io)
         if self._options.has_kafka_exporter_names:
-            yield from kafka_aliases.of_topics(snapshot)
+            yield from kafka_names.of_topics(snapshot)
 
 
 def own_families(snapshot: Snapshot, state: BrokerState, *, is_degraded: bool) -> Iterator[Metric]:

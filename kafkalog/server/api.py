@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 from aiohttp import web
 
 from kafkalog.errors import KafkalogError
-from kafkalog.log.would_block import WouldBlock
+from kafkalog.log.values import WouldBlock
 from kafkalog.server.record_source import ReadPlaces
 from kafkalog.server.tail_pieces import TailPieces
 

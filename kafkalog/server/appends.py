@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from kafkalog.errors import InvalidRecord, KafkalogError, RecordBatchTooLarge, UnknownTopic
-from kafkalog.format.batch_builder import NO_PRODUCER, build_plain_batch
-from kafkalog.format.json_page import write_receipt, write_receipts
-from kafkalog.log.log_validator import faults_of_records
+from kafkalog.format.records.batch_builder import NO_PRODUCER, build_plain_batch
+from kafkalog.format.wire.json_page import write_receipt, write_receipts
+from kafkalog.log.validator import faults_of_records
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.manager.operations import Acks
 from kafkalog.server.error_map import ApiError, error_body
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from kafkalog.format.batch_builder import ProducerStamp, RecordColumns
+    from kafkalog.format.records.batch_builder import ProducerStamp, RecordColumns
     from kafkalog.log.log_config import LogConfig
     from kafkalog.server.api import Api
 

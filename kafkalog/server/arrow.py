@@ -13,9 +13,9 @@ from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import ARROW
 
 if TYPE_CHECKING:
-    from kafkalog.format.arrow_reader import ArrowReader
-    from kafkalog.format.arrow_writer import ArrowWriter
-    from kafkalog.format.record_writer import Bounds, RecordShape, RecordWriter
+    from kafkalog.format.wire.arrow_reader import ArrowReader
+    from kafkalog.format.wire.arrow_writer import ArrowWriter
+    from kafkalog.format.wire.record_writer import Bounds, RecordShape, RecordWriter
     from kafkalog.server.api import Api
 
 
@@ -30,8 +30,8 @@ class ArrowFormats(NamedTuple):
 def _formats() -> ArrowFormats | None:
     """None without pyarrow."""
     try:
-        from kafkalog.format.arrow_reader import ArrowReader
-        from kafkalog.format.arrow_writer import ArrowWriter
+        from kafkalog.format.wire.arrow_reader import ArrowReader
+        from kafkalog.format.wire.arrow_writer import ArrowWriter
     except ModuleNotFoundError as error:
         if error.name != "pyarrow":
             raise

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafkalog.errors import KafkalogError
-from kafkalog.format.arrow_messages import (
+from kafkalog.format.integers import FormatError
+from kafkalog.format.wire.arrow_messages import (
     MessageCutter,
     MessageTooLarge,
     UnusableColumn,
     inflated_bytes,
 )
-from kafkalog.format.format_error import FormatError
 from kafkalog.server.appends import prepare_for, renumbered, submit_each
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.in_flight import too_large
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from kafkalog.format.arrow_reader import ArrowReader
-    from kafkalog.format.arrow_records import ArrowRecords
-    from kafkalog.format.json_documents import Splitter
+    from kafkalog.format.wire.arrow_reader import ArrowReader
+    from kafkalog.format.wire.arrow_writer import ArrowRecords
+    from kafkalog.format.wire.json_documents import Splitter
     from kafkalog.server.api import Api
     from kafkalog.server.appends import Fault, Submitted, Terms
     from kafkalog.server.arrow import ArrowFormats

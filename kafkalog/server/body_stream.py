@@ -27,7 +27,7 @@ from kafkalog.server.in_flight import (
 from kafkalog.server.security.rates import RATE_LIMITS, RateLimits
 
 if TYPE_CHECKING:
-    from kafkalog.format.json_documents import Splitter
+    from kafkalog.format.wire.json_documents import Splitter
     from kafkalog.server.api import Api
 
 # A stream that goes on for longer is told to begin anew, as v3 has it.

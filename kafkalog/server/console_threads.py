@@ -17,7 +17,7 @@ import contextvars
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkalog.env.pools import thread_pool
+from kafkalog.env.system_threads import thread_pool
 from kafkalog.server.error_map import ApiError
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import KafkalogError, OffsetOutOfRange, UnknownConsumer
-from kafkalog.format.json_page import write_page
-from kafkalog.format.record_writer import UndecodableRecord
+from kafkalog.format.wire.json_page import write_page
+from kafkalog.format.wire.record_writer import UndecodableRecord
 from kafkalog.server.error_map import ApiError
 
 if TYPE_CHECKING:
-    from kafkalog.format.json_page import JsonPage
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.format.wire.json_page import JsonPage
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo
     from kafkalog.manager.consumer import Consumer

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.env.memory import give_freed_memory_back
-from kafkalog.env.pools import PoolPerLogDir, thread_pool
+from kafkalog.env.process_facts import give_freed_memory_back
+from kafkalog.env.system_threads import PoolPerLogDir, thread_pool
 from kafkalog.errors import UnusableLogDirs
 from kafkalog.observe.metrics_page import MetricsPage
 from kafkalog.server.api import Api, Phase
@@ -38,7 +38,7 @@ from kafkalog.server.supervision import Supervision
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.env.service_manager import ServiceManager
+    from kafkalog.env.systemd import ServiceManager
     from kafkalog.manager.log_dir_writer import CompletionSink
     from kafkalog.manager.operations import Operations
     from kafkalog.observe.metrics import Metrics

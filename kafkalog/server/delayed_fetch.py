@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.manager.commands import Command
 
 

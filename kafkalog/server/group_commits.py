@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kafkalog.format.group_offsets import CommittedOffset
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.disk.group_offsets import CommittedOffset
+from kafkalog.format.topic_names import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.env.descriptors import connection_descriptors, soft_descriptor_limit
+from kafkalog.env.process_facts import connection_descriptors, soft_descriptor_limit
 from kafkalog.server.app import Door, make_app
 from kafkalog.server.protocol import ConnectionServer
 from kafkalog.server.security.guards import Guards

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.format.moments import is_before_1970, moment_ms
+from kafkalog.format.timestamps import is_before_1970, moment_ms
 from kafkalog.server.parameters import wrong_parameter
 
 if TYPE_CHECKING:

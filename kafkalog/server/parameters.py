@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from kafkalog.errors import InvalidRequest, InvalidTopicName
-from kafkalog.format.group_offsets import text_fault
+from kafkalog.format.disk.group_offsets import text_fault
+from kafkalog.format.disk.sink_state import query_name_fault
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
-from kafkalog.format.near_names import did_you_mean
-from kafkalog.format.sink_state import query_name_fault
-from kafkalog.format.topic_partition import topic_name_fault
+from kafkalog.format.suggestions import did_you_mean
+from kafkalog.format.topic_names import topic_name_fault
 from kafkalog.log.values import Isolation
 from kafkalog.manager.operations import Acks
 from kafkalog.server.error_map import ApiError

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kafkalog.format.batch_builder import NO_PRODUCER, build_plain_batch
-from kafkalog.log.built_batch_validator import validate_built
+from kafkalog.format.records.batch_builder import NO_PRODUCER, build_plain_batch
+from kafkalog.log.validator import validate_built
 from kafkalog.server.produce_body import columns_of, parse, single_batch
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from kafkalog.format.batch_builder import BuiltBatch, ProducerStamp
+    from kafkalog.format.records.batch_builder import BuiltBatch, ProducerStamp
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.values import ValidatedRecords
     from kafkalog.server.produce_body import DecodedRecords, Formats

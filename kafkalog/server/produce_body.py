@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import msgspec
 import numpy as np
 
-from kafkalog.format.batch_builder import FlatHeaders, RecordColumns, build_single_batch
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
-from kafkalog.format.json_documents import Lines
-from kafkalog.format.moments import iso_ms
+from kafkalog.format.records.batch_builder import FlatHeaders, RecordColumns, build_single_batch
+from kafkalog.format.timestamps import iso_ms
+from kafkalog.format.wire.json_documents import Lines
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import EmbeddedFormat
 from kafkalog.server.schemas import NotJson, check_json
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from kafkalog.format.batch_builder import BuiltBatch
+    from kafkalog.format.records.batch_builder import BuiltBatch
 
 T = TypeVar("T")
 Shape = type[msgspec.Struct]

@@ -33,7 +33,7 @@ from kafkalog.server.schemas import NotJson
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from kafkalog.format.json_documents import Splitter
+    from kafkalog.format.wire.json_documents import Splitter
     from kafkalog.server.api import Api
     from kafkalog.server.appends import Fault, Terms
     from kafkalog.server.body_stream import DocumentGroup

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kafkalog.format.batch_builder import NO_PRODUCER, ProducerStamp
 from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT64_MAX
+from kafkalog.format.records.batch_builder import NO_PRODUCER, ProducerStamp
 from kafkalog.server.error_map import ApiError
 
 if TYPE_CHECKING:

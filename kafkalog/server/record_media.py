@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalog.format.record_text import ArrayRecords, EventRecords, LineRecords
+from kafkalog.format.wire.record_text import ArrayRecords, EventRecords, LineRecords
 from kafkalog.server.arrow import arrow_records
 from kafkalog.server.media_types import ARROW, EVENT_STREAM, JSON, NDJSON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.format.record_writer import (
+    from kafkalog.format.wire.record_writer import (
         Bounds,
         RecordShape,
         StreamWriter,

@@ -10,7 +10,7 @@ from kafkalog.server.error_map import ApiError
 from kafkalog.server.record_source import ReadChunks
 
 if TYPE_CHECKING:
-    from kafkalog.format.record_writer import RecordWriter
+    from kafkalog.format.wire.record_writer import RecordWriter
     from kafkalog.server.api import Api
     from kafkalog.server.record_source import RecordSource
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
-from kafkalog.format.record_text import offsets_by_partition, parse_event_id
-from kafkalog.format.record_writer import FIELDS, FORMATS, Bounds, RecordShape
-from kafkalog.log.log_reads import check_bounds, limit_of
+from kafkalog.format.wire.record_text import offsets_by_partition, parse_event_id
+from kafkalog.format.wire.record_writer import FIELDS, FORMATS, Bounds, RecordShape
+from kafkalog.log.unified_log import check_bounds, limit_of
 from kafkalog.server.moments import parse_timestamp
 from kafkalog.server.parameters import (
     ISOLATION,

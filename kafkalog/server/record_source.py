@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.record_writer import Chunk, RecordRead, UndecodableRecord
-from kafkalog.log.log_reads import limit_of
+from kafkalog.format.wire.record_writer import Chunk, RecordRead, UndecodableRecord
+from kafkalog.log.unified_log import limit_of
 from kafkalog.server.error_map import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from kafkalog.format.record_writer import RecordWriter
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.format.wire.record_writer import RecordWriter
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, Isolation
     from kafkalog.server.api import Api

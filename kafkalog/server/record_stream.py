@@ -22,7 +22,7 @@ from kafkalog.server.tail_pieces import TailPiece
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Hashable, Iterator
 
-    from kafkalog.format.record_writer import RecordShape, StreamWriter
+    from kafkalog.format.wire.record_writer import RecordShape, StreamWriter
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.server.api import Api
     from kafkalog.server.record_source import RecordSource

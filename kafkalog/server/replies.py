@@ -11,7 +11,7 @@ from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http_writer import _serialize_headers
 
-from kafkalog.format.record_text import RETRY_MS
+from kafkalog.format.wire.record_text import RETRY_MS
 from kafkalog.server.error_map import ApiError, error_body
 from kafkalog.server.media_types import EVENT_STREAM, JSON, V2_JSON
 

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.json_page import MalformedJson, check_envelope
+from kafkalog.format.wire.json_page import MalformedJson, check_envelope
 from kafkalog.server.error_map import ApiError
 
 if TYPE_CHECKING:

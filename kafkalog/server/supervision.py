@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.env.service_manager import monotonic_usec, usec
+from kafkalog.env.systemd import monotonic_usec, usec
 from kafkalog.server.lasting import lasting_task
 from kafkalog.server.load_display import loading_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.env.service_manager import ServiceManager
+    from kafkalog.env.systemd import ServiceManager
     from kafkalog.manager.values import Loading
 
 _log = structlog.get_logger("kafkalog.server")

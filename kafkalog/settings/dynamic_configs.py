@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import InvalidRequest
-from kafkalog.format.near_names import did_you_mean
+from kafkalog.format.suggestions import did_you_mean
 from kafkalog.settings.setting import format_value
 from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
 from kafkalog.settings.topic_configs import (
@@ -28,7 +28,7 @@ from kafkalog.settings.topic_configs import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
+    from kafkalog.cleaner.config import LogCleanerConfig
     from kafkalog.log.log_config import LogConfig
     from kafkalog.manager.broker_config import BrokerConfig, LogDirConfig
     from kafkalog.settings.setting import Setting, Value

@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import InvalidConfig, InvalidTopicConfig
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.near_names import did_you_mean
-from kafkalog.format.properties_text import decode_properties
+from kafkalog.format.disk.properties import decode_properties
+from kafkalog.format.integers import FormatError
+from kafkalog.format.suggestions import did_you_mean
 from kafkalog.manager.broker_config import BrokerConfig, cordoned_fault
 from kafkalog.settings.dynamic_configs import (
     cleaner_fault,
@@ -51,7 +51,7 @@ from kafkalog.settings.topic_configs import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
+    from kafkalog.cleaner.config import LogCleanerConfig
     from kafkalog.log.log_config import LogConfig
     from kafkalog.manager.broker_config import LogDirConfig
     from kafkalog.settings.environment import GivenText

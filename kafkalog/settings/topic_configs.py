@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import InvalidTopicConfig
-from kafkalog.format.near_names import did_you_mean
+from kafkalog.format.suggestions import did_you_mean
 from kafkalog.log.log_config import LogConfig
 from kafkalog.settings.setting import Setting, Value, format_value
 from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL

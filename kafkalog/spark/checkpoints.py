@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import CorruptCheckpoint
-from kafkalog.format.checkpoint_text import decode_offsets
-from kafkalog.format.format_error import FormatError
+from kafkalog.format.disk.checkpoints import decode_offsets
+from kafkalog.format.integers import FormatError
 from kafkalog.spark.object_store import shown
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import ReadFilesystem
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
 
 
 class Checkpoints:

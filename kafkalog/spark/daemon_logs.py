@@ -13,7 +13,7 @@ import numpy as np
 
 from kafkalog import client as daemons
 from kafkalog.errors import UnknownPartition, UnknownTopic
-from kafkalog.format.topic_partition import is_internal
+from kafkalog.format.topic_names import is_internal
 from kafkalog.spark.logs import AmbiguousPartition, Bounds
 from kafkalog.spark.pieces import Cuts, cut
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafkalog import client as daemons
-from kafkalog.format.batch_scan import BatchColumn, scan
+from kafkalog.format.records.batch_scan import BatchColumn, scan
 from kafkalog.spark.daemon_logs import client_of, isolation_of
 from kafkalog.spark.logs import Chunk, CorruptLog, DataLost
 

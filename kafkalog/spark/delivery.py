@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Self
 
 from kafkalog.client.failures import ClientError
 from kafkalog.env.system_threads import SystemThreads
-from kafkalog.format.batch_builder import build_batch
-from kafkalog.format.record_batch import Codec, add_to_sequence
+from kafkalog.format.records.batch_builder import build_batch
+from kafkalog.format.records.record_batch import Codec, add_to_sequence
 from kafkalog.spark.sink_failures import SinkFailed, undelivered
 
 if TYPE_CHECKING:

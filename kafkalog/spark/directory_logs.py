@@ -15,7 +15,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import UnknownPartition, UnknownTopic
-from kafkalog.format.file_names import (
+from kafkalog.format.disk.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOCK,
     LOG_START_OFFSET_CHECKPOINT,
@@ -23,8 +23,8 @@ from kafkalog.format.file_names import (
 )
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.offset_ranges import not_accepted
-from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.log.directory_proof import proof_of
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.log.inspect.directory_proof import proof_of
 from kafkalog.spark.checkpoints import Checkpoints
 from kafkalog.spark.directory_reads import LogWalk
 from kafkalog.spark.directory_times import first_record_at

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kafkalog.format.batch_scan import BatchColumn, ScanStop, scan
-from kafkalog.format.committed_batches import is_committed, spans_of
-from kafkalog.format.file_names import LOG_START_OFFSET_CHECKPOINT
+from kafkalog.format.disk.file_names import LOG_START_OFFSET_CHECKPOINT
 from kafkalog.format.offset_ranges import not_accepted
-from kafkalog.format.record_batch import HEADER_BYTES, LENGTH_AT, LOG_OVERHEAD
-from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.log.directory_proof import proof_of
+from kafkalog.format.records.batch_scan import BatchColumn, ScanStop, is_committed, scan, spans_of
+from kafkalog.format.records.record_batch import HEADER_BYTES, LENGTH_AT, LOG_OVERHEAD
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.log.inspect.directory_proof import proof_of
 from kafkalog.spark.checkpoints import Checkpoints
 from kafkalog.spark.logs import Chunk, CorruptLog, DataLost
 from kafkalog.spark.object_store import filesystem_for
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kafkalog.env.filesystem import ReadableFile, ReadFilesystem
-    from kafkalog.format.batch_scan import BatchRows
+    from kafkalog.format.records.batch_scan import BatchRows
     from kafkalog.spark.logs import Access, OffsetRange, Piece
     from kafkalog.spark.partition_files import Segment
 

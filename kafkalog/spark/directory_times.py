@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafkalog.errors import KafkalogError
-from kafkalog.format.batch_scan import BatchColumn
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.record import read_records
+from kafkalog.format.integers import FormatError
+from kafkalog.format.records.batch_scan import BatchColumn
+from kafkalog.format.records.record import read_records
 from kafkalog.spark.directory_reads import LogWalk
 from kafkalog.spark.logs import CorruptLog
 from kafkalog.spark.object_store import shown

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.client import ClientError, InvalidTxnState, ProducerIdentity
 from kafkalog.client.sinks import SinkWinner, abort_sink, begin_sink, commit_sink
-from kafkalog.format.record_batch import add_to_sequence
+from kafkalog.format.records.record_batch import add_to_sequence
 from kafkalog.spark.sink_failures import SinkFailed, sink_failed
 from kafkalog.spark.sink_task import asked, connected, deliver
 from kafkalog.spark.write import blocks

@@ -18,7 +18,7 @@ from kafkalog.format.integers import INT64_MAX
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
 
 _NEVER_NULL = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
 _OF_TEXT: dict[str, Callable[[str, str], bool]] = {

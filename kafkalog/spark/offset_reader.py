@@ -12,8 +12,8 @@ import re
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError, UnknownPartition, UnknownTopic
-from kafkalog.format.near_names import did_you_mean
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.suggestions import did_you_mean
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.spark.logs import DataLost, OffsetRange
 from kafkalog.spark.offsets import EARLIEST, LATEST, PartitionOffsets
 from kafkalog.spark.option_values import InvalidOption

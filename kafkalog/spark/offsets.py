@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.topic_partition import PARTITION_MAX, TopicPartition
+from kafkalog.format.topic_names import PARTITION_MAX, TopicPartition
 from kafkalog.spark.option_values import wrong
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.near_names import did_you_mean
+from kafkalog.format.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

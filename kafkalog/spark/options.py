@@ -29,7 +29,7 @@ from kafkalog.spark.option_values import InvalidOption, OptionValues, wrong
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
 
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 _ENDINGS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")

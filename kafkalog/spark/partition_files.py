@@ -2,12 +2,13 @@
 
 Theory. A daemon changes names in an order that leaves every record readable at every moment: a
 segment's files become ``.deleted`` only behind the log start, or when all of what takes their
-place has names that end in ``.swap`` (Kafka's LocalLog.replaceSegments; `log/segment_swap`). So
-the ``.log`` files together with the ``.log.swap`` ones are always a whole log, in which ranges may
-be there twice: before and after a cleaning, either of which is right. A listing is believed when
-a second one shows the same names. A file that is open is read to its end whatever becomes of
-its name. An index belongs to a ``.log`` if that name is still the open file's once the index was
-read: a ``.log`` loses its name before its indexes do, and gets it before them.
+place has names that end in ``.swap`` (Kafka's LocalLog.replaceSegments;
+`log/segment/segment_swap`). So the ``.log`` files together with the ``.log.swap`` ones are always a
+whole log, in which ranges may be there twice: before and after a cleaning, either of which is
+right. A listing is believed when a second one shows the same names. A file that is open is read to
+its end whatever becomes of its name. An index belongs to a ``.log`` if that name is still the open
+file's once the index was read: a ``.log`` loses its name before its indexes do, and gets it before
+them.
 
 Index entries are hints: those that do not rise, or point behind the end, are not believed, and
 whoever reads at one checks what begins there.
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafkalog.format.file_names import (
+from kafkalog.format.disk.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
@@ -35,8 +36,8 @@ from kafkalog.format.file_names import (
     parse_segment_file,
     segment_file_name,
 )
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.index_entries import unpack_offset_entries, unpack_time_entries
+from kafkalog.format.disk.index_entries import unpack_offset_entries, unpack_time_entries
+from kafkalog.format.integers import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

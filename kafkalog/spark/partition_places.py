@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.topic_partition import (
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import (
     DirectoryState,
     TopicPartition,
     directory_name,

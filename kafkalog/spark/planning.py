@@ -15,7 +15,7 @@ from kafkalog.spark.option_values import InvalidOption
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.spark.filters import Wanted
     from kafkalog.spark.logs import Logs, Piece
     from kafkalog.spark.offsets import PartitionOffsets

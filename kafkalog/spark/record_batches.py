@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafkalog.errors import KafkalogError
-from kafkalog.format.arrow_columns import ArrowColumns, check_schema
-from kafkalog.format.batch_scan import BatchColumn, scan
-from kafkalog.format.batch_sources import has_records, sources
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.record import DECOMPRESSED_BYTES_MAX
-from kafkalog.kernels.arrow_columns import FILL_CELL_COUNT, FillCell, FillStatus, OmittedColumn
+from kafkalog.format.integers import INT64_MAX, FormatError
+from kafkalog.format.records.batch_builder import has_records, sources
+from kafkalog.format.records.batch_scan import BatchColumn, scan
+from kafkalog.format.records.record import DECOMPRESSED_BYTES_MAX
+from kafkalog.format.wire.arrow_columns import ArrowColumns, check_schema
+from kafkalog.kernels.records.arrow_columns import (
+    FILL_CELL_COUNT,
+    FillCell,
+    FillStatus,
+    OmittedColumn,
+)
 from kafkalog.spark.logs import CHUNK_BYTES, CorruptLog
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kafkalog.format.record_batch import Codec
-from kafkalog.format.sink_state import query_name_fault
+from kafkalog.format.disk.sink_state import query_name_fault
+from kafkalog.format.records.record_batch import Codec
 from kafkalog.spark.access_options import ACCESS_OPTIONS, access_of
 from kafkalog.spark.option_values import InvalidOption, OptionValues
 

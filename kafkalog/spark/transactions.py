@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafkalog.errors import CorruptIndex
-from kafkalog.format.batch_scan import BatchColumn
-from kafkalog.format.file_names import SNAPSHOT_SUFFIX, segment_file_name
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.index_entries import unpack_aborted_entries
-from kafkalog.format.producer_snapshot import decode_snapshot
+from kafkalog.format.disk.file_names import SNAPSHOT_SUFFIX, segment_file_name
+from kafkalog.format.disk.index_entries import unpack_aborted_entries
+from kafkalog.format.disk.producer_snapshot import decode_snapshot
+from kafkalog.format.integers import FormatError
+from kafkalog.format.records.batch_scan import BatchColumn
 from kafkalog.spark.object_store import shown
 from kafkalog.spark.partition_files import LISTINGS_MAX
 

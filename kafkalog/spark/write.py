@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog.errors import InvalidRequest
-from kafkalog.format.arrow_records import cuts, record_block
 from kafkalog.format.integers import INT32_MAX
+from kafkalog.format.wire.arrow_writer import cuts, record_block
 from kafkalog.spark.column_rules import TOPIC
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from kafkalog.client.appends import Partitions
     from kafkalog.env.random import Random
-    from kafkalog.format.arrow_records import Int64s, RecordBlock
-    from kafkalog.format.batch_builder import RecordColumns
+    from kafkalog.format.records.batch_builder import RecordColumns
+    from kafkalog.format.wire.arrow_writer import Int64s, RecordBlock
 
 
 class NoSuchPartition(InvalidRequest):

@@ -16,7 +16,7 @@ from kafkalog.ui.view import Fragment, View, page_count
 from kafkalog.ui.words import number, plural, size, span
 
 if TYPE_CHECKING:
-    from kafkalog.cleaner.cleaner_thread import ThreadStatus
+    from kafkalog.cleaner.log_cleaner import ThreadStatus
     from kafkalog.manager.background_operations import BackgroundOperation
     from kafkalog.manager.cleaning_history import PastClean
     from kafkalog.manager.cleaning_operations import CompactedLog

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from kafkalog.log.retention_plan import Rule, plan
+from kafkalog.log.retention.plan import Rule, plan
 from kafkalog.log.values import Isolation
 from kafkalog.manager.topic_operations import is_closed_to_clients
 from kafkalog.ui.partition_view import ScheduleView, schedule_view

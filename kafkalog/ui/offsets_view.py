@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from kafkalog.errors import OffsetOutOfRange
-from kafkalog.format.file_names import segment_file_name
+from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.log.values import Isolation
 from kafkalog.ui.axis import Axis, lay_out
 from kafkalog.ui.view import Fragment, View

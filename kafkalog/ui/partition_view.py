@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from kafkalog.cleaner.cleaning_state import CleaningPhase
-from kafkalog.log.retention_forecast import told_moment
+from kafkalog.cleaner.log_cleaner_manager import CleaningPhase
+from kafkalog.log.retention.forecast import told_moment
 from kafkalog.manager.topic_operations import is_closed_to_clients
 from kafkalog.ui.segment_states import CleanRange, SegmentState, reason_of, state_of
 from kafkalog.ui.strip import lay_out
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.cleaner.log_cleaner_manager import Standing
+    from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
     from kafkalog.log.local_log import DeletingSegment
-    from kafkalog.log.retention_forecast import Due, Schedule, SegmentFate
-    from kafkalog.log.retention_plan import RetentionPolicy
-    from kafkalog.log.segment_listing import IndexEntries, ListedSegment
+    from kafkalog.log.retention.forecast import Due, Schedule, SegmentFate
+    from kafkalog.log.retention.plan import RetentionPolicy
     from kafkalog.manager.operations import Operations
     from kafkalog.manager.retention_report import SegmentReport
     from kafkalog.ui.strip import Strip

@@ -13,10 +13,10 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kafkalog.errors import KafkalogError
-from kafkalog.format.control_record import read_control_type
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.record import read_records
-from kafkalog.format.record_batch import codec_of, is_control, is_transactional, read_header
+from kafkalog.format.integers import FormatError
+from kafkalog.format.records.control_record import read_control_type
+from kafkalog.format.records.record import read_records
+from kafkalog.format.records.record_batch import codec_of, is_control, is_transactional, read_header
 from kafkalog.ui.view import Fragment
 from kafkalog.ui.words import UNPRINTABLE
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.errors import CorruptBatch
-    from kafkalog.format.record import Record, RecordTable
-    from kafkalog.format.record_batch import BatchHeader
+    from kafkalog.format.records.record import Record, RecordTable
+    from kafkalog.format.records.record_batch import BatchHeader
     from kafkalog.log.values import FetchDataInfo
 
 SHOWN_BYTES = 1024

@@ -26,7 +26,7 @@ from kafkalog.ui.words import plural, size
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.log.retention_plan import RetentionPolicy
+    from kafkalog.log.retention.plan import RetentionPolicy
     from kafkalog.manager.operations import Operations
     from kafkalog.manager.retention_report import RetentionSimulation
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.log.retention_plan import Keeper, Rule
+from kafkalog.log.retention.plan import Keeper, Rule
 from kafkalog.ui.words import moment, relative, size, span
 
 if TYPE_CHECKING:
-    from kafkalog.log.retention_forecast import Due, SegmentFate
-    from kafkalog.log.retention_plan import RetentionPolicy
+    from kafkalog.log.retention.forecast import Due, SegmentFate
+    from kafkalog.log.retention.plan import RetentionPolicy
 
 
 class SegmentState(enum.Enum):

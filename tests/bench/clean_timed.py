@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog import kernels
 from kafkalog.cleaner.cleaner import Cleaner
-from kafkalog.cleaner.cleaner_config import CleanerConfig
-from kafkalog.cleaner.log_to_clean import LogToClean
+from kafkalog.cleaner.config import CleanerConfig
+from kafkalog.cleaner.plan import LogToClean
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.env.clock import SystemClock
+from kafkalog.log.inspect.offline_log import tool_environment
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
-from kafkalog.log.offline_log import tool_environment
+from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.observe.logging import configure_logging
 
 if TYPE_CHECKING:

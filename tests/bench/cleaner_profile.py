@@ -21,22 +21,26 @@ from unittest import mock
 
 import numpy as np
 
-from kafkalog.cleaner import batch_inflater, record_filter, skimpy_offset_map
 from kafkalog.cleaner import cleaner as cleaner_module
-from kafkalog.cleaner.cleaned_group import CleanedGroup
-from kafkalog.cleaner.cleaner import Cleaner
-from kafkalog.cleaner.cleaner_config import CleanerConfig
-from kafkalog.cleaner.log_to_clean import LogToClean
+from kafkalog.cleaner import record_batches, record_filter, skimpy_offset_map
+from kafkalog.cleaner.cleaner import CleanedGroup, Cleaner
+from kafkalog.cleaner.config import CleanerConfig
+from kafkalog.cleaner.plan import LogToClean
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.system_filesystem import SystemFile, SystemFilesystem
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.records.record_batch import Codec
+from kafkalog.kernels.compaction.key_hash import (
+    PENDING_COLUMN_COUNT,
+    PENDING_MAX,
+    SCRATCH_BYTES,
+    hash_keys,
+)
 from kafkalog.kernels.crc32c import crc32c_of
-from kafkalog.kernels.key_hash import PENDING_COLUMN_COUNT, PENDING_MAX, SCRATCH_BYTES, hash_keys
 from kafkalog.kernels.processor import LEVEL
+from kafkalog.log.inspect.offline_log import tool_environment
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
-from kafkalog.log.offline_log import tool_environment
+from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.observe.logging import configure_logging
 from tests.bench.cleaner_rows import link_stopped_log, write_keyed_log
 
@@ -49,7 +53,7 @@ MEASURED: list[tuple[Any, str, str]] = [
     (SystemFile, "datasync", "sync"),
     (SystemFilesystem, "sync_dir", "sync"),
     (skimpy_offset_map, "index_batches", "kernel: CRC, records, MD5, map"),
-    (batch_inflater, "decompress_into", "inflate"),
+    (record_batches, "decompress_into", "inflate"),
     (record_filter, "filter_batches", "kernel: choose, rebuild, CRC"),
     (record_filter, "compress", "deflate"),
     (record_filter, "pack_batches", "kernel: put together, CRC"),

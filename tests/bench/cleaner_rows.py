@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.env.clock import SystemClock
-from kafkalog.format.file_names import LOG_SUFFIX, segment_file_name
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.disk.file_names import LOG_SUFFIX, segment_file_name
+from kafkalog.format.records.record_batch import Codec
+from kafkalog.log.inspect.offline_log import tool_environment
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
-from kafkalog.log.offline_log import tool_environment
+from kafkalog.log.recovery.log_loader import load_log
 from tests.bench import datasets
 from tests.bench.machine_use import cpu_seconds, resident_mb
 from tests.bench.results import ROOT, Goal, Result, Sample

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.checkpoint_text import encode_leader_epochs
-from kafkalog.format.file_names import (
+from kafkalog.format.disk.checkpoints import encode_leader_epochs
+from kafkalog.format.disk.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -24,8 +23,9 @@ from kafkalog.format.file_names import (
     TIME_INDEX_SUFFIX,
     segment_file_name,
 )
-from kafkalog.format.producer_snapshot import encode_snapshot
-from kafkalog.format.record_batch import BASE_TIMESTAMP_AT, CRC_AT, compute_crc
+from kafkalog.format.disk.producer_snapshot import encode_snapshot
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.record_batch import BASE_TIMESTAMP_AT, CRC_AT, compute_crc
 from tests.naive.batches import PlainBatch
 from tests.naive.index_entries_due import entries_due
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog.format.record_batch import Codec
+    from kafkalog.format.records.record_batch import Codec
 
 FIRST_TIMESTAMP_MS = 1_760_000_000_000
 RECORD_BYTES = 1024  # of the raw rows: kafka-producer-perf-test --record-size 1024

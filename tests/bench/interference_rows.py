@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.format.record_batch import Codec
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.records.record_batch import Codec
+from kafkalog.format.topic_names import TopicPartition
 from tests.bench import datasets
 from tests.bench.cleaner_rows import link_stopped_log, write_keyed_log
 from tests.bench.load_client import build_request, run_paced

@@ -24,13 +24,13 @@ from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.env.system_scheduler import SystemScheduler
 from kafkalog.env.system_threads import SystemThreads
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.json_page import check_envelope, write_page, write_receipts
-from kafkalog.format.page_writer import PageBuffer
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.wire.json_page import check_envelope, write_page, write_receipts
+from kafkalog.format.wire.record_writer import PageBuffer
 from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
-from kafkalog.log.log_validator import validate
+from kafkalog.log.recovery.log_loader import load_log
+from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin, Isolation
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.log_manager import LogManager

@@ -11,14 +11,14 @@ from functools import partial
 
 import pyarrow as pa
 
-from kafkalog.env.memory import keep_freed_memory
-from kafkalog.format.arrow_messages import MessageCutter
-from kafkalog.format.arrow_reader import ArrowReader
-from kafkalog.format.arrow_writer import ArrowWriter
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.record_batch import Codec
-from kafkalog.format.record_text import ArrayRecords, LineRecords
-from kafkalog.format.record_writer import Bounds, RecordRead, RecordShape, WriterFactory
+from kafkalog.env.process_facts import keep_freed_memory
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.record_batch import Codec
+from kafkalog.format.wire.arrow_messages import MessageCutter
+from kafkalog.format.wire.arrow_reader import ArrowReader
+from kafkalog.format.wire.arrow_writer import ArrowWriter
+from kafkalog.format.wire.record_text import ArrayRecords, LineRecords
+from kafkalog.format.wire.record_writer import Bounds, RecordRead, RecordShape, WriterFactory
 from kafkalog.server.media_types import EmbeddedFormat
 from kafkalog.server.produce_batches import Place, make_batches
 from kafkalog.server.produce_body import DecodedRecords, Formats, columns_of, parse_documents

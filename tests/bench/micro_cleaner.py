@@ -27,8 +27,8 @@ import numpy as np
 from kafkalog.cleaner.record_batches import RecordBatches
 from kafkalog.cleaner.record_filter import RecordFilter, Retention
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
-from kafkalog.format.batch_scan import BatchColumn
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.records.batch_scan import BatchColumn
+from kafkalog.format.records.record_batch import Codec
 from tests.bench.datasets import keyed_batches
 
 if TYPE_CHECKING:

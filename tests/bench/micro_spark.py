@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kafkalog.env.memory import keep_freed_memory
-from kafkalog.format.arrow_columns import SCHEMA
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.record_batch import Codec
+from kafkalog.env.process_facts import keep_freed_memory
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.record_batch import Codec
+from kafkalog.format.wire.arrow_columns import SCHEMA
 from kafkalog.spark.logs import Access, OffsetRange, open_logs, read_piece
 from kafkalog.spark.record_batches import record_batches
 from tests.bench.micro import show

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from kafkalog.format.checkpoint_text import encode_offsets
-from kafkalog.format.file_names import (
+from kafkalog.format.disk.checkpoints import encode_offsets
+from kafkalog.format.disk.file_names import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_SUFFIX,
@@ -14,7 +14,7 @@ from kafkalog.format.file_names import (
     RECOVERY_POINT_CHECKPOINT,
     SNAPSHOT_SUFFIX,
 )
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

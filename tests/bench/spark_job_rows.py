@@ -9,7 +9,7 @@ import shutil
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.records.record_batch import Codec
 from tests.bench.cleaner_rows import write_keyed_log
 from tests.bench.results import Goal, Result, Round, Sample
 from tests.bench.spark_side import CORES, UNIX_SOCKETS_NOTE, WARM_UPS, SparkProcess

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.records.record_batch import Codec
 from tests.bench.results import Goal, Result, Sample
 from tests.bench.spark_side import (
     SESSION_NOTE,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.file_names import LOG_SUFFIX, segment_file_name
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.disk.file_names import LOG_SUFFIX, segment_file_name
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.record_batch import Codec
 from tests.bench import datasets
 from tests.bench.planting import plant_unclean
 

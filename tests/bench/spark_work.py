@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kafkalog.env.clock import SystemClock
-from kafkalog.env.memory import keep_freed_memory
+from kafkalog.env.process_facts import keep_freed_memory
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.observe.logging import configure_logging
 from kafkalog.spark.jobs.audit import audit_directories

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from tests.bench import datasets
 from tests.bench.kafka_side import BenchBroker
 from tests.bench.machine_use import forget_cached, memory_mb, open_files, resident_mb

@@ -12,7 +12,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from tests.bench.load_client import build_request
 from tests.bench.machine_use import cpu_seconds
 from tests.bench.results import Goal, Result, Sample

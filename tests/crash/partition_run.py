@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.env.system_threads import SystemThreads
-from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.format.record_batch import PREFIX_BYTES, patch_prefix, read_header
-from kafkalog.log import retention_pass
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.records.record_batch import PREFIX_BYTES, patch_prefix, read_header
 from kafkalog.log.environment import LogEnvironment
-from kafkalog.log.invariants import check_invariants
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
+from kafkalog.log.recovery.log_loader import load_log
+from kafkalog.log.retention import execute
 from kafkalog.log.values import AppendOrigin, Isolation
 from kafkalog.manager.checkpoints import untold_start_offset
 from tests.naive.producers import NaiveProducers
@@ -29,7 +29,7 @@ from tests.sim.sim_random import SimRandom
 from tests.sim.sim_scheduler import SimScheduler
 
 if TYPE_CHECKING:
-    from kafkalog.log.recovery_policy import Corruption
+    from kafkalog.log.recovery.corruption_policy import Corruption
     from kafkalog.log.unified_log import UnifiedLog
     from tests.sim.crash_enumeration import CrashPoint
 
@@ -181,14 +181,14 @@ class PartitionRun:
     def retain(self, retention_bytes: int = -1) -> None:
         """A retention pass; what it takes may be gone after a crash, or not."""
         self.log.update_config(replace(CONFIG, retention_bytes=retention_bytes))
-        planned = retention_pass.plan_of(self.log, NOW_MS)
+        planned = execute.plan_of(self.log, NOW_MS)
         assert planned.deletions
-        base = retention_pass.begin(self.log, planned)
+        base = execute.begin(self.log, planned)
         self.flush()
         self.ledger.start_asked = max(self.ledger.start_asked, planned.log_start_offset)
-        retention_pass.raise_start(self.log, NOW_MS, base)
+        execute.raise_start(self.log, NOW_MS, base)
         self.checkpoint_start()
-        assert len(retention_pass.finish(self.log)) == len(planned.deletions)
+        assert len(execute.finish(self.log)) == len(planned.deletions)
 
     def truncate_to(self, offset: int) -> None:
         """Cut; what was cut may come back until the next flush."""

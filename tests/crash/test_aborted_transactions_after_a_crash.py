@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import InvalidTxnState
-from kafkalog.log.invariants import check_invariants
+from kafkalog.log.inspect.invariants import check_invariants
 from tests.open_transactions import left_open, replicate
 from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
 from tests.sim.sim_crash import CrashMode

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import BackupFailed, InvalidConfig
-from kafkalog.format.backup_manifest import MANIFEST_FILE, RESTORE_MARKER
+from kafkalog.format.disk.backup_manifest import MANIFEST_FILE, RESTORE_MARKER
 from kafkalog.manager.log_dir import META_PROPERTIES
 from kafkalog.manager.values import Acks
 from tests.backup_world import (

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from kafkalog.errors import CorruptBatch, LogCleaningAborted
-from kafkalog.format.control_record import (
+from kafkalog.format.records.control_record import (
     ControlRecordType,
     encode_control_key,
     encode_marker_value,
 )
-from kafkalog.format.record import Record
-from kafkalog.format.record_batch import Codec
-from kafkalog.log.invariants import check_invariants
+from kafkalog.format.records.record import Record
+from kafkalog.format.records.record_batch import Codec
+from kafkalog.log.inspect.invariants import check_invariants
 from tests.cleaner_world import (
     DIRECTORY,
     NOW_MS,

@@ -10,7 +10,7 @@ import errno
 import pytest
 
 from kafkalog.errors import UnknownTopic
-from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.manager.commands import AppendCommand
 from kafkalog.manager.values import Acks
 from tests.sim.sim_crash import CrashMode

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.log.invariants import check_invariants
+from kafkalog.log.inspect.invariants import check_invariants
 from tests.crash.partition_run import (
     DIRECTORY,
     Ledger,
@@ -29,7 +29,7 @@ from tests.sim.sim_faults import Effect, Fault, SimulatedCrash
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.log.recovery_policy import Corruption
+    from kafkalog.log.recovery.corruption_policy import Corruption
     from tests.sim.sim_filesystem import SimFilesystem
 
     Story = Callable[[PartitionRun], None]

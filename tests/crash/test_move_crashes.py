@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import KafkalogError
-from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
-from kafkalog.log.invariants import check_invariants
+from kafkalog.format.topic_names import DirectoryState, parse_directory_name
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.values import Isolation
 from kafkalog.manager.values import MoveState
 from tests.partition_world import records_of

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import KafkalogError
-from kafkalog.log import append_plan
+from kafkalog.log import append
 from kafkalog.log.local_log import LocalFlush, LocalLog
-from kafkalog.log.log_segment import LogSegment
-from kafkalog.log.producer_state_manager import ProducerStateManager
+from kafkalog.log.segment.log_segment import LogSegment
+from kafkalog.log.state.producer_state_manager import ProducerStateManager
 from kafkalog.log.unified_log import UnifiedLog
 from kafkalog.manager import shutdown
 from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand, Step
@@ -98,7 +98,7 @@ def start_not_checkpointed(patch: pytest.MonkeyPatch) -> None:
 
 
 def offset_off_by_one(patch: pytest.MonkeyPatch) -> None:
-    real = append_plan.place
+    real = append.place
 
     def place(records: Any, end: int, epoch: int) -> Any:
         placed = real(records, end, epoch)
@@ -109,7 +109,7 @@ def offset_off_by_one(patch: pytest.MonkeyPatch) -> None:
             )
         return placed
 
-    patch.setattr(append_plan, "place", place)
+    patch.setattr(append, "place", place)
 
 
 def short_write_left(patch: pytest.MonkeyPatch) -> None:

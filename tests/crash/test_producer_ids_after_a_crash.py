@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import InvalidProducerEpoch
-from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.manager.producer_ids import BLOCK_IDS
 from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
 from tests.sim.sim_crash import CrashMode

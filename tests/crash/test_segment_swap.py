@@ -11,9 +11,9 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from kafkalog.errors import KafkalogError
-from kafkalog.log import segment_swap
-from kafkalog.log.invariants import check_invariants
-from kafkalog.log.segment_swap import SegmentSwap
+from kafkalog.log.inspect.invariants import check_invariants
+from kafkalog.log.segment import segment_swap
+from kafkalog.log.segment.segment_swap import SegmentSwap
 from tests.sim.crash_enumeration import enumerate_crashes
 from tests.sim.sim_filesystem import SimFilesystem
 from tests.swap_world import BASES, CASES, DIRECTORY, Case, Content, SwapWorld
@@ -21,7 +21,7 @@ from tests.swap_world import BASES, CASES, DIRECTORY, Case, Content, SwapWorld
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.log.segment_swap import OnWriter
+    from kafkalog.log.segment.segment_swap import OnWriter
     from tests.sim.crash_enumeration import CrashPoint
 
 

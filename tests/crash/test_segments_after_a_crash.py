@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_segment import LogSegment
+from kafkalog.log.segment.log_segment import LogSegment
 from tests.log_world import LogWorld, append, joined
 from tests.naive.batches import one_record
 from tests.sim.sim_crash import ALL_MODES, CrashMode

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.format.sink_state import Winner
-from kafkalog.log.invariants import check_invariants
+from kafkalog.format.disk.sink_state import Winner
+from kafkalog.log.inspect.invariants import check_invariants
 from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
 from tests.sim.sim_crash import CrashMode
 from tests.sink_world import (

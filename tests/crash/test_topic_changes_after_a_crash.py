@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.format.topic_partition import parse_directory_name
+from kafkalog.format.topic_names import parse_directory_name
 from kafkalog.manager.log_dir import REGISTRY_FILE
 from kafkalog.manager.topic_registry import decode_registry
 from kafkalog.manager.values import ConfigChange

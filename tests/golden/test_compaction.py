@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from kafkalog.cleaner.cleaner_config import CleanerConfig, TombstoneHorizon
-from kafkalog.cleaner.cleaning_plan import (
+from kafkalog.cleaner.config import CleanerConfig, TombstoneHorizon
+from kafkalog.cleaner.plan import (
     CleaningFacts,
     NotCleanable,
     SegmentFacts,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cleaner.cleaning_plan import (
+from kafkalog.cleaner.plan import (
     CleaningFacts,
     SegmentFacts,
     SegmentSizes,
@@ -19,10 +19,10 @@ from kafkalog.cleaner.cleaning_plan import (
     plan_cleaning,
 )
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
-from kafkalog.log import retention_plan
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.retention_forecast import Schedule, explain, simulate
-from kafkalog.log.retention_plan import LogFacts, RetentionPolicy, plan
+from kafkalog.log.retention import plan as retention_plan
+from kafkalog.log.retention.forecast import Schedule, explain, simulate
+from kafkalog.log.retention.plan import LogFacts, RetentionPolicy, plan
 from tests.cleaner_world import NOW_MS
 from tests.golden.test_compaction import LEFT, published_log, stored
 

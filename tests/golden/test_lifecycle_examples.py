@@ -12,10 +12,10 @@ import pytest
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.env.system_threads import SystemThreads
 from kafkalog.errors import InvalidTimestamp, OffsetAboveHighWatermark
-from kafkalog.log import retention_pass
 from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
+from kafkalog.log.recovery.log_loader import load_log
+from kafkalog.log.retention import execute
 from kafkalog.log.values import Isolation
 from tests.naive.batches import one_record
 from tests.partition_world import NOW_MS, PartitionWorld, batch, checked
@@ -48,13 +48,13 @@ def batch_of_size(size: int) -> bytes:
 
 def run_pass(world: PartitionWorld) -> int:
     """A pass at once; how many segments went."""
-    planned = retention_pass.plan_of(world.log, NOW_MS)
+    planned = execute.plan_of(world.log, NOW_MS)
     if not planned.deletions:
         return 0
-    base = retention_pass.begin(world.log, planned)
+    base = execute.begin(world.log, planned)
     world.flush()
-    retention_pass.raise_start(world.log, NOW_MS, base)
-    return len(retention_pass.finish(world.log))
+    execute.raise_start(world.log, NOW_MS, base)
+    return len(execute.finish(world.log))
 
 
 def state(world: PartitionWorld) -> tuple[dict[int, int], int]:
@@ -127,17 +127,17 @@ def test_segments_of_700_megabytes(tmp_path: Path, limit: int, count: int) -> No
     log = sparse_log(tmp_path / "orders-0", LogConfig(retention_bytes=limit, retention_ms=-1))
     sizes = [segment.size_bytes for segment in log.segments]
     assert sizes == [700 * MB] * 3 + [1_234]
-    planned = retention_pass.plan_of(log, NOW_MS)
+    planned = execute.plan_of(log, NOW_MS)
     assert len(planned.deletions) == count
     if not count:
         return
-    base = retention_pass.begin(log, planned)
+    base = execute.begin(log, planned)
     plan = log.plan_flush()
     if plan is not None:
         plan.run()
         log.mark_flushed(plan)
-    retention_pass.raise_start(log, NOW_MS, base)
-    assert len(retention_pass.finish(log)) == count
+    execute.raise_start(log, NOW_MS, base)
+    assert len(execute.finish(log)) == count
     assert log.log_start_offset == [0, 10, 20, 30, 31][count]
     assert len(log.segments) == (4 - count or 1)
     assert len(list((tmp_path / "orders-0").glob("*.log.deleted"))) == count

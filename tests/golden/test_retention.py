@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.log.retention_forecast import Schedule, explain, simulate
-from kafkalog.log.retention_plan import (
+from kafkalog.log.retention.forecast import Schedule, explain, simulate
+from kafkalog.log.retention.plan import (
     Keeper,
     LogFacts,
     RetentionPolicy,

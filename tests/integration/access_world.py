@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.format.credentials import PasswordHash, basic_line, bearer_line
+from kafkalog.format.disk.credentials import PasswordHash, basic_line, bearer_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kafkalog import kernels
 from kafkalog.__main__ import main
-from kafkalog.env import write_access
+from kafkalog.env import process_facts
 from kafkalog.env.system_filesystem import SystemFile, SystemFilesystem
 
 
@@ -23,7 +23,7 @@ def _gate(gate: Path) -> None:
     """The first file that a load asks for, links, or syncs of data: late, as on a slow disk."""
     real_exists, real_link = SystemFilesystem.exists, SystemFilesystem.link
     real_datasync, real_warm_up = SystemFile.datasync, kernels.warm_up
-    real_fault = write_access.write_access_fault
+    real_fault = process_facts.write_access_fault
 
     def wait(path: str, prefix: str = "") -> None:
         while gate.exists() and (named := gate.read_text()).startswith(prefix):
@@ -49,11 +49,11 @@ def _gate(gate: Path) -> None:
         wait("warm_up")
         return real_warm_up(modules=modules)
 
-    def write_access_fault(log_dir: str) -> write_access.AccessFault | None:
+    def write_access_fault(log_dir: str) -> process_facts.AccessFault | None:
         wait("write_access")
         return real_fault(log_dir)
 
-    write_access.write_access_fault = write_access_fault
+    process_facts.write_access_fault = write_access_fault
     kernels.warm_up = warm_up  # type: ignore[assignment] # the whole point
     SystemFilesystem.exists = exists  # type: ignore[method-assign] # the whole point
     SystemFilesystem.link = link  # type: ignore[method-assign]

@@ -8,16 +8,16 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.record import iterate_records
-from kafkalog.format.record_batch import Codec, read_header
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record_batch import Codec, read_header
 from kafkalog.server.error_map import REGISTER
 from tests.integration.daemon import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog.format.record import Record
+    from kafkalog.format.records.record import Record
     from tests.integration.daemon import Daemon
 
 BATCHES = "application/vnd.kafkalog.record-batches"

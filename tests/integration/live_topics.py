@@ -10,7 +10,7 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.records.record_batch import Codec
 from tests.integration.http_world import append, batch_of
 from tests.integration.torture import SETTINGS
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.format.backup_manifest import MANIFEST_FILE, BackupManifest, decode_manifest
+from kafkalog.format.disk.backup_manifest import MANIFEST_FILE, BackupManifest, decode_manifest
 from kafkalog.server.answers import OperationAnswer
 from tests.integration.daemon import ROOT, Daemon
 from tests.integration.http_world import end_offset, failed_operation, refused, until

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.records.record_batch import Codec
 from kafkalog.spark.logs import Access, OffsetRange, open_logs, read_piece
 from kafkalog.spark.record_batches import record_batches
 from tests.bench.__main__ import ALL, BENCHMARKS, ON_SPARK, wanted

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from kafkalog.format.arrow_columns import SCHEMA
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.record_batch import Codec, read_header
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.record_batch import Codec, read_header
+from kafkalog.format.wire.arrow_columns import SCHEMA
 from tests.integration.daemon import BINARY, ROOT, Daemon
 from tests.integration.http_world import append, now_ms, records_of, refused, split_batches
 from tests.integration.produce_stream_world import NDJSON, Duplex
@@ -23,7 +23,7 @@ from tests.naive.records import partition_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog.format.record import Record
+    from kafkalog.format.records.record import Record
     from tests.integration.daemon import Answer
 
 SETTINGS = {"socket_request_max_bytes": str(8 << 20)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.format.record_batch import Codec, compute_crc, is_crc_valid, read_header
+from kafkalog.format.records.record_batch import Codec, compute_crc, is_crc_valid, read_header
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import (
     append,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.format import compression
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.record_batch import (
+from kafkalog.format.records import compression
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.record_batch import (
     CRC_AT,
     HEADER_BYTES,
     LOG_OVERHEAD,

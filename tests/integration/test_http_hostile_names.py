@@ -10,7 +10,7 @@ import random
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from kafkalog.format.topic_partition import topic_name_fault
+from kafkalog.format.topic_names import topic_name_fault
 from tests.integration.http_world import refused
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from tests.integration.produce_stream_world import NDJSON, Duplex, lines
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.format.record import Record
+    from kafkalog.format.records.record import Record
     from tests.integration.daemon import Answer, Daemon
 
 SETTINGS = {"socket_request_max_bytes": str(2 << 20), "http_max_streams": "20"}

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.record_batch import Codec
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import append, refused
 from tests.integration.stream_world import EVENTS, JSON, NDJSON, Stream, parse_events

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.format.record_batch import read_header
+from kafkalog.format.records.record_batch import read_header
 from tests.integration.daemon import BINARY, TEXT, V2, Answer, Daemon
 from tests.integration.http_world import (
     end_offset,

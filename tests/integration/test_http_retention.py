@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.log.retention_forecast import Schedule, explain
-from kafkalog.log.retention_plan import LogFacts, RetentionPolicy, SegmentFacts
+from kafkalog.log.retention.forecast import Schedule, explain
+from kafkalog.log.retention.plan import LogFacts, RetentionPolicy, SegmentFacts
 from tests.integration.http_world import append, batch_of, failed_entry, now_ms, refused
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from tests.integration.http_world import (
 from tests.integration.produce_stream_world import Duplex
 
 if TYPE_CHECKING:
-    from kafkalog.format.record import Record
+    from kafkalog.format.records.record import Record
     from tests.integration.daemon import Answer, Daemon
 
 SETTINGS = {"http_max_batch_entries": "20"}

@@ -17,14 +17,14 @@ import structlog
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import UnknownTopic
-from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.format.file_names import (
+from kafkalog.format.disk.file_names import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK_CHECKPOINT,
     LOCK,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.spark.jobs.archive import ArchiveOptions
 from kafkalog.spark.jobs.archive_files import ArchiveTask, archive_piece
 from kafkalog.spark.jobs.archive_sources import DirectorySource

@@ -16,8 +16,8 @@ import pytest
 from crc32c import crc32c
 
 from kafkalog.errors import CorruptData
-from kafkalog.format.partition_metadata import encode_partition_metadata
-from kafkalog.format.topic_id import encode_id
+from kafkalog.format.disk.properties import encode_partition_metadata
+from kafkalog.format.topic_names import encode_id
 from kafkalog.spark.jobs.archive_files import SCHEMA, last_record
 from kafkalog.spark.jobs.archive_table import Position, UnusableTable
 from kafkalog.spark.jobs.archived_logs import ArchiveAhead

@@ -15,12 +15,12 @@ from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.format.checkpoint_text import encode_leader_epochs
-from kafkalog.format.file_names import segment_file_name
-from kafkalog.format.record import Record
-from kafkalog.format.record_batch import add_to_sequence
-from kafkalog.log.leader_epoch_cache import LeaderEpochCache
-from kafkalog.log.segment_file import MovableDirectory
+from kafkalog.format.disk.checkpoints import encode_leader_epochs
+from kafkalog.format.disk.file_names import segment_file_name
+from kafkalog.format.records.record import Record
+from kafkalog.format.records.record_batch import add_to_sequence
+from kafkalog.log.segment.segment_file import MovableDirectory
+from kafkalog.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalog.spark.jobs.audit import (
     audit_directories,
     plan_tasks,

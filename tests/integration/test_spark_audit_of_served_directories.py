@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.format.file_names import segment_file_name
-from kafkalog.log.directory_check import list_directory
-from kafkalog.log.findings import Finding, FindingCode, Severity
-from kafkalog.log.segment_check import SegmentReport
+from kafkalog.format.disk.file_names import segment_file_name
+from kafkalog.log.inspect.directory_check import list_directory
+from kafkalog.log.inspect.findings import Finding, FindingCode, Severity
+from kafkalog.log.inspect.segment_check import SegmentReport
 from kafkalog.spark.jobs.audit import (
     audit_directories,
     checked_segment,

@@ -14,11 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
-from kafkalog.env.overlay import overlay_in
+from kafkalog.env.overlay_filesystem import overlay_in
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.format.checkpoint_text import decode_offsets
-from kafkalog.format.file_names import HIGH_WATERMARK_CHECKPOINT
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.disk.checkpoints import decode_offsets
+from kafkalog.format.disk.file_names import HIGH_WATERMARK_CHECKPOINT
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.spark.jobs.compact import CompactTask, compact_directories, compact_partition
 from kafkalog.spark.jobs.compacted_partition import made_in, make_attempt, make_run
 from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions

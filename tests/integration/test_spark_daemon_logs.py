@@ -13,7 +13,7 @@ import pytest
 
 from kafkalog.client import Client
 from kafkalog.errors import UnknownPartition, UnknownTopic
-from kafkalog.format.batch_scan import scan
+from kafkalog.format.records.batch_scan import scan
 from kafkalog.spark.logs import (
     Access,
     AmbiguousPartition,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kafkalog.client import Client
-from kafkalog.format.record_batch import read_header
+from kafkalog.format.records.record_batch import read_header
 from kafkalog.spark.sink_failures import SinkFailed
 from kafkalog.spark.sink_options import sink_options
 from kafkalog.spark.sink_task import Written, close_connections, write_at_least_once

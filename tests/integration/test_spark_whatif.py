@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from kafkalog.cli.main import make_cli
 from kafkalog.env.clock import FixedWallClock
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.log import retention_pass
-from kafkalog.log.directory_facts import directory_facts
-from kafkalog.log.log_loader import load_log
-from kafkalog.log.offline_log import tool_environment
+from kafkalog.log.inspect.directory_facts import directory_facts
+from kafkalog.log.inspect.offline_log import tool_environment
+from kafkalog.log.recovery.log_loader import load_log
+from kafkalog.log.retention import execute
 from kafkalog.spark.jobs.fleet import find_partitions
 from kafkalog.spark.jobs.tasks import InProcess, ProcessPool
 from kafkalog.spark.jobs.whatif import forecast
@@ -60,7 +60,7 @@ def test_facts_of_a_directory_are_those_of_its_log(tmp_path: Path) -> None:
     for path in sorted((tmp_path / "a").iterdir()):
         loaded = copy_of(path, tmp_path / "copies" / path.name)
         log = load_log(str(loaded), COMPACT, tool_environment(FixedWallClock(TIME)), clean=True)
-        expected = retention_pass.settled(retention_pass.facts_of(log))
+        expected = execute.settled(execute.facts_of(log))
         log.close()
         filesystem = SystemFilesystem()
         facts = directory_facts(str(path), filesystem, 0, None)

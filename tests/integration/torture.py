@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tests.integration.http_world import append, batch_of, read_batches, records_of, until
 
 if TYPE_CHECKING:
-    from kafkalog.format.record_batch import Codec
+    from kafkalog.format.records.record_batch import Codec
     from tests.integration.daemon import Daemon
 
 SETTINGS = {

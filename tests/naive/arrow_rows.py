@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.format.record import Record
+    from kafkalog.format.records.record import Record
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import crc32c
 
-from kafkalog.log.appended_batch import AppendedBatch
+from kafkalog.log.append import AppendedBatch
 
 AFTER_CRC = struct.Struct(">hiqqqhii")  # attributes ... record count
 

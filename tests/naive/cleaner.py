@@ -10,9 +10,9 @@ import struct
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from kafkalog.format.compression import compress
-from kafkalog.format.record import iterate_records
-from kafkalog.format.record_batch import BatchHeader, Codec, read_header
+from kafkalog.format.records.compression import compress
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record_batch import BatchHeader, Codec, read_header
 from tests.naive.cleaning import plain_groups
 from tests.naive.stored_batches import (
     APPEND_TIME,
@@ -24,7 +24,7 @@ from tests.naive.stored_batches import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.format.record import Record
+    from kafkalog.format.records.record import Record
 
 INFLATED_MAX = 1 << 30
 

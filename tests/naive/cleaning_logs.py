@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.format.control_record import (
+from kafkalog.format.records.control_record import (
     ControlRecordType,
     encode_control_key,
     encode_marker_value,
 )
-from kafkalog.format.record import Record
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.records.record import Record
+from kafkalog.format.records.record_batch import Codec
 from tests.naive.stored_batches import CONTROL, NOBODY, TRANSACTIONAL, Producer, stored_batch
 
 if TYPE_CHECKING:

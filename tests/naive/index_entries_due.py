@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.log.appended_batch import AppendedBatch
+    from kafkalog.log.append import AppendedBatch
 
 
 def entries_due(

@@ -1,4 +1,6 @@
-"""The plain twins of ``format/json_documents``: one byte after the other, over the whole stream."""
+"""The plain twins of ``format/wire/json_documents``: one byte after the other, over the whole
+stream.
+"""
 
 from __future__ import annotations
 

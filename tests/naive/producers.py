@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.format.control_record import ControlRecordType, read_end_transaction_marker
-from kafkalog.format.record import iterate_records
-from kafkalog.format.record_batch import read_header
+from kafkalog.format.records.control_record import ControlRecordType, read_end_transaction_marker
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record_batch import read_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import crc32c
 
-from kafkalog.format.compression import compress, decompress
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.records.compression import compress, decompress
+from kafkalog.format.records.record_batch import Codec
 from tests.naive.batches import AFTER_CRC, varint
 from tests.naive.records import field
 

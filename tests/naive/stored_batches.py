@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import crc32c
 
-from kafkalog.format.compression import compress
-from kafkalog.format.record_batch import BatchHeader, Codec, encode_header
+from kafkalog.format.records.compression import compress
+from kafkalog.format.records.record_batch import BatchHeader, Codec, encode_header
 from tests.naive.batches import varint
 
 if TYPE_CHECKING:
-    from kafkalog.format.record import Record
+    from kafkalog.format.records.record import Record
 
 APPEND_TIME, TRANSACTIONAL, CONTROL, HORIZON = 0x08, 0x10, 0x20, 0x40
 

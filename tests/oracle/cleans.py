@@ -17,17 +17,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cleaner.offline_clean import CompactOptions, clean_directory
+from kafkalog.cleaner.offline import CompactOptions, clean_directory
 from kafkalog.env.clock import FixedWallClock
-from kafkalog.env.directory_copy import copy_files
+from kafkalog.env.system_filesystem import copy_files
 from kafkalog.errors import KafkalogError, LogCleaningAborted
-from kafkalog.format.index_entries import unpack_aborted_entries
-from kafkalog.format.producer_snapshot import decode_snapshot
-from kafkalog.format.record import read_records
-from kafkalog.format.record_batch import Codec, read_header
+from kafkalog.format.disk.index_entries import unpack_aborted_entries
+from kafkalog.format.disk.producer_snapshot import decode_snapshot
+from kafkalog.format.records.record import read_records
+from kafkalog.format.records.record_batch import Codec, read_header
+from kafkalog.log.inspect.offline_log import tool_environment
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
-from kafkalog.log.offline_log import tool_environment
+from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.settings.topic_configs import parse_topic_config
 from tests.naive.cleaner import PlainAborted, PlainCleaner, PlainSegment, split_batches
 from tests.naive.cleaning_logs import TIME, make_log

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.cli.offline_load import LoadOptions, load_copy
-from kafkalog.env.directory_copy import copy_files
+from kafkalog.env.system_filesystem import copy_files
 from kafkalog.errors import KafkalogError
-from kafkalog.format.producer_snapshot import decode_snapshot
+from kafkalog.format.disk.producer_snapshot import decode_snapshot
 from kafkalog.log.log_config import LogConfig
 from kafkalog.settings.topic_configs import parse_topic_config
 

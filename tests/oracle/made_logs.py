@@ -13,7 +13,7 @@ from kafkalog.env.system_scheduler import SystemScheduler
 from kafkalog.env.system_threads import SystemThreads
 from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
+from kafkalog.log.recovery.log_loader import load_log
 from tests.partition_world import batch, checked
 
 if TYPE_CHECKING:

@@ -14,15 +14,15 @@ import pytest
 
 from kafkalog.cli.offline_scan import record_line
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.format.record import iterate_records
-from kafkalog.format.record_batch import (
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record_batch import (
     TimestampType,
     is_control,
     is_crc_valid,
     read_header,
     timestamp_type_of,
 )
-from kafkalog.log.directory_check import verify_directory
+from kafkalog.log.inspect.directory_check import verify_directory
 from tests.integration.daemon import BINARY, Daemon
 from tests.oracle.real_directories import TOPICS, TRIMMED_TO
 

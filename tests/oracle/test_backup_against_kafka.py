@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.log.directory_check import verify_directory
+from kafkalog.log.inspect.directory_check import verify_directory
 from tests.integration.daemon import Daemon
 from tests.integration.test_backup import manifest_of, restore
 from tests.integration.test_cli_over_http import done, run
@@ -23,7 +23,7 @@ from tests.oracle.test_adoption import append_over_http, json_records, raw_lines
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog.format.backup_manifest import BackupPartition
+    from kafkalog.format.disk.backup_manifest import BackupPartition
     from tests.oracle.kafka import Kafka
     from tests.oracle.real_directories import RealDirectories
 

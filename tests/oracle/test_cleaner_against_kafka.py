@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from kafkalog.format.record_batch import Codec
-from kafkalog.log.appended_batch import AppendedBatch
+from kafkalog.format.records.record_batch import Codec
+from kafkalog.log.append import AppendedBatch
 from tests.naive.cleaner import split_batches
 from tests.naive.index_entries_due import entries_due
 from tests.oracle.cleans import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.records.record_batch import Codec
 from tests.integration.daemon import Daemon
 from tests.integration.torture import SETTINGS, TOPIC, Torture
 

@@ -17,14 +17,14 @@ from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.env.system_scheduler import SystemScheduler
 from kafkalog.env.system_threads import SystemThreads
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.format.record_batch import Codec
-from kafkalog.log.directory_check import verify_directory
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.records.record_batch import Codec
 from kafkalog.log.environment import LogEnvironment
+from kafkalog.log.inspect.directory_check import verify_directory
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
-from kafkalog.log.log_validator import validate
+from kafkalog.log.recovery.log_loader import load_log
+from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin
 from tests.oracle.loads import LoadCase, comparable, differing_files
 

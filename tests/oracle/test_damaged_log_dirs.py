@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.format.meta_properties import decode_meta_properties
+from kafkalog.format.disk.properties import decode_meta_properties
 from kafkalog.manager.identity import plan_identities
 from kafkalog.manager.identity_files import IdentityFiles, read_identity_files
 from kafkalog.manager.topic_registry import RegistryState

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from kafkalog.cleaner.offline_clean import CompactOptions, clean_directory
-from kafkalog.env.directory_copy import copy_files
+from kafkalog.cleaner.offline import CompactOptions, clean_directory
+from kafkalog.env.system_filesystem import copy_files
 from kafkalog.log.log_config import LogConfig
 from kafkalog.settings.topic_configs import parse_topic_config
 from tests.oracle.cleans import comparable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.format.group_offsets import (
+from kafkalog.format.disk.group_offsets import (
     CommittedOffset,
     GroupPartition,
     decode_key,

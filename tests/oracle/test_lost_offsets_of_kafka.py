@@ -13,10 +13,10 @@ import pytest
 from kafkalog.cli.offline_load import LoadOptions
 from kafkalog.env.clock import SystemClock
 from kafkalog.errors import LostOffsets
-from kafkalog.format.record_batch import read_header
+from kafkalog.format.records.record_batch import read_header
+from kafkalog.log.inspect.offline_log import tool_environment
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
-from kafkalog.log.offline_log import tool_environment
+from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.values import Isolation
 from tests.oracle.loads import LoadCase, load_with_kafka
 from tests.oracle.real_directories import TIME

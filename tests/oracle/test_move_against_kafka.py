@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.format.file_names import LEADER_EPOCH_CHECKPOINT
-from kafkalog.log.directory_check import verify_directory
+from kafkalog.format.disk.file_names import LEADER_EPOCH_CHECKPOINT
+from kafkalog.log.inspect.directory_check import verify_directory
 from tests.integration.daemon import Daemon
 from tests.integration.test_http_partition_moves import ended, move
 from tests.oracle.test_crossing import close, open_log, write_everything

@@ -16,7 +16,7 @@ import pytest
 from kafkalog.cli.offline_load import LoadOptions
 from kafkalog.cli.offline_scan import scan_lines
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.log.directory_check import verify_directory
+from kafkalog.log.inspect.directory_check import verify_directory
 from tests.oracle import damage
 from tests.oracle.loads import LoadCase, comparable, differing_files, load_with_kafka
 from tests.oracle.real_directories import TIME, TOPICS, TRIMMED_TO

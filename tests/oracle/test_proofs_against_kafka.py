@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.format.checkpoint_text import (
+from kafkalog.format.disk.checkpoints import (
     decode_leader_epochs,
     decode_offsets,
     encode_offsets,
 )
-from kafkalog.format.log_proofs import decode_proofs, encode_proofs
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.disk.log_proofs import decode_proofs, encode_proofs
+from kafkalog.format.topic_names import TopicPartition
 from tests.integration.daemon import Daemon
 from tests.oracle.real_directories import TRIMMED_TO
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.format.checkpoint_text import encode_offsets
-from kafkalog.format.file_names import (
+from kafkalog.format.disk.checkpoints import encode_offsets
+from kafkalog.format.disk.file_names import (
     CLEAN_SHUTDOWN,
     LOG_PROOFS,
     LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA,
 )
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from tests.integration.daemon import Daemon
 from tests.oracle.made_logs import UNLIMITED, Made, make_log, size_limit
 

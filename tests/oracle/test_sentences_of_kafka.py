@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.log import sentences
+from kafkalog.log import kafka_messages
 from tests.log_world import LogWorld
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ def test_every_sentence(texts: set[str]) -> None:
     """
     segment = LogWorld().new_segment(5)
     lines = [
-        sentences.segment_text(segment),
-        sentences.rolled(5, 1),
-        sentences.start_moved(5, "segment deletion"),
-        sentences.below_start([segment], 9),
-        sentences.over_size(segment, 1, 0),
-        sentences.over_time(segment, 1),
+        kafka_messages.segment_text(segment),
+        kafka_messages.rolled(5, 1),
+        kafka_messages.start_moved(5, "segment deletion"),
+        kafka_messages.below_start([segment], 9),
+        kafka_messages.over_size(segment, 1, 0),
+        kafka_messages.over_time(segment, 1),
     ]
     patterns = [
         re.compile(".+".join(map(re.escape, _PLACE.split(text))))
@@ -75,7 +75,7 @@ def test_every_sentence(texts: set[str]) -> None:
     ]
     for line in lines:
         assert any(pattern.fullmatch(line) for pattern in patterns), line
-    files = sentences.files_deleted([segment])
+    files = kafka_messages.files_deleted([segment])
     assert any(text == "{}Deleting segment files {}" for text in texts)
     assert files.startswith("Deleting segment files ")
     reasons = {"leader offset increment", "segment deletion", "client delete records request"}

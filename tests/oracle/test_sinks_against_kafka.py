@@ -14,8 +14,8 @@ import pytest
 
 from kafkalog.client import Client, SinkProducer, SinkWinner
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.format.index_entries import unpack_aborted_entries
-from kafkalog.log.directory_check import verify_directory
+from kafkalog.format.disk.index_entries import unpack_aborted_entries
+from kafkalog.log.inspect.directory_check import verify_directory
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import batch_of
 

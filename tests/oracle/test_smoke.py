@@ -17,7 +17,7 @@ import pytest
 
 from kafkalog.cli.dump_log_segments import DumpOptions, dump
 from kafkalog.cli.offline_load import LoadOptions
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.records.record_batch import Codec
 from tests.oracle import test_cleaner_against_kafka as cleaner
 from tests.oracle import test_crossing as crossing
 from tests.oracle import test_retention_against_kafka as retention

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.format.checkpoint_text import decode_leader_epochs, decode_offsets
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.properties_text import decode_properties, encode_properties
+from kafkalog.format.disk.checkpoints import decode_leader_epochs, decode_offsets
+from kafkalog.format.disk.properties import decode_properties, encode_properties
+from kafkalog.format.integers import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hypothesis import strategies as st
 
-from kafkalog.format.batch_builder import build_batch
+from kafkalog.format.records.batch_builder import build_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hypothesis.strategies import SearchStrategy
 
-    from kafkalog.format.batch_builder import RecordColumns
-    from kafkalog.format.record_batch import Codec
+    from kafkalog.format.records.batch_builder import RecordColumns
+    from kafkalog.format.records.record_batch import Codec
 
 R = TypeVar("R")
 BatchShape = tuple[int, list[R], "Codec", int | None, int]

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.format.arrow_messages import MessageCutter
-from kafkalog.format.arrow_reader import ArrowReader
-from kafkalog.format.batch_builder import build_plain_batch
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.record import iterate_records
+from kafkalog.format.integers import FormatError
+from kafkalog.format.records.batch_builder import build_plain_batch
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.wire.arrow_messages import MessageCutter
+from kafkalog.format.wire.arrow_reader import ArrowReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,17 +12,17 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.arrow_columns import SCHEMA
-from kafkalog.format.arrow_writer import ArrowWriter
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.record import Record
-from kafkalog.format.record_batch import Codec
-from kafkalog.format.record_writer import FIELDS, Bounds, RecordRead, RecordShape
+from kafkalog.format.records.record import Record
+from kafkalog.format.records.record_batch import Codec
+from kafkalog.format.wire.arrow_columns import SCHEMA
+from kafkalog.format.wire.arrow_writer import ArrowWriter
+from kafkalog.format.wire.record_writer import FIELDS, Bounds, RecordRead, RecordShape
 from tests.naive.arrow_rows import PlainAnswer, ShownBatch
 from tests.naive.stored_batches import CONTROL, NOBODY, TRANSACTIONAL, Producer, stored_batch
 
 if TYPE_CHECKING:
-    from kafkalog.format.record_writer import Chunk
+    from kafkalog.format.wire.record_writer import Chunk
 
 NOW = 1_700_000_000_000
 ABORTED_PRODUCER = 9

@@ -10,10 +10,10 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.batch_scan import BatchChoice, ScanStop, choose
-from kafkalog.format.record_batch import HEADER_BYTES
-from kafkalog.kernels.batch_scan import INLINE_CRC_MAX
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.batch_scan import BatchChoice, ScanStop, choose
+from kafkalog.format.records.record_batch import HEADER_BYTES
+from kafkalog.kernels.records.batch_scan import INLINE_CRC_MAX
 from tests.naive.batch_walk import walk
 
 SIZES = st.sampled_from([0, 40, 300, INLINE_CRC_MAX - 70, INLINE_CRC_MAX, 3000])

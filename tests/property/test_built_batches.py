@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import KafkalogError
-from kafkalog.format.batch_builder import (
+from kafkalog.format.records.batch_builder import (
     NO_PRODUCER,
     BuiltBatch,
     ProducerStamp,
@@ -21,9 +21,8 @@ from kafkalog.format.batch_builder import (
     build_plain_batch,
     build_single_batch,
 )
-from kafkalog.log.built_batch_validator import validate_built
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_validator import validate
+from kafkalog.log.validator import validate, validate_built
 from kafkalog.log.values import AppendOrigin, ValidatedRecords
 from kafkalog.server.media_types import EmbeddedFormat
 from kafkalog.server.produce_batches import Place, make_batches, prepare

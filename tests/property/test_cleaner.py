@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.cleaner.cleaner_config import CleanerConfig, TombstoneHorizon
-from kafkalog.log.invariants import check_invariants
+from kafkalog.cleaner.config import CleanerConfig, TombstoneHorizon
+from kafkalog.log.inspect.invariants import check_invariants
 from tests.cleaner_world import NOW_MS, CleanerWorld, with_config
 from tests.naive.cleaning_logs import make_log
 

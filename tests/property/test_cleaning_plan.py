@@ -7,7 +7,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.cleaner.cleaning_plan import (
+from kafkalog.cleaner.plan import (
     CheckpointFault,
     CleaningFacts,
     NotCleanable,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kafkalog.cli.dump_log_segments import DumpOptions, dump
 from kafkalog.errors import CorruptData
-from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import FormatError
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "dump" / "t-0"
 NAMES = sorted(path.name for path in GOLDEN.iterdir())

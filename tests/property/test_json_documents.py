@@ -12,11 +12,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkalog.format.json_documents import Concatenated, Lines
+from kafkalog.format.wire.json_documents import Concatenated, Lines
 from tests.naive.json_documents import Documents, split_concatenated, split_lines
 
 if TYPE_CHECKING:
-    from kafkalog.format.json_documents import Splitter
+    from kafkalog.format.wire.json_documents import Splitter
 
 SPLITTERS = {Lines: split_lines, Concatenated: split_concatenated}
 PIECES = st.sampled_from(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kafkalog.errors import OffsetAboveLogEnd, OffsetBelowLogStart
-from kafkalog.format.record_batch import Codec
-from kafkalog.log.invariants import check_invariants
+from kafkalog.format.records.record_batch import Codec
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation
 from tests.naive.naive_log import NaiveLog

@@ -9,11 +9,11 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.batch_builder import RecordColumns
-from kafkalog.format.json_page import write_page
-from kafkalog.format.page_writer import PageBuffer
-from kafkalog.format.record import iterate_records
-from kafkalog.format.record_batch import Codec, is_control, is_transactional, read_header
+from kafkalog.format.records.batch_builder import RecordColumns
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record_batch import Codec, is_control, is_transactional, read_header
+from kafkalog.format.wire.json_page import write_page
+from kafkalog.format.wire.record_writer import PageBuffer
 from tests.property.shaped_batches import ABORTED_PRODUCER, BatchShape, batch_shapes, batches_of
 
 VALUES = st.lists(st.none() | st.text(max_size=30), min_size=1, max_size=4)

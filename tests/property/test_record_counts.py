@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.record_batch import HEADER_BYTES, Codec
-from kafkalog.log.record_count import RecordCount, oldest_timestamp_ms
-from kafkalog.log.segment_summary import summarize_segments
+from kafkalog.format.integers import FormatError
+from kafkalog.format.records.record_batch import HEADER_BYTES, Codec
+from kafkalog.log.inspect.directory_facts import summarize_segments
+from kafkalog.log.inspect.record_count import RecordCount, oldest_timestamp_ms
 from tests.cleaner_world import DIRECTORY, NOW_MS, CleanerWorld, record, segments_of
 from tests.naive.cleaning_logs import make_log
 from tests.naive.stored_batches import Producer, stored_batch

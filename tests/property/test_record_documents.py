@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkalog.format.batch_builder import build_plain_batch
+from kafkalog.format.records.batch_builder import build_plain_batch
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import EmbeddedFormat
 from kafkalog.server.produce_body import Formats

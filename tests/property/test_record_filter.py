@@ -12,11 +12,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.cleaner import batch_inflater
+from kafkalog.cleaner import record_batches as batch_inflater
 from kafkalog.cleaner.record_filter import RecordFilter, TombstoneRule
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
-from kafkalog.format.batch_scan import BatchColumn
 from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.records.batch_scan import BatchColumn
 from tests.keyed_log_world import NOW_MS, logs, orders_for, record_batches
 from tests.naive.record_filter import (
     DELETE,

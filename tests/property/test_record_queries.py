@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
-from kafkalog.format.record_text import event_id, parse_event_id
+from kafkalog.format.wire.record_text import event_id, parse_event_id
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.media_types import accepts_gzip, negotiate
 from kafkalog.server.record_media import OFFERED

@@ -11,11 +11,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.json_page import MalformedJson, check_envelope, write_page
-from kafkalog.format.record import iterate_records
-from kafkalog.format.record_batch import HEADER_BYTES, Codec
-from kafkalog.kernels.record_scan import RECORD_FACT_COUNT, validate_records
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record_batch import HEADER_BYTES, Codec
+from kafkalog.format.wire.json_page import MalformedJson, check_envelope, write_page
+from kafkalog.kernels.records.record_scan import RECORD_FACT_COUNT, validate_records
 from tests.naive.records import PlainRecord, encode_records, page_entry, partition_of
 
 BLOBS = st.one_of(st.none(), st.binary(max_size=70))

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.batch_builder import RecordColumns
-from kafkalog.format.record import iterate_records
-from kafkalog.format.record_batch import Codec, is_transactional, read_header
-from kafkalog.format.record_text import ArrayRecords, EventRecords, LineRecords
-from kafkalog.format.record_writer import (
+from kafkalog.format.records.batch_builder import RecordColumns
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record_batch import Codec, is_transactional, read_header
+from kafkalog.format.wire.record_text import ArrayRecords, EventRecords, LineRecords
+from kafkalog.format.wire.record_writer import (
     FIELDS,
     FORMATS,
     Bounds,
@@ -28,7 +28,7 @@ from tests.integration.stream_world import parse_events
 from tests.property.shaped_batches import ABORTED_PRODUCER, BatchShape, batch_shapes, batches_of
 
 if TYPE_CHECKING:
-    from kafkalog.format.record_writer import RecordWriter
+    from kafkalog.format.wire.record_writer import RecordWriter
 
 NO_BOUND = (1 << 63) - 1
 BYTES = st.none() | st.sampled_from(

@@ -10,10 +10,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.log import retention_pass
-from kafkalog.log.invariants import check_invariants
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.retention_forecast import Schedule, simulate
+from kafkalog.log.retention import execute
+from kafkalog.log.retention.forecast import Schedule, simulate
 from tests.partition_world import NOW_MS, PartitionWorld, batch
 
 CONFIG = LogConfig(internal_segment_bytes=400, segment_index_bytes=96, index_interval_bytes=100)
@@ -45,23 +45,23 @@ def test_the_pass_is_its_simulation(
     log.update_config(replace(CONFIG, retention_bytes=max_bytes, retention_ms=max_ms))
     bases = world.bases()
 
-    facts = retention_pass.facts_of(log)
-    policy = retention_pass.policy_of(log.config)
+    facts = execute.facts_of(log)
+    policy = execute.policy_of(log.config)
     passes = list(simulate(facts, policy, NOW_MS, 0, Schedule(NOW_MS, 1, 0)))
     expected = [each.base_offset for forecast in passes for each in forecast.planned.deletions]
-    planned = retention_pass.plan_of(log, NOW_MS)
+    planned = execute.plan_of(log, NOW_MS)
     assert [each.base_offset for each in planned.deletions] == expected == bases[: len(expected)]
     if not expected:
         return
-    base = retention_pass.begin(log, planned)
+    base = execute.begin(log, planned)
     world.flush()
-    retention_pass.raise_start(log, NOW_MS, base)
-    taken = [each.base_offset for each in retention_pass.finish(log)]
+    execute.raise_start(log, NOW_MS, base)
+    taken = [each.base_offset for each in execute.finish(log)]
     assert taken == expected
     has_rolled = len(expected) == len(bases)
     assert world.bases() == ([log.log_end_offset] if has_rolled else bases[len(expected) :])
     assert log.log_start_offset == planned.log_start_offset
-    assert retention_pass.plan_of(log, NOW_MS).deletions == ()
+    assert execute.plan_of(log, NOW_MS).deletions == ()
     check_invariants(log)
     left = (world.bases(), log.log_start_offset, log.log_end_offset)
     world.reopen(clean=False)

@@ -7,8 +7,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.log.retention_forecast import Schedule, after, departures, explain, simulate
-from kafkalog.log.retention_plan import (
+from kafkalog.log.retention.forecast import Schedule, after, departures, explain, simulate
+from kafkalog.log.retention.plan import (
     Hold,
     Keeper,
     LogFacts,

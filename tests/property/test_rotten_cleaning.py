@@ -15,9 +15,9 @@ from kafkalog.cleaner.record_batches import RecordBatches
 from kafkalog.cleaner.record_filter import RecordFilter
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.errors import CorruptBatch
-from kafkalog.format.batch_scan import BatchColumn
-from kafkalog.format.record import read_records
-from kafkalog.format.record_batch import ATTRIBUTES_AT, CRC_AT, HEADER_BYTES, compute_crc
+from kafkalog.format.records.batch_scan import BatchColumn
+from kafkalog.format.records.record import read_records
+from kafkalog.format.records.record_batch import ATTRIBUTES_AT, CRC_AT, HEADER_BYTES, compute_crc
 from tests.keyed_log_world import NOW_MS, logs, orders_for
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.appends import Partitions
-from kafkalog.format.batch_builder import build_batch
-from kafkalog.format.record import iterate_records
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.records.batch_builder import build_batch
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record_batch import Codec
 from kafkalog.spark.write import BatchPlanner, blocks
 from tests.naive.records import partition_of
 

@@ -9,7 +9,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.spark.logs import OffsetRange
 from kafkalog.spark.offsets import document_of, offsets_of, rate_limited, split_ranges
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafkalog.errors import InvalidConfig
-from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import FormatError
 from kafkalog.manager.log_dir import REGISTRY_FILE, LogDir
 from kafkalog.manager.topic_registry import (
     RETIRED,

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import InvalidRequest
-from kafkalog.format.record_batch import CRC_AT, HEADER_BYTES, Codec, compute_crc, is_crc_valid
+from kafkalog.format.records.record_batch import (
+    CRC_AT,
+    HEADER_BYTES,
+    Codec,
+    compute_crc,
+    is_crc_valid,
+)
 from kafkalog.log.log_config import LogConfig
 from tests.partition_world import batch, checked, records_of
 

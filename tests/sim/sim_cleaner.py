@@ -11,15 +11,15 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from kafkalog.cleaner.cleaner import CleaningResult
-from kafkalog.cleaner.cleaner_stats import CleanerStats
+from kafkalog.cleaner.stats import CleanerStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
-    from kafkalog.cleaner.log_to_clean import LogToClean
-    from kafkalog.cleaner.swapping import OnWriter
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.cleaner.config import LogCleanerConfig
+    from kafkalog.cleaner.plan import LogToClean
+    from kafkalog.cleaner.swap import OnWriter
+    from kafkalog.format.topic_names import TopicPartition
 
 CHUNK_BYTES = 256
 

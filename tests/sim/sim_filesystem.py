@@ -14,7 +14,7 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.env.whole_files import WholeFiles
+from kafkalog.env.system_filesystem import WholeFiles
 from tests.sim.disk_memory import note_disk
 from tests.sim.sim_crash import CrashMode, Survivor
 from tests.sim.sim_faults import FaultPlan, Operation

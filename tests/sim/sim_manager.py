@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from kafkalog.cleaner.log_cleaner import make_cleaner
 from kafkalog.errors import KafkalogError
-from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_validator import validate
+from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.log_manager import LogManager
@@ -33,9 +33,9 @@ from tests.sim.sim_threads import SimThreads
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kafkalog.cleaner.config import LogCleanerConfig
     from kafkalog.cleaner.log_cleaner import CleanerMaker
-    from kafkalog.cleaner.log_cleaner_config import LogCleanerConfig
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import ValidatedRecords
     from kafkalog.manager.broker_config import LogDirConfig

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.env.task_table import TaskTable
+from kafkalog.env.system_scheduler import TaskTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.env.scheduler import TaskStatus
-    from kafkalog.env.task_table import ScheduledBody
+    from kafkalog.env.system_scheduler import ScheduledBody
     from tests.sim.sim_clock import SimClock
 
 

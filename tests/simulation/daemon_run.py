@@ -10,13 +10,13 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidRequest, PartitionMoving, StorageFault
-from kafkalog.format.batch_builder import RecordColumns, build_batch
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.record_batch import read_header
-from kafkalog.format.topic_partition import parse_directory_name
-from kafkalog.log import retention_pass
-from kafkalog.log.invariants import check_invariants
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.record_batch import read_header
+from kafkalog.format.topic_names import parse_directory_name
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.retention import execute
 from kafkalog.log.values import Isolation, LogAppendInfo
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.log_dir import CLEAN_SHUTDOWN_MARKER, REGISTRY_FILE
@@ -300,7 +300,7 @@ class DaemonRun:
         """A pass of the retention task; how many segments went. A crash may keep what it takes."""
         for log in self.logs():
             promises = self.promises_of(log)
-            planned = retention_pass.plan_of(log, self.life.clock.wall_ms())
+            planned = execute.plan_of(log, self.life.clock.wall_ms())
             promises.start_asked = max(promises.start_asked, planned.log_start_offset)
         try:
             return self.life.manager.retention.run_once()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.format.record_batch import PREFIX_BYTES, read_header
+from kafkalog.format.records.record_batch import PREFIX_BYTES, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

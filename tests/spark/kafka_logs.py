@@ -11,23 +11,23 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kafkalog.format.checkpoint_text import decode_offsets
-from kafkalog.format.control_record import read_batch_control_type
-from kafkalog.format.file_names import (
+from kafkalog.format.disk.checkpoints import decode_offsets
+from kafkalog.format.disk.file_names import (
     DELETED_SUFFIX,
     LOCK,
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
 )
-from kafkalog.format.record import iterate_records
-from kafkalog.format.record_batch import (
+from kafkalog.format.records.control_record import read_batch_control_type
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record_batch import (
     TimestampType,
     codec_of,
     is_control,
     read_header,
     timestamp_type_of,
 )
-from kafkalog.format.topic_partition import parse_directory_name
+from kafkalog.format.topic_names import parse_directory_name
 from tests.oracle.kafka import Broker
 from tests.oracle.real_directories import make, some_records
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
     from tests.oracle.kafka import Kafka
 
 SHAPES = {

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.format.file_names import segment_file_name
-from kafkalog.format.index_entries import pack_aborted_entry
-from kafkalog.format.record import Record
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.disk.file_names import segment_file_name
+from kafkalog.format.disk.index_entries import pack_aborted_entry
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.records.record import Record
+from kafkalog.format.records.record_batch import Codec
 from tests.naive.stored_batches import TRANSACTIONAL, Producer, stored_batch
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
-from kafkalog.format.file_names import segment_file_name
+from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.spark import register
 from tests.spark.log_directory import TIME_MS, LogDirectory, every_shape, in_order, plain, rows_of
 

@@ -9,8 +9,8 @@ import errno
 import pytest
 
 from kafkalog.errors import InvalidTxnState, StorageFault, UnknownPartition, UnknownTopic
-from kafkalog.format.control_record import ControlRecordType
-from kafkalog.log.invariants import check_invariants
+from kafkalog.format.records.control_record import ControlRecordType
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.manager.producer_ids import FIRST_PRODUCER_ID
 from kafkalog.manager.producer_operations import AbortedTransaction
 from tests.open_transactions import left_open, marker_of, replicate

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from kafkalog.format.checkpoint_text import encode_offsets
-from kafkalog.format.topic_partition import DirectoryState, TopicPartition
+from kafkalog.format.disk.checkpoints import encode_offsets
+from kafkalog.format.topic_names import DirectoryState, TopicPartition
 from kafkalog.log.values import Isolation
 from kafkalog.manager.startup_plan import FoundPartition, plan_startup
 from kafkalog.manager.topic_registry import RegistryState

@@ -18,8 +18,8 @@ from kafkalog.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from kafkalog.format.topic_id import encode_id
-from kafkalog.log.retention_plan import Keeper, Rule
+from kafkalog.format.topic_names import encode_id
+from kafkalog.log.retention.plan import Keeper, Rule
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.log_dir import REGISTRY_FILE
 from kafkalog.manager.retention import BeginCommand, FinishCommand, Held, RaiseStartCommand

@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafkalog.format.arrow_messages import (
+from kafkalog.format.records.batch_builder import build_plain_batch
+from kafkalog.format.records.record import Record, iterate_records
+from kafkalog.format.wire.arrow_messages import (
     METADATA_BYTES_MAX,
     MalformedArrow,
     MessageCutter,
     MessageTooLarge,
     UnusableColumn,
 )
-from kafkalog.format.arrow_reader import ArrowReader
-from kafkalog.format.arrow_records import UNNAMED, ArrowRecords
-from kafkalog.format.batch_builder import build_plain_batch
-from kafkalog.format.record import Record, iterate_records
+from kafkalog.format.wire.arrow_reader import ArrowReader
+from kafkalog.format.wire.arrow_writer import UNNAMED, ArrowRecords
 
 NOW = 1_700_000_000_000
 MAX_BYTES = 1 << 20

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 
 from kafkalog.errors import DecompressedTooLarge
-from kafkalog.format.arrow_columns import RECORDS_PER_BATCH, SCHEMA
-from kafkalog.format.arrow_writer import ArrowWriter
-from kafkalog.format.record import Record
-from kafkalog.format.record_batch import Codec, MalformedBatch
-from kafkalog.format.record_writer import Bounds, RecordRead, RecordShape
+from kafkalog.format.records.record import Record
+from kafkalog.format.records.record_batch import Codec, MalformedBatch
+from kafkalog.format.wire.arrow_columns import RECORDS_PER_BATCH, SCHEMA
+from kafkalog.format.wire.arrow_writer import ArrowWriter
+from kafkalog.format.wire.record_writer import Bounds, RecordRead, RecordShape
 from tests.naive.stored_batches import stored_batch
 
 if TYPE_CHECKING:
-    from kafkalog.format.record_writer import Chunk
+    from kafkalog.format.wire.record_writer import Chunk
 
 
 def writer_of(bounds: Bounds | None = None, max_decompressed_bytes: int = 1 << 20) -> ArrowWriter:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from kafkalog.format.credentials import Credentials, PasswordHash, token_digest
+from kafkalog.format.disk.credentials import Credentials, PasswordHash, token_digest
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.security.authenticators import (
     Authenticators,

@@ -18,9 +18,9 @@ from kafkalog.errors import (
     NotReady,
     UnknownTopic,
 )
-from kafkalog.format.backup_manifest import MANIFEST_FILE
-from kafkalog.format.file_names import segment_file_name
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.disk.backup_manifest import MANIFEST_FILE
+from kafkalog.format.disk.file_names import segment_file_name
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.manager.background_operations import OperationState
 from kafkalog.manager.log_dir import CLEAN_SHUTDOWN_MARKER

@@ -12,10 +12,10 @@ import pytest
 from kafkalog.errors import (
     KafkalogError,
 )
-from kafkalog.format.file_names import CLEANED_SUFFIX, segment_file_name
-from kafkalog.log.appended_batch import AppendedBatch
-from kafkalog.log.log_segment import LogSegment
-from kafkalog.log.segment_swap import SegmentSwap
+from kafkalog.format.disk.file_names import CLEANED_SUFFIX, segment_file_name
+from kafkalog.log.append import AppendedBatch
+from kafkalog.log.segment.log_segment import LogSegment
+from kafkalog.log.segment.segment_swap import SegmentSwap
 from kafkalog.manager.background_operations import OperationState
 from kafkalog.manager.backup import Backup
 from kafkalog.manager.log_dir import REGISTRY_FILE

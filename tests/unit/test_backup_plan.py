@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.format.backup_manifest import (
+from kafkalog.format.disk.backup_manifest import (
     BackupFile,
     BackupLogDir,
     BackupManifest,
@@ -17,9 +17,9 @@ from kafkalog.format.backup_manifest import (
     decode_manifest,
     encode_manifest,
 )
-from kafkalog.format.file_names import segment_file_name
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.disk.file_names import segment_file_name
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.manager.backup_plan import (
     How,
     PartitionState,

@@ -7,14 +7,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kafkalog.cleaner.batch_inflater import GROUP_BYTES, BatchInflater, InflatedGroup
-from kafkalog.cleaner.record_batches import RecordBatches
+from kafkalog.cleaner.record_batches import GROUP_BYTES, BatchInflater, InflatedGroup, RecordBatches
 from kafkalog.cleaner.record_filter import RecordFilter, Retention
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.errors import CorruptBatch
-from kafkalog.format.batch_scan import BatchColumn
-from kafkalog.format.compression import decompress
-from kafkalog.format.record_batch import ATTRIBUTES_AT, CRC_AT, HEADER_BYTES, Codec, compute_crc
+from kafkalog.format.records.batch_scan import BatchColumn
+from kafkalog.format.records.compression import decompress
+from kafkalog.format.records.record_batch import (
+    ATTRIBUTES_AT,
+    CRC_AT,
+    HEADER_BYTES,
+    Codec,
+    compute_crc,
+)
 from tests.naive.record_filter import KeyedBatch, KeyedRecord
 
 CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]

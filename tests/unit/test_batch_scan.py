@@ -12,12 +12,12 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.batch_scan import BatchColumn, CrcState, ScanStop, scan
-from kafkalog.format.record_batch import BatchHeader, compute_crc, encode_header
-from kafkalog.kernels.batch_scan import INLINE_CRC_MAX
+from kafkalog.format.records.batch_scan import BatchColumn, CrcState, ScanStop, scan
+from kafkalog.format.records.record_batch import BatchHeader, compute_crc, encode_header
 from kafkalog.kernels.crc32c import LANE_BYTES, crc32c_of
-from kafkalog.kernels.index_build import EMPTY_STATE, IndexState, index_entries
 from kafkalog.kernels.processor import LEVEL, ProcessorLevel
+from kafkalog.kernels.records.batch_scan import INLINE_CRC_MAX
+from kafkalog.kernels.records.index_build import EMPTY_STATE, IndexState, index_entries
 from tests.naive.batch_walk import walk
 
 COLUMNS_AS_WALKED = (

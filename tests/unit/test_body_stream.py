@@ -16,7 +16,7 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.test_utils import make_mocked_request
 
 from kafkalog.errors import NotReady
-from kafkalog.format.json_documents import Lines
+from kafkalog.format.wire.json_documents import Lines
 from kafkalog.server.body_stream import BodyStream, DocumentStream
 from kafkalog.server.delayed_fetch import DelayedFetches
 from kafkalog.server.error_map import ApiError

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from kafkalog.log.index_cache import ENTRY_OVERHEAD_BYTES, IndexCache
-from kafkalog.log.segment_file import MovableDirectory, SegmentFile
-from kafkalog.log.would_block import WouldBlock
+from kafkalog.log.environment import ENTRY_OVERHEAD_BYTES, IndexCache
+from kafkalog.log.segment.segment_file import MovableDirectory, SegmentFile
+from kafkalog.log.values import WouldBlock
 from tests.log_world import DIRECTORY, LogWorld
 from tests.sim.sim_filesystem import SimFilesystem
 

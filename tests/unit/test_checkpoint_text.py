@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.checkpoint_text import (
+from kafkalog.format.disk.checkpoints import (
     decode_leader_epochs,
     decode_offsets,
     encode_leader_epochs,
     encode_offsets,
     salvage_offsets,
 )
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import TopicPartition
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 PARTITIONS = st.builds(

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.cleaner.cleaning_run import CleanRequest
-from kafkalog.format.file_names import segment_file_name
+from kafkalog.cleaner.stats import CleanRequest
+from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.manager.values import ConfigChange
 from tests.cleaning_daemon import keyed_batch
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager
 
 if TYPE_CHECKING:
-    from kafkalog.cleaner.cleaning_run import CleaningRun
+    from kafkalog.cleaner.stats import CleaningRun
     from kafkalog.log.unified_log import UnifiedLog
 
 SEGMENTS = {"cleanup.policy": "compact", "internal.segment.bytes": "300"}

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.batch_scan import scan
-from kafkalog.log.cleaned_segment import CleanedSegment, remove_cleaned_files
+from kafkalog.format.records.batch_scan import scan
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.segment_recovery import SegmentOffsetOverflow
+from kafkalog.log.segment.cleaned_segment import CleanedSegment, remove_cleaned_files
+from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
 from kafkalog.log.values import AbortedTransaction
 from tests.log_world import DIRECTORY, LogWorld, append
 from tests.naive.batches import PlainBatch, one_record
 
 if TYPE_CHECKING:
-    from kafkalog.log.log_segment import LogSegment
+    from kafkalog.log.segment.log_segment import LogSegment
 
 MTIME_MS = 1_600_000_000_000
 SUFFIXES = (".log", ".index", ".timeindex")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.cleaner.cleaner_config import CleanerConfig
+from kafkalog.cleaner.config import CleanerConfig
 from kafkalog.errors import CorruptBatch, LogDirOffline
-from kafkalog.format.record_batch import HEADER_BYTES, Codec
-from kafkalog.log.invariants import check_invariants
+from kafkalog.format.records.record_batch import HEADER_BYTES, Codec
+from kafkalog.log.inspect.invariants import check_invariants
 from tests.cleaner_world import (
     COMPACT,
     DIRECTORY,

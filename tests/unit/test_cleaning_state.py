@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 
-from kafkalog.cleaner.cleaning_state import (
+from kafkalog.cleaner.log_cleaner_manager import (
     NONE,
     CleaningEvent,
     CleaningPhase,

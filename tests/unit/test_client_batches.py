@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from kafkalog.client import BadAnswer, ConsumerRecord, ProducerRecord
 from kafkalog.client.batches import OutgoingRecords, consumer_records
-from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.format.record_batch import is_crc_valid, read_header
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.records.record_batch import is_crc_valid, read_header
 
 NOW_MS = 1_700_000_000_000
 FIELDS = st.none() | st.binary(max_size=40) | st.text(max_size=20)

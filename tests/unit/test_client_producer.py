@@ -26,7 +26,7 @@ from kafkalog.client.batches import consumer_records
 from kafkalog.client.failures import failure_of
 from kafkalog.client.messages import Answer, NoAnswer
 from kafkalog.client.producer import ProducerState
-from kafkalog.format.record_batch import read_header
+from kafkalog.format.records.record_batch import read_header
 from tests.unit.test_client_conversation import GONE, REFUSED, error
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.format.checkpoint_text import encode_offsets
-from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.log.directory_check import verify_directory
+from kafkalog.format.disk.checkpoints import encode_offsets
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.log.inspect.directory_check import verify_directory
 from kafkalog.log.log_config import LogConfig
 from kafkalog.manager.compaction_evidence import is_known_compacted
 from kafkalog.manager.log_dir import CLEANER_OFFSETS, REGISTRY_FILE

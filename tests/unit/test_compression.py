@@ -19,9 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.errors import DecompressedTooLarge, UnsupportedCompression
-from kafkalog.format.compression import compress, decompress, decompress_into
-from kafkalog.format.record_batch import Codec
-from kafkalog.format.zstd_stream import WINDOW_MAX
+from kafkalog.format.records.compression import WINDOW_MAX, compress, decompress, decompress_into
+from kafkalog.format.records.record_batch import Codec
 
 CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 MIB = 1 << 20

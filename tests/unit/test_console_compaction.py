@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.cleaner.cleaning_run import CleaningRun
+from kafkalog.cleaner.stats import CleaningRun
 from kafkalog.errors import CorruptBatch, UnknownTopic
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.manager.cleaning_history import KEPT_CLEANS, KEPT_MS, CleaningHistory
 from kafkalog.server.routes.cleaner import run_json
 from kafkalog.ui.compaction_view import CleanerView, compaction_view

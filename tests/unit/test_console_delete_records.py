@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.format.topic_partition import GROUP_OFFSETS_TOPIC
-from kafkalog.log.log_segment import LogSegment
+from kafkalog.format.topic_names import GROUP_OFFSETS_TOPIC
+from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.manager.values import ConfigChange
 from kafkalog.ui.delete_records_view import DeleteRecordsView, delete_records_view
 from kafkalog.ui.offsets_view import Question

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.errors import UnknownSegment
-from kafkalog.log import offset_place
+from kafkalog.log.inspect import segment_listing
 from kafkalog.ui.axis import WIDTH, lay_out
 from kafkalog.ui.offsets_view import OffsetsView, Question, offsets_view
 from tests.cleaning_daemon import NOW_MS, keyed_batch
@@ -126,7 +126,7 @@ def test_a_segment_that_goes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
         log.segments.remove([taken])
         raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr(offset_place, "position_of", gone)
+    monkeypatch.setattr(segment_listing, "position_of", gone)
     with pytest.raises(UnknownSegment):
         sim.operations.locate("t", 0, 0)
     assert sim.operations.readiness().offline_dirs == 0

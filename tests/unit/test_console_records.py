@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kafkalog.errors import UnknownPartition
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.format.record_batch import HEADER_BYTES, Codec
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.records.record_batch import HEADER_BYTES, Codec
 from kafkalog.log.values import AbortedTransaction, FetchDataInfo
 from kafkalog.ui import records_view as module
 from kafkalog.ui.record_rows import (

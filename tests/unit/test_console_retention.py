@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from kafkalog.errors import LogDirOffline
-from kafkalog.log.retention_forecast import Departure, Due, Schedule
-from kafkalog.log.retention_plan import RetentionPolicy, Rule, SegmentFacts
+from kafkalog.log.retention.forecast import Departure, Due, Schedule
+from kafkalog.log.retention.plan import RetentionPolicy, Rule, SegmentFacts
 from kafkalog.manager.retention_report import RetentionSimulation
 from kafkalog.ui.retention_view import (
     CURVE_POINTS,

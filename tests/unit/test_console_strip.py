@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.log.retention_forecast import Due, Schedule, SegmentFate, explain
-from kafkalog.log.retention_plan import Keeper, LogFacts, RetentionPolicy, Rule, SegmentFacts
+from kafkalog.log.retention.forecast import Due, Schedule, SegmentFate, explain
+from kafkalog.log.retention.plan import Keeper, LogFacts, RetentionPolicy, Rule, SegmentFacts
 from kafkalog.server.moments import parse_timestamp
 from kafkalog.ui import words
 from kafkalog.ui.segment_states import CleanRange, SegmentState, reason_of, state_of

@@ -15,8 +15,8 @@ import pytest
 
 from kafkalog.errors import InvalidTopicConfig, UnknownPartition, UnknownTopic
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.log.retention_forecast import Schedule
-from kafkalog.log.retention_plan import plan
+from kafkalog.log.retention.forecast import Schedule
+from kafkalog.log.retention.plan import plan
 from kafkalog.manager.values import ConfigChange
 from kafkalog.ui.daemon_views import log_dirs_view, tasks_view
 from kafkalog.ui.delete_records_view import delete_records_view

@@ -16,8 +16,8 @@ from kafkalog.errors import (
     OffsetAboveLogEnd,
     UnknownConsumer,
 )
-from kafkalog.format.group_offsets import CommittedOffset
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.disk.group_offsets import CommittedOffset
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.consumer import Consumer, ConsumerConfig, Delivery, Reset
 from tests.sim.sim_manager import DIRS, SimManager, batch_of

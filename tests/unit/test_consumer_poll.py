@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.errors import DiskFull
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.consumer import ConsumerConfig, Reset
 from kafkalog.server.consumer_poll import ConsumerPoll

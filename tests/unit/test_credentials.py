@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.credentials import (
+from kafkalog.format.disk.credentials import (
     NO_PASSWORD,
     PasswordHash,
     basic_line,
@@ -18,7 +18,7 @@ from kafkalog.format.credentials import (
     principal_fault,
     token_digest,
 )
-from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import FormatError
 from kafkalog.server.security.failed_tries import FailedTries
 
 SALT = bytes(range(16))

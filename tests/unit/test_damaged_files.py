@@ -10,9 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.errors import CorruptCheckpoint
-from kafkalog.format.checkpoint_text import decode_leader_epochs
+from kafkalog.format.disk.checkpoints import decode_leader_epochs
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
+from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.log_dir import (
     CLEAN_SHUTDOWN_MARKER,

@@ -15,9 +15,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.errors import UnusableLogDirs
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.meta_properties import decode_meta_properties, encode_meta_properties
-from kafkalog.format.topic_id import encode_id
+from kafkalog.format.disk.properties import decode_meta_properties, encode_meta_properties
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import encode_id
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.identity import plan_identities
 from kafkalog.manager.identity_files import IdentityFiles

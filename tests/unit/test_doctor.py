@@ -17,7 +17,7 @@ from kafkalog.cli.doctor.mounts import Mount, mount_of, parse_mounts
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import InvalidConfig
-from kafkalog.log.nested_dirs import check_apart
+from kafkalog.log.inspect.directory_facts import check_apart
 from kafkalog.settings import load_settings
 
 if TYPE_CHECKING:

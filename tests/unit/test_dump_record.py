@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.cli.dump_record import record_line
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.record import Record
+from kafkalog.format.integers import FormatError
+from kafkalog.format.records.record import Record
 
 
 def line(record: Record, *, is_control: bool = False, metadata: bool = True) -> str:

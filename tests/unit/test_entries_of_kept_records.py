@@ -13,10 +13,9 @@ from structlog.testing import capture_logs
 
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.segment_read import next_offset, position_of
-from kafkalog.log.sound_floor import sound_floor
-from kafkalog.log.values import Isolation
-from kafkalog.log.would_block import WouldBlock
+from kafkalog.log.segment.index_repair import sound_floor
+from kafkalog.log.segment.segment_reader import next_offset, position_of
+from kafkalog.log.values import Isolation, WouldBlock
 from tests.naive.batches import PlainBatch
 from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, records_of
 

@@ -9,10 +9,10 @@ import errno
 import pytest
 
 from kafkalog.errors import AppendOutcomeUnknown
-from kafkalog.format.checkpoint_text import decode_leader_epochs
-from kafkalog.format.file_names import LEADER_EPOCH_CHECKPOINT
-from kafkalog.log.leader_epoch_cache import EpochEntry
+from kafkalog.format.disk.checkpoints import decode_leader_epochs
+from kafkalog.format.disk.file_names import LEADER_EPOCH_CHECKPOINT
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.state.leader_epoch_cache import EpochEntry
 from tests.partition_world import DIRECTORY, PartitionWorld, batch, checked
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Fault

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format import file_names
-from kafkalog.format.file_names import SegmentFileName, parse_segment_file, segment_file_name
-from kafkalog.format.format_error import FormatError
+from kafkalog.format.disk import file_names
+from kafkalog.format.disk.file_names import SegmentFileName, parse_segment_file, segment_file_name
+from kafkalog.format.integers import FormatError
 
 SUFFIXES = (*file_names.SEGMENT_SUFFIXES, file_names.SNAPSHOT_SUFFIX)
 

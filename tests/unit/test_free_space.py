@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.errors import DiskFull, LogStartNotDurable
-from kafkalog.log.invariants import check_invariants
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation
 from kafkalog.manager.broker_config import BrokerConfig

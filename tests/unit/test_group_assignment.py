@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.format.topic_pattern import MalformedPattern, TopicPattern
 from kafkalog.manager.group_assignment import assign_ranges
 

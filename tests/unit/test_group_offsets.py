@@ -19,17 +19,17 @@ from kafkalog.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.format.group_offsets import (
+from kafkalog.format.disk.group_offsets import (
     CommittedOffset,
     GroupPartition,
     encode_key,
     encode_value,
     partition_of_group,
 )
-from kafkalog.format.topic_partition import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS, TopicPartition
-from kafkalog.log.log_validator import validate
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.topic_names import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS, TopicPartition
+from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.commands import AppendCommand

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.group_offsets import (
+from kafkalog.format.disk.group_offsets import (
     CommittedOffset,
     GroupPartition,
     MalformedGroupRecord,
@@ -20,6 +19,7 @@ from kafkalog.format.group_offsets import (
     partition_of_group,
     text_fault,
 )
+from kafkalog.format.integers import FormatError
 
 # From Kafka's generated classes: tests/oracle/GroupRecords.java encode.
 KEY = GroupPartition("grüße", "orders", 7)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format import index_entries
-from kafkalog.format.format_error import FormatError
+from kafkalog.format.disk import index_entries
+from kafkalog.format.integers import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

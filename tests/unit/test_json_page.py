@@ -9,9 +9,10 @@ import json
 import numpy as np
 import pytest
 
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.format.json_page import (
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.records.record_batch import MalformedBatch, with_log_append_time
+from kafkalog.format.wire.json_page import (
     JsonPage,
     MalformedJson,
     check_envelope,
@@ -19,11 +20,9 @@ from kafkalog.format.json_page import (
     write_receipt,
     write_receipts,
 )
-from kafkalog.format.page_writer import PageBuffer
-from kafkalog.format.record_batch import MalformedBatch, with_log_append_time
-from kafkalog.format.record_writer import UndecodableRecord
-from kafkalog.kernels.json_fault import JsonFault
-from kafkalog.kernels.json_text import KEYS_MAX
+from kafkalog.format.wire.record_writer import PageBuffer, UndecodableRecord
+from kafkalog.kernels.json.records import JsonFault
+from kafkalog.kernels.json.scan import KEYS_MAX
 
 BIG = 1 << 20
 

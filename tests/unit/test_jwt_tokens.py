@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jwt import PyJWS
 
-from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import FormatError
 from kafkalog.server.security.authenticators import RefusedToken, Verified
 from kafkalog.server.security.jwt_tokens import TokenKeys, TokenRules, decode_jwks
 from kafkalog.settings import ServerConfig

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 from crc32c import crc32c
 
-from kafkalog.format.checkpoint_text import decode_leader_epochs
-from kafkalog.format.record_batch import ATTRIBUTES_AT, CRC_AT, HEADER_BYTES
-from kafkalog.log import retention_pass
+from kafkalog.format.disk.checkpoints import decode_leader_epochs
+from kafkalog.format.records.record_batch import ATTRIBUTES_AT, CRC_AT, HEADER_BYTES
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.retention import execute
 from kafkalog.log.values import Isolation
 from tests.naive.batches import PlainBatch
 from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch, checked
@@ -334,12 +334,12 @@ def test_kafka_12177_one_pass_takes_what_every_rule_takes() -> None:
         world.append(batch([b"a" * 20], timestamps=[NOW_MS - (20_000 if number == 3 else 0)]))
     world.log.update_high_watermark(8)
     world.log.delete_records(3)
-    planned = retention_pass.plan_of(world.log, NOW_MS)
+    planned = execute.plan_of(world.log, NOW_MS)
     rules = [(each.base_offset, each.rule.value) for each in planned.deletions]
     assert [rule for _, rule in rules[:3]] == ["start_offset"] * 3
     assert len(rules) > 3, "and more by size or time"
-    base = retention_pass.begin(world.log, planned)
+    base = execute.begin(world.log, planned)
     world.flush()
-    retention_pass.raise_start(world.log, NOW_MS, base)
-    assert len(retention_pass.finish(world.log)) == len(rules)
-    assert retention_pass.plan_of(world.log, NOW_MS).deletions == ()
+    execute.raise_start(world.log, NOW_MS, base)
+    assert len(execute.finish(world.log)) == len(rules)
+    assert execute.plan_of(world.log, NOW_MS).deletions == ()

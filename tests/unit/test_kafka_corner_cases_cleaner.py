@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.cleaner.cleaning_plan import CheckpointFault, NotCleanable
+from kafkalog.cleaner.plan import CheckpointFault, NotCleanable
 from kafkalog.errors import LogCleaningAborted
-from kafkalog.format.control_record import (
+from kafkalog.format.records.control_record import (
     ControlRecordType,
     encode_control_key,
     encode_marker_value,
 )
-from kafkalog.format.record import Record
-from kafkalog.format.record_batch import Codec
-from kafkalog.log import cleaned_segment
+from kafkalog.format.records.record import Record
+from kafkalog.format.records.record_batch import Codec
 from kafkalog.log.future_log import fill, read_slice
-from kafkalog.log.invariants import check_invariants
+from kafkalog.log.inspect.invariants import check_invariants
+from kafkalog.log.segment import cleaned_segment
 from tests.cleaner_world import (
     NOW_MS,
     CleanerWorld,

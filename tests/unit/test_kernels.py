@@ -5,6 +5,7 @@ Method: the cache in a directory of its own, seen from fresh interpreters; every
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -15,13 +16,14 @@ import pytest
 from numba import types
 
 import kafkalog.kernels as package
-from kafkalog.kernels import KERNEL_MODULES, batch_scan, cache, loads
+from kafkalog.kernels import KERNEL_MODULES, cache, loads
 from kafkalog.kernels.compile import BYTES, BYTES_OUT, I64, JIT_DISABLED, U64, Bytes, kernel
+from kafkalog.kernels.records import batch_scan
 
 REPORT = """
 import sys, kafkalog.kernels
 assert "numba" not in sys.modules
-import kafkalog.kernels.index_build
+import kafkalog.kernels.records.index_build
 from kafkalog.kernels.compile import BUILT_KERNELS
 from numba import config
 assert (config.CPU_NAME, config.CPU_FEATURES) == ("generic", "")
@@ -47,7 +49,7 @@ def test_second_start_compiles_nothing_and_damage_heals(tmp_path: Path) -> None:
     """Cold: compiled. Warm: from the cache. Cut-off cache files: compiled again, then cached."""
     assert start(tmp_path) == "[False]"
     assert start(tmp_path) == "[True]"
-    for name in tmp_path.glob("index_build-*/*.nbc"):
+    for name in tmp_path.glob("records.index_build-*/*.nbc"):
         name.write_bytes(b"")
     assert start(tmp_path) == "[False]"
     assert start(tmp_path) == "[True]"
@@ -67,12 +69,14 @@ def test_a_filled_directory_is_used_without_writing(
 ) -> None:
     """Existing directories count before the root's permissions are asked for."""
     monkeypatch.setenv("KAFKALOG_KERNEL_CACHE", str(tmp_path / "absent" / "below"))
-    directory = cache.cache_directory("index_build")
+    directory = cache.cache_directory("records.index_build")
     assert directory is not None
-    assert Path(directory).name == f"index_build-{cache.source_digest('index_build')}"
+    assert (
+        Path(directory).name == f"records.index_build-{cache.source_digest('records.index_build')}"
+    )
     (tmp_path / "blocker").write_text("", encoding="utf-8")
     monkeypatch.setenv("KAFKALOG_KERNEL_CACHE", str(tmp_path / "blocker"))
-    assert cache.cache_directory("index_build") is None
+    assert cache.cache_directory("records.index_build") is None
     assert cache.cache_root() is None
 
 
@@ -80,12 +84,14 @@ def test_a_start_loads_no_kernel_of_a_package_that_is_not_installed() -> None:
     """Set-up compiles it all the same."""
     assert package.modules_of_use(lambda name: True) == KERNEL_MODULES
     left_out = set(KERNEL_MODULES) - set(package.modules_of_use(lambda name: False))
-    assert left_out == {"kafkalog.kernels.arrow_columns"}
+    assert left_out == {"kafkalog.kernels.records.arrow_columns"}
 
 
 def test_digest_differs_by_module() -> None:
     """Each module has a directory of its own, 16 hex digits."""
-    digests = {cache.source_digest(name.rpartition(".")[2]) for name in KERNEL_MODULES}
+    digests = {
+        cache.source_digest(name.removeprefix("kafkalog.kernels.")) for name in KERNEL_MODULES
+    }
     assert len(digests) == len(KERNEL_MODULES)
     assert all(len(digest) == 16 for digest in digests)
 
@@ -167,15 +173,14 @@ def test_a_change_in_an_imported_module_changes_the_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """numba's own stamp sees one file; ours sees what the kernel is made of, and nothing else."""
-    for source in Path(package.__file__).parent.glob("*.py"):
-        (tmp_path / source.name).write_bytes(source.read_bytes())
+    shutil.copytree(Path(package.__file__).parent, tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(cache, "_SOURCE_DIRECTORY", str(tmp_path))
     seen = []
-    for changed in ("nothing", "record_build", "batch_scan", "loads"):
+    for changed in ("nothing", "records/record_build", "records/batch_scan", "loads"):
         with (tmp_path / f"{changed}.py").open("a", encoding="utf-8") as text:
             text.write("# another line\n")
         cache.source_digest.cache_clear()
-        seen.append(cache.source_digest("index_build"))
+        seen.append(cache.source_digest("records.index_build"))
     cache.source_digest.cache_clear()
     assert seen[0] == seen[1]
     assert len(set(seen)) == 3

@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from kafkalog.env.service_manager import ServiceManager
+from kafkalog.env.systemd import ServiceManager
 from kafkalog.server.lasting import lasting_task
 from kafkalog.server.reloads import keep_files_current
 from kafkalog.server.supervision import Supervision

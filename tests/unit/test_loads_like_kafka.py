@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.format.file_names import segment_file_name
-from kafkalog.format.producer_snapshot import decode_snapshot
-from kafkalog.log.invariants import check_invariants
+from kafkalog.format.disk.file_names import segment_file_name
+from kafkalog.format.disk.producer_snapshot import decode_snapshot
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
+from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.values import AppendOrigin
 from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.log.local_log import LogSegments
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_segments import LogSegments
 from kafkalog.log.values import CompletedTransaction
 from tests.log_world import LogWorld, append, bytes_of, joined
 from tests.naive.batches import PlainBatch, one_record

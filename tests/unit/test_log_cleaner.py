@@ -8,11 +8,11 @@ import errno
 
 import pytest
 
-from kafkalog.cleaner.cleaning_run import CleaningRun, CleanRequest
-from kafkalog.cleaner.cleaning_state import NONE
+from kafkalog.cleaner.log_cleaner_manager import NONE
+from kafkalog.cleaner.stats import CleaningRun, CleanRequest
 from kafkalog.errors import CleaningConflict, CorruptBatch, DiskFull, InvalidRequest, NotReady
-from kafkalog.format.file_names import segment_file_name
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.disk.file_names import segment_file_name
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.log_config import LogConfig
 from kafkalog.manager.values import Acks, ConfigChange
 from tests.cleaning_daemon import BOTH, COMPACTED, NOW_MS, CleaningDaemon, keyed_batch

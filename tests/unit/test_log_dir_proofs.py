@@ -10,10 +10,10 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
-from kafkalog.format.checkpoint_text import encode_leader_epochs, encode_offsets
-from kafkalog.format.log_proofs import CheckedOffsets, decode_proofs, encode_proofs
-from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.log.invariants import check_invariants
+from kafkalog.format.disk.checkpoints import encode_leader_epochs, encode_offsets
+from kafkalog.format.disk.log_proofs import CheckedOffsets, decode_proofs, encode_proofs
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation
 from kafkalog.manager.broker_config import BrokerConfig

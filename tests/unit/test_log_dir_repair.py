@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import InvalidConfig, UnusableLogDirs
-from kafkalog.format.meta_properties import MetaProperties, decode_meta_properties
-from kafkalog.format.meta_properties import encode_meta_properties as encoded_meta
-from kafkalog.format.topic_id import decode_id, encode_id
+from kafkalog.format.disk.properties import MetaProperties, decode_meta_properties
+from kafkalog.format.disk.properties import encode_meta_properties as encoded_meta
+from kafkalog.format.topic_names import decode_id, encode_id
 from kafkalog.manager.log_dir import META_PROPERTIES, REGISTRY_FILE
 from kafkalog.manager.log_dir_repair import LogDirRepair
 from kafkalog.manager.registry_copies import corrected_registry

@@ -25,7 +25,7 @@ from kafkalog.errors import (
     Overloaded,
     UnknownTopic,
 )
-from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.commands import AppendCommand, CallCommand, Command, EachCommand, Step

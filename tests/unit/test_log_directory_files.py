@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.clean_shutdown import encode_clean_shutdown
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.meta_properties import (
+from kafkalog.format.disk.file_names import encode_clean_shutdown
+from kafkalog.format.disk.properties import (
     MetaProperties,
     decode_meta_properties,
+    decode_partition_metadata,
     encode_meta_properties,
+    encode_partition_metadata,
 )
-from kafkalog.format.partition_metadata import decode_partition_metadata, encode_partition_metadata
-from kafkalog.format.topic_id import decode_id, encode_id
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import decode_id, encode_id
 
 TOPIC_ID = decode_id("a2Fma2Fsb2dPcmFjbGUwMQ")
 

@@ -9,7 +9,7 @@ import errno
 import pytest
 
 from kafkalog.errors import LogDirOffline
-from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.log.values import AppendOrigin
 from tests.partition_world import NOW_MS, PartitionWorld, batch
 from tests.sim.sim_faults import Effect, Fault

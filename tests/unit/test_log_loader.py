@@ -11,8 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.errors import CorruptBatch, CorruptData
-from kafkalog.log.directory_check import verify_directory
-from kafkalog.log.invariants import check_invariants
+from kafkalog.log.inspect.directory_check import verify_directory
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation
 from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch

@@ -9,7 +9,7 @@ import errno
 import pytest
 
 from kafkalog.errors import DiskFull, UnknownPartition, UnknownSegment, UnknownTopic
-from kafkalog.log.invariants import check_invariants
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.manager.operations import Acks
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import MUTATING, Fault

@@ -29,7 +29,7 @@ from kafkalog.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation, LogAppendInfo
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.values import Acks

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.partition_table import log_dir_of
 from tests.sim.sim_faults import Fault
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.observe.partition_rows import PartitionSample
+    from kafkalog.observe.partition_metrics import PartitionSample
 
 READS_MS = 30_000  # log.initial.task.delay.ms: nothing is read before
 READ = frozenset({"read"})

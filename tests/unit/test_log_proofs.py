@@ -11,16 +11,15 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.integers import INT32_MAX, INT64_MAX
-from kafkalog.format.log_proofs import (
+from kafkalog.format.disk.log_proofs import (
     CheckedOffsets,
     LogKey,
     NewerProofsFormat,
     decode_proofs,
     encode_proofs,
 )
-from kafkalog.format.topic_id import encode_id
+from kafkalog.format.integers import INT32_MAX, INT64_MAX, FormatError
+from kafkalog.format.topic_names import encode_id
 
 DIRECTORY = UUID(int=2**127 + 5)
 TOPIC = encode_id(UUID(int=2**126 + 9))

@@ -11,15 +11,14 @@ import pytest
 
 from kafkalog.errors import CorruptBatch
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.segment_recovery import BadBatch, SegmentOffsetOverflow
-from kafkalog.log.values import CompletedTransaction, TimestampOffset
-from kafkalog.log.would_block import WouldBlock
+from kafkalog.log.segment.segment_recovery import BadBatch, SegmentOffsetOverflow
+from kafkalog.log.values import CompletedTransaction, TimestampOffset, WouldBlock
 from tests.log_world import LogWorld, append, bytes_of, joined
 from tests.naive.batches import PlainBatch, one_record
 from tests.sim.sim_faults import Fault
 
 if TYPE_CHECKING:
-    from kafkalog.log.log_segment import LogSegment
+    from kafkalog.log.segment.log_segment import LogSegment
 
 LOG = "00000000000000000000.log"
 

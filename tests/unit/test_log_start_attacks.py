@@ -10,11 +10,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.errors import CleaningConflict, InvalidRequest
-from kafkalog.format.checkpoint_text import encode_leader_epochs
-from kafkalog.format.log_proofs import decode_proofs
-from kafkalog.log import retention_pass
+from kafkalog.format.disk.checkpoints import encode_leader_epochs
+from kafkalog.format.disk.log_proofs import decode_proofs
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.retention_plan import Keeper, keeper_of
+from kafkalog.log.retention import execute
+from kafkalog.log.retention.plan import Keeper, keeper_of
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.log_dir import LOG_START_OFFSETS, PROOFS
 from kafkalog.manager.log_dir_repair import LogDirRepair
@@ -24,7 +24,7 @@ from tests.sim.sim_random import SimRandom
 from tests.sim.sim_threads import SimThreads
 
 if TYPE_CHECKING:
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.manager.log_dir import LogDir
     from tests.sim.sim_filesystem import SimFilesystem
@@ -179,8 +179,8 @@ def test_a_disputed_log_is_counted_and_explained() -> None:
     gauge = "kafkalog_log_starts_disputed"
     assert sim.metrics.registry.get_sample_value(gauge, {"log_dir": "/data/a"}) == 1
     sim.manager.topics.alter_configs("t", {"retention.bytes": "0"})
-    facts = retention_pass.facts_of(sim.manager.log_of("t", 0))
-    policy = retention_pass.policy_of(sim.manager.log_of("t", 0).config)
+    facts = execute.facts_of(sim.manager.log_of("t", 0))
+    policy = execute.policy_of(sim.manager.log_of("t", 0).config)
     assert keeper_of(facts, policy, 0) is Keeper.DISPUTED_START
 
 

@@ -18,9 +18,9 @@ from kafkalog.errors import (
     RecordBatchTooLarge,
     UnsupportedCompression,
 )
-from kafkalog.format.compression import compress
-from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.format.record_batch import (
+from kafkalog.format.records.compression import compress
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.records.record_batch import (
     CRC_AT,
     HEADER_BYTES,
     Codec,
@@ -31,7 +31,7 @@ from kafkalog.format.record_batch import (
     timestamp_type_of,
 )
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_validator import validate
+from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin
 from tests.partition_world import NOW_MS, batch, checked, records_of
 

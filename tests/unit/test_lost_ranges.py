@@ -11,10 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.errors import CorruptBatch, OffsetBelowLogStart
-from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.log.invariants import check_invariants
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.lost_ranges import look_for_lost
+from kafkalog.log.recovery.lost_ranges import look_for_lost
 from kafkalog.log.values import AppendOrigin, Isolation, LogProof
 from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch, records_of
 

@@ -14,8 +14,8 @@ from kafkalog.log.values import Isolation
 from kafkalog.manager.commands import CallCommand
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.values import Acks, ConfigChange, MoveState
-from kafkalog.observe.children import observe_many
 from kafkalog.observe.metrics import Metrics
+from kafkalog.observe.prometheus import observe_many
 from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import sys
 _COUNT_FAULTS = """
 import resource
 import numpy as np
-from kafkalog.env.memory import keep_freed_memory
+from kafkalog.env.process_facts import keep_freed_memory
 assert keep_freed_memory()
 np.ones(8 << 20, np.uint8)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -35,7 +35,7 @@ def test_freed_memory_is_used_again() -> None:
 
 
 _GIVE_BACK = """
-from kafkalog.env.memory import give_freed_memory_back, keep_freed_memory
+from kafkalog.env.process_facts import give_freed_memory_back, keep_freed_memory
 from pathlib import Path
 def resident(): return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 assert keep_freed_memory()

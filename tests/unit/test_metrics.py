@@ -21,24 +21,21 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from kafkalog.errors import BadBatchCrc, NullKey, OffsetAboveLogEnd, RecordBatchTooLarge
-from kafkalog.observe.exposition import Exposition
-from kafkalog.observe.kafka_aliases import quantile_ms
+from kafkalog.observe.exposition import SLICE, Exposition, RowRenderer
+from kafkalog.observe.kafka_names import quantile_ms
 from kafkalog.observe.metrics import Metrics
 from kafkalog.observe.metrics_options import MetricsOptions, PartitionLevel, Question
 from kafkalog.observe.metrics_page import MetricsPage
-from kafkalog.observe.partition_rows import (
-    PARTITION_FAMILIES,
-    PartitionSample,
-    joined,
-    partition_labels,
-)
-from kafkalog.observe.row_renderer import SLICE, RowRenderer
-from kafkalog.observe.snapshot import (
+from kafkalog.observe.partition_metrics import (
     EMPTY_SNAPSHOT,
+    PARTITION_FAMILIES,
     BrokerState,
     DeletableSample,
     LogDirSample,
+    PartitionSample,
     Snapshot,
+    joined,
+    partition_labels,
 )
 from tools.metrics_page import metrics_page
 

@@ -12,8 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.errors import DiskFull, LogDirOffline
-from kafkalog.format.meta_properties import decode_meta_properties
-from kafkalog.format.topic_id import encode_id
+from kafkalog.format.disk.properties import decode_meta_properties
+from kafkalog.format.topic_names import encode_id
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.log_dir import REGISTRY_FILE
 from kafkalog.manager.topic_registry import RegisteredTopic, decode_registry

@@ -10,9 +10,9 @@ import pytest
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import InvalidBackupTarget, InvalidConfig
-from kafkalog.format.backup_manifest import RESTORE_MARKER
-from kafkalog.format.file_names import PARTITION_METADATA
-from kafkalog.log.nested_dirs import check_apart, lies_in
+from kafkalog.format.disk.backup_manifest import RESTORE_MARKER
+from kafkalog.format.disk.file_names import PARTITION_METADATA
+from kafkalog.log.inspect.directory_facts import check_apart, lies_in
 from kafkalog.manager.broker_config import BrokerConfig
 from tests.backup_world import back_up, new_disk, restore, with_data
 from tests.sim.sim_manager import DIRS, SimManager

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
 from kafkalog.cli.offline_scan import record_line
-from kafkalog.format.record import Record
+from kafkalog.format.records.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ import pytest
 from kafkalog.cleaner.record_batches import RecordBatches
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.errors import CorruptBatch, InvalidConfig
-from kafkalog.kernels.key_hash import (
+from kafkalog.kernels.compaction.key_hash import (
     PENDING_COLUMN_COUNT,
     PENDING_MAX,
     SCRATCH_BYTES,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import AppendOutcomeUnknown, DescriptorsShort
-from kafkalog.log.invariants import check_invariants
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation
 from kafkalog.manager.broker_config import OPEN_FILES_MIN, BrokerConfig

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.cleaner.cleaning_run import CleaningRun
+from kafkalog.cleaner.stats import CleaningRun
 from kafkalog.errors import CleaningConflict
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.manager.ordered_cleans import OrderedCleans
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_threads import SimThreads

@@ -20,9 +20,9 @@ from kafkalog.errors import (
     StorageFault,
     UnknownTopic,
 )
-from kafkalog.format.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from kafkalog.format.partition_metadata import encode_partition_metadata
-from kafkalog.format.topic_id import decode_id, encode_id
+from kafkalog.format.disk.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from kafkalog.format.disk.properties import encode_partition_metadata
+from kafkalog.format.topic_names import decode_id, encode_id
 from kafkalog.log.log_config import LogConfig
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.topic_registry import decode_registry, encode_registry

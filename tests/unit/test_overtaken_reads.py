@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.errors import OffsetBelowLogStart, PartitionMoving
-from kafkalog.format.control_record import ControlRecordType
-from kafkalog.format.record_text import LineRecords
-from kafkalog.format.record_writer import Bounds, RecordShape
-from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.log import retention_pass
-from kafkalog.log.cleaned_segment import CleanedSegment
+from kafkalog.format.records.control_record import ControlRecordType
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.format.wire.record_text import LineRecords
+from kafkalog.format.wire.record_writer import Bounds, RecordShape
+from kafkalog.log.local_log import LogSegments
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_segment import LogSegment
-from kafkalog.log.log_segments import LogSegments
-from kafkalog.log.segment_chunks import scan_chunks
-from kafkalog.log.segment_read import position_of
-from kafkalog.log.segment_swap import SegmentSwap
+from kafkalog.log.retention import execute
+from kafkalog.log.segment.chunks import scan_chunks
+from kafkalog.log.segment.cleaned_segment import CleanedSegment
+from kafkalog.log.segment.log_segment import LogSegment
+from kafkalog.log.segment.segment_reader import position_of
+from kafkalog.log.segment.segment_swap import SegmentSwap
 from kafkalog.log.values import AppendOrigin, Isolation
 from kafkalog.manager.consumer import ConsumerConfig, Reset
 from kafkalog.server.media_types import JSON, EmbeddedFormat
@@ -64,7 +64,7 @@ def written(count: int = 12) -> PartitionWorld:
 def delete_up_to(world: PartitionWorld, offset: int) -> None:
     """DeleteRecords and the pass that takes what lies below, files and all."""
     world.log.delete_records(offset)
-    assert retention_pass.finish(world.log)
+    assert execute.finish(world.log)
     world.clock.advance_ms(1)
     assert not [name for name in world.names() if name.endswith(".deleted")]
 

@@ -8,11 +8,11 @@ import errno
 
 import pytest
 
-from kafkalog.cleaner.cleaning_run import CleaningRun, CleanRequest
+from kafkalog.cleaner.stats import CleaningRun, CleanRequest
 from kafkalog.errors import (
     StorageFault,
 )
-from kafkalog.format.topic_partition import DirectoryState
+from kafkalog.format.topic_names import DirectoryState
 from kafkalog.manager.commands import FlushCommand
 from kafkalog.manager.values import Acks, MoveState
 from tests.cleaning_daemon import keyed_batch

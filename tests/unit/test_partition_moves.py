@@ -18,10 +18,10 @@ from kafkalog.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.topic_partition import DirectoryState
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.topic_names import DirectoryState
 from kafkalog.log import future_log
-from kafkalog.log.invariants import check_invariants
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.values import Isolation, LogAppendInfo
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.commands import AppendCommand

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.manager.partition_table import PartitionTable
 
 

@@ -19,7 +19,7 @@ from kafkalog.errors import (
     UnknownProducer,
     UnknownTopic,
 )
-from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.log_dir import REGISTRY_FILE

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.producer_snapshot import (
+from kafkalog.format.disk.producer_snapshot import (
     ProducerSnapshotEntry,
     decode_snapshot,
     encode_snapshot,
 )
+from kafkalog.format.integers import FormatError
 
 GOLDEN = bytes.fromhex(
     "000175fdd5b40000000200000000000000070002"

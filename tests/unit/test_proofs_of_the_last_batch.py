@@ -13,8 +13,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.format.log_proofs import CheckedOffsets
-from kafkalog.log.directory_check import verify_directory
+from kafkalog.format.disk.log_proofs import CheckedOffsets
+from kafkalog.log.inspect.directory_check import verify_directory
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import NO_PROOF, Isolation, LogProof
 from tests.partition_world import DIRECTORY, PartitionWorld, batch, records_of

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.properties_text import decode_properties, encode_properties, java_date
+from kafkalog.format.disk.properties import decode_properties, encode_properties, java_date
+from kafkalog.format.integers import FormatError
 
 
 @pytest.mark.parametrize(

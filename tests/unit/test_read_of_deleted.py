@@ -8,11 +8,10 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.errors import OffsetBelowLogStart
-from kafkalog.log import retention_pass
-from kafkalog.log.invariants import check_invariants
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.values import Isolation
-from kafkalog.log.would_block import WouldBlock
+from kafkalog.log.retention import execute
+from kafkalog.log.values import Isolation, WouldBlock
 from tests.partition_world import NOW_MS, PartitionWorld, batch, records_of
 
 RECORDS = 30
@@ -32,11 +31,11 @@ def written() -> PartitionWorld:
 
 def delete_everything(world: PartitionWorld) -> None:
     """A pass that takes every segment, and its delete-file tasks."""
-    planned = retention_pass.plan_of(world.log, NOW_MS)
-    base = retention_pass.begin(world.log, planned)
+    planned = execute.plan_of(world.log, NOW_MS)
+    base = execute.begin(world.log, planned)
     world.flush()
-    retention_pass.raise_start(world.log, NOW_MS, base)
-    assert retention_pass.finish(world.log)
+    execute.raise_start(world.log, NOW_MS, base)
+    assert execute.finish(world.log)
     world.clock.advance_ms(CONFIG.file_delete_delay_ms)
     assert not [name for name in world.names() if name.endswith(".deleted")]
 

@@ -8,8 +8,13 @@ import struct
 
 import pytest
 
-from kafkalog.format import record_batch as rb
-from kafkalog.format.control_record import (
+from kafkalog.format.field_reader import (
+    MalformedVarint,
+    decode_varint,
+    encode_varint,
+)
+from kafkalog.format.records import record_batch as rb
+from kafkalog.format.records.control_record import (
     ControlRecordType,
     EndTransactionMarker,
     MalformedControlRecord,
@@ -18,11 +23,6 @@ from kafkalog.format.control_record import (
     encode_marker_value,
     read_control_type,
     read_end_transaction_marker,
-)
-from kafkalog.format.varint import (
-    MalformedVarint,
-    decode_varint,
-    encode_varint,
 )
 
 GOLDEN = {

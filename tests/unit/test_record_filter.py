@@ -13,7 +13,7 @@ from kafkalog.cleaner.record_batches import RecordBatches
 from kafkalog.cleaner.record_filter import FilteredChunk, RecordFilter, Retention, TombstoneRule
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.errors import CorruptBatch
-from kafkalog.format.batch_scan import BatchColumn
+from kafkalog.format.records.batch_scan import BatchColumn
 from tests.naive.record_filter import KeyedBatch, KeyedRecord, decode
 
 NOW_MS = 1_700_000_000_000

@@ -9,8 +9,8 @@ import numpy as np
 from kafkalog.cleaner.record_batches import RecordBatches
 from kafkalog.cleaner.record_filter import FilteredChunk, RecordFilter, Retention
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
-from kafkalog.format.record import Record, iterate_records
-from kafkalog.format.record_batch import Codec
+from kafkalog.format.records.record import Record, iterate_records
+from kafkalog.format.records.record_batch import Codec
 from tests.naive.cleaner import split_batches
 from tests.naive.stored_batches import stored_batch
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from kafkalog.format.record import Record
-from kafkalog.format.record_text import LineRecords
-from kafkalog.format.record_writer import Bounds, Chunk, RecordShape
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.records.record import Record
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.format.wire.record_text import LineRecords
+from kafkalog.format.wire.record_writer import Bounds, Chunk, RecordShape
 from kafkalog.log.values import FetchDataInfo
 from kafkalog.server.record_source import Cursor, ReadChunks
 from tests.naive.cleaning_logs import TIME

@@ -7,9 +7,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.record import MalformedRecord, Record, iterate_records, read_records
-from kafkalog.format.record_batch import (
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.record import MalformedRecord, Record, iterate_records, read_records
+from kafkalog.format.records.record_batch import (
     HEADER_BYTES,
     RECORD_COUNT_AT,
     Codec,
@@ -17,7 +17,7 @@ from kafkalog.format.record_batch import (
     patch_prefix,
     with_log_append_time,
 )
-from kafkalog.kernels.record_scan import (
+from kafkalog.kernels.records.record_scan import (
     RECORD_FACT_COUNT,
     RecordFact,
     RecordFault,

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from kafkalog.errors import CorruptBatch
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_loader import load_log
+from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.manager.values import Acks
 from tests.partition_world import DIRECTORY, PartitionWorld, batch

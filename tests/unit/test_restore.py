@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import BackupFailed, DiskFull, InvalidBackupTarget, InvalidConfig
-from kafkalog.format.backup_manifest import (
+from kafkalog.format.disk.backup_manifest import (
     MANIFEST_FILE,
     RESTORE_MARKER,
     BackupFile,
     BackupLogDir,
     BackupPartition,
 )
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.manager.log_dir import LOG_START_OFFSETS, META_PROPERTIES, REGISTRY_FILE
 from kafkalog.manager.restore import place_partitions
 from tests.backup_world import (

@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 
 from kafkalog.env.scheduler import TaskState
 from kafkalog.errors import NotReady
-from kafkalog.format.batch_builder import RecordColumns, build_batch
-from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.log.invariants import check_invariants
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.log_validator import validate
+from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin, Isolation
 from kafkalog.manager import manager_tasks
 from kafkalog.manager.broker_config import BrokerConfig

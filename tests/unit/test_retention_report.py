@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import InvalidTopicConfig, InvalidTopicName, KafkalogError, UnknownPartition
-from kafkalog.log import retention_pass
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.retention_forecast import Schedule, explain
-from kafkalog.log.retention_plan import Hold, Keeper, Rule
+from kafkalog.log.retention import execute
+from kafkalog.log.retention.forecast import Schedule, explain
+from kafkalog.log.retention.plan import Hold, Keeper, Rule
 from kafkalog.manager.retention import RETENTION_TASK, Taken
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager
@@ -44,10 +44,10 @@ def test_explain_is_the_planner_on_the_same_facts() -> None:
     now_ms = sim.clock.wall_ms()
     schedule = Schedule(task.next_run_ms, 5 * MINUTE, 7000)
     assert (report.now_ms, report.schedule) == (now_ms, schedule)
-    facts = retention_pass.facts_of(log, Hold(3))
+    facts = execute.facts_of(log, Hold(3))
     facts = facts._replace(segments=tuple(facts.segments))
     assert report.facts == facts
-    policy = retention_pass.policy_of(log.config)
+    policy = execute.policy_of(log.config)
     assert report.fates == explain(facts, policy, now_ms, schedule)
     assert report.fates[0].rule is Rule.SIZE
     assert [each.next_offset for each in report.segments] == [1, 2, 3, 4, 4]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.log.directory_check import verify_directory
+from kafkalog.log.inspect.directory_check import verify_directory
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation, LogProof
 from tests.partition_world import DIRECTORY, PartitionWorld, batch, records_of

@@ -12,11 +12,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.errors import CorruptBatch, LostOffsets
-from kafkalog.format.record_batch import patch_prefix
-from kafkalog.log.directory_check import verify_directory
-from kafkalog.log.invariants import check_invariants
-from kafkalog.log.leader_epoch_cache import EpochEntry
+from kafkalog.format.records.record_batch import patch_prefix
+from kafkalog.log.inspect.directory_check import verify_directory
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.state.leader_epoch_cache import EpochEntry
 from kafkalog.log.values import Isolation
 from tests.partition_world import DIRECTORY, PartitionWorld, batch, records_of
 

@@ -10,13 +10,12 @@ import struct
 import pytest
 
 from kafkalog.errors import CorruptIndex
-from kafkalog.format.file_names import segment_file_name
-from kafkalog.log.offset_index import OffsetIndex
-from kafkalog.log.segment_file import SegmentFile
-from kafkalog.log.time_index import TimeIndex
-from kafkalog.log.transaction_index import TransactionIndex
-from kafkalog.log.values import AbortedTransaction, OffsetPosition, TimestampOffset
-from kafkalog.log.would_block import WouldBlock
+from kafkalog.format.disk.file_names import segment_file_name
+from kafkalog.log.segment.offset_index import OffsetIndex
+from kafkalog.log.segment.segment_file import SegmentFile
+from kafkalog.log.segment.time_index import TimeIndex
+from kafkalog.log.segment.transaction_index import TransactionIndex
+from kafkalog.log.values import AbortedTransaction, OffsetPosition, TimestampOffset, WouldBlock
 from tests.log_world import DIRECTORY, LogWorld
 
 BASE = 100

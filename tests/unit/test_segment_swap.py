@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.log.log_segment import LogSegment
-from kafkalog.log.segment_swap import SegmentSwap, plan_blanks, plan_retirement, plan_settling
+from kafkalog.log.segment.log_segment import LogSegment
+from kafkalog.log.segment.segment_swap import (
+    SegmentSwap,
+    plan_blanks,
+    plan_retirement,
+    plan_settling,
+)
 from kafkalog.log.values import AbortedTransaction
 from tests.log_world import LogWorld, append, bytes_of, joined
 from tests.naive.batches import PlainBatch, one_record
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.log.local_log import LocalLog
-    from kafkalog.log.segment_swap import Turn
+    from kafkalog.log.segment.segment_swap import Turn
 
 EACH = 4
 

@@ -17,9 +17,9 @@ from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.format.record_batch import LEADER_EPOCH_AT, MAGIC_AT
-from kafkalog.log import segment_summary
-from kafkalog.log.segment_summary import summarize_segments
+from kafkalog.format.records.record_batch import LEADER_EPOCH_AT, MAGIC_AT
+from kafkalog.log.inspect import directory_facts
+from kafkalog.log.inspect.directory_facts import summarize_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,7 +149,7 @@ def test_batches_are_counted_across_chunks(
 ) -> None:
     """Goal: where a read ends changes nothing. Method: reads smaller than a batch."""
     whole = list(summarize_segments(str(directory), SystemFilesystem()))
-    monkeypatch.setattr(segment_summary, "_CHUNK_BYTES", 70)
+    monkeypatch.setattr(directory_facts, "_CHUNK_BYTES", 70)
     assert list(summarize_segments(str(directory), SystemFilesystem())) == whole
 
 

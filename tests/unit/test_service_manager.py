@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.env.service_manager import ServiceManager, usec
+from kafkalog.env.systemd import ServiceManager, usec
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import InvalidTxnState, OutOfOrderSequence
-from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.manager.sink_checks import LastSequence
 from kafkalog.manager.sink_transactions import SinkTransactions

@@ -15,8 +15,8 @@ import pytest
 from kafkalog.client import ClientError, OutcomeUnknown, ProducerIdentity, UnknownTopic
 from kafkalog.client.appends import Partitions
 from kafkalog.env.random import SystemRandom
-from kafkalog.format.batch_builder import RecordColumns
-from kafkalog.format.record_batch import Codec, read_header
+from kafkalog.format.records.batch_builder import RecordColumns
+from kafkalog.format.records.record_batch import Codec, read_header
 from kafkalog.spark.column_rules import UnusableSchema, written_columns
 from kafkalog.spark.delivery import BATCHES_UNDER_WAY, Delivery
 from kafkalog.spark.option_values import InvalidOption

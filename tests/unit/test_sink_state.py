@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.field_reader import INT16
-from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT64_MAX
-from kafkalog.format.sink_state import (
+from kafkalog.format.disk.sink_state import (
     NO_BATCH,
     MalformedSinkRecord,
     ProducerKey,
@@ -26,7 +24,9 @@ from kafkalog.format.sink_state import (
     encode_producer,
     encode_query,
 )
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.field_reader import INT16
+from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT64_MAX
+from kafkalog.format.topic_names import TopicPartition
 
 LONGS = st.integers(0, INT64_MAX)
 INTS = st.integers(0, INT32_MAX)

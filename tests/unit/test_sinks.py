@@ -21,10 +21,10 @@ from kafkalog.errors import (
     UnknownPartition,
     UnknownSink,
 )
-from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.disk.sink_state import Winner
 from kafkalog.format.integers import INT16_MAX
-from kafkalog.format.sink_state import Winner
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.manager import sink_checks, sink_table, sinks
 from kafkalog.manager.producer_ids import ProducerIdentity
 from tests.sim.sim_manager import SimManager

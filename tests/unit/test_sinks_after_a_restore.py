@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import InvalidTxnState
+from kafkalog.format.disk.sink_state import ProducerKey
 from kafkalog.format.integers import INT16_MAX
-from kafkalog.format.sink_state import ProducerKey
-from kafkalog.format.topic_partition import SINK_STATE_TOPIC
+from kafkalog.format.topic_names import SINK_STATE_TOPIC
 from kafkalog.manager.background_operations import OperationState
 from kafkalog.manager.backup import Backup
 from tests.backup_world import BACKUP, NEW_DIRS, back_up, make_places, manifest_of, restore

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import DiskFull, InvalidTxnState
-from kafkalog.format.topic_partition import SINK_STATE_TOPIC
+from kafkalog.format.topic_names import SINK_STATE_TOPIC
 from kafkalog.manager import sink_expiry, sink_table
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Effect, Fault, SimulatedCrash

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from kafkalog.errors import AppendOutcomeUnknown, DiskFull, KafkalogError, LogDirOffline
-from kafkalog.format.topic_partition import SINK_STATE_TOPIC
+from kafkalog.format.topic_names import SINK_STATE_TOPIC
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.values import MoveState
 from tests.sim.sim_faults import Effect, Fault

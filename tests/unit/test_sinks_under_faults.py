@@ -22,10 +22,10 @@ from kafkalog.errors import (
     NotReady,
     StorageFault,
 )
-from kafkalog.format.batch_builder import RecordColumns, build_batch
+from kafkalog.format.disk.sink_state import QueryKey, Winner, encode_key
 from kafkalog.format.field_reader import INT16
-from kafkalog.format.sink_state import QueryKey, Winner, encode_key
-from kafkalog.format.topic_partition import SINK_STATE_TOPIC
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.topic_names import SINK_STATE_TOPIC
 from kafkalog.manager.commands import AppendCommand
 from kafkalog.manager.partition_table import log_dir_of
 from kafkalog.manager.values import Acks

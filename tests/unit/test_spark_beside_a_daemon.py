@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.log import retention_pass
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.retention import execute
 from kafkalog.spark.directory_logs import DirectoryLogs
 from kafkalog.spark.directory_reads import read_directory_piece
 from kafkalog.spark.logs import Access, CorruptLog, DataLost, OffsetRange, Piece
@@ -50,11 +50,11 @@ def retain(world: CleanerWorld) -> None:
     """Half of the segments go: the log start is moved, then a pass takes what lies below it."""
     bases = world.bases()
     world.log.delete_records(bases[len(bases) // 2])
-    planned = retention_pass.plan_of(world.log, NOW_MS)
-    base = retention_pass.begin(world.log, planned)
+    planned = execute.plan_of(world.log, NOW_MS)
+    base = execute.begin(world.log, planned)
     world.flush()
-    retention_pass.raise_start(world.log, NOW_MS, base)
-    assert retention_pass.finish(world.log)
+    execute.raise_start(world.log, NOW_MS, base)
+    assert execute.finish(world.log)
     world.clock.advance_ms(world.config.file_delete_delay_ms)
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.env.overlay import overlay, overlay_in
+from kafkalog.env.overlay_filesystem import overlay, overlay_in
 from kafkalog.spark.jobs.on_spark import TASKS_MIN, packs_of
 from kafkalog.spark.jobs.progress import ProgressLine
 from kafkalog.spark.jobs.rows import columns_of, write_parquet

@@ -15,12 +15,15 @@ import pytest
 from kafkalog.client import Basic, Bearer, Tls
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import CorruptCheckpoint
-from kafkalog.format.log_proofs import CheckedOffsets, LogKey, encode_proofs
-from kafkalog.format.meta_properties import MetaProperties, encode_meta_properties
-from kafkalog.format.partition_metadata import encode_partition_metadata
-from kafkalog.format.record import Record
-from kafkalog.format.record_batch import Codec
-from kafkalog.format.topic_id import encode_id
+from kafkalog.format.disk.log_proofs import CheckedOffsets, LogKey, encode_proofs
+from kafkalog.format.disk.properties import (
+    MetaProperties,
+    encode_meta_properties,
+    encode_partition_metadata,
+)
+from kafkalog.format.records.record import Record
+from kafkalog.format.records.record_batch import Codec
+from kafkalog.format.topic_names import encode_id
 from kafkalog.spark.directory_logs import DirectoryLogs
 from kafkalog.spark.directory_reads import read_directory_piece
 from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions

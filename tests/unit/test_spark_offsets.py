@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.spark.logs import OffsetRange
 from kafkalog.spark.offsets import (
     WrongCheckpoint,

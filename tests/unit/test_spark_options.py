@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.client.messages import Basic, Bearer, Tls
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.options import (
     AtOffsets,

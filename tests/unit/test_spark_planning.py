@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import KafkalogError, UnknownPartition, UnknownTopic
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.spark.filters import ColumnFilter, Wanted, narrowed
 from kafkalog.spark.logs import DataLost, OffsetRange
 from kafkalog.spark.offset_reader import OffsetReader, PartitionsGone

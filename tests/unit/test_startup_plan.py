@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
-from kafkalog.format.topic_partition import DirectoryState, TopicPartition
+from kafkalog.format.topic_names import DirectoryState, TopicPartition
 from kafkalog.manager.startup_plan import FoundPartition, StartupPlan, plan_startup, suspects
 from kafkalog.manager.topic_registry import RegisteredTopic, RegistryState
 from tests.sim.sim_manager import DIRS, SimManager, batch_of

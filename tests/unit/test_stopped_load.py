@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.segment_recovery import RECOVERY_CHUNK_BYTES
+from kafkalog.log.segment.segment_recovery import RECOVERY_CHUNK_BYTES
 from kafkalog.manager.log_dir import (
     CLEAN_SHUTDOWN_MARKER,
     LOG_START_OFFSETS,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from structlog.testing import capture_logs
 
-from kafkalog.env.service_manager import ServiceManager
+from kafkalog.env.systemd import ServiceManager
 from kafkalog.server.supervision import STOP_SECONDS, Supervision
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from kafkalog.cleaner.throttler import Throttler
+from kafkalog.cleaner.log_cleaner import Throttler
 
 MS = 1_000_000
 SECOND = 1_000 * MS

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.topic_id import METADATA_TOPIC_ID, decode_id, encode_id, is_reserved, new_id
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import METADATA_TOPIC_ID, decode_id, encode_id, is_reserved, new_id
 
 
 def test_known_ids() -> None:

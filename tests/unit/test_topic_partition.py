@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.topic_partition import (
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import (
     DirectoryState,
     TopicPartition,
     collision_key,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from _collections_abc import dict_items
     from collections.abc import Callable
 
-    from kafkalog.observe.topic_traffic import TopicTotals, TopicTraffic
+    from kafkalog.observe.topic_metrics import TopicTotals, TopicTraffic
 
 LET_IN_SECONDS = 0.2  # who has to wait for the mutex waits longer
 

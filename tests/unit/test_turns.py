@@ -4,7 +4,7 @@ Method: a simulated clock that moves only as the test says.
 
 from __future__ import annotations
 
-from kafkalog.env.turns import Turns
+from kafkalog.env.clock import Turns
 from tests.sim.sim_clock import SimClock
 
 _US = 1000

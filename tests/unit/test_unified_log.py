@@ -17,9 +17,9 @@ from kafkalog.errors import (
     OutOfOrderSequence,
     RecordSetTooLarge,
 )
-from kafkalog.format.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.format.record_batch import read_header
-from kafkalog.log.invariants import check_invariants
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.records.record_batch import read_header
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.unified_log import UnifiedLog
 from kafkalog.log.values import AppendOrigin, Isolation

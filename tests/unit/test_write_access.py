@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.env.write_access import write_access_fault
+from kafkalog.env.process_facts import write_access_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ UID, GID = 54_321, 54_321
 ASK = """
 import dataclasses, json, os, sys
 sys.path.insert(0, sys.argv[1])
-from kafkalog.env.write_access import write_access_fault
+from kafkalog.env.process_facts import write_access_fault
 os.setgroups([])
 os.setgid(int(sys.argv[3]))
 os.setuid(int(sys.argv[4]))

@@ -18,8 +18,8 @@ import click
 from kafkalog.cli.compat.tool import ToolFailed
 from kafkalog.cli.connection import Command, open_client, with_credentials
 from kafkalog.client import Basic, Bearer, Tls
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.properties_text import decode_properties
+from kafkalog.format.disk.properties import decode_properties
+from kafkalog.format.integers import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -295,7 +295,7 @@ class _Consumer:
 
 def _stamps(data: bytes) -> Iterator[tuple[int, str]]:
     """Of each batch: last offset, kind of timestamps."""
-    from kafkalog.format.record_batch import read_header, timestamp_type_of
+    from kafkalog.format.records.record_batch import read_header, timestamp_type_of
 
     position = 0
     while position < len(data):

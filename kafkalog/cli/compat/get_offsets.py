@@ -23,7 +23,7 @@ from kafkalog.cli.connection import message_of
 from kafkalog.client import ClientError
 from kafkalog.client.records import NO_OFFSET
 from kafkalog.format.integers import INT64_MAX, INT64_MIN
-from kafkalog.format.topic_partition import is_internal
+from kafkalog.format.topic_names import is_internal
 
 if TYPE_CHECKING:
     from kafkalog.client import Client

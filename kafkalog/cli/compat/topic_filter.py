@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.cli.compat.tool import ToolFailed
 from kafkalog.format.integers import INT32_MAX
-from kafkalog.format.topic_partition import is_internal
+from kafkalog.format.topic_names import is_internal
 from kafkalog.format.topic_pattern import MalformedPattern, TopicPattern
 
 if TYPE_CHECKING:

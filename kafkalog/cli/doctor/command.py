@@ -79,7 +79,7 @@ def _examined(properties: tuple[str, ...], overrides: tuple[str, ...]) -> list[F
     from kafkalog.cli.doctor.facts import machine_facts
     from kafkalog.cli.doctor.findings import Finding, findings
     from kafkalog.env.system_filesystem import SystemFilesystem
-    from kafkalog.log.nested_dirs import check_apart
+    from kafkalog.log.inspect.directory_facts import check_apart
 
     filesystem = SystemFilesystem()
     try:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.doctor.mounts import Mount, mount_of, parse_mounts
-from kafkalog.env.descriptors import descriptor_limit
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.topic_partition import DirectoryState, parse_directory_name
-from kafkalog.log.nested_dirs import log_dir_path
+from kafkalog.env.process_facts import descriptor_limit
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import DirectoryState, parse_directory_name
+from kafkalog.log.inspect.directory_facts import log_dir_path
 from kafkalog.manager.identity_files import IdentityFiles, read_identity_files
 from kafkalog.manager.log_dir import LOCK_FILE
 from kafkalog.manager.registered_configs import registered_configs

@@ -9,7 +9,7 @@ from kafkalog.env.clock import SystemClock
 from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.env.system_threads import SystemThreads
-from kafkalog.log.nested_dirs import check_apart, log_dir_path
+from kafkalog.log.inspect.directory_facts import check_apart, log_dir_path
 from kafkalog.manager.log_dir_repair import LogDirRepair
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from kafkalog.errors import KafkalogError
-from kafkalog.format.committed_batches import committed_batches
-from kafkalog.format.record_batch import (
+from kafkalog.format.records.batch_scan import committed_batches
+from kafkalog.format.records.record_batch import (
     ATTRIBUTES_AT,
     HEADER_BYTES,
     LOG_OVERHEAD,
     is_transactional,
 )
-from kafkalog.log.log_validator import validate
+from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin, FetchDataInfo
 from kafkalog.manager.operations import Acks
 from kafkalog.server.answers import AppendAnswer

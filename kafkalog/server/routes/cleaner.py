@@ -13,7 +13,7 @@ from aiohttp import web
 
 from kafkalog.cleaner.log_cleaner import NO_CLEANER
 from kafkalog.errors import CleaningConflict, KafkalogError
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.answers import (
     CleanerAnswer,
     CleaningRetryAnswer,
@@ -41,11 +41,9 @@ from kafkalog.server.security.audit import note_entries, note_subject
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog.cleaner.cleaner_stats import CleanerStats
-    from kafkalog.cleaner.cleaner_thread import ThreadStatus
-    from kafkalog.cleaner.cleaning_run import CleaningRun
-    from kafkalog.cleaner.cleaning_state import CleaningState
-    from kafkalog.cleaner.log_cleaner_manager import Standing
+    from kafkalog.cleaner.log_cleaner import ThreadStatus
+    from kafkalog.cleaner.log_cleaner_manager import CleaningState, Standing
+    from kafkalog.cleaner.stats import CleanerStats, CleaningRun
     from kafkalog.manager.cleaning_operations import CleanerReport, CompactedLog
     from kafkalog.manager.operations import Operations
     from kafkalog.manager.ordered_cleans import CleanEnd

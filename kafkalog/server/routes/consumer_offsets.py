@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.manager.consumer import Dialect
 from kafkalog.server.answers_groups import CommittedOffsets, Nothing
 from kafkalog.server.api import api_of

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from kafkalog.errors import IllegalConsumerState
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation
 from kafkalog.manager.consumer import ConsumerConfig, Dialect, Reset
 from kafkalog.server.answers_groups import Assignments, NewInstance, SubscribedTopics

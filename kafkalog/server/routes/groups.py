@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from kafkalog.errors import InvalidRequest, KafkalogError
-from kafkalog.format.group_offsets import CommittedOffset
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.disk.group_offsets import CommittedOffset
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation
 from kafkalog.server.answers_groups import (
     GroupDescription,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from aiohttp import hdrs, web
 
 from kafkalog.format.offset_ranges import LostRange
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.answers_operation import (
     FlushAnswer,
     LogAnswer,

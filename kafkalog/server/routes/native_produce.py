@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import hdrs, web
 
-from kafkalog.format.batch_builder import NO_PRODUCER, RecordColumns
-from kafkalog.format.json_documents import Lines
+from kafkalog.format.records.batch_builder import NO_PRODUCER, RecordColumns
+from kafkalog.format.wire.json_documents import Lines
 from kafkalog.manager.operations import Acks
 from kafkalog.server.answers_produce import ProduceReceipt, ProduceSummary
 from kafkalog.server.api import Api, api_of

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 from aiohttp import hdrs, web
 
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.record_writer import CHUNK_BYTES
-from kafkalog.log.log_reads import limit_of
+from kafkalog.format.wire.record_writer import CHUNK_BYTES
+from kafkalog.log.unified_log import limit_of
 from kafkalog.server.answers_records import NativeRecordPage
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.arrow import load_arrow

@@ -16,7 +16,7 @@ from kafkalog.server.replies import json_reply
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.format.topic_partition import TopicPartition
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.manager.background_operations import BackgroundOperation
 
 ROUTES = web.RouteTableDef()

@@ -10,7 +10,7 @@ from aiohttp import web
 from kafkalog.errors import NAMES_PATHS, UnusableLogDirs
 from kafkalog.observe.exposition import Exposition
 from kafkalog.observe.metrics_options import Question
-from kafkalog.observe.snapshot import BrokerState
+from kafkalog.observe.partition_metrics import BrokerState
 from kafkalog.server.answers import Readiness, Status
 from kafkalog.server.api import Api, Phase, api_of
 from kafkalog.server.endpoint import OPEN, Access, Action, Answer, Resource, endpoint

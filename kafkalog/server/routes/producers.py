@@ -21,7 +21,7 @@ from kafkalog.server.schemas import AbortTransaction, parse_body
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
-    from kafkalog.log.producer_state import ProducerStateEntry
+    from kafkalog.log.state.producer_state import ProducerStateEntry
 
 ROUTES = web.RouteTableDef()
 _IDEMPOTENT_WRITE = Access(Action.WRITE, Resource.CLUSTER)

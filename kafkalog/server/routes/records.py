@@ -8,8 +8,8 @@ from aiohttp import web
 
 from kafkalog import errors
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.json_page import write_page
-from kafkalog.format.record_writer import UndecodableRecord
+from kafkalog.format.wire.json_page import write_page
+from kafkalog.format.wire.record_writer import UndecodableRecord
 from kafkalog.server.answers import RecordPage
 from kafkalog.server.api import api_of
 from kafkalog.server.endpoint import Access, Action, Answer, Resource, endpoint
@@ -26,7 +26,7 @@ from kafkalog.server.parameters import (
 from kafkalog.server.replies import bytes_reply
 
 if TYPE_CHECKING:
-    from kafkalog.format.json_page import JsonPage
+    from kafkalog.format.wire.json_page import JsonPage
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, Isolation
     from kafkalog.server.api import Api

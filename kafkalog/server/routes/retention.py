@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownSegment
-from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.log.retention_forecast import told_moment
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.log.retention.forecast import told_moment
 from kafkalog.manager.retention import RETENTION_TASK
 from kafkalog.server.answers_operation import (
     RetainAnswer,
@@ -45,9 +45,9 @@ from kafkalog.server.security.audit import note_entries, note_subject
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog.log.retention_forecast import Due, Schedule, SegmentFate
-    from kafkalog.log.retention_plan import RetentionPolicy
-    from kafkalog.log.segment_listing import IndexEntries, ListedSegment
+    from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
+    from kafkalog.log.retention.forecast import Due, Schedule, SegmentFate
+    from kafkalog.log.retention.plan import RetentionPolicy
     from kafkalog.manager.operations import Operations
     from kafkalog.manager.retention import Taken
     from kafkalog.manager.retention_report import (

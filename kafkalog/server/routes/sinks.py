@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from kafkalog.format.sink_state import Winner
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.disk.sink_state import Winner
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.manager.sink_checks import LastSequence
 from kafkalog.manager.sink_runs import Caller
 from kafkalog.server.answers_sinks import (

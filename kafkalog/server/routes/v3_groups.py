@@ -8,7 +8,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from kafkalog.errors import UnknownConsumer
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.api import api_of
 from kafkalog.server.endpoint import Answer, endpoint
 from kafkalog.server.error_map import ApiError

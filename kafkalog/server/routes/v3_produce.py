@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import hdrs, web
 
-from kafkalog.format.json_documents import Concatenated
+from kafkalog.format.wire.json_documents import Concatenated
 from kafkalog.manager.operations import Acks
 from kafkalog.server.answers_produce import V3BatchAnswer, V3Receipt
 from kafkalog.server.appends import (

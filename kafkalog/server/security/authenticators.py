@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from aiohttp import hdrs
 
-from kafkalog.format.credentials import BASIC, BEARER, NO_PASSWORD, Credentials, token_digest
+from kafkalog.format.disk.credentials import BASIC, BEARER, NO_PASSWORD, Credentials, token_digest
 from kafkalog.server.error_map import ApiError
 from kafkalog.server.security.tls import certificate_principal
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from kafkalog.format.credentials import PasswordHash
+    from kafkalog.format.disk.credentials import PasswordHash
     from kafkalog.server.security.failed_tries import FailedTries
 
 ANONYMOUS = "anonymous"

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalog.errors import NAMES_PATHS
-from kafkalog.format.credentials import Credentials, decode_credentials
+from kafkalog.format.disk.credentials import Credentials, decode_credentials
 from kafkalog.manager.access_rules import (
     ALL_ALLOWED,
     CLUSTER_NAME,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from kafkalog.format.credentials import PasswordHash
+    from kafkalog.format.disk.credentials import PasswordHash
     from kafkalog.manager.access_rules import Rights
     from kafkalog.server.api import Api
     from kafkalog.server.endpoint import Endpoint

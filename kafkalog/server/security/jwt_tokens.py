@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt import PyJWK, PyJWS
 from jwt.exceptions import PyJWTError
 
-from kafkalog.format.credentials import principal_fault
-from kafkalog.format.format_error import FormatError
+from kafkalog.format.disk.credentials import principal_fault
+from kafkalog.format.integers import FormatError
 from kafkalog.server.security.authenticators import ExpiredToken, RefusedToken, Verified
 
 if TYPE_CHECKING:

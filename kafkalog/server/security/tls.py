@@ -11,7 +11,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import InvalidConfig
-from kafkalog.format.credentials import principal_fault
+from kafkalog.format.disk.credentials import principal_fault
 from kafkalog.server.security.watched_files import WatchedFiles, file_fault, read_file
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import structlog
 
 from kafkalog.errors import InvalidConfig
-from kafkalog.format.format_error import FormatError
+from kafkalog.format.integers import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

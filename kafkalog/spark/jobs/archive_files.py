@@ -21,7 +21,7 @@ from crc32c import crc32c
 
 from kafkalog.env.random import SystemRandom
 from kafkalog.errors import KafkalogError
-from kafkalog.format.arrow_columns import HEADER_TYPE
+from kafkalog.format.wire.arrow_columns import HEADER_TYPE
 from kafkalog.spark.jobs.archive_table import ArchivedFile, LastRecord
 from kafkalog.spark.logs import read_piece
 from kafkalog.spark.record_batches import record_batches

@@ -14,17 +14,16 @@ import structlog
 
 from kafkalog import client as daemons
 from kafkalog.errors import CorruptData, UnknownTopic
-from kafkalog.format.checkpoint_text import salvage_offsets
-from kafkalog.format.file_names import (
+from kafkalog.format.disk.checkpoints import salvage_offsets
+from kafkalog.format.disk.file_names import (
     CLEAN_SHUTDOWN,
     LOCK,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.partition_metadata import decode_partition_metadata
-from kafkalog.format.topic_id import encode_id
-from kafkalog.format.topic_partition import TopicPartition
+from kafkalog.format.disk.properties import decode_partition_metadata
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import TopicPartition, encode_id
 from kafkalog.spark.daemon_logs import DaemonLogs
 from kafkalog.spark.logs import AmbiguousPartition, open_logs
 from kafkalog.spark.object_store import filesystem_for, shown

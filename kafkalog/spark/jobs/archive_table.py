@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
-from kafkalog.format.topic_id import decode_id, encode_id
+from kafkalog.format.topic_names import decode_id, encode_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

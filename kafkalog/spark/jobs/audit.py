@@ -1,7 +1,7 @@
 """Job ``audit``: every batch, index, producer sequence and epoch of any number of directories.
 
-The rules are those of ``kafkalog segments verify`` and its warnings (``log.segment_check``,
-``log.directory_check``). A task checks neighbouring segments of one partition, up to about
+The rules are those of ``kafkalog segments verify`` and its warnings (``log.inspect.segment_check``,
+``log.inspect.directory_check``). A task checks neighbouring segments of one partition, up to about
 TARGET_BYTES; the merge joins the segments of each partition, so that sequences and epochs are
 followed over the whole log. Files are only read.
 
@@ -21,17 +21,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.env.clock import SystemClock
-from kafkalog.format.file_names import LOG_SUFFIX, parse_segment_file, segment_file_name
+from kafkalog.format.disk.file_names import LOG_SUFFIX, parse_segment_file, segment_file_name
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.log.directory_check import (
+from kafkalog.log.inspect.directory_check import (
     DirectoryListing,
     SmallFiles,
     check_small_files,
     join_reports,
     list_directory,
 )
-from kafkalog.log.findings import Finding, FindingCode, Severity
-from kafkalog.log.segment_check import check_segment
+from kafkalog.log.inspect.findings import Finding, FindingCode, Severity
+from kafkalog.log.inspect.segment_check import check_segment
 from kafkalog.spark.jobs.tasks import Job, run_job
 from kafkalog.spark.object_store import filesystem_for
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kafkalog.env.filesystem import ReadFilesystem
-    from kafkalog.log.segment_check import SegmentReport
+    from kafkalog.log.inspect.segment_check import SegmentReport
     from kafkalog.spark.jobs.fleet import FleetPartition
     from kafkalog.spark.jobs.tasks import Progress, Runner
 

@@ -4,8 +4,8 @@ A partition is one task: its active segment rolled, and cleaned by the daemon's 
 many rounds as its map asks for, so that with one round the files are those of ``kafkalog offline
 compact --roll`` with the same clock. What the cleaner keeps stays: tombstones until their horizon,
 markers, the last batch of each producer. The sources are only read, from where they lie
-(``env.overlay``): what is cleaned is never copied. Their lock files are held, so that no daemon
-serves them meanwhile.
+(``env.overlay_filesystem``): what is cleaned is never copied. Their lock files are held, so that no
+daemon serves them meanwhile.
 
 The result lies under a temporary name beside its own until every partition is done and synced; one
 rename publishes it. An error or an interrupt removes what was made; a killed job leaves the
@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.cleaner.offline_clean import CompactOptions, clean_directory
-from kafkalog.env.overlay import overlay_in
+from kafkalog.cleaner.offline import CompactOptions, clean_directory
+from kafkalog.env.overlay_filesystem import overlay_in
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.format.checkpoint_text import encode_offsets
-from kafkalog.format.file_names import (
+from kafkalog.format.disk.checkpoints import encode_offsets
+from kafkalog.format.disk.file_names import (
     CLEANER_OFFSET_CHECKPOINT,
     DELETED_SUFFIX,
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
 )
-from kafkalog.format.topic_partition import TopicPartition
-from kafkalog.log.nested_dirs import enclosing_log_dir, lies_in
-from kafkalog.log.offline_log import naming_source
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.log.inspect.directory_facts import enclosing_log_dir, lies_in
+from kafkalog.log.inspect.offline_log import naming_source
 from kafkalog.spark.jobs.compacted_partition import (
     CompactedPartition,
     finish_directory,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.env.random import SystemRandom
-from kafkalog.format.file_names import DELETED_SUFFIX
+from kafkalog.format.disk.file_names import DELETED_SUFFIX
 from kafkalog.spark.jobs.fleet import UnusableDirectory
 
 if TYPE_CHECKING:

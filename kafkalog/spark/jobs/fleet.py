@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError
-from kafkalog.format.checkpoint_text import salvage_offsets
-from kafkalog.format.file_names import (
+from kafkalog.format.disk.checkpoints import salvage_offsets
+from kafkalog.format.disk.file_names import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOCK,
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
 )
-from kafkalog.format.format_error import FormatError
-from kafkalog.format.topic_partition import DirectoryState, TopicPartition, parse_directory_name
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import DirectoryState, TopicPartition, parse_directory_name
 from kafkalog.log.log_config import LogConfig
 from kafkalog.spark.object_store import shown
 from kafkalog.spark.partition_places import is_a_link

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.kernels.partition_keys import partition_keys
+from kafkalog.kernels.records.record_build import partition_keys
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.log.nested_dirs import enclosing_log_dir
+from kafkalog.log.inspect.directory_facts import enclosing_log_dir
 from kafkalog.spark.jobs.archive_table import (
     ArchivedFile,
     Position,

@@ -1,10 +1,10 @@
 """Job ``whatif``: what retention would delete and compaction would save, over a fleet.
 
 A task a partition. Retention: the daemon's planner and its forecast over facts that are read from
-names, indexes and batch headers (``log.directory_facts``). Compaction: a dry run of the daemon's
-cleaner over the directory as it is, its active segment rolled (both passes, no write). Nothing in
-the directories is changed, and they may be served meanwhile; a partition that goes, or whose
-segments are exchanged under a dry run, has no figures.
+names, indexes and batch headers (``log.inspect.directory_facts``). Compaction: a dry run of the
+daemon's cleaner over the directory as it is, its active segment rolled (both passes, no write).
+Nothing in the directories is changed, and they may be served meanwhile; a partition that goes, or
+whose segments are exchanged under a dry run, has no figures.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.cleaner.offline_clean import preview_clean
+from kafkalog.cleaner.offline import preview_clean
 from kafkalog.errors import KafkalogError
-from kafkalog.log.directory_facts import directory_facts
-from kafkalog.log.retention_forecast import Schedule, departures
-from kafkalog.log.retention_pass import policy_of
-from kafkalog.log.retention_plan import plan
+from kafkalog.log.inspect.directory_facts import directory_facts
+from kafkalog.log.retention.execute import policy_of
+from kafkalog.log.retention.forecast import Schedule, departures
+from kafkalog.log.retention.plan import plan
 from kafkalog.spark.jobs.compact import MAP_BYTES
 from kafkalog.spark.jobs.tasks import Job, run_job
 from kafkalog.spark.object_store import filesystem_for, scheme_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from kafkalog.log.retention_plan import LogFacts
+    from kafkalog.log.retention.plan import LogFacts
     from kafkalog.spark.jobs.fleet import FleetPartition
     from kafkalog.spark.jobs.tasks import Progress, Runner
 

@@ -1,0 +1,163 @@
+"""CleanerStats: what a round read, kept and dropped, and how long it took. Plain figures.
+
+Source: Kafka's CleanerStats; the counts are its own, record by record. Records of batches that go
+as a whole without being looked into (aborted data, old markers) are dropped but not read.
+
+What a cleaner thread was asked for and what became of it, for the log, the API and metrics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.cleaner.plan import LogToClean
+    from kafkalog.cleaner.record_filter import FilterStatistics
+    from kafkalog.errors import KafkalogError
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.unified_log import UnifiedLog
+
+
+@dataclass(slots=True)
+class CleanerStats:
+    """Of one round. Times are monotonic nanoseconds; bytes are those of the ``.log`` files."""
+
+    started_ns: int = 0
+    mapped_ns: int = 0
+    ended_ns: int = 0
+    swap_ns: int = 0  # of the time between the two: syncs and renames, and waiting for the writer
+    map_bytes_read: int = 0
+    map_messages_read: int = 0
+    map_size: int = 0  # keys
+    buffer_utilization: float = 0.0  # keys / slots
+    bytes_read: int = 0
+    bytes_written: int = 0
+    messages_read: int = 0
+    messages_written: int = 0
+    invalid_messages_read: int = 0  # records without a key
+    batches_read: int = 0
+    batches_written: int = 0
+    superseded: int = 0
+    expired_tombstones: int = 0
+    aborted: int = 0
+    markers: int = 0
+    waiting_batches: int = 0  # that stay with tombstones or markers until their horizon is over
+    next_horizon_ms: int | None = None  # the first of theirs, wall clock; None: none waits
+
+    def add(self, chunk: FilterStatistics) -> None:
+        """One chunk of the second pass."""
+        self.bytes_read += chunk.bytes_read
+        self.bytes_written += chunk.bytes_kept
+        self.messages_read += chunk.records_read
+        self.messages_written += chunk.records_kept
+        self.invalid_messages_read += chunk.null_keys
+        self.batches_read += chunk.batches_read
+        self.batches_written += chunk.batches_kept
+        self.superseded += chunk.superseded
+        self.expired_tombstones += chunk.expired_tombstones
+        self.aborted += chunk.aborted
+        self.markers += chunk.control
+        self.waiting_batches += chunk.waiting_batches
+        if chunk.waiting_batches:
+            known = self.next_horizon_ms
+            first = chunk.next_horizon_ms
+            self.next_horizon_ms = first if known is None else min(known, first)
+
+    @property
+    def map_seconds(self) -> float:
+        """Of the first pass."""
+        return (self.mapped_ns - self.started_ns) / 1e9
+
+    @property
+    def swap_seconds(self) -> float:
+        """Of putting segments in the place of others."""
+        return self.swap_ns / 1e9
+
+    @property
+    def seconds(self) -> float:
+        """Of both."""
+        return (self.ended_ns - self.started_ns) / 1e9
+
+
+_MIB = 1024 * 1024
+
+
+class CleaningRun(NamedTuple):
+    """One clean of one log that ended. Moments are of the wall clock.
+
+    stats   None: it failed, was aborted, or found nothing to clean
+    error   why there are no stats; None with neither: nothing was cleanable
+    """
+
+    topic_partition: TopicPartition
+    thread_id: int
+    is_dry: bool
+    started_ms: int
+    ended_ms: int
+    to_clean: LogToClean | None = None  # None: it was not even grabbed
+    end_offset: int = -1
+    stats: CleanerStats | None = None
+    error: KafkalogError | None = None
+    is_aborted: bool = False  # somebody wanted the log, or the thread was to stop
+
+    @property
+    def outcome(self) -> str:
+        """In a word: cleaned, nothing_cleanable, aborted or failed."""
+        if self.is_aborted:
+            return "aborted"
+        if self.error is not None:
+            return "failed"
+        return "nothing_cleanable" if self.stats is None else "cleaned"
+
+    @property
+    def is_fruitful(self) -> bool:
+        """Whether the next look finds another picture: the log is cleaner, or held back."""
+        if self.error is not None:
+            return True
+        return self.to_clean is not None and self.end_offset > self.to_clean.first_dirty_offset
+
+
+class CleanRequest(NamedTuple):
+    """A clean that somebody asked for; ``on_done`` is called on the cleaner thread, once."""
+
+    log: UnifiedLog
+    is_dry: bool
+    on_done: Callable[[CleaningRun], None]
+
+
+def report_of(run: CleaningRun) -> str:
+    """Kafka's lines of a clean (LogCleaner.recordStats)."""
+    stats, to_clean = run.stats, run.to_clean
+    assert stats is not None
+    assert to_clean is not None
+    seconds = max(stats.seconds, 1e-9)
+    index_seconds = stats.map_seconds
+    copy_seconds = max(seconds - index_seconds, 1e-9)
+    read, mapped, written = (
+        size / _MIB for size in (stats.bytes_read, stats.map_bytes_read, stats.bytes_written)
+    )
+    lines = (
+        f"Log cleaner thread {run.thread_id} cleaned log {run.topic_partition} "
+        f"(dirty section = [{to_clean.first_dirty_offset}, {run.end_offset}])",
+        f"{read:,.1f} MB of log processed in {seconds:,.1f} seconds "
+        f"({read / seconds:,.1f} MB/sec).",
+        f"Indexed {mapped:,.1f} MB in {index_seconds:.1f} seconds "
+        f"({mapped / max(index_seconds, 1e-9):,.1f} Mb/sec, "
+        f"{100 * index_seconds / seconds:.1f}% of total time)",
+        f"Buffer utilization: {100 * stats.buffer_utilization:.1f}%",
+        f"Cleaned {read:,.1f} MB in {copy_seconds:.1f} seconds "
+        f"({read / copy_seconds:,.1f} Mb/sec, {100 * copy_seconds / seconds:.1f}% of total time)",
+        f"Start size: {read:,.1f} MB ({stats.messages_read:,} messages)",
+        f"End size: {written:,.1f} MB ({stats.messages_written:,} messages)",
+        f"{_reduction(stats.bytes_written, stats.bytes_read):.1f}% size reduction "
+        f"({_reduction(stats.messages_written, stats.messages_read):.1f}% fewer messages)",
+    )
+    return "\n\t".join(lines)
+
+
+def _reduction(left: int, before: int) -> float:
+    """Percent that went."""
+    return 100.0 * (1.0 - left / before) if before else 0.0

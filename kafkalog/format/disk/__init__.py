@@ -1,0 +1,1 @@
+"""Files beside a log: indexes, snapshots, checkpoints, properties, state files."""

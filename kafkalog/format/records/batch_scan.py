@@ -1,0 +1,266 @@
+"""Batches of a chunk of segment bytes as numpy columns: fetch, recovery, verify and dump use this.
+
+Owns the shell around the kernel: the table's memory, the CRC of large batches (C, releases the
+interpreter lock), and the reading of the outcome. No Python statement per record, and per batch
+only for those of INLINE_CRC_MAX bytes and more. Any thread.
+Source: log-format.md 1.5 (Kafka 4.1 FileLogInputStream, DefaultRecordBatch.ensureValid).
+
+Which batches of a chunk are of no aborted transaction, by the headers alone.
+
+Pure; no Python statement per batch, one round per producer that aborted. Any thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.records.record_batch import is_crc_valid
+from kafkalog.kernels.records.batch_scan import (
+    CHOICE_CELL_COUNT,
+    COLUMN_COUNT,
+    INLINE_CRC_MAX,
+    LARGE_COLUMN_COUNT,
+    BatchColumn,
+    ChoiceCell,
+    CrcState,
+    ScanStop,
+    choose_batches,
+    count_batches,
+    first_disorder,
+    scan_batches,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from kafkalog.kernels.compile import Int64s, Int64Table
+
+    Table = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+
+__all__ = ["BatchChoice", "BatchColumn", "BatchRows", "CrcState", "ScanStop", "choose", "scan"]
+
+Buffer = bytes | bytearray | memoryview
+
+_PREVIOUS_LAST, _FLOOR = int(ChoiceCell.PREVIOUS_LAST_OFFSET), int(ChoiceCell.FLOOR_OFFSET)
+_IS_SEGMENT_END = int(ChoiceCell.IS_SEGMENT_END)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchRows:
+    """The whole batches of one chunk, and why the walk ended.
+
+    table           int64[count, 14], see BatchColumn; positions count from the chunk's first byte
+    stop            why the walk ended
+    stop_position   byte behind the last row: where the batch begins that ended the walk
+    consumed_bytes  bytes of the rows: stop_position minus start
+    """
+
+    table: Int64Table
+    stop: ScanStop
+    stop_position: int
+    consumed_bytes: int
+
+    @property
+    def count(self) -> int:
+        """Rows."""
+        return int(self.table.shape[0])
+
+    def column(self, column: BatchColumn) -> Int64s:
+        """One column as a view, int64[count]."""
+        return self.table[:, int(column)]
+
+    def first_disorder(
+        self,
+        previous_last_offset: int = -1,
+        *,
+        end_offset: int = INT64_MAX,
+        follower_base_offset: int = -1,
+        looks_ahead: bool = False,
+    ) -> int | None:
+        """The first row whose offsets do not lie behind those before it; None when all do.
+
+        A row is out of order when its base offset is not above the last offset of the row before
+        (for the first row: previous_last_offset), or its last offset is below its base offset or
+        not below end_offset. With looks_ahead a row that leaves a gap is held against the row
+        behind it as well, the last one against follower_base_offset (-1: not known).
+        """
+        row = first_disorder(
+            self.table, previous_last_offset, end_offset, follower_base_offset, looks_ahead
+        )
+        return None if row < 0 else row
+
+    def before(self, row: int | None) -> BatchRows:
+        """The rows in front of this one; None: all."""
+        if row is None:
+            return self
+        position = int(self.column(BatchColumn.POSITION)[row])
+        start = self.stop_position - self.consumed_bytes
+        return BatchRows(self.table[:row], ScanStop.BAD_OFFSET, position, position - start)
+
+
+def scan(chunk: Buffer, start: int = 0, *, check_crc: bool = True) -> BatchRows:
+    """Walk the batches of chunk[start:].
+
+    Stops without an error at whatever is no whole, sound batch: the caller knows what that means.
+    With check_crc each row's CRC has been checked and the first wrong one ends the walk; without,
+    CRC_STATE is UNCHECKED everywhere.
+    """
+    data = np.frombuffer(chunk, dtype=np.uint8)
+    end = data.shape[0]
+    table = np.empty((count_batches(data, start, end), COLUMN_COUNT), dtype=np.int64)
+    outcome = np.zeros(3, dtype=np.int64)
+    count = scan_batches(data, start, end, check_crc, table, outcome)
+    reason, stop_position, unchecked = outcome.tolist()
+    stop = ScanStop(reason)
+    if check_crc and unchecked:
+        bad_row = _check_large(memoryview(chunk), table[:count])
+        if bad_row is not None:
+            count, stop = bad_row, ScanStop.BAD_CRC
+            stop_position = int(table[bad_row, BatchColumn.POSITION])
+    return BatchRows(table[:count], stop, stop_position, stop_position - start)
+
+
+class BatchChoice(NamedTuple):
+    """The batches of a chunk that answer a fetch: ``batch_count`` of them in chunk[start:end].
+
+    stop               why the walk ended; END also when the answer is full; PARTIAL with a start
+                       and no batch: the first one that reaches the offset, or the header behind it,
+                       is not whole
+    start              of the first batch that reaches the offset asked for, chosen or not; None:
+                       none before ``end`` reaches it; ``end`` may then lie behind the chunk
+    first_base_offset, first_last_offset, first_size_bytes   of that one; when its offsets cannot be
+                       true (BAD_OFFSET) those that its neighbours leave to it
+    last_offset        of the last one chosen
+    previous_last_offset   the last offset that was walked over
+    previous_position  of the batch that was walked over last; None: none was
+    """
+
+    batch_count: int
+    stop: ScanStop
+    start: int | None
+    end: int
+    first_base_offset: int
+    first_last_offset: int
+    first_size_bytes: int
+    last_offset: int
+    previous_last_offset: int
+    previous_position: int | None
+
+
+def choose(
+    chunk: Buffer,
+    start_offset: int,
+    *,
+    max_offset: int,
+    max_bytes: int,
+    end_offset: int = INT64_MAX,
+    previous_last_offset: int = -1,
+    floor_offset: int = -1,
+    is_segment_end: bool = True,
+) -> BatchChoice:
+    """From the first batch whose last offset reaches start_offset, as far as limits and CRCs allow.
+
+    No batch with a base offset of max_offset or above, none with a wrong CRC (which ends the
+    choice: BAD_CRC), none out of order (BAD_OFFSET): behind previous_last_offset they rise, below
+    end_offset. max_bytes at most, but the first one whatever its size. A chunk found by an index
+    entry (floor_offset, below start_offset) begins with a batch that is only walked over.
+    Unless is_segment_end, batches follow that the chunk does not hold.
+    """
+    data = np.frombuffer(chunk, dtype=np.uint8)
+    large = np.empty((len(data) // INLINE_CRC_MAX + 1, LARGE_COLUMN_COUNT), dtype=np.int64)
+    cells = np.empty(CHOICE_CELL_COUNT, dtype=np.int64)
+    cells[_PREVIOUS_LAST] = previous_last_offset
+    cells[_FLOOR] = floor_offset
+    cells[_IS_SEGMENT_END] = is_segment_end
+    count = choose_batches(data, start_offset, max_offset, end_offset, max_bytes, large, cells)
+    stop, start, end, first_base, first_last, first_size, last, large_count, *rest = cells.tolist()
+    walked, _, previous_position, _ = rest
+    if large_count:
+        view = memoryview(chunk)
+        for position, size, index, previous_last in large[:large_count].tolist():
+            if not is_crc_valid(view[position : position + size]):
+                count, stop, end, last = index, ScanStop.BAD_CRC, position, previous_last
+                break
+    return BatchChoice(
+        count,
+        ScanStop(stop),
+        None if start < 0 else start,
+        end,
+        first_base,
+        first_last,
+        first_size,
+        last,
+        walked,
+        None if previous_position < 0 else previous_position,
+    )
+
+
+def _check_large(chunk: memoryview, table: Int64Table) -> int | None:
+    """Check the CRC of rows that the kernel left; the first bad row, or None."""
+    unchecked = np.flatnonzero(table[:, BatchColumn.CRC_STATE] == CrcState.UNCHECKED)
+    for row in unchecked.tolist():
+        position, size = table[row, :2].tolist()
+        batch = chunk[position : position + size]
+        if not is_crc_valid(batch):
+            return int(row)
+        table[row, BatchColumn.CRC_STATE] = CrcState.VALID
+    return None
+
+
+_TRANSACTIONAL, _CONTROL = 0x10, 0x20
+
+
+def is_committed(table: Table, aborted: Table) -> Mask:
+    """Which batches belong to none of the aborted transactions; markers never do.
+
+    table    int64[n, 14]  `BatchColumn`
+    aborted  int64[m, 3]   producer id, first and last offset; one producer's do not overlap
+    """
+    attributes = table[:, BatchColumn.ATTRIBUTES]
+    is_data = attributes & (_TRANSACTIONAL | _CONTROL) == _TRANSACTIONAL
+    committed = np.ones(len(table), np.bool_)
+    if not len(aborted) or not is_data.any():
+        return committed
+    producers = table[:, BatchColumn.PRODUCER_ID]
+    bases = table[:, BatchColumn.BASE_OFFSET]
+    for producer_id in np.intersect1d(producers[is_data], aborted[:, 0]).tolist():
+        rows = np.flatnonzero(is_data & (producers == producer_id))
+        firsts, lasts = _spans(aborted[aborted[:, 0] == producer_id])
+        slots = np.searchsorted(firsts, bases[rows], side="right") - 1
+        committed[rows] = (slots < 0) | (bases[rows] > lasts[slots])
+    return committed
+
+
+def spans_of(table: Table, wanted: Mask) -> list[tuple[int, int]]:
+    """Start and end of the runs of wanted batches that lie back to back in their chunk."""
+    kept = np.flatnonzero(wanted)
+    spans: list[tuple[int, int]] = []
+    for run in np.split(kept, np.flatnonzero(np.diff(kept) > 1) + 1):
+        if len(run):
+            first, last = table[run[0]], table[run[-1]]
+            start = int(first[BatchColumn.POSITION])
+            end = int(last[BatchColumn.POSITION] + last[BatchColumn.SIZE])
+            spans.append((start, end))
+    return spans
+
+
+def committed_batches(chunk: Buffer, aborted: Sequence[tuple[int, int, int]]) -> bytes:
+    """Whole batches without those of aborted transactions: (producer id, first, last offset)."""
+    table = scan(chunk, check_crc=False).table
+    wanted = is_committed(table, np.array(aborted, np.int64).reshape(-1, 3))
+    view = memoryview(chunk)
+    return b"".join(view[start:end] for start, end in spans_of(table, wanted))
+
+
+def _spans(aborted: Table) -> tuple[Table, Table]:
+    """First and last offsets of one producer's transactions, rising."""
+    order = np.argsort(aborted[:, 1], kind="stable")
+    return aborted[order, 1], aborted[order, 2]

@@ -1,0 +1,298 @@
+"""What an append will do, worked out before a byte is written: offsets, producer changes, buffers.
+
+Pure but for reading the producer state; writer thread. Source: Kafka's UnifiedLog.append and
+analyzeAndValidateProducerState.
+
+Neighbouring appends of one log as one write: what they become, worked out before a byte moves.
+
+Theory. A plain set (``is_plain``) changes nothing but segment, log end and watermark, so sets that
+follow each other can share one gather write and one move of the log end. Every set is measured
+against the same room in the active segment (``segment_roll``) that a lone append asks for, and the
+first one that would roll ends the group: files and answers are those of appending one by one. What
+is not decided here ends the group too and takes ``UnifiedLog.append``: an empty segment, an epoch
+to note, a set that is too large. Pure, no I/O; writer thread.
+
+AppendedBatch: what a segment must know of a batch that is about to be written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.errors import InvalidRequest, OutOfOrderSequence
+from kafkalog.format.records.record_batch import (
+    PREFIX_BYTES,
+    add_to_sequence,
+    is_transactional,
+    pack_prefix,
+    patch_prefix,
+)
+from kafkalog.log.state.producer_state import ProducerAppendInfo, ProducerBatch
+from kafkalog.log.values import (
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    AppendOrigin,
+    BatchFacts,
+    LogAppendInfo,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.env.filesystem import Buffer
+    from kafkalog.log.segment.log_segment import SegmentRoom
+    from kafkalog.log.state.producer_state import BatchMetadata
+    from kafkalog.log.state.producer_state_manager import ProducerStateManager
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.values import CompletedTransaction, ValidatedRecords
+
+
+class AppendedBatch(NamedTuple):
+    """Absolute offsets, the whole batch's size in bytes, its maximum timestamp (-1: none)."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+
+
+class PlacedBatch(NamedTuple):
+    """A batch with its final offsets and epoch (-1: none to note)."""
+
+    facts: BatchFacts
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class ProducerChanges:
+    """What the append changes once its bytes are written; with ``duplicates`` nothing is."""
+
+    duplicates: list[BatchMetadata] = field(default_factory=list)
+    infos: dict[int, ProducerAppendInfo] = field(default_factory=dict)
+    completed: list[CompletedTransaction] = field(default_factory=list)
+
+
+def place(records: ValidatedRecords, log_end_offset: int, leader_epoch: int) -> list[PlacedBatch]:
+    """Offsets for every batch; REPLICATION keeps its own, which must rise from the log end."""
+    placed: list[PlacedBatch] = []
+    next_offset = log_end_offset
+    for batch in records.batches:
+        base_offset, epoch = next_offset, leader_epoch
+        if records.origin is AppendOrigin.REPLICATION:
+            base_offset, epoch = batch.base_offset, batch.leader_epoch
+            if base_offset < next_offset or batch.last_offset_delta < 0:
+                raise InvalidRequest(
+                    f"Unexpected offset {base_offset} in append: the next is {next_offset}",
+                    log_end_offset=log_end_offset,
+                )
+        last_offset = base_offset + batch.last_offset_delta
+        placed.append(PlacedBatch(batch, base_offset, last_offset, epoch))
+        next_offset = last_offset + 1
+    return placed
+
+
+def check_producers(
+    producers: ProducerStateManager, origin: AppendOrigin, placed: Sequence[PlacedBatch]
+) -> ProducerChanges:
+    """Sequence and epoch rules of each batch in turn.
+
+    A set whose batches are all stored already is a retry. One that mixes stored and new batches is
+    refused whole: to drop the new ones, as Kafka's log does with what follows a duplicate, would
+    acknowledge what was never written (Kafka's produce API takes one batch a partition).
+    """
+    changes = ProducerChanges()
+    for placed_batch in placed:
+        if placed_batch.facts.producer_id == NO_PRODUCER_ID:
+            continue
+        batch = _producer_batch(placed_batch)
+        info, entry = changes.infos.get(batch.producer_id), producers.entries.get(batch.producer_id)
+        if origin is AppendOrigin.CLIENT:
+            producers.check_client(batch, entry if info is None else info.updated)
+        if origin is AppendOrigin.CLIENT and entry is not None:
+            duplicate = entry.find_batch(
+                batch.producer_epoch, batch.first_sequence, batch.last_sequence
+            )
+            if duplicate is not None:
+                changes.duplicates.append(duplicate)
+                continue
+        if info is None:
+            info = producers.prepare(batch.producer_id, origin)
+            changes.infos[batch.producer_id] = info
+        ended = info.append(batch)
+        if ended is not None:
+            changes.completed.append(ended)
+    if changes.duplicates and len(changes.duplicates) != len(placed):
+        raise OutOfOrderSequence(
+            f"{len(changes.duplicates)} of {len(placed)} batches are stored already; nothing was "
+            "appended. Send the others alone."
+        )
+    return changes
+
+
+def gather(placed: Sequence[PlacedBatch]) -> tuple[list[Buffer], list[AppendedBatch]]:
+    """A new 16-byte prefix beside each untouched payload, and the facts for the segment."""
+    buffers: list[Buffer] = []
+    batches: list[AppendedBatch] = []
+    for facts, base_offset, last_offset, epoch in placed:
+        data = memoryview(facts.data)
+        buffers.append(patch_prefix(data, base_offset, epoch))
+        buffers.append(data[PREFIX_BYTES:])
+        batches.append(AppendedBatch(base_offset, last_offset, len(data), facts.max_timestamp_ms))
+    return buffers, batches
+
+
+def answer(
+    records: ValidatedRecords, first_offset: int, last_offset: int, log_start_offset: int
+) -> LogAppendInfo:
+    """What an append is told when its bytes are written."""
+    _, size_bytes, record_count, max_timestamp_ms, log_append_time_ms, _ = records
+    return LogAppendInfo(
+        first_offset,
+        last_offset,
+        log_append_time_ms,
+        max_timestamp_ms,
+        log_start_offset,
+        record_count,
+        size_bytes,
+    )
+
+
+def duplicate_answer(
+    records: ValidatedRecords, stored: Sequence[BatchMetadata], log_start_offset: int
+) -> LogAppendInfo:
+    """What a retry is told: as the first attempt was."""
+    first = stored[0]
+    is_stamped = records.log_append_time_ms != NO_TIMESTAMP
+    return LogAppendInfo(
+        first_offset=first.first_offset,
+        last_offset=stored[-1].last_offset,
+        log_append_time_ms=first.timestamp_ms if is_stamped else NO_TIMESTAMP,
+        max_timestamp_ms=first.timestamp_ms,
+        log_start_offset=log_start_offset,
+        record_count=sum(batch.offset_delta + 1 for batch in stored),
+        size_bytes=0,
+        duplicate=True,
+    )
+
+
+def _producer_batch(placed: PlacedBatch) -> ProducerBatch:
+    """A validated batch as the producer state sees it."""
+    facts = placed.facts
+    last_sequence = facts.base_sequence
+    if last_sequence != NO_SEQUENCE:
+        last_sequence = add_to_sequence(last_sequence, facts.last_offset_delta)
+    return ProducerBatch(
+        producer_id=facts.producer_id,
+        producer_epoch=facts.producer_epoch,
+        first_sequence=facts.base_sequence,
+        last_sequence=last_sequence,
+        first_offset=placed.base_offset,
+        last_offset=placed.last_offset,
+        max_timestamp_ms=facts.max_timestamp_ms,
+        is_transactional=is_transactional(facts.attributes),
+        control_type=facts.control_type,
+        coordinator_epoch=facts.coordinator_epoch,
+    )
+
+
+BATCHES_MAX = 512  # two buffers each: one system call takes 1024
+BYTES_MAX = 1 << 20  # larger writes gain nothing, and all of a group fail together
+
+
+class AppendGroup:
+    """Sets in a row with their offsets; ``answers`` and ``is_synced`` have one entry a set."""
+
+    __slots__ = (
+        "answers",
+        "batches",
+        "buffers",
+        "first_offset",
+        "first_synced",
+        "is_synced",
+        "size_bytes",
+    )
+
+    def __init__(self, first_offset: int) -> None:
+        """Nothing yet; ``first_offset`` is the log end it was planned for."""
+        self.first_offset = first_offset
+        self.first_synced: int | None = None  # base offset of the first set that needs a flush
+        self.size_bytes = 0
+        self.buffers: list[Buffer] = []
+        self.batches: list[AppendedBatch] = []
+        self.answers: list[LogAppendInfo] = []
+        self.is_synced: list[bool] = []
+
+
+def is_plain(records: ValidatedRecords) -> bool:
+    """Whether a set is a client's, of nobody's producer id, and not empty."""
+    if records.origin is not AppendOrigin.CLIENT or not records.batches:
+        return False
+    for batch in records.batches:  # noqa: SIM110 - a generator costs more than one look
+        if batch.producer_id != NO_PRODUCER_ID:
+            return False
+    return True
+
+
+def plan(
+    log: UnifiedLog, sets: Sequence[ValidatedRecords], synced: Sequence[bool], start: int = 0
+) -> AppendGroup:
+    """The longest group from ``sets[start]`` on; no answers when that one is to be appended alone.
+
+    All sets are plain. ``synced``: readable only after the flush that covers it; so is any set that
+    brings the records in danger up to ``flush.messages``.
+    """
+    next_offset = log.log_end_offset
+    group = AppendGroup(next_offset)
+    room, latest = _room(log), log.epochs.latest
+    if room is None or latest is None or latest.start_offset > next_offset:
+        return group
+    buffers, batches, answers = group.buffers, group.batches, group.answers
+    size_left = room.size_bytes
+    batches_max = min(room.index_entries, BATCHES_MAX)  # each may fill a slot of an index
+    start_offset = log.log_start_offset
+    synced_from = log.recovery_point + log.config.flush_messages
+    bytes_left = BYTES_MAX
+    for index in range(start, len(sets)):
+        records = sets[index]
+        size = records.size_bytes
+        first_offset = next_offset
+        for facts in records.batches:
+            next_offset += facts.last_offset_delta + 1
+        fits = size <= size_left and size <= bytes_left
+        if not fits or len(batches) + len(records.batches) > batches_max:
+            break
+        if records.max_timestamp_ms > room.timestamp_ms or next_offset - 1 > room.last_offset:
+            break
+        base_offset = first_offset
+        for facts in records.batches:
+            data = memoryview(facts.data)
+            last_offset = base_offset + facts.last_offset_delta
+            buffers.append(pack_prefix(len(data), base_offset, latest.epoch))
+            buffers.append(data[PREFIX_BYTES:])
+            batches.append(
+                AppendedBatch(base_offset, last_offset, len(data), facts.max_timestamp_ms)
+            )
+            base_offset = last_offset + 1
+        size_left -= size
+        bytes_left -= size
+        group.size_bytes += size
+        is_synced = synced[index] or first_offset + records.record_count >= synced_from
+        if is_synced and group.first_synced is None:
+            group.first_synced = first_offset
+        group.is_synced.append(is_synced)
+        answers.append(answer(records, first_offset, next_offset - 1, start_offset))
+    return group
+
+
+def _room(log: UnifiedLog) -> SegmentRoom | None:
+    """Of the active segment; None when an append alone has to look."""
+    if log.is_broken:  # first: a deleted log has no segment
+        return None
+    segment = log.local.active_segment
+    if not segment.size_bytes or not segment.is_first_timestamp_known:
+        return None
+    return log.room()

@@ -1,0 +1,1 @@
+"""Reading a log's files without opening the log: checks, listings, counts."""

@@ -1,0 +1,298 @@
+"""The facts that retention is planned from, read from a partition directory without opening a log.
+
+Sizes and names from the listing, the largest timestamp of a closed segment from the last entry of
+its time index, and only where that says nothing, and at the end of the last segment, from batch
+headers. Indexes are believed: this is for forecasts, not for deletions. Reads only; a directory may
+be served meanwhile. Any thread.
+
+What batch headers say of each segment of a directory at rest, without a log object.
+
+For ``kafkalog segments list``. Opens ``.log`` files for reading only and checks no CRC: what is
+broken is the business of ``segment_check``. Files that are set aside (``.deleted``) or not yet in
+place (``.cleaned``, ``.swap``) are told as well. Any thread.
+
+Directories that are one another, or lie in one another: no log directory may.
+
+A start would look at the inner one as at a partition of the outer one, a backup or a restore would
+fill a directory that is served. Paths are compared after links are resolved; a directory that is
+mounted at two places is known by its lock alone. Changes nothing. Source: none; Kafka refuses one
+path twice, and its broker ends at an inner directory that is named like no partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kafkalog.errors import InvalidConfig
+from kafkalog.format.disk.backup_manifest import RESTORE_MARKER
+from kafkalog.format.disk.file_names import (
+    LOG_SUFFIX,
+    META_PROPERTIES,
+    OFFSET_INDEX_SUFFIX,
+    PARTITION_METADATA,
+    TIME_INDEX_SUFFIX,
+    parse_segment_file,
+    segment_file_name,
+)
+from kafkalog.format.integers import FormatError
+from kafkalog.format.records.batch_scan import BatchColumn, ScanStop, scan
+from kafkalog.log.inspect.record_count import oldest_in, records_in
+from kafkalog.log.inspect.segment_check import OFFSET_ENTRY, TIME_ENTRY
+from kafkalog.log.retention.plan import LogFacts, SegmentFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from kafkalog.env.filesystem import FileStat, Filesystem, ReadFilesystem
+    from kafkalog.format.disk.file_names import SegmentFileName
+    from kafkalog.format.records.batch_scan import BatchRows
+
+
+CHUNK_BYTES = 8 << 20
+
+
+class _Headers(NamedTuple):
+    """What batch headers say: behind the last batch, and the largest timestamp, -1 for none."""
+
+    next_offset: int
+    largest_timestamp_ms: int
+
+
+def directory_facts(
+    path: str, filesystem: ReadFilesystem, log_start_offset: int, high_watermark: int | None
+) -> LogFacts | None:
+    """The facts of a directory; None when no segment lies there. OSError.
+
+    The log start is at least the first segment's base, as at a start; a high watermark that is not
+    known, or lies above the log end, is the log end.
+    """
+    files = {each.name: each for each in filesystem.list_dir_stats(path)}
+    bases = sorted(each for name in files if (each := _base_of(name)) is not None)
+    if not bases:
+        return None
+    segments: list[SegmentFacts] = []
+    end_offset = bases[-1]
+    for base in bases:
+        is_last = base == bases[-1]
+        stat = files[segment_file_name(base, LOG_SUFFIX)]
+        largest = _last_timestamp(path, filesystem, base, files)
+        if is_last or largest < 0:
+            headers = _read_headers(path, filesystem, base, is_tail=is_last and largest >= 0)
+            largest = max(largest, headers.largest_timestamp_ms)
+            end_offset = max(end_offset, headers.next_offset)
+        shown = largest if largest >= 0 else stat.mtime_ms
+        segments.append(SegmentFacts(base, stat.size, shown))
+    known = end_offset if high_watermark is None else min(high_watermark, end_offset)
+    return LogFacts(
+        segments=tuple(segments),
+        size_bytes=sum(each.size_bytes for each in segments),
+        log_start_offset=max(log_start_offset, bases[0]),
+        high_watermark=known,
+        log_end_offset=end_offset,
+    )
+
+
+def _base_of(name: str) -> int | None:
+    """Of a served ``.log``."""
+    try:
+        parsed = parse_segment_file(name)
+    except FormatError:
+        return None
+    is_log = parsed is not None and parsed.suffix == LOG_SUFFIX and not parsed.stage
+    return parsed.offset if parsed is not None and is_log else None
+
+
+def _last_timestamp(
+    path: str, filesystem: ReadFilesystem, base: int, files: Mapping[str, FileStat]
+) -> int:
+    """Of the last entry of the time index that is not padding; -1 without one."""
+    name = segment_file_name(base, TIME_INDEX_SUFFIX)
+    if name not in files:
+        return -1
+    entries = _entries(filesystem.read_file(f"{path}/{name}"), TIME_ENTRY)
+    used = np.flatnonzero(entries["timestamp"])
+    return int(entries["timestamp"][used[-1]]) if len(used) else -1
+
+
+def _entries(raw: bytes, dtype: np.dtype[np.void]) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+    return np.frombuffer(raw[: len(raw) - len(raw) % dtype.itemsize], dtype=dtype)
+
+
+def _read_headers(path: str, filesystem: ReadFilesystem, base: int, *, is_tail: bool) -> _Headers:
+    """Walk the batches, with is_tail only those from the last entry of the offset index on."""
+    position = _last_position(path, filesystem, base) if is_tail else 0
+    file = filesystem.open_read(f"{path}/{segment_file_name(base, LOG_SUFFIX)}")
+    size, wanted = file.size(), CHUNK_BYTES
+    next_offset, largest = base, -1
+    while position < size:
+        rows = scan(file.pread(min(wanted, size - position), position), check_crc=False)
+        if rows.count:
+            next_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
+            largest = max(largest, int(rows.column(BatchColumn.MAX_TIMESTAMP).max()))
+        is_whole = rows.stop in (ScanStop.END, ScanStop.PARTIAL)
+        if not is_whole or (not rows.count and position + wanted >= size):
+            break  # a torn tail, or damage, behind which nobody believes anything
+        position += rows.consumed_bytes
+        wanted = CHUNK_BYTES if rows.count else wanted * 2
+    file.close()
+    return _Headers(next_offset, largest)
+
+
+def _last_position(path: str, filesystem: ReadFilesystem, base: int) -> int:
+    """Where the batch of the last entry of the offset index begins; 0 without one."""
+    try:
+        raw = filesystem.read_file(f"{path}/{segment_file_name(base, OFFSET_INDEX_SUFFIX)}")
+    except FileNotFoundError:
+        return 0
+    entries = _entries(raw, OFFSET_ENTRY)
+    used = np.flatnonzero(entries["position"])
+    return int(entries["position"][used[-1]]) if len(used) else 0
+
+
+_CHUNK_BYTES = 8 * 1024 * 1024
+
+
+class SegmentSummary(NamedTuple):
+    """One ``.log`` file.
+
+    stage             empty, or what its name ends with: .deleted, .cleaned, .swap
+    next_offset       behind its last whole batch
+    size_bytes        of the file; whole_bytes of them are batches
+    records           that are no transaction markers
+    oldest_ms         of the first record, newest_ms the largest of all; None without any, and where
+                      the first record's batch cannot be opened
+    """
+
+    base_offset: int
+    stage: str
+    is_last: bool
+    next_offset: int
+    size_bytes: int
+    whole_bytes: int
+    batches: int
+    records: int
+    oldest_ms: int | None
+    newest_ms: int | None
+
+
+def summarize_segments(path: str, filesystem: ReadFilesystem) -> Iterator[SegmentSummary]:
+    """Every segment of a partition directory by base offset; OSError."""
+    files = [stat.name for stat in filesystem.list_dir_stats(path) if stat.is_file]
+    names = [name for file in files if (name := _segment_of(file)) is not None]
+    last = max((name.offset for name in names if not name.stage), default=None)
+    for name in sorted(names, key=lambda each: (each.offset, each.stage)):
+        is_last = not name.stage and name.offset == last
+        yield _summarize(f"{path}/{name}", filesystem, name, is_last=is_last)
+
+
+def _segment_of(file_name: str) -> SegmentFileName | None:
+    """None for every file that is no ``.log``; a name that is wrong is ``verify``'s to tell."""
+    try:
+        name = parse_segment_file(file_name)
+    except FormatError:
+        return None
+    return name if name is not None and name.suffix == LOG_SUFFIX else None
+
+
+def _summarize(
+    file_path: str, filesystem: ReadFilesystem, name: SegmentFileName, *, is_last: bool
+) -> SegmentSummary:
+    file = filesystem.open_read(file_path)
+    try:
+        size_bytes = file.size()
+        position, batches, records, next_offset = 0, 0, 0, name.offset
+        oldest_ms: int | None = None
+        newest_ms = -1
+        wanted = _CHUNK_BYTES
+        while position < size_bytes:
+            data = file.pread(min(wanted, size_bytes - position), position)
+            rows = scan(data, check_crc=False)
+            if rows.count:
+                batches += rows.count
+                records += records_in(rows, rows.count)
+                next_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
+                newest_ms = max(newest_ms, int(rows.column(BatchColumn.MAX_TIMESTAMP).max()))
+                if oldest_ms is None:
+                    oldest_ms = oldest_in(data, rows)
+            position += rows.consumed_bytes
+            if _is_over(rows, is_whole=position + wanted >= size_bytes):
+                break
+            wanted = _CHUNK_BYTES if rows.count else wanted * 2  # a batch larger than the chunk
+    finally:
+        file.close()
+    return SegmentSummary(
+        name.offset, name.stage, is_last, next_offset, size_bytes, position, batches, records,
+        oldest_ms if oldest_ms is not None and oldest_ms >= 0 else None,
+        newest_ms if newest_ms >= 0 else None,
+    )  # fmt: skip
+
+
+def _is_over(rows: BatchRows, *, is_whole: bool) -> bool:
+    """Whether no batch begins where the walk has come; ``is_whole``: all was read from there."""
+    return rows.stop not in (ScanStop.END, ScanStop.PARTIAL) or (not rows.count and is_whole)
+
+
+_MARKS = (META_PROPERTIES, RESTORE_MARKER)
+
+
+def lies_in(path: str, directory: str) -> bool:
+    """Whether one real path is the other, or below it."""
+    return f"{path}/".startswith(f"{directory.rstrip('/')}/")
+
+
+def log_dir_path(filesystem: ReadFilesystem, entry: str) -> str:
+    """An entry of ``log.dirs`` as the path it is known by: absolute, without a slash behind."""
+    whole = entry if entry.startswith("/") else filesystem.real_path(entry)
+    return whole.rstrip("/") or "/"
+
+
+def check_apart(filesystem: ReadFilesystem, entries: Iterable[str]) -> None:
+    """InvalidConfig unless the entries of ``log.dirs`` are apart; one path twice is one entry.
+
+    One that is a partition would become a log directory in another one: refused, too.
+    """
+    paths = dict.fromkeys(log_dir_path(filesystem, entry) for entry in entries)
+    real_paths = {path: filesystem.real_path(path) for path in paths}
+    seen: dict[str, str] = {}
+    for path, real in real_paths.items():
+        if _is_partition(filesystem, real):
+            raise InvalidConfig(
+                f"log.dirs names {path}, which is the directory of a partition: name the log "
+                "directory around it",
+                value=path,
+            )
+        for other, other_real in seen.items():
+            if real == other_real:
+                raise InvalidConfig(f"log.dirs names {other} twice: as {path}", value=path)
+            for inner, outer in ((path, other), (other, path)):
+                if lies_in(real_paths[inner], real_paths[outer]):
+                    raise InvalidConfig(
+                        f"log.dirs names {inner}, which lies in {outer}: no log directory may lie "
+                        "in another one. Move it out of there.",
+                        value=inner,
+                    )
+        seen[path] = real
+
+
+def _is_partition(filesystem: ReadFilesystem, directory: str) -> bool:
+    """As far as can be seen: what is wrong with a disk is told by whoever opens the directory."""
+    try:
+        return filesystem.exists(f"{directory}/{PARTITION_METADATA}")
+    except OSError:
+        return False
+
+
+def enclosing_log_dir(filesystem: Filesystem, real_path: str) -> str | None:
+    """The log directory that a real path lies in, as far as its files tell; unguarded.
+
+    Known by ``meta.properties``, which every directory has that served, or by the mark of a restore
+    that has not ended.
+    """
+    directory = real_path
+    while directory:
+        directory = directory.rpartition("/")[0]
+        if any(filesystem.exists(f"{directory}/{name}") for name in _MARKS):
+            return directory or "/"
+    return None

@@ -1,0 +1,404 @@
+"""check_segment: the format of one segment and its indexes, believed nothing (log-format.md 16).
+
+Every batch is read and its CRC checked, every index entry is compared with it. What can only be
+told with the segments around it is in the report: ``directory_check`` joins reports. Opens files
+for reading only. Any thread; a segment that is written meanwhile may show a part of a write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kafkalog.format.disk.file_names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_file_name,
+)
+from kafkalog.format.disk.index_entries import unpack_aborted_entries
+from kafkalog.format.integers import INT32_MAX, FormatError
+from kafkalog.format.records.batch_scan import BatchColumn, ScanStop, scan
+from kafkalog.log.inspect.findings import FINDINGS_MAX, Finding, FindingCode, Findings, Severity
+from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_SEQUENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import numpy.typing as npt
+
+    from kafkalog.env.filesystem import ReadFilesystem
+
+    Table = npt.NDArray[np.int64]
+
+CHUNK_BYTES = 8 * 1024 * 1024
+OFFSET_ENTRY_BYTES = 8
+TIME_ENTRY_BYTES = 12
+OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
+TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+_POSITION, _BASE, _LAST = BatchColumn.POSITION, BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET
+_STOP_CODES = {
+    ScanStop.BAD_CRC: FindingCode.BATCH_CRC,
+    ScanStop.LEGACY: FindingCode.BATCH_MAGIC,
+    ScanStop.BAD_MAGIC: FindingCode.BATCH_MAGIC,
+    ScanStop.PARTIAL: FindingCode.TORN_TAIL,
+    ScanStop.END: FindingCode.TORN_TAIL,
+}
+
+
+class ProducerSpan(NamedTuple):
+    """What a segment has of one producer: its first batch, its first data batch, its last state.
+
+    first_data_*   epoch None: markers only
+    last_sequence  of last_epoch; NO_SEQUENCE: markers only
+    """
+
+    first_epoch: int
+    first_position: int
+    first_data_epoch: int | None
+    first_data_sequence: int
+    first_data_position: int
+    last_epoch: int
+    last_sequence: int
+
+
+class EpochRun(NamedTuple):
+    """Neighbouring batches of one leader epoch: offsets [base_offset, end_offset), first byte."""
+
+    epoch: int
+    base_offset: int
+    end_offset: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentReport:
+    """One segment. Picklable.
+
+    next_offset  behind its last sound batch
+    is_sound     nothing but sound batches in order
+    has_gaps     offsets are missing between its batches: it says that it was compacted
+    epochs       its leader epochs, in the order of the batches
+    """
+
+    base: int
+    next_offset: int
+    is_sound: bool
+    has_gaps: bool
+    batch_count: int
+    size_bytes: int
+    findings: tuple[Finding, ...]
+    epochs: tuple[EpochRun, ...]
+    producers: dict[int, ProducerSpan]
+
+
+def check_segment(
+    path: str,
+    filesystem: ReadFilesystem,
+    base: int,
+    names: Collection[str],
+    *,
+    is_last: bool,
+    may_have_gaps: bool,
+    is_gapless: bool = False,
+) -> SegmentReport:
+    """Check the segment of a base offset in a directory whose files are ``names``.
+
+    ``may_have_gaps``: it was compacted; sequences and offsets may be missing. ``is_gapless``: none
+    are, a gap is an error. OSError.
+    """
+    check = _SegmentCheck(path, filesystem, base, may_have_gaps, is_gapless)
+    return check.run(names, is_last=is_last)
+
+
+class _SegmentCheck:
+    """One run."""
+
+    def __init__(
+        self,
+        path: str,
+        filesystem: ReadFilesystem,
+        base: int,
+        may_have_gaps: bool,
+        is_gapless: bool,
+    ) -> None:
+        self._path = path
+        self._filesystem = filesystem
+        self._base = base
+        self._may_have_gaps = may_have_gaps and not is_gapless
+        self._is_gapless = is_gapless
+        self._findings = Findings()
+        self._log = segment_file_name(base, LOG_SUFFIX)
+
+    def run(self, names: Collection[str], *, is_last: bool) -> SegmentReport:
+        """The log first, then each index against it."""
+        base = self._base
+        table, is_sound, size_bytes = self._batches()
+        befores = np.concatenate(([base - 1], table[:-1, _LAST]))[: len(table)]
+        gaps = np.flatnonzero(table[:, _BASE] > befores + 1)
+        self._check_counts(table)
+        if not self._may_have_gaps:
+            self._tell_gaps(table, befores, gaps)
+        epochs = self._epochs(table)
+        producers = self._producers(table)
+        for suffix, check in (
+            (OFFSET_INDEX_SUFFIX, self._offset_index),
+            (TIME_INDEX_SUFFIX, self._time_index),
+        ):
+            name = segment_file_name(base, suffix)
+            if name not in names:
+                self._findings.add(FindingCode.MISSING_FILE, name, 0, "missing")
+            elif is_sound:
+                check(name, table, is_last)
+        name = segment_file_name(base, TRANSACTION_INDEX_SUFFIX)
+        if name in names:
+            self._transaction_index(name)
+        return SegmentReport(
+            base=base,
+            next_offset=int(table[-1, _LAST]) + 1 if len(table) else base,
+            is_sound=is_sound,
+            has_gaps=bool(len(gaps)),
+            batch_count=len(table),
+            size_bytes=size_bytes,
+            findings=tuple(self._findings.told()),
+            epochs=epochs,
+            producers=producers,
+        )
+
+    # ---- the log
+
+    def _batches(self) -> tuple[Table, bool, int]:
+        """All sound batches, positions in the file; nothing else was there; bytes of the file."""
+        file = self._filesystem.open_read(f"{self._path}/{self._log}")
+        size, position, previous = file.size(), 0, self._base - 1
+        tables: list[Table] = []
+        wanted = CHUNK_BYTES
+        is_sound = True
+        while position < size:
+            rows = scan(file.pread(min(wanted, size - position), position), check_crc=True)
+            wrong = rows.first_disorder(previous)
+            if wrong is not None:
+                at = position + int(rows.column(BatchColumn.POSITION)[wrong])
+                problem = f"offset not above {previous} and its predecessors"
+                self._findings.add(FindingCode.OFFSET_ORDER, self._log, at, problem)
+                is_sound = False
+            table = rows.table.copy()
+            table[:, _POSITION] += position
+            tables.append(table)
+            if rows.count:
+                previous = int(table[-1, _LAST])
+            position += rows.consumed_bytes
+            is_at_end = position + wanted >= size
+            if rows.stop not in (ScanStop.END, ScanStop.PARTIAL) or (not rows.count and is_at_end):
+                code = _STOP_CODES.get(rows.stop, FindingCode.BATCH_SIZE)
+                problem = f"no sound batch: {rows.stop.name.lower()}"
+                self._findings.add(code, self._log, position, problem)
+                is_sound = False
+                break
+            wanted = CHUNK_BYTES if rows.count else wanted * 2
+        file.close()
+        if previous - self._base > MAX_RELATIVE_OFFSET:
+            problem = f"offset {previous} does not fit the segment"
+            self._findings.add(FindingCode.OFFSET_RANGE, self._log, 0, problem)
+        empty = np.empty((0, len(BatchColumn)), dtype=np.int64)
+        return (np.concatenate(tables) if tables else empty), is_sound, size
+
+    def _check_counts(self, table: Table) -> None:
+        """No batch holds more records than lastOffsetDelta leaves offsets; fewer say compaction."""
+        room = table[:, _LAST] - table[:, _BASE] + 1
+        counts = table[:, BatchColumn.RECORD_COUNT]
+        for row in np.flatnonzero((counts > room) | (counts < 0))[:FINDINGS_MAX].tolist():
+            self._findings.add(
+                FindingCode.LAST_OFFSET_DELTA,
+                self._log,
+                int(table[row, _POSITION]),
+                f"{counts[row]} records in a batch of {room[row]} offsets",
+            )
+        if self._may_have_gaps:
+            return
+        for row in np.flatnonzero((counts >= 0) & (counts < room))[:FINDINGS_MAX].tolist():
+            self._findings.add(
+                FindingCode.LAST_OFFSET_DELTA,
+                self._log,
+                int(table[row, _POSITION]),
+                f"{counts[row]} records in a batch of {room[row]} offsets, unless the topic was "
+                "compacted",
+                Severity.WARNING,
+            )
+
+    def _tell_gaps(self, table: Table, befores: Table, gaps: npt.NDArray[np.intp]) -> None:
+        """Offsets between two batches, or between the file's name and its first batch."""
+        for row in gaps[:FINDINGS_MAX].tolist():
+            first, end = int(befores[row]) + 1, int(table[row, _BASE])
+            self._findings.add(
+                FindingCode.OFFSET_GAP,
+                self._log,
+                int(table[row, _POSITION]),
+                f"offsets {first} to {end - 1} are missing before it"
+                f"{'' if self._is_gapless else ', unless the topic was compacted'}",
+                Severity.ERROR if self._is_gapless else Severity.WARNING,
+            )
+
+    def _epochs(self, table: Table) -> tuple[EpochRun, ...]:
+        """The runs of leader epochs; one that falls is told."""
+        epochs = table[:, BatchColumn.LEADER_EPOCH]
+        falls = np.flatnonzero(np.diff(epochs) < 0) + 1
+        for row in falls[:FINDINGS_MAX].tolist():
+            self._findings.add(
+                FindingCode.LEADER_EPOCH,
+                self._log,
+                int(table[row, _POSITION]),
+                f"leader epoch {epochs[row]} behind {epochs[row - 1]}",
+                Severity.WARNING,
+            )
+        starts = np.flatnonzero(np.diff(epochs, prepend=np.iinfo(np.int64).min))
+        lasts = np.append(starts[1:], len(table))[: len(starts)] - 1
+        firsts, ends = table[starts], table[lasts, _LAST] + 1
+        columns = (epochs[starts], firsts[:, _BASE], ends, firsts[:, _POSITION])
+        return tuple(EpochRun(*row) for row in np.column_stack(columns).tolist())
+
+    def _producers(self, table: Table) -> dict[int, ProducerSpan]:
+        """What the segment has of each producer; faults inside it are told."""
+        rows = np.flatnonzero(table[:, BatchColumn.PRODUCER_ID] >= 0)
+        ids = table[rows, BatchColumn.PRODUCER_ID]
+        order = np.argsort(ids, kind="stable")
+        cuts = np.flatnonzero(np.diff(ids[order])) + 1
+        spans: dict[int, ProducerSpan] = {}
+        for part in np.split(rows[order], cuts):
+            if len(part):
+                producer_id = int(table[part[0], BatchColumn.PRODUCER_ID])
+                spans[producer_id] = self._producer(producer_id, table[part])
+        return spans
+
+    def _producer(self, producer_id: int, own: Table) -> ProducerSpan:
+        """One producer's batches in order."""
+        epochs = own[:, BatchColumn.PRODUCER_EPOCH]
+        for row in (np.flatnonzero(np.diff(epochs) < 0) + 1)[:FINDINGS_MAX].tolist():
+            self._findings.add(
+                FindingCode.PRODUCER_EPOCH,
+                self._log,
+                int(own[row, _POSITION]),
+                f"epoch {epochs[row]} of producer {producer_id} behind {epochs[row - 1]}",
+                Severity.WARNING,
+            )
+        data = own[own[:, BatchColumn.BASE_SEQUENCE] >= 0]  # markers have none
+        first_row = own[0]
+        if not len(data):
+            return ProducerSpan(
+                int(epochs[0]),
+                int(first_row[_POSITION]),
+                None,
+                NO_SEQUENCE,
+                0,
+                int(epochs[-1]),
+                NO_SEQUENCE,
+            )
+        firsts = data[:, BatchColumn.BASE_SEQUENCE]
+        data_epochs = data[:, BatchColumn.PRODUCER_EPOCH]
+        # add_to_sequence, of columns: what follows the last sequence of each batch
+        nexts = (firsts + data[:, _LAST] - data[:, _BASE] + 1) & INT32_MAX
+        if not self._may_have_gaps:
+            expected = np.where(data_epochs[1:] == data_epochs[:-1], nexts[:-1], 0)
+            wrong = np.flatnonzero((firsts[1:] != expected) & (np.diff(data_epochs) >= 0))
+            for row in wrong[:FINDINGS_MAX].tolist():
+                self._findings.add(
+                    FindingCode.PRODUCER_SEQUENCE,
+                    self._log,
+                    int(data[row + 1, _POSITION]),
+                    sequence_problem(producer_id, int(firsts[row + 1]), int(expected[row])),
+                    Severity.WARNING,
+                )
+        last_epoch = int(epochs[-1])
+        has_data = int(data_epochs[-1]) == last_epoch
+        return ProducerSpan(
+            int(epochs[0]),
+            int(first_row[_POSITION]),
+            int(data_epochs[0]),
+            int(firsts[0]),
+            int(data[0, _POSITION]),
+            last_epoch,
+            (int(nexts[-1]) - 1) & INT32_MAX if has_data else NO_SEQUENCE,
+        )
+
+    # ---- the indexes
+
+    def _entries(
+        self, code: FindingCode, name: str, dtype: np.dtype[np.void]
+    ) -> npt.NDArray[np.void]:
+        """Entries of an index file without the zero padding of a preallocated one."""
+        raw = self._filesystem.read_file(f"{self._path}/{name}")
+        torn = len(raw) % dtype.itemsize
+        if torn:
+            problem = f"length is not a multiple of {dtype.itemsize}"
+            self._findings.add(code, name, len(raw) - torn, problem)
+        return np.frombuffer(raw[: len(raw) - torn], dtype=dtype)
+
+    def _tell_falls(
+        self, code: FindingCode, name: str, falls: npt.NDArray[np.intp], entry_bytes: int
+    ) -> None:
+        shown = [(slot + 1) * entry_bytes for slot in falls[:FINDINGS_MAX].tolist()]
+        self._findings.add_all(code, name, shown, len(falls), "entry does not rise")
+
+    def _offset_index(self, name: str, table: Table, is_last: bool) -> None:
+        """Every entry is a batch's start with its last offset; both rise."""
+        code = FindingCode.OFFSET_INDEX
+        entries = self._entries(code, name, OFFSET_ENTRY)
+        padding = _padding(entries["position"], is_last=is_last)
+        positions = entries["position"][: len(entries) - padding].astype(np.int64)
+        offsets = entries["offset"][: len(entries) - padding].astype(np.int64) + self._base
+        falls = np.flatnonzero((np.diff(positions) <= 0) | (np.diff(offsets) <= 0))
+        self._tell_falls(code, name, falls, OFFSET_ENTRY_BYTES)
+        is_wrong = np.ones(len(positions), dtype=np.bool_)
+        if len(table):
+            rows = np.minimum(np.searchsorted(table[:, _POSITION], positions), len(table) - 1)
+            is_wrong = (table[rows, _POSITION] != positions) | (table[rows, _LAST] != offsets)
+        wrong = np.flatnonzero(is_wrong)
+        for slot in wrong[:FINDINGS_MAX].tolist():
+            problem = f"no batch ends with {offsets[slot]} at {positions[slot]}"
+            self._findings.add(code, name, slot * OFFSET_ENTRY_BYTES, problem)
+        self._findings.count(name, max(len(wrong) - FINDINGS_MAX, 0))
+
+    def _time_index(self, name: str, table: Table, is_last: bool) -> None:
+        """Timestamps rise; the last entry is the largest timestamp of a closed segment."""
+        code = FindingCode.TIME_INDEX
+        entries = self._entries(code, name, TIME_ENTRY)
+        used = len(entries) - _padding(entries["timestamp"], is_last=is_last)
+        timestamps = entries["timestamp"][:used].astype(np.int64)
+        offsets = entries["offset"][:used].astype(np.int64) + self._base
+        falls = np.flatnonzero((np.diff(timestamps) <= 0) | (np.diff(offsets) < 0))
+        self._tell_falls(code, name, falls, TIME_ENTRY_BYTES)
+        largest = int(table[:, BatchColumn.MAX_TIMESTAMP].max()) if len(table) else -1
+        if not is_last and largest >= 0 and (used == 0 or timestamps[-1] != largest):
+            at = max(used - 1, 0) * TIME_ENTRY_BYTES
+            self._findings.add(code, name, at, f"last entry is not {largest}")
+
+    def _transaction_index(self, name: str) -> None:
+        """Decodes, and last offsets rise from the base on."""
+        code = FindingCode.TRANSACTION_INDEX
+        try:
+            table = unpack_aborted_entries(self._filesystem.read_file(f"{self._path}/{name}"))
+        except FormatError as error:
+            self._findings.add(code, name, error.position or 0, error.reason)
+            return
+        previous = self._base - 1
+        for slot, (_, _, last_offset, _) in enumerate(table.tolist()):
+            if last_offset <= previous:
+                problem = f"last offset {last_offset} does not rise"
+                self._findings.add(code, name, slot * 34, problem)
+            previous = last_offset
+
+
+def sequence_problem(producer_id: int, sequence: int, expected: int) -> str:
+    """What is said of a batch whose sequence does not follow."""
+    return f"sequence {sequence} of producer {producer_id}, expected {expected}"
+
+
+def _padding(column: npt.NDArray[np.void], *, is_last: bool) -> int:
+    """Zero entries at the end of the last segment's preallocated index."""
+    if not is_last:
+        return 0
+    used = np.flatnonzero(column)
+    return len(column) - (int(used[-1]) + 1 if len(used) else 0)

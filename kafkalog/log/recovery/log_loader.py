@@ -1,0 +1,710 @@
+"""load_log: from a partition directory to a UnifiedLog, after a clean stop or a crash.
+
+Owns the order of the steps (log-lifecycle 11.4) and nothing afterwards. One thread per log; nobody
+else sees the log before it is returned. A crash at any point is harmless: the clean-shutdown mark
+was removed before, so the next load is an unclean one and does the same again.
+Source: Kafka's LogLoader. Differs from Kafka: see ``recovery_policy`` (corruption='keep') and
+``loader_files``; message sets of magic 0 and 1 are refused.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.errors import CorruptBatch
+from kafkalog.format.disk.file_names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+)
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.offset_ranges import LostRange, not_accepted
+from kafkalog.format.records.batch_scan import BatchColumn
+from kafkalog.format.topic_names import DirectoryState, parse_directory_name
+from kafkalog.log.local_log import LocalLog, LogSegments
+from kafkalog.log.recovery import corruption_policy, lost_data
+from kafkalog.log.recovery.epochs import (
+    RecoveredEpochs,
+    adopt_as_kafka,
+    load_epochs,
+    maybe_rebuild_epochs,
+)
+from kafkalog.log.recovery.loader_files import LoaderFiles, has_sane_transactions
+from kafkalog.log.recovery.lost_data import find_lost, tell_left_over, tell_lost, tell_lost_end
+from kafkalog.log.recovery.lost_ranges import is_emptied
+from kafkalog.log.recovery.prefix_repair import NO_ENDS, KnownEnds
+from kafkalog.log.segment import segment_recovery, segment_split
+from kafkalog.log.segment.log_segment import LogSegment
+from kafkalog.log.segment.segment_file import MovableDirectory
+from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
+from kafkalog.log.state import producer_rebuild
+from kafkalog.log.state.leader_epoch_cache import LeaderEpochCache
+from kafkalog.log.state.producer_state_manager import DEFAULT_EXPIRATION_MS, ProducerStateManager
+from kafkalog.log.state.start_offsets import LogStart, log_start
+from kafkalog.log.unified_log import UnifiedLog
+from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_PROOF, LogProof
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Sequence
+
+    from kafkalog.format.records.batch_scan import BatchRows
+    from kafkalog.log.environment import LogEnvironment
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.recovery.corruption_policy import Corruption
+    from kafkalog.log.values import CompletedTransaction
+
+_DISPUTED_REMEDY = (
+    "Nothing is deleted from the log until the two agree. To keep what lies below the log start "
+    "deleted, delete it again: kafkalog records delete --before-offset. To have it back, stop "
+    "the daemon and run kafkalog doctor --repair."
+)
+
+_log = structlog.get_logger(__name__)
+
+
+def load_log(  # noqa: PLR0913 - each is one fact about the load
+    directory: str,
+    config: LogConfig,
+    environment: LogEnvironment,
+    *,
+    clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    corruption: Corruption = "kafka",
+    topic_id: str | None = None,
+    producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+    may_have_gaps: bool = False,
+    proof: LogProof = NO_PROOF,
+) -> UnifiedLog:
+    """Open one partition; the directory exists, an empty one becomes an empty log.
+
+    ``clean``: the log directory was shut down cleanly; else everything from ``recovery_point`` on
+    is scanned. Both offsets are the checkpoints', 0 without. ``may_have_gaps``: keep what lies
+    behind missing offsets also when ``config`` does not compact, as Kafka does. ``proof``: what is
+    known of the log beyond the checkpoints. Raises CorruptBatch (legacy message sets, an offset
+    overflow, a damaged swap), CorruptCheckpoint (epochs), LoadStopped and OSError. The caller
+    restores the high watermark.
+    """
+    loader = _Loader(
+        directory, config, environment, corruption, producer_expiration_ms, may_have_gaps, proof
+    )
+    return loader.load(
+        clean=clean,
+        recovery_point=recovery_point,
+        checkpointed_start=log_start_offset,
+        topic_id=topic_id,
+    )
+
+
+class _Loader:
+    """The state of one load."""
+
+    def __init__(
+        self,
+        directory: str,
+        config: LogConfig,
+        environment: LogEnvironment,
+        corruption: Corruption,
+        producer_expiration_ms: int,
+        may_have_gaps: bool,
+        proof: LogProof,
+    ) -> None:
+        self._environment = environment
+        self._config = config
+        self._corruption = corruption
+        self._may_have_gaps = may_have_gaps
+        self._proof = proof
+        self._directory = MovableDirectory(directory)
+        self._files = LoaderFiles(environment, self._directory, config)
+        self._segments = LogSegments()
+        self._epochs = LeaderEpochCache(environment.filesystem, self._directory)
+        self._expiration_ms = producer_expiration_ms
+        self._producers = self._new_producers(())
+        self._start = 0
+        self._log_start = LogStart(0)
+        self._is_clean = False
+        self._recovered: set[int] = set()  # bases of the segments that step 5 recovered
+        self._durable_end = 0  # no power cut took what lies below
+        self._known = NO_ENDS  # where the log ended, as others than its batches have it
+        self._last_end = 0  # what the log reached when it was last durable; 0: not known
+        self._stops: set[int] = set()  # where a clean stop may have left it
+        self._ends: dict[int, int] = {}  # base to end of segments that were looked at
+        self._found_epochs = RecoveredEpochs()
+        self._lost: dict[int | None, int] = {}  # holes not told yet, see find_lost
+        self._told: list[LostRange] = []  # holes that step 7 has told
+
+    def load(
+        self, *, clean: bool, recovery_point: int, checkpointed_start: int, topic_id: str | None
+    ) -> UnifiedLog:
+        """All steps; again from the listing on when a segment had to be split (step 5)."""
+        while True:
+            self._log_start = LogStart(checkpointed_start)
+            try:
+                return self._load_once(
+                    clean=clean, recovery_point=recovery_point, topic_id=topic_id
+                )
+            except SegmentOffsetOverflow as overflow:
+                self._split(overflow)
+            except Exception:
+                self._segments.close_handles()  # the cache of indexes would keep their descriptors
+                raise
+
+    def _load_once(self, *, clean: bool, recovery_point: int, topic_id: str | None) -> UnifiedLog:
+        """All steps; SegmentOffsetOverflow leaves this object with stale segments."""
+        self._recovered.clear()
+        self._told.clear()
+        self._is_clean = clean
+        self._durable_end = INT64_MAX if clean else recovery_point
+        self._ends.clear()
+        self._found_epochs = RecoveredEpochs()
+        self._files.settle()
+        snapshots = self._files.offsets_of(SNAPSHOT_SUFFIX)
+        self._producers = self._new_producers(snapshots)
+        if not clean:
+            # Not known to be durable: a name may have come back whose records another life lost.
+            self._producers.delete_snapshots(each for each in snapshots if each >= recovery_point)
+        epoch_damage = load_epochs(self._epochs, self._corruption)
+        self._trust_proof()
+        self._judge_start(clean=clean)
+        self._note_known_ends(recovery_point, snapshots, clean=clean)
+        self._load_segments(clean=clean)
+        identity = parse_directory_name(self._directory.path.rpartition("/")[2])
+        is_deleted = identity.state is DirectoryState.DELETE
+        if not is_deleted:
+            if clean:
+                self._recover_torn_tail()
+            else:
+                self._recover_from(recovery_point)
+            maybe_rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
+            self._settle_epochs()
+            self._drop_when_below_start()
+        self._ensure_first(0 if is_deleted else self._start, clean=clean, synced_end=recovery_point)
+        log_end = self._find_end()
+        lost = () if is_deleted else self._end_log(log_end, recovery_point)
+        self._segments.active.become_active()
+        local = LocalLog(
+            self._environment,
+            self._directory,
+            self._config,
+            self._segments,
+            recovery_point=log_end if clean else min(recovery_point, log_end),
+            log_end_offset=log_end,
+            has_unsynced_names=not clean,
+        )
+        local.aborted_in_lost = self._files.aborted_in_lost()
+        if not is_deleted:
+            self._restore_state(local, lost, clean=clean)
+        log = UnifiedLog(
+            identity.topic_partition,
+            self._environment,
+            local,
+            self._epochs,
+            self._producers,
+            log_start_offset=self._start,
+            topic_id=topic_id,
+            proof=replace(self._proof, end_offset=None),  # from here on it moves
+            disputed_start_offset=None if is_deleted else self._tell_start(),
+        )
+        for each in lost:
+            log.note_lost(*each)
+        return log
+
+    def _trust_proof(self) -> None:
+        """A log that a Kafka, or another version of this program, had since is gapless no more.
+
+        A Kafka that leads a partition begins an epoch of its own; what is made here has epoch 0 for
+        ever. Whoever cleans a log names it in the cleaner's checkpoint.
+        """
+        is_ours = all(entry.epoch == 0 for entry in self._epochs.entries)
+        if self._proof.is_gapless and (self._may_have_gaps or not is_ours):
+            self._proof = replace(self._proof, is_gapless=False)
+
+    def _judge_start(self, *, clean: bool) -> None:
+        """Which of two log starts counts, as far as names and epochs tell."""
+        first_epoch = self._epochs.entries[0] if self._epochs.entries else None
+        self._log_start = log_start(
+            self._log_start.offset,
+            self._proof.log_start_offset,
+            self._files.offsets_of(LOG_SUFFIX),
+            None if first_epoch is None else first_epoch.start_offset,
+            clean=clean,
+        )
+        self._start = self._log_start.offset
+
+    def _tell_start(self) -> int | None:
+        """The line for a contradiction; the lower log start while it is disputed, or None."""
+        start = self._log_start
+        if start.other is None:
+            return None
+        _log.error(
+            "log_starts_contradict",
+            partition=self._directory.path.rpartition("/")[2],
+            log_start_offset=start.offset,
+            other=start.other,
+            remedy=_DISPUTED_REMEDY if start.is_disputed else "None: the line is written again.",
+        )
+        self._environment.note_start_contradiction()
+        return start.other if start.is_disputed else None
+
+    def _note_known_ends(
+        self, recovery_point: int, snapshots: Sequence[int], *, clean: bool
+    ) -> None:
+        """Where the log ended, from all that says so beside its batches.
+
+        Kafka may have run since our last clean stop: what the recovery point and a snapshot agree
+        in is newer then than the end that we noted.
+        """
+        told, newest = self._proof.end_offset, max(snapshots, default=0)
+        last_end = recovery_point
+        if clean and told is not None and newest != recovery_point:
+            last_end = told
+        elif clean and not recovery_point:
+            last_end = newest
+        self._last_end = last_end
+        self._stops = {recovery_point, 0 if told is None else told} - {0}
+        if told is None and not self._stops and newest:
+            self._stops = {newest}
+        bases = self._files.offsets_of(LOG_SUFFIX)  # of those only one behind the last batch counts
+        ends = {*snapshots, *bases, recovery_point, 0 if told is None else told} - {0}
+        self._known = KnownEnds(frozenset(ends), is_gapless=self._proof.is_gapless)
+
+    def _end_log(self, log_end: int, recovery_point: int) -> tuple[LostRange, ...]:
+        """Let the log end where it ended; what it lost.
+
+        The offsets of what rotted or went there are not given to other records: a new segment
+        begins behind them, whose name says so to every later start and to Kafka. The loss is made
+        known to later starts before: with that segment it looks like a legal gap.
+        """
+        active = self._segments.active
+        end = self._end_of(active)
+        is_kept = self._corruption == "keep"
+        told = self._last_end if is_kept else recovery_point
+        tell_lost_end(active, end, told, self._environment.note_lost)
+        if is_kept and end < log_end:
+            self._told.append(LostRange(max(end, self._start), log_end - 1))
+        ends_elsewhere = log_end != active.read_next_offset()
+        lost = self._settle_lost(log_end)
+        if is_kept and ends_elsewhere:
+            _log.warning("segment_begun_behind_rot", path=active.log_file.path, base=log_end)
+            self._segments.add(
+                LogSegment.create(self._environment, self._directory, log_end, self._config)
+            )
+            self._environment.filesystem.sync_dir(self._directory.path)
+        return lost
+
+    def _end_of(self, segment: LogSegment) -> int:
+        """Behind its last batch; what recovery found is believed before the headers that are there.
+
+        A batch that rotted and stays has offsets of its neighbours, and its header may say others.
+        """
+        base = segment.base_offset
+        if base not in self._ends:
+            self._ends[base] = segment.read_next_offset()
+        return self._ends[base]
+
+    def _find_end(self) -> int:
+        """Where the log ends: behind its last batch, and with 'keep' never below what was durable.
+
+        An end that no append to the last segment could have reached is not believed.
+        """
+        active = self._segments.active
+        end = self._end_of(active)
+        reach = active.base_offset + MAX_RELATIVE_OFFSET
+        is_kept = self._corruption == "keep"
+        return self._last_end if is_kept and end < self._last_end <= reach else end
+
+    def _ensure_first(self, base_offset: int, *, clean: bool, synced_end: int) -> None:
+        """A first segment under a durable name; an empty log gets one at ``base_offset``.
+
+        Else a power cut could keep a later segment alone: the log would start there. The process
+        that made the name may have been killed before it synced it; a flush up to ``synced_end``
+        did.
+        """
+        if not len(self._segments):
+            if base_offset in self._files.orphans:
+                self._files.remove_segment(base_offset)
+            self._segments.add(
+                LogSegment.create(self._environment, self._directory, base_offset, self._config)
+            )
+        elif clean or self._segments.first.base_offset < synced_end:
+            return
+        self._environment.filesystem.sync_dir(self._directory.path)
+
+    @property
+    def _has_gaps(self) -> bool:
+        """Whether missing offsets may be what compaction took."""
+        return self._config.is_compacted or self._may_have_gaps
+
+    def _new_producers(self, snapshot_offsets: Iterable[int]) -> ProducerStateManager:
+        """A manager that knows nothing but which snapshots there are."""
+        return ProducerStateManager(
+            self._environment.filesystem,
+            self._directory,
+            snapshot_offsets,
+            expiration_ms=self._expiration_ms,
+            check_producer=self._environment.check_producer,
+        )
+
+    def _successor_of(self, producers: ProducerStateManager) -> ProducerStateManager:
+        """A manager that starts from what is on disk."""
+        successor = self._new_producers(producers.snapshot_offsets)
+        successor.take_over_unsynced(producers)
+        return successor
+
+    def _load_segments(self, *, clean: bool) -> None:
+        """Step 5: one object a segment; those that cannot be served as they are get recovered.
+
+        They may lie below the recovery point, where no flush and no later start looks again, so
+        what was rebuilt is synced here; a rebuilding that a crash cut off shows as a time index
+        without entries.
+        """
+        bases = self._files.offsets_of(LOG_SUFFIX)
+        for base in bases:
+            segment = self._files.segment(base)
+            self._segments.add(segment)
+            if base in (bases[0], bases[-1]):
+                corruption_policy.refuse_legacy_start(
+                    self._environment.filesystem, segment, self._corruption, self._files.end_of
+                )
+            is_indexed = self._files.has_file(base, OFFSET_INDEX_SUFFIX)
+            if not clean and segment.size_bytes and base != bases[-1]:
+                is_indexed = is_indexed and self._files.size_of(base, TIME_INDEX_SUFFIX) > 0
+            if not is_indexed or not has_sane_transactions(segment):
+                _log.warning("segment_index_rebuilt", path=segment.log_file.path)
+                self._recover_and_sync(segment)
+            else:
+                self._files.complete_indexes(segment, is_trimmed=clean or base == bases[-1])
+        self._find_lost()
+
+    def _find_lost(self) -> None:
+        """Holes that names prove, or the birth of the log."""
+        self._lost = find_lost(
+            self._segments,
+            self._files.orphans,
+            self._files.offsets_of(SNAPSHOT_SUFFIX),
+            start_offset=self._start,
+            durable_end=self._durable_end,
+            may_have_gaps=self._has_gaps,
+        )
+        is_gapless = self._proof.is_gapless
+        if is_gapless and self._proof.end_offset is not None and len(self._segments):
+            # At a clean stop the log start is that of the first segment, or lies above it. A Kafka
+            # that has deleted the front since, and nothing else, has cut the leader epochs there.
+            first_base, epochs = self._segments.first.base_offset, self._epochs.entries
+            is_deleted = bool(epochs) and epochs[0].start_offset == first_base
+            if self._start < first_base and not is_deleted:
+                self._lost.setdefault(first_base - 1, self._start)
+        for segment, following in pairwise(self._segments):
+            base, end = segment.base_offset, following.base_offset
+            is_live = self._start < end and base < self._durable_end
+            if is_live and (is_emptied(segment) or (not segment.size_bytes and is_gapless)):
+                self._lost.setdefault(end - 1, base)
+
+    def _settle_lost(self, log_end_offset: int) -> tuple[LostRange, ...]:
+        """Tell what is lost and was not accepted, and keep it known; those ranges.
+
+        None with 'kafka': what a missing segment leaves behind is removed and proves nothing.
+        """
+        holes = list(self._told)
+        for last, first in self._lost.items():
+            last_offset = log_end_offset - 1 if last is None else last
+            if first <= last_offset:
+                holes.append(LostRange(max(first, self._start), last_offset))
+        lost = not_accepted(holes, self._proof.accepted_losses)
+        tell_left_over(self._directory.path, self._lost, lost, self._environment.note_lost)
+        kept = lost if self._corruption == "keep" else ()
+        self._files.settle_orphans(kept, self._proof.accepted_losses)
+        for first, _ in kept:
+            # Of an empty segment the index alone stays: as of one whose log is gone, it is a proof.
+            segment = self._segments.get(first)
+            if segment is not None and not segment.size_bytes:
+                self._segments.remove((segment,))
+                segment.close_handles()
+                segment.log_file.unlink()
+                segment.log_file.sync_name()
+        return kept
+
+    def _recover_and_sync(self, segment: LogSegment) -> None:
+        """Recover a segment that no flush may look at again."""
+        self._recover(segment, is_durable=True)
+        self._recovered.add(segment.base_offset)
+
+    def _recover_torn_tail(self) -> None:
+        """Recover the last segment of a clean log that ends with no whole batch, or elsewhere.
+
+        Somebody changed it behind the clean stop. Differs from Kafka, which appends behind a torn
+        batch, where no reader gets to, and does not start at all with other bytes. With 'keep' a
+        log is looked at as well that ends neither where we stopped nor at the recovery point: the
+        last base offset may have rotted. Where its batches end counts when one of the two agrees.
+        """
+        if not len(self._segments):
+            return
+        active, tail = self._segments.active, list["BatchRows"]()
+        if not corruption_policy.has_whole_tail(active, tail=tail):
+            _log.error("clean_log_is_torn", path=active.log_file.path)
+            self._recover_and_sync(active)
+            return
+        end = self._ends[active.base_offset] = active.read_next_offset()
+        if end in self._stops or not self._stops:
+            self._last_end = end
+        elif self._corruption == "keep" and active.size_bytes:
+            self._recover_and_sync(active)
+            return
+        if self._corruption == "keep" and tail:
+            self._correct_tail(tail)
+
+    def _correct_tail(self, tail: Sequence[BatchRows]) -> None:
+        """Write back the leader epoch of the last batch; after a clean stop the checkpoint has all.
+
+        That another one of these rotted shows only if the last one's is wrong as well.
+        """
+        last = tail[-1].table[-1]
+        known = self._epochs.epoch_for(int(last[BatchColumn.BASE_OFFSET]))
+        if int(last[BatchColumn.LEADER_EPOCH]) == known or known < 0:
+            return
+        found = RecoveredEpochs()
+        for rows in tail:
+            found.note(rows)
+        rotten = found.correct(self._epochs, is_gapless=self._proof.is_gapless, is_complete=True)
+        corruption_policy.repair_epochs(self._environment.filesystem, self._segments, rotten)
+
+    def _recover_from(self, recovery_point: int) -> None:
+        """Step 7: scan what may not be durable; behind what a power cut took nothing is served.
+
+        A segment that ends below the next one's base has lost its tail as well, be the rest of it
+        sound: a power cut may keep the name of a file and drop its data. Only compaction leaves
+        such gaps on purpose.
+        """
+        is_fresh = True  # nothing below the segment has changed since step 5
+        segments = self._segments.values_between(recovery_point, INT64_MAX)
+        with closing(self._counted(segments)) as counted:
+            for segment in counted:
+                is_fresh = is_fresh and segment.base_offset in self._recovered
+                is_cut = not is_fresh and self._recover(segment)
+                later = self._segments.higher_values(segment.base_offset)
+                if later and self._is_end_of_log(segment, later, recovery_point, is_cut=is_cut):
+                    return
+
+    def _is_end_of_log(
+        self,
+        segment: LogSegment,
+        later: Sequence[LogSegment],
+        recovery_point: int,
+        *,
+        is_cut: bool,
+    ) -> bool:
+        """Whether ``later`` cannot be served, because offsets before them are lost: they go.
+
+        With 'keep' they stay when nothing is missing before them, or when that was durable once:
+        no power cut took it, so it tells nothing of what lies behind. Else they may be what a power
+        cut left of unsynced data, without its beginning; they are set aside, never deleted.
+        """
+        end, next_base = self._end_of(segment), later[0].base_offset
+        if not is_cut and (self._has_gaps or end >= next_base):
+            return False
+        if not is_cut:
+            _log.warning("segment_tail_lost", path=segment.log_file.path)
+        if self._corruption == "kafka":
+            self._drop(later, end)
+            return True
+        if end >= next_base or next_base <= self._start:
+            return False  # nothing live is missing
+        if not not_accepted([(end, next_base - 1)], self._proof.accepted_losses):
+            return False
+        is_durable = end < recovery_point
+        log, kept = segment.log_file.path, "kept" if is_durable else "set aside"
+        tell_lost(log, segment.size_bytes, end, next_base - 1, kept, self._environment.note_lost)
+        self._lost.pop(next_base - 1, None)
+        if is_durable:
+            self._told.append(LostRange(max(end, self._start), next_base - 1))
+            return False
+        self._drop(later, end)
+        return True
+
+    def _drop(self, segments: Sequence[LogSegment], end_offset: int) -> None:
+        """Out of the set and out of service; the log ends at ``end_offset``."""
+        self._segments.remove(segments)
+        lost_data.drop(self._environment, self._config, segments, self._corruption, end_offset)
+
+    def _counted(self, segments: Sequence[LogSegment]) -> Generator[LogSegment, None, None]:
+        """Each in turn, told to ``note_recovery``; those not reached any more count as done."""
+        note, waiting = self._environment.note_recovery, [s.size_bytes for s in reversed(segments)]
+        note(len(waiting), sum(waiting))
+        try:
+            for segment in segments:
+                yield segment
+                note(-1, -waiting.pop())
+        finally:
+            note(-len(waiting), -sum(waiting))
+
+    def _recover(
+        self,
+        segment: LogSegment,
+        *,
+        is_durable: bool = False,
+    ) -> bool:
+        """Check one segment and rebuild what belongs to it; True when bytes were cut off."""
+        # As in Kafka each segment starts from the snapshot before it: with the producers that have
+        # not expired, and without transactions that ended before the crash.
+        self._producers = self._successor_of(self._producers)
+        producer_rebuild.rebuild(
+            self._producers,
+            self._segments,
+            self._start,
+            segment.base_offset,
+            self._environment.clock.wall_ms(),
+            is_clean=False,
+            before_chunk=self._check_stop,
+        )
+
+        def on_completed(completed: CompletedTransaction) -> None:
+            stable = self._producers.last_stable_offset_after(completed)
+            segment.update_transaction_index(completed, stable)
+
+        def on_batches(rows: BatchRows, data: memoryview) -> None:
+            producer_rebuild.apply_rows(self._producers, rows.table, data, on_completed)
+            self._note_epochs(rows)
+
+        filesystem = self._environment.filesystem
+        end = self._files.end_of(segment.base_offset) if self._corruption == "keep" else INT64_MAX
+        judge = corruption_policy.judge(
+            filesystem,
+            segment,
+            self._corruption,
+            end,
+            durable_end=self._durable_end,
+            known=self._known,
+            last_end=self._last_end if end == INT64_MAX else 0,
+        )
+        try:
+            result = segment_recovery.recover(segment, on_batches, judge, is_durable=is_durable)
+        except SegmentOffsetOverflow:
+            corruption_policy.judge_before_split(filesystem, segment, self._corruption)
+            raise
+        if result.truncated_bytes:
+            # It may end at the recovery point: once a segment follows, nobody looks at it again.
+            segment.log_file.datasync()
+            _log.warning(
+                "segment_cut",
+                path=segment.log_file.path,
+                bytes=result.truncated_bytes,
+                position=result.valid_bytes,
+                first_offset=result.next_offset,
+                reason="none" if result.bad_batch is None else result.bad_batch.value,
+            )
+        self._ends[segment.base_offset] = result.next_offset
+        self._after_recovery(segment, result.next_offset)
+        return result.truncated_bytes > 0
+
+    def _split(self, overflow: SegmentOffsetOverflow) -> None:
+        """Split a segment and forget what was loaded; its bad tail, if any, is cut before.
+
+        CorruptBatch when a single batch spans the whole range of offsets.
+        """
+        segment, filesystem = overflow.segment, self._environment.filesystem
+        pieces = segment_split.plan_split(segment)
+        if [piece.base_offset for piece in pieces] in ([], [segment.base_offset]):
+            raise CorruptBatch(str(overflow), file=segment.log_file.path, position=0)
+        _log.warning(
+            "segment_split",
+            path=segment.log_file.path,
+            bases=[piece.base_offset for piece in pieces],
+        )
+        if pieces[-1].end < segment.size_bytes:
+            log = segment.log_file.pin_for_write()
+            log.truncate(pieces[-1].end)
+            log.datasync()
+            later = self._segments.higher_values(segment.base_offset)
+            lost_data.rename(filesystem, later, self._corruption, segment.base_offset)
+        segment_split.write_pieces(filesystem, self._directory.path, segment, pieces)
+        self._segments.close_handles()
+        orphans = self._files.orphans
+        self._files = LoaderFiles(self._environment, self._directory, self._config)
+        self._files.settle()
+        self._files.orphans |= orphans
+        if pieces[0].base_offset != segment.base_offset:
+            self._files.remove_segment(segment.base_offset)
+        self._segments = LogSegments()
+        self._epochs = LeaderEpochCache(filesystem, self._directory)
+
+    def _after_recovery(self, segment: LogSegment, next_offset: int) -> None:
+        """So that the next segment does not scan this one again."""
+        self._producers.end_offset = max(next_offset, segment.base_offset)
+        self._producers.take_snapshot(sync=False)
+
+    def _check_stop(self) -> None:
+        """LoadStopped once the load is to end: what it leaves is what a crash leaves.
+
+        Not after a clean stop: only small repairs are due then, and the marker of the directory
+        would cover one that was broken off.
+        """
+        if not self._is_clean:
+            self._environment.check_stop()
+
+    def _note_epochs(self, rows: BatchRows) -> None:
+        """Epochs of a chunk of batches: the checkpoint may be older than they are."""
+        self._check_stop()
+        if self._corruption == "keep":
+            self._found_epochs.note(rows)
+            return
+        adopt_as_kafka(self._epochs, rows)
+
+    def _settle_epochs(self) -> None:
+        """What the batches say of epochs: to the cache, and rot in the batches back."""
+        if self._corruption == "keep":
+            rotten = self._found_epochs.correct(self._epochs, is_gapless=self._proof.is_gapless)
+            corruption_policy.repair_epochs(self._environment.filesystem, self._segments, rotten)
+        self._found_epochs.adopt(self._epochs)
+
+    def _drop_when_below_start(self) -> None:
+        """Step 8: a log that ends below its start has lost what the start promised to hold."""
+        if not len(self._segments):
+            return
+        log_end = self._find_end()
+        self._log_start = self._log_start.within(log_end)
+        self._start = self._log_start.offset
+        if log_end >= self._start:
+            return
+        _log.warning(
+            "log_below_start_dropped",
+            directory=self._directory.path,
+            log_end_offset=log_end,
+            log_start_offset=self._start,
+        )
+        # With 'keep' they are only set aside: the start is a number in a text file.
+        self._drop(self._segments.values, log_end)
+        self._epochs.clear()
+        self._producers.truncate_fully_and_start_at(self._start)
+
+    def _restore_state(self, local: LocalLog, lost: Sequence[LostRange], *, clean: bool) -> None:
+        """Step 11: epochs, log start, snapshots, producers."""
+        log_end = local.log_end_offset
+        self._epochs.truncate_from_end(log_end)
+        if not self._log_start.is_disputed:  # it would be the mark that proves the start
+            self._epochs.truncate_from_start(self._start)
+        first_base = self._segments.first.base_offset
+        # A loss in front of the log is no deletion: the log still starts with it.
+        begins = [each.first_offset for each in lost if each.last_offset == first_base - 1]
+        self._start = max(self._start, min([first_base, *begins]))
+        self._epochs.flush()
+        bases = {segment.base_offset for segment in self._segments}
+        self._producers = self._successor_of(self._producers)
+        self._producers.remove_stray_snapshots(bases)
+        producer_rebuild.rebuild(
+            self._producers,
+            self._segments,
+            self._start,
+            log_end,
+            self._environment.clock.wall_ms(),
+            is_clean=clean,
+            before_chunk=self._check_stop,
+        )
+        if not clean:
+            for segment in self._segments.values_between(local.recovery_point, INT64_MAX):
+                segment.mark_unflushed()

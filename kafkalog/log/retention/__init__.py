@@ -1,0 +1,1 @@
+"""Which segments retention deletes, and their deletion."""

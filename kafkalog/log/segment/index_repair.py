@@ -1,0 +1,202 @@
+"""Entries of an offset index held against the ``.log``: which to begin at when one leads astray.
+
+An index has no checksum. An entry is believed when the batch it points to ends with its offset; or
+when that batch is whole, its CRC holds and it ends earlier (a set of batches may have one entry, of
+its last offset), or its last record has the entry's offset: Kafka's cleaner wrote one entry a set
+with the offset of the last record it kept, where the batch may go on. All else shows that the entry
+or the log is damaged. An entry that points to an earlier batch costs a longer walk only. Asked when
+something did not fit, never on the way of a sound fetch. Any thread that may block; changes no
+file. Cost: one batch an entry tried, which are the 1st, 2nd, 4th... before; then each byte from
+there to the target once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import structlog
+
+from kafkalog.errors import InvalidRequest
+from kafkalog.format.integers import FormatError
+from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop, scan
+from kafkalog.format.records.record import read_records
+from kafkalog.format.records.record_batch import MAGIC_AT, MAGIC_V2
+from kafkalog.log.segment.chunks import (
+    HEADER,
+    LARGEST_UNDOUBTED_BYTES,
+    LOG_OVERHEAD_BYTES,
+    read_chunk,
+    scan_chunks,
+)
+
+if TYPE_CHECKING:
+    from kafkalog.env.filesystem import File
+    from kafkalog.log.segment.log_segment import LogSegment
+    from kafkalog.log.values import OffsetPosition
+
+_log = structlog.get_logger(__name__)
+
+WHAT_TO_DO = (
+    "reads go round the entry, over the .log, which is sound there: stop the daemon, remove this "
+    "file and start, and it is rebuilt"
+)
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch begins, or the segment ends, and the batch in front of it.
+
+    ``previous_last`` is the last offset of that one; without one (its position is -1) it lies below
+    the segment's base.
+    """
+
+    position: int
+    previous_position: int
+    previous_last: int
+
+
+def agrees(rows: BatchRows, data: memoryview, entry: OffsetPosition) -> bool:
+    """Whether the first row, its CRC checked, can be the batch that the entry points to.
+
+    ``data`` begins with that batch.
+    """
+    if rows.count == 0:
+        return False
+    if int(rows.column(BatchColumn.LAST_OFFSET)[0]) <= entry.offset:
+        return True
+    try:
+        offsets = read_records(data[: int(rows.column(BatchColumn.SIZE)[0])]).offsets
+    except (FormatError, InvalidRequest):  # not to be scanned, or not to be inflated
+        return False
+    return len(offsets) > 0 and int(offsets[-1]) == entry.offset
+
+
+def sound_floor(segment: LogSegment, offset: int) -> OffsetPosition:
+    """An entry at or below offset that leads to a sound batch, else the segment's beginning.
+
+    The floor entry itself, but for damage. Reads that batch.
+    """
+    floor = segment.floor_entry(offset)
+    file = segment.log_file.acquire()
+    if floor.position == 0 or vouched_last(file, floor, segment.size_bytes) is not None:
+        return floor
+    return _sound_before(segment, file, floor, segment.size_bytes)
+
+
+def place_past(
+    segment: LogSegment, floor: OffsetPosition, offset: int, *, end: int, end_offset: int
+) -> BatchPlace | None:
+    """The first batch that reaches offset, in spite of a floor entry that points elsewhere.
+
+    ``end`` and ``end_offset``: of the segment as the caller sees it; its end when none reaches the
+    offset. None when the floor is right, or when anything in front of that batch, itself or what
+    follows it is no sound batch: the log is damaged then, whatever the index is. The log says which
+    index is damaged, once a file. The batch of the floor itself when it goes on behind the entry's
+    offset, which only the last record that a cleaner kept has.
+    """
+    file = segment.log_file.acquire()
+    if floor.position == 0:
+        return None
+    last_offset = vouched_last(file, floor, end)
+    if last_offset is not None:
+        if last_offset <= floor.offset:
+            return None
+        return BatchPlace(floor.position, -1, segment.base_offset - 1)
+    start = _sound_before(segment, file, floor, end)
+    place = _walk(segment, file, start.position, floor, offset, end, end_offset)
+    if place is None or (place.position == end and _may_grow(segment, end)):
+        return place
+    if segment.offset_index.doubt():
+        _log.warning(
+            "index_entry_wrong",
+            path=segment.offset_index.file.path,
+            entry_offset=floor.offset,
+            entry_position=floor.position,
+            action=WHAT_TO_DO,
+        )
+    return place
+
+
+def _may_grow(segment: LogSegment, end: int) -> bool:
+    """Whether entries may be there a moment before their batches."""
+    return segment.is_active or segment.size_bytes != end
+
+
+def vouched_last(file: File, entry: OffsetPosition, end: int) -> int | None:
+    """The last offset of the batch that the entry points to; None: it can be of none there."""
+    head = file.pread(HEADER.size, entry.position)
+    if len(head) < HEADER.size:
+        return None
+    base_offset, length, delta, _ = HEADER.unpack_from(head)
+    size = length + LOG_OVERHEAD_BYTES
+    if not HEADER.size <= size <= min(end - entry.position, LARGEST_UNDOUBTED_BYTES):
+        return None
+    if head[MAGIC_AT] == MAGIC_V2 and base_offset + delta == entry.offset:
+        return entry.offset  # whatever its records are: it is the entry's place
+    data = read_chunk(file, entry.position, size, may_block=True)
+    return base_offset + delta if agrees(scan(data), data, entry) else None
+
+
+def _sound_before(
+    segment: LogSegment, file: File, floor: OffsetPosition, end: int
+) -> OffsetPosition:
+    """A sound entry in front of the floor; the segment's beginning, which needs none."""
+    count = 1
+    while True:
+        entry = segment.offset_index.entry_before(floor.position, count)
+        if entry.position == 0 or vouched_last(file, entry, end) is not None:
+            return entry
+        count *= 2
+
+
+def _walk(
+    segment: LogSegment,
+    file: File,
+    start: int,
+    floor: OffsetPosition,
+    offset: int,
+    end: int,
+    end_offset: int,
+) -> BatchPlace | None:
+    """See place_past. Goes one batch further: a base offset is believed with what follows it."""
+    position, previous, walked = start, -1, segment.base_offset - 1
+    place: BatchPlace | None = None
+    for chunk in scan_chunks(segment, start, end, check_crc=True, file=file):
+        rows = chunk.rows
+        if rows.first_disorder(walked, end_offset=end_offset, looks_ahead=True) is not None:
+            return None
+        if place is not None and rows.count:
+            return place
+        positions = rows.column(BatchColumn.POSITION) + chunk.position
+        last_offsets = rows.column(BatchColumn.LAST_OFFSET)
+        hit = int(np.searchsorted(last_offsets, offset))
+        at_floor = int(np.searchsorted(positions, floor.position))
+        is_floor = at_floor < rows.count and int(positions[at_floor]) == floor.position
+        if is_floor and at_floor <= hit and _is_isolated(rows, at_floor, walked):
+            return None
+        if hit < rows.count:
+            before = (int(positions[hit - 1]), int(last_offsets[hit - 1])) if hit else None
+            place = BatchPlace(int(positions[hit]), *(before or (previous, walked)))
+            if hit + 1 < rows.count:
+                return place
+        if rows.count:
+            previous, walked = int(positions[-1]), int(last_offsets[-1])
+        position = chunk.position + rows.consumed_bytes
+        if rows.stop not in (ScanStop.END, ScanStop.PARTIAL):
+            return None
+    if position != end or segment.size_bytes < end:
+        return None
+    return place or BatchPlace(end, previous, walked)
+
+
+def _is_isolated(rows: BatchRows, row: int, walked: int) -> bool:
+    """Whether no neighbour confirms the offsets of a row: gaps before and behind it.
+
+    The base offset lies outside the CRC: where an entry says otherwise of a batch that is where the
+    entry says, either of them may be the damaged one.
+    """
+    bases, last_offsets = rows.column(BatchColumn.BASE_OFFSET), rows.column(BatchColumn.LAST_OFFSET)
+    before = walked if row == 0 else last_offsets[row - 1]
+    if bases[row] == before + 1:
+        return False
+    return bool(row + 1 >= rows.count or bases[row + 1] != last_offsets[row] + 1)

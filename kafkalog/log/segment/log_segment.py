@@ -1,0 +1,604 @@
+"""LogSegment: one ``.log`` file and its three indexes.
+
+Theory. A segment is *active* while it may be appended to: its files are open for writing, its
+indexes in memory and preallocated on disk. Any other segment is *closed*: making such an object
+costs no system call, sizes come from the directory listing, and everything else (descriptor, index
+entries, largest timestamp, first timestamp) is fetched on first use. A log of 20,000 segments is
+therefore quick to open and needs about 1 KiB a segment.
+
+An append is all or nothing: one gather write, then one small write per index entry that is due
+(log-lifecycle 4); whatever fails, the ``.log`` is cut back to its old size and memory keeps the old
+state, so the next append starts at the same place. If even the cut fails ``is_broken`` is set: no
+append is taken any more, and the next load cuts, or finds the whole of it.
+
+Changes are the writer thread's (recovery: the loader's, before anyone else sees the segment). Reads
+are for any thread; they see ``size_bytes``, which moves only after a batch is whole.
+Source: Kafka's LogSegment (4.1). Reading is in ``segment_read``, recovery in ``segment_recovery``.
+
+When a segment has to roll, and closing it so that a failed close is undone.
+
+``SegmentRoom`` is the rule of log-lifecycle 3 (Kafka's LogSegment.shouldRoll), told as what the
+next set may measure, so that many sets can be held against one look.
+
+A full disk or a shortage of descriptors must not end a log (reliability 2.2): whatever call of a
+roll fails, the old segment is the active one again and the same roll can be tried later. Writer
+thread. A crash in between is an unclean start, which rebuilds the indexes of unflushed segments.
+Differs from Kafka: there any failure of a roll takes the log directory offline.
+
+How long a segment holds its descriptors: pinned while it has something unsynced, then lent.
+
+Theory. A failed writeback is told once, to the descriptors that were open when it happened. So the
+files of a segment stay open from the first unsynced change on until the flush that covers it; then
+their handles, still good for writing, go to the bounded cache (``OpenFiles``). The next append
+takes them back from there, or opens them anew when others were used since. So a partition that
+nobody writes to costs no descriptor for good, whether its segment is active or closed, and what is
+open is bounded by a setting and by what is unsynced, not by the number of segments. Writer thread.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.errors import CorruptIndex
+from kafkalog.format.disk.file_names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_file_name,
+)
+from kafkalog.format.integers import INT32_MAX, INT64_MAX, INT64_MIN
+from kafkalog.log.segment import segment_reader, segment_recovery
+from kafkalog.log.segment.offset_index import OffsetIndex
+from kafkalog.log.segment.segment_file import SegmentFile
+from kafkalog.log.segment.time_index import TimeIndex
+from kafkalog.log.segment.transaction_index import TransactionIndex
+from kafkalog.log.values import (
+    MAX_RELATIVE_OFFSET,
+    NO_TIMESTAMP,
+    AbortedTransaction,
+    TimestampOffset,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.env.filesystem import Buffer
+    from kafkalog.log.append import AppendedBatch
+    from kafkalog.log.environment import LogEnvironment
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.segment.segment_file import MovableDirectory
+    from kafkalog.log.segment.segment_reader import SegmentRead
+    from kafkalog.log.segment.segment_recovery import OnBatches, RecoveryResult
+    from kafkalog.log.values import CompletedTransaction, OffsetPosition
+
+
+MAX_SEGMENT_BYTES = INT32_MAX  # positions are int32
+_SIZE_BYTES = attrgetter("size_bytes")
+
+
+class LogSegment:
+    """See the module."""
+
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_created_ms",
+        "_environment",
+        "_first_timestamp_ms",
+        "_flushed_version",
+        "_is_active",
+        "_jitter_ms",
+        "_last_modified_ms",
+        "_max_timestamp",
+        "_version",
+        "base_offset",
+        "index_interval_bytes",
+        "is_broken",
+        "log_file",
+        "offset_index",
+        "size_bytes",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        directory: MovableDirectory,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        size_bytes: int,
+        last_modified_ms: int,
+        has_transaction_index: bool,
+        suffix: str = "",
+    ) -> None:
+        """A closed segment whose files exist; touches no disk.
+
+        ``size_bytes`` and ``last_modified_ms`` are the ``.log``'s of the directory listing,
+        ``suffix`` is "" or one of ".cleaned", ".swap", ".deleted". Index size, index interval and
+        jitter are fixed here, as in Kafka.
+        """
+        cache, index_bytes = environment.index_cache, config.segment_index_bytes
+
+        def file(kind: str) -> SegmentFile:
+            return SegmentFile(environment, directory, segment_file_name(base_offset, kind, suffix))
+
+        # constant after construction
+        self._environment = environment
+        self.index_interval_bytes = config.index_interval_bytes
+        self._created_ms = environment.clock.wall_ms()
+        jitter_bound = min(config.segment_jitter_ms, config.segment_ms)
+        self._jitter_ms = environment.random.below(jitter_bound) if jitter_bound > 0 else 0
+        self.base_offset = base_offset
+        self.log_file = file(LOG_SUFFIX)
+        self.offset_index = OffsetIndex(file(OFFSET_INDEX_SUFFIX), base_offset, index_bytes, cache)
+        self.time_index = TimeIndex(file(TIME_INDEX_SUFFIX), base_offset, index_bytes, cache)
+        self.transaction_index = TransactionIndex(
+            file(TRANSACTION_INDEX_SUFFIX), base_offset, cache, exists=has_transaction_index
+        )
+        # owned by the writer thread
+        self._is_active = False
+        self._bytes_since_index_entry = 0
+        self._last_modified_ms = last_modified_ms
+        self._version = 0  # counts changes of the files
+        self._flushed_version = 0
+        self.is_broken = False
+        # published to readers
+        self.size_bytes = size_bytes
+        self._max_timestamp: TimestampOffset | None = None  # None: not known yet
+        self._first_timestamp_ms: int | None = None
+
+    @classmethod
+    def create(
+        cls,
+        environment: LogEnvironment,
+        directory: MovableDirectory,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        suffix: str = "",
+    ) -> LogSegment:
+        """Make the files of a new, empty, active segment. The caller removed left-overs before.
+
+        On OSError some of the files may exist; they are removed as left-overs by the next attempt.
+        """
+        segment = cls(
+            environment,
+            directory,
+            base_offset,
+            config,
+            size_bytes=0,
+            last_modified_ms=environment.clock.wall_ms(),
+            has_transaction_index=False,
+            suffix=suffix,
+        )
+        log = segment.log_file.pin_for_write(create=True)
+        if config.preallocate:
+            log.truncate(config.max_segment_bytes)
+        segment.offset_index.create()
+        segment.time_index.create()
+        segment._max_timestamp = TimestampOffset(NO_TIMESTAMP, base_offset)
+        segment._is_active = True
+        segment.mark_unflushed()
+        return segment
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self.log_file.name}, {self.size_bytes} bytes)"
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it can be appended to."""
+        return self._is_active
+
+    @property
+    def last_modified_ms(self) -> int:
+        """Modification time of the ``.log``: of the listing, or of the last append."""
+        return self._last_modified_ms
+
+    # ---- append
+
+    def append(self, buffers: Sequence[Buffer], batches: Sequence[AppendedBatch]) -> None:
+        """Write ``buffers`` back to back at the end; ``batches`` describe the same bytes in order.
+
+        All or nothing: on OSError the file is cut back and memory is unchanged; when the cut fails
+        too, ``is_broken`` is set before the first error is raised.
+        """
+        assert self._is_active, "append to a closed segment"
+        assert not self.is_broken, "append to a segment with a torn tail"
+        if not self.log_file.is_pinned:
+            hold(self)
+        position = self.size_bytes
+        size = sum(map(_SIZE_BYTES, batches))
+        assert size == sum(map(len, buffers)), "facts must match the bytes"
+        assert position + size <= MAX_SEGMENT_BYTES, "a segment holds at most 2^31 - 1 bytes"
+        assert batches[0].base_offset >= self.base_offset, "offset below the segment's base"
+        assert batches[-1].last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+        offset_entries = self.offset_index.entry_count()
+        time_entries = self.time_index.entry_count()
+        try:
+            self.log_file.pin_for_write().pwritev(buffers, position)
+            since, largest = self._write_index_entries(batches)
+        except OSError as error:
+            self.offset_index.rollback_to_count(offset_entries)
+            self.time_index.rollback_to_count(time_entries)
+            self._cut_back(position, error)
+            raise
+        if position == 0:
+            self._first_timestamp_ms = batches[0].max_timestamp_ms
+        self._bytes_since_index_entry = since
+        self._max_timestamp = largest
+        self._last_modified_ms = self._environment.clock.wall_ms()
+        self.mark_unflushed()
+        self.size_bytes = position + size  # last: readers look no further than this
+
+    def _write_index_entries(self, batches: Sequence[AppendedBatch]) -> tuple[int, TimestampOffset]:
+        """Index entries due by these batches; returns the new cadence counter and maximum."""
+        since, position = self._bytes_since_index_entry, self.size_bytes
+        largest = self.max_timestamp_so_far()
+        for batch in batches:
+            if batch.max_timestamp_ms > largest.timestamp_ms:
+                largest = TimestampOffset(batch.max_timestamp_ms, batch.last_offset)
+            # Tested before this batch is counted: the first batch of a segment has no entry. An
+            # index that fills up in the middle of a set stays sparse there; the segment rolls next.
+            if since > self.index_interval_bytes and not self.offset_index.is_full:
+                self.offset_index.append(batch.last_offset, position)
+                if not self.time_index.is_full:
+                    self.time_index.maybe_append(
+                        largest.timestamp_ms, largest.offset, skip_full_check=False
+                    )
+                since = 0
+            since += batch.size_bytes
+            position += batch.size_bytes
+        return since, largest
+
+    def _cut_back(self, size_bytes: int, cause: OSError) -> None:
+        """Remove what a failed append left behind the last whole batch."""
+        try:
+            self.log_file.pin_for_write().truncate(size_bytes)
+        except OSError as error:
+            self.is_broken = True
+            cause.add_note(f"cutting {self.log_file.path} back to {size_bytes} failed: {error}")
+
+    def update_transaction_index(
+        self, completed: CompletedTransaction, last_stable_offset: int
+    ) -> None:
+        """Note a transaction whose end marker was appended here; only aborted ones are kept."""
+        if completed.is_aborted:
+            self.transaction_index.append(
+                AbortedTransaction(
+                    producer_id=completed.producer_id,
+                    first_offset=completed.first_offset,
+                    last_offset=completed.last_offset,
+                    last_stable_offset=last_stable_offset,
+                )
+            )
+            self.mark_unflushed()
+
+    def room(self, max_bytes: int, max_ms: int, now_ms: int) -> SegmentRoom:
+        """What the next set may measure before it needs a new segment; may read the first batch."""
+        age_ms = now_ms - self._created_ms
+        return room_in(self, max_bytes, max_ms - self._jitter_ms, age_ms)
+
+    @property
+    def is_first_timestamp_known(self) -> bool:
+        """Whether ``room`` costs no read."""
+        return self._first_timestamp_ms is not None
+
+    def first_batch_timestamp_ms(self, *, may_block: bool = True) -> int:
+        """Maximum timestamp of the first batch, -1 when empty or without; read once, then kept."""
+        known = self._first_timestamp_ms
+        if known is not None:
+            return known
+        self._first_timestamp_ms = segment_reader.first_batch_timestamp_ms(
+            self, may_block=may_block
+        )
+        return NO_TIMESTAMP if self._first_timestamp_ms is None else self._first_timestamp_ms
+
+    # ---- read
+
+    def read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        *,
+        max_offset: int = INT64_MAX,
+        end_offset: int = INT64_MAX,
+        min_one_batch: bool = True,
+        may_block: bool = True,
+    ) -> SegmentRead | None:
+        """Whole batches from the first one whose last offset is >= start_offset.
+
+        At most max_bytes, except that min_one_batch lets the first batch be larger; no batch that
+        starts at or behind max_offset. None when the segment holds no such batch; empty data when
+        the first one is larger than max_bytes and min_one_batch is False. The CRC of every returned
+        batch holds and their offsets are in order and below end_offset, where the next segment
+        begins: CorruptBatch when the first one is bad or cannot be found for bad bytes before it,
+        a later bad one ends the answer before it.
+        WouldBlock when may_block is False and the disk would be needed.
+        """
+        return segment_reader.read(
+            self,
+            start_offset,
+            max_bytes,
+            max_offset=max_offset,
+            end_offset=end_offset,
+            min_one_batch=min_one_batch,
+            may_block=may_block,
+        )
+
+    def floor_position(self, offset: int, *, may_block: bool = True) -> int:
+        """Position of an indexed batch at or before the one holding offset, else 0."""
+        return self.floor_entry(offset, may_block=may_block).position
+
+    def floor_entry(self, offset: int, *, may_block: bool = True) -> OffsetPosition:
+        """Greatest offset index entry at or below offset, else (base offset, 0).
+
+        A damaged index is not believed: its entries are found again from the ``.log``.
+        """
+        try:
+            return self.offset_index.lookup(offset, may_block=may_block)
+        except CorruptIndex:
+            segment_recovery.remember_entries(self)
+            return self.offset_index.lookup(offset, may_block=may_block)
+
+    def read_next_offset(self) -> int:
+        """Last offset in the segment + 1, its base offset when empty. Reads the tail."""
+        return segment_reader.next_offset(self)
+
+    def max_timestamp_so_far(self, *, may_block: bool = True) -> TimestampOffset:
+        """Largest timestamp and the last offset of its batch; (-1, base offset) without any.
+
+        Of a segment found on disk: the last time index entry, fetched once.
+        """
+        known = self._max_timestamp
+        if known is not None:
+            return known
+        last = self.floor_timestamp(INT64_MAX, may_block=may_block)
+        self._max_timestamp = last
+        return last
+
+    def floor_timestamp(self, timestamp_ms: int, *, may_block: bool = True) -> TimestampOffset:
+        """Greatest time index entry at or below timestamp_ms; a damaged index as above."""
+        try:
+            return self.time_index.lookup(timestamp_ms, may_block=may_block)
+        except CorruptIndex:
+            segment_recovery.remember_entries(self)
+            return self.time_index.lookup(timestamp_ms, may_block=may_block)
+
+    def note_max_timestamp(self, largest: TimestampOffset) -> None:
+        """Take over what a walk over the batches found."""
+        self._max_timestamp = largest
+
+    def largest_timestamp_ms(self, *, may_block: bool = True) -> int:
+        """What time retention compares: the largest record timestamp, else the file's mtime."""
+        largest = self.max_timestamp_so_far(may_block=may_block).timestamp_ms
+        return largest if largest >= 0 else self._last_modified_ms
+
+    def find_offset_by_timestamp(
+        self, timestamp_ms: int, starting_offset: int, *, may_block: bool = True
+    ) -> TimestampOffset | None:
+        """First record in log order at or after both arguments; None when there is none here."""
+        return segment_reader.find_offset_by_timestamp(
+            self, timestamp_ms, starting_offset, may_block=may_block
+        )
+
+    def find_max_timestamp_record(self, *, may_block: bool = True) -> TimestampOffset | None:
+        """First record that carries the largest timestamp; None without any (ListOffsets -3)."""
+        return segment_reader.find_max_timestamp_record(self, may_block=may_block)
+
+    # ---- life
+
+    def become_active(self) -> None:
+        """Open for appending: indexes (rebuilt when damaged) in memory and at maximum size."""
+        self.log_file.pin_for_write()
+        try:
+            self.offset_index.resize_to_max()
+            self.time_index.resize_to_max()
+        except CorruptIndex:
+            segment_recovery.rebuild_indexes(self)
+            self.mark_unflushed()
+        self._is_active = True
+
+    def on_become_inactive(self) -> None:
+        """Close for appending: forced time entry, indexes trimmed, preallocation cut off.
+
+        All or nothing. The files stay pinned until ``mark_flushed``.
+        """
+        if self._is_active:
+            hold(self)
+            seal_or_undo(self)
+            self._is_active = False
+
+    def seal(self) -> None:
+        """What roll, close and recovery have in common at their end: forced entry and trims."""
+        largest = self.max_timestamp_so_far()
+        self.time_index.maybe_append(largest.timestamp_ms, largest.offset, skip_full_check=True)
+        self.offset_index.trim()
+        self.time_index.trim()
+        self.transaction_index.trim()
+        log = self.log_file.pin_for_write()
+        if log.size() != self.size_bytes:
+            log.truncate(self.size_bytes)
+        self.mark_unflushed()
+
+    def recover(self, on_batches: OnBatches | None = None) -> RecoveryResult:
+        """Check every batch, cut at the first bad one, rebuild the indexes (log-lifecycle 11.4).
+
+        ``on_batches`` is called per chunk with the good rows and the bytes, before the cut, so that
+        the caller can update producer state and epochs. Raises SegmentOffsetOverflow when an offset
+        does not fit the segment. Afterwards the segment is closed and unflushed.
+        """
+        return segment_recovery.recover(self, on_batches)
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop every batch that holds an offset >= ``offset``; returns the bytes removed.
+
+        The segment becomes active: indexes are cut and at their maximum size again.
+        """
+        position = segment_reader.position_of(self, offset)
+        self.become_active()
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        removed = 0
+        if position is not None:
+            removed = self.size_bytes - position
+            self.size_bytes = position  # first: readers must not see bytes that are going
+            self.log_file.pin_for_write().truncate(position)
+        if self.size_bytes == 0:
+            self._created_ms = self._environment.clock.wall_ms()
+            self._first_timestamp_ms = None
+        self._bytes_since_index_entry = 0
+        self._max_timestamp = self.time_index.last_entry()
+        self._last_modified_ms = self._environment.clock.wall_ms()
+        self.mark_unflushed()
+        return removed
+
+    def restore(self, size_bytes: int, largest: TimestampOffset) -> None:
+        """Take over what recovery found: the valid size and the largest timestamp."""
+        self.size_bytes = size_bytes
+        self._max_timestamp = largest
+        self._first_timestamp_ms = None
+        self._bytes_since_index_entry = 0
+        self.mark_unflushed()
+
+    @property
+    def files(self) -> tuple[SegmentFile, ...]:
+        """The ``.log`` and the indexes that exist, in the order in which they are renamed."""
+        files = (self.log_file, self.offset_index.file, self.time_index.file)
+        if self.transaction_index.exists:
+            return (*files, self.transaction_index.file)
+        return files
+
+    def mark_unflushed(self) -> None:
+        """Contents may be in the page cache only: the next flush includes them."""
+        self._version += 1
+
+    def files_to_flush(self) -> tuple[SegmentFile, ...]:
+        """Files whose ``datasync`` makes this segment durable; empty when nothing changed."""
+        return self.files if self._version != self._flushed_version else ()
+
+    @property
+    def version(self) -> int:
+        """Number of changes so far: a flush plan notes it and hands it to ``mark_flushed``."""
+        return self._version
+
+    def mark_flushed(self, version: int) -> None:
+        """Changes up to version are durable; when those are all, its descriptors are lent."""
+        self._flushed_version = max(self._flushed_version, version)
+        lend(self)
+
+    def change_suffix(self, new_suffix: str) -> list[str]:
+        """Replace the suffix of all files; returns the names that were missing. Caller syncs."""
+        missing: list[str] = []
+        for kind, file in zip(SEGMENT_SUFFIXES, self.files, strict=False):
+            old_name = file.name
+            if not file.rename(segment_file_name(self.base_offset, kind, new_suffix)):
+                missing.append(old_name)
+        return missing
+
+    def close(self) -> None:
+        """Clean close: like a roll, then every descriptor and cached entry is dropped."""
+        self.on_become_inactive()
+        self.close_handles()
+
+    def close_handles(self) -> None:
+        """Drop descriptors and entries without writing anything (failed directory, delete)."""
+        self._is_active = False
+        self.offset_index.release()
+        self.time_index.release()
+        self.transaction_index.release()
+        self.log_file.release()
+
+    def delete_files(self) -> list[str]:
+        """Remove the files for good; returns the names that were missing."""
+        self.close_handles()
+        return [file.name for file in self.files if not file.unlink()]
+
+
+_ANY_TIMESTAMP_MS = INT64_MAX
+_NO_TIMESTAMP_MS = INT64_MIN
+
+
+class SegmentRoom(NamedTuple):
+    """The largest set that needs no new segment."""
+
+    size_bytes: int
+    timestamp_ms: int  # its maximum
+    first_offset: int  # offsets from here
+    last_offset: int  # up to here fit the indexes
+    index_entries: int  # left in the fuller index; each batch may take one
+
+    def holds(self, size_bytes: int, max_timestamp_ms: int, last_offset: int) -> bool:
+        """Whether such a set can be appended without a roll."""
+        return (
+            size_bytes <= self.size_bytes
+            and max_timestamp_ms <= self.timestamp_ms
+            and self.index_entries > 0
+            and self.first_offset <= last_offset <= self.last_offset
+        )
+
+
+def room_in(segment: LogSegment, max_bytes: int, max_age_ms: int, age_ms: int) -> SegmentRoom:
+    """Room in the active segment; both ages in wall time, the latter since it was opened.
+
+    May read the first batch: event time counts from its timestamp, wall time when it has none. An
+    empty segment is never too old.
+    """
+    timestamp_ms = _ANY_TIMESTAMP_MS
+    first_ms = segment.first_batch_timestamp_ms()
+    if segment.size_bytes and first_ms >= 0:
+        timestamp_ms = first_ms + max_age_ms
+    elif segment.size_bytes and age_ms > max_age_ms:
+        timestamp_ms = _NO_TIMESTAMP_MS
+    return SegmentRoom(
+        size_bytes=max_bytes - segment.size_bytes,
+        timestamp_ms=timestamp_ms,
+        first_offset=segment.base_offset,
+        last_offset=segment.base_offset + MAX_RELATIVE_OFFSET,
+        index_entries=min(segment.offset_index.free_slots, segment.time_index.free_slots),
+    )
+
+
+def seal_or_undo(segment: LogSegment) -> None:
+    """Seal the active segment; on OSError it can be appended to again, or ``is_broken`` is set."""
+    times = segment.time_index.entry_count()
+    try:
+        segment.seal()
+    except OSError as cause:
+        try:
+            segment.offset_index.resize_to_max()
+            segment.time_index.resize_to_max()
+            segment.time_index.truncate_to_count(times)  # without the forced last entry
+        except (OSError, CorruptIndex) as error:
+            segment.is_broken = True
+            cause.add_note(f"opening {segment.log_file.path} again failed: {error}")
+        raise
+
+
+def restore_names(segment: LogSegment, cause: OSError) -> None:
+    """Undo a renaming to ``.deleted`` that was cut short; ``is_broken`` when that fails too."""
+    try:
+        segment.change_suffix("")
+    except OSError as error:
+        segment.is_broken = True
+        cause.add_note(f"renaming {segment.log_file.path} back failed: {error}")
+
+
+def hold(segment: LogSegment) -> None:
+    """Pin every file, before anything is changed: a shortage of descriptors leaves all as it was.
+
+    The ``.log`` comes last: that it is pinned says that all are.
+    """
+    for file in reversed(segment.files):
+        file.pin_for_write()
+
+
+def lend(segment: LogSegment) -> None:
+    """Hand the descriptors over to the cache unless something is unsynced; an empty log is not."""
+    if not segment.files_to_flush() or not segment.size_bytes:
+        for file in segment.files:
+            file.unpin()

@@ -1,0 +1,379 @@
+"""Recovery of a segment: find the last good batch, rebuild the three indexes.
+
+Runs in the loader, before anybody else sees the segment; ``remember_entries`` alone is for any
+thread and changes no file. One walk: per chunk one kernel call checks the batches and one more
+applies the index cadence (log-lifecycle 4), so no Python runs per batch. Nothing is cut before the
+walk is over.
+A crash in the middle is harmless: there is no clean-shutdown mark, so it runs again. Of a segment
+below the recovery point, which no later start scans, an empty time index says so: see ``recover``.
+
+Source: Kafka's LogSegment.recover and LogLoader. Differs from Kafka: a batch that starts at or
+below the last offset before it counts as the first bad one, where Kafka notices it only when it
+meets an index entry and then drops the whole segment. Which bad batches are a torn tail and which
+are rot is the loader's question: it is asked where the walk meets one. With a judge the batches are
+also held against what follows them, so that the rotten one of two is the bad one.
+
+IndexCadence: the index entries that the batches of a segment lead to, found again from a walk.
+
+Owns the state that goes from chunk to chunk and the entries so far; the rule is the kernel's
+(``kernels/records/index_build``, log-lifecycle 4). Never touches a disk. One thread.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kafkalog.errors import CorruptIndex
+from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop, scan
+from kafkalog.format.records.record_batch import HEADER_BYTES, MalformedBatch, read_header
+from kafkalog.kernels.records.index_build import EMPTY_STATE, IndexState, index_entries
+from kafkalog.log.segment import chunks
+from kafkalog.log.segment.offset_index import OffsetEntries, offset_entries
+from kafkalog.log.segment.time_index import TimeEntries, time_entries
+from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffset
+
+if TYPE_CHECKING:
+    from kafkalog.log.segment.chunks import ScannedChunk
+    from kafkalog.log.segment.log_segment import LogSegment
+
+
+Table = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
+
+class IndexCadence:
+    """Feed it the rows of a segment in order."""
+
+    __slots__ = ("_interval_bytes", "_offset_tables", "_state", "_time_tables")
+
+    def __init__(self, interval_bytes: int) -> None:
+        """``interval_bytes``: index.interval.bytes."""
+        self._interval_bytes = interval_bytes
+        self._state = np.array(EMPTY_STATE, dtype=np.int64)
+        self._offset_tables: list[Table] = []
+        self._time_tables: list[Table] = []
+
+    def add(self, rows: BatchRows, chunk_position: int) -> None:
+        """The batches of a chunk that starts at chunk_position of the segment."""
+        offsets = np.empty((rows.count, 2), dtype=np.int64)
+        times = np.empty((rows.count, 2), dtype=np.int64)
+        taken = index_entries(
+            rows.table, 0, chunk_position, self._interval_bytes, self._state, offsets, times
+        )
+        assert taken == rows.count, "a batch gives at most one entry in each index"
+        self._offset_tables.append(offsets[: self._state[IndexState.OFFSET_ENTRIES]].copy())
+        self._time_tables.append(times[: self._state[IndexState.TIME_ENTRIES]].copy())
+
+    @property
+    def largest(self) -> TimestampOffset | None:
+        """Largest timestamp and the last offset of its batch; None without any timestamp."""
+        timestamp_ms = int(self._state[IndexState.MAX_TIMESTAMP])
+        if timestamp_ms <= NO_TIMESTAMP:
+            return None
+        return TimestampOffset(timestamp_ms, int(self._state[IndexState.OFFSET_OF_MAX]))
+
+    def offset_entries(self) -> Table:
+        """int64[n, 2]: last offset, position in the segment."""
+        return _joined(self._offset_tables)
+
+    def time_entries(self) -> Table:
+        """int64[n, 2]: timestamp, offset; without the forced last entry."""
+        return _joined(self._time_tables)
+
+
+def _joined(tables: list[Table]) -> Table:
+    """One table of all."""
+    return np.concatenate(tables) if tables else np.empty((0, 2), dtype=np.int64)
+
+
+OnBatches = Callable[[BatchRows, memoryview], None]
+
+# Half of what a processor's second cache holds: the CRC finds there what the read has just copied.
+RECOVERY_CHUNK_BYTES = 512 * 1024
+
+
+class SegmentOffsetOverflow(Exception):
+    """An offset lies more than 2^31 - 1 above the segment's base."""
+
+    def __init__(self, segment: LogSegment, offset: int) -> None:
+        super().__init__(f"offset {offset} is more than 2^31 - 1 above the base of its segment")
+        self.segment = segment
+        self.offset = offset
+
+
+class BadBatch(enum.Enum):
+    """Why recovery stopped before the end of the file."""
+
+    PARTIAL = "partial"  # shorter than its header says, or than a header
+    BAD_SIZE = "bad size"
+    LEGACY = "legacy"  # a message set of magic 0 or 1
+    BAD_MAGIC = "bad magic"
+    SHORT_BATCH = "short batch"
+    BAD_CRC = "bad crc"
+    BAD_OFFSET = "bad offset"  # not above the offset before it, or below the segment's base
+
+
+@dataclass(frozen=True, slots=True)
+class BadSpot:
+    """The first byte of a segment that is no good batch."""
+
+    position: int
+    why: BadBatch
+    expected_offset: int  # the least that a batch here may start at
+
+
+@dataclass(frozen=True, slots=True)
+class StepOver:
+    """How the walk goes on behind a bad batch that stays; size 0: it was repaired, look again."""
+
+    size_bytes: int
+    next_offset: int  # behind it
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Who is asked at a bad batch; ``verdict`` None: the segment is to be cut there.
+
+    Asked before anything is cut; what it raises leaves the segment's batches as they are.
+    ``doubt`` is asked of a sound batch that leaves a gap and has nothing behind it, with its first
+    and last offset: True makes it a bad one.
+    """
+
+    verdict: Callable[[BadSpot], StepOver | None]
+    end_offset: int  # where the next segment begins, INT64_MAX without one
+    keeps_rot: bool  # else Kafka's rule: a batch is held against those before it only
+    doubt: Callable[[BadSpot, int, int], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryResult:
+    """What recovery of one segment found and did."""
+
+    valid_bytes: int
+    truncated_bytes: int
+    bad_position: int | None  # where the first bad batch starts; None when all were good
+    bad_batch: BadBatch | None
+    next_offset: int  # last good offset + 1; the base offset when none is left
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Where a walk over the batches ended and the index entries it gave."""
+
+    valid_bytes: int
+    next_offset: int
+    bad_batch: BadBatch | None
+    largest: TimestampOffset
+    offset_entries: OffsetEntries
+    time_entries: TimeEntries
+
+
+def recover(
+    segment: LogSegment,
+    on_batches: OnBatches | None,
+    judge: Judge | None = None,
+    *,
+    is_durable: bool = False,
+) -> RecoveryResult:
+    """See LogSegment.recover. Without ``judge`` the segment is cut at its first bad batch.
+
+    A batch that was stepped over has its index entries; ``on_batches`` does not hear of it.
+    ``is_durable``: for a segment that no flush and no later start looks at; its files are synced on
+    return. From the first change until the aborted transactions are on disk the time index is empty
+    there, and a time index without entries makes the next unclean load repeat it all.
+    """
+    if is_durable:
+        segment.time_index.file.pin_for_write(create=True).truncate(0)
+        segment.time_index.file.datasync()
+    segment.transaction_index.reset()  # on_batches finds the aborted transactions again
+    size_bytes = segment.log_file.pin_for_write().size()
+    walk = _walk(segment, size_bytes, on_batches, judge)
+    if is_durable and segment.transaction_index.exists:
+        segment.transaction_index.file.datasync()
+        segment.transaction_index.file.sync_name()
+    segment.offset_index.replace_entries(walk.offset_entries)
+    segment.time_index.replace_entries(walk.time_entries)
+    segment.restore(walk.valid_bytes, walk.largest)
+    segment.seal()
+    if is_durable:
+        for file in segment.files:
+            file.datasync()
+        segment.mark_flushed(segment.version)
+    return RecoveryResult(
+        valid_bytes=walk.valid_bytes,
+        truncated_bytes=size_bytes - walk.valid_bytes,
+        bad_position=None if walk.bad_batch is None else walk.valid_bytes,
+        bad_batch=walk.bad_batch,
+        next_offset=walk.next_offset,
+    )
+
+
+def rebuild_indexes(segment: LogSegment) -> None:
+    """Write both indexes anew from the ``.log`` of a segment that is being opened for writing."""
+    walk = _walk(segment, segment.size_bytes, None)
+    segment.offset_index.replace_entries(walk.offset_entries)
+    segment.time_index.replace_entries(walk.time_entries)
+    segment.note_max_timestamp(walk.largest)
+
+
+def remember_entries(segment: LogSegment) -> None:
+    """Find the entries of damaged closed indexes again, in memory only.
+
+    The forced last time entry is part of them. The files stay as they are: they are the writer's.
+    CorruptIndex when the offsets do not fit an index: only an unclean load splits such a segment.
+    """
+    try:
+        walk = _walk(segment, segment.size_bytes, None)
+    except SegmentOffsetOverflow as error:
+        path = segment.offset_index.file.path
+        raise CorruptIndex(str(error), file=path, position=0) from error
+    times = walk.time_entries
+    last = times.timestamps[-1] if times.count else NO_TIMESTAMP
+    if walk.largest.timestamp_ms > last:
+        times.timestamps.append(walk.largest.timestamp_ms)
+        times.relative.append(walk.largest.offset - segment.base_offset)
+        times.count += 1
+    segment.offset_index.keep_in_cache(walk.offset_entries)
+    segment.time_index.keep_in_cache(times)
+    segment.note_max_timestamp(walk.largest)
+
+
+def _walk(
+    segment: LogSegment,
+    size_bytes: int,
+    on_batches: OnBatches | None,
+    judge: Judge | None = None,
+) -> _Walk:
+    """Walk the good batches from the start of the segment, and those that ``judge`` lets pass."""
+    steps = _Steps(segment, size_bytes, judge)
+    bad = steps.take(on_batches)
+    while bad is not None:
+        over = None if judge is None else judge.verdict(bad)
+        if over is None:
+            break
+        if over.size_bytes:
+            steps.step_over(over)
+        bad = steps.take(on_batches)
+    largest = steps.cadence.largest or TimestampOffset(NO_TIMESTAMP, segment.base_offset)
+    return _Walk(
+        steps.position,
+        steps.next_offset,
+        None if bad is None else bad.why,
+        largest,
+        *entries_of(segment, steps.cadence),
+    )
+
+
+class _Steps:
+    """How far a walk has come: ``position`` is behind its last batch."""
+
+    def __init__(self, segment: LogSegment, size_bytes: int, judge: Judge | None) -> None:
+        self.cadence = IndexCadence(segment.index_interval_bytes)
+        self.position = 0
+        self.next_offset = segment.base_offset
+        self._segment = segment
+        self._size_bytes = size_bytes
+        self._judge = judge
+
+    def take(self, on_batches: OnBatches | None) -> BadSpot | None:
+        """Good batches up to a bad one, or up to the end."""
+        stop = ScanStop.END
+        for chunk in chunks.scan_chunks(
+            self._segment,
+            self.position,
+            self._size_bytes,
+            check_crc=True,
+            chunk_bytes=RECOVERY_CHUNK_BYTES,
+        ):
+            rows = self._in_order(chunk)
+            if rows.count:
+                self._add(rows, chunk.position)
+                if on_batches is not None:
+                    on_batches(rows, chunk.data)
+            if rows.count < chunk.rows.count:
+                return self._bad(BadBatch.BAD_OFFSET)
+            stop = chunk.rows.stop
+        if self.position == self._size_bytes:
+            return None
+        # Bytes behind a walk that ended well can only be too few for another header.
+        return self._bad(BadBatch.PARTIAL if stop is ScanStop.END else BadBatch[stop.name])
+
+    def _in_order(self, chunk: ScannedChunk) -> BatchRows:
+        """The rows of a chunk before the first one that is out of order."""
+        rows, previous_last = chunk.rows, self.next_offset - 1
+        if self._judge is None or not self._judge.keeps_rot:
+            return rows.before(rows.first_disorder(previous_last))
+        follower = self._base_offset_at(chunk.position + rows.consumed_bytes)
+        disorder = rows.first_disorder(
+            previous_last,
+            end_offset=self._judge.end_offset,
+            follower_base_offset=follower,
+            looks_ahead=True,
+        )
+        if disorder is None and follower < 0 and self._is_doubted(rows, chunk.position):
+            disorder = rows.count - 1
+        return rows.before(disorder)
+
+    def _is_doubted(self, rows: BatchRows, chunk_position: int) -> bool:
+        """Whether the last row leaves a gap that it cannot have left; nothing is behind it."""
+        doubt = None if self._judge is None else self._judge.doubt
+        if doubt is None or not rows.count:
+            return False
+        position, _, base_offset, last_offset = rows.table[-1, :4].tolist()
+        expected = self.next_offset
+        if rows.count > 1:
+            expected = int(rows.column(BatchColumn.LAST_OFFSET)[-2]) + 1
+        if base_offset == expected:
+            return False
+        spot = BadSpot(chunk_position + position, BadBatch.BAD_OFFSET, expected)
+        return doubt(spot, base_offset, last_offset)
+
+    def _base_offset_at(self, position: int) -> int:
+        """What the header there says; -1: there is none."""
+        head = self._segment.log_file.acquire().pread(HEADER_BYTES, position)
+        try:
+            return read_header(head).base_offset
+        except MalformedBatch:
+            return -1
+
+    def _bad(self, why: BadBatch) -> BadSpot:
+        return BadSpot(self.position, why, self.next_offset)
+
+    def step_over(self, over: StepOver) -> None:
+        """Index the whole batch at ``position`` under the offsets that its neighbours leave it.
+
+        Its timestamp is not believed: no look-up by time would find a record here.
+        """
+        file = self._segment.log_file.acquire()
+        data = chunks.read_chunk(file, self.position, over.size_bytes, may_block=True)
+        rows = scan(data, check_crc=False)
+        assert rows.count == 1, "a batch that is stepped over has a header that can be read"
+        rows.column(BatchColumn.LAST_OFFSET)[:] = over.next_offset - 1
+        rows.column(BatchColumn.MAX_TIMESTAMP)[:] = NO_TIMESTAMP
+        self._add(rows, self.position)
+
+    def _add(self, rows: BatchRows, chunk_position: int) -> None:
+        self.next_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
+        if self.next_offset - 1 - self._segment.base_offset > MAX_RELATIVE_OFFSET:
+            raise SegmentOffsetOverflow(self._segment, self.next_offset - 1)
+        self.cadence.add(rows, chunk_position)
+        self.position = chunk_position + rows.consumed_bytes
+
+
+def entries_of(segment: LogSegment, cadence: IndexCadence) -> tuple[OffsetEntries, TimeEntries]:
+    """Stores of the entries the cadence gave, at most as many as the files hold.
+
+    An index file smaller than the entries (the topic's index size was lowered) stays sparse at the
+    end of the segment; look-ups then walk further.
+    """
+    base = segment.base_offset
+    offsets = cadence.offset_entries()[: segment.offset_index.max_entries]
+    times = cadence.time_entries()[: max(segment.time_index.max_entries - 1, 0)]
+    return (
+        offset_entries(offsets[:, 0] - base, offsets[:, 1]),
+        time_entries(times[:, 0], times[:, 1] - base),
+    )

@@ -1,0 +1,211 @@
+"""The families of partitions: what a scrape tells of each, under our names and under Kafka's.
+
+Owns names, help and how the partitions of a topic become one where ``metrics.partition.level`` (or
+too many partitions) leaves topics alone. Both sets of names are made of the same sample, so they
+cannot disagree.
+
+Snapshot: what a scrape asks the rest of the daemon for, at one moment; no disk behind it.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.observe.exposition import RowFamily, labels_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    Join = Callable[[float, float], float]
+
+
+class PartitionSample(NamedTuple):
+    """The published facts of one partition at one moment; None: there is no such thing.
+
+    ``*_s`` are wall-clock seconds. ``partition`` is -1 in the sum over a topic.
+    """
+
+    topic: str
+    partition: int
+    size_bytes: float
+    segments: float
+    start_offset: float | None
+    end_offset: float | None
+    high_watermark: float | None
+    records: float | None = None
+    oldest_s: float | None = None
+    newest_s: float | None = None
+    dirty_ratio: float | None = None
+    dirty_bytes: float | None = None
+    uncleanable_bytes: float | None = None
+    last_success_s: float | None = None
+    tombstone_batches: float | None = None
+    next_horizon_s: float | None = None
+    archive_lag: float | None = None
+    archive_held_segments: float | None = None
+    archive_held_bytes: float | None = None
+    lost_offsets: float | None = None
+
+
+PARTITION_FAMILIES: tuple[RowFamily, ...] = tuple(
+    RowFamily(f"kafkalog_{name}", field, text)
+    for name, field, text in (
+        ("log_size_bytes", "size_bytes", "Bytes in the partition's segments."),
+        ("log_segments", "segments", "Segments of the partition."),
+        ("log_start_offset", "start_offset", "First offset that can be read."),
+        ("log_end_offset", "end_offset", "Offset of the next record appended."),
+        ("log_high_watermark", "high_watermark", "Offset up to which readers see."),
+        ("log_records", "records", "Records that can be read, counted: holes of compaction and "
+         "transaction markers are none. As of the last count, but never more than offsets that "
+         "can be read. Absent until the partition was counted."),
+        ("log_oldest_record_timestamp_seconds", "oldest_s",
+         "First timestamp of the first batch with records that can be read, even where the log "
+         "start lies behind that record; absent without any, and where the batch cannot be "
+         "opened."),
+        ("log_newest_record_timestamp_seconds", "newest_s",
+         "Largest timestamp of a record; absent without any."),
+        ("cleaner_dirty_ratio", "dirty_ratio", "Share of cleanable bytes, at the last look."),
+        ("cleaner_dirty_bytes", "dirty_bytes", "Cleanable bytes, at the last look."),
+        ("cleaner_uncleanable_bytes", "uncleanable_bytes",
+         "Those bytes while an error keeps the log from being cleaned, else 0."),
+        ("cleaner_last_success_timestamp_seconds", "last_success_s",
+         "When a clean of the log last ended well, since the start."),
+        ("cleaner_tombstone_batches", "tombstone_batches", "Batches with tombstones or markers "
+         "that the last clean kept until their horizon."),
+        ("cleaner_next_horizon_timestamp_seconds", "next_horizon_s",
+         "From when on the first of them may go; absent when none waits."),
+        ("archive_lag_offsets", "archive_lag",
+         "Offsets that readers see and the archive has not, with archive.hold."),
+        ("archive_held_segments", "archive_held_segments",
+         "Segments over their limits that archive.hold keeps, at the last look."),
+        ("archive_held_bytes", "archive_held_bytes", "Bytes of those segments."),
+        ("log_lost_offsets", "lost_offsets", "Offsets that are lost and refused until somebody "
+         "accepts the loss, as far as the start and reads have met them; absent without any."),
+    )
+)  # fmt: skip
+
+# The JMX exporter's names with Strimzi's rules (checked against a live one).
+KAFKA_ALIASES: tuple[RowFamily, ...] = tuple(
+    RowFamily(f"kafka_log_log_{name}", field, f"Kafka's kafka.log:type=Log,name={bean}.")
+    for name, field, bean in (
+        ("size", "size_bytes", "Size"),
+        ("numlogsegments", "segments", "NumLogSegments"),
+        ("logstartoffset", "start_offset", "LogStartOffset"),
+        ("logendoffset", "end_offset", "LogEndOffset"),
+    )
+)
+
+KAFKA_EXPORTER_NAMES: tuple[RowFamily, ...] = (
+    RowFamily(
+        "kafka_topic_partition_current_offset", "high_watermark", "As kafka_exporter names it."
+    ),
+    RowFamily("kafka_topic_partition_oldest_offset", "start_offset", "As kafka_exporter names it."),
+)
+
+
+def _sum(one: float, other: float) -> float:
+    return one + other
+
+
+# What a topic's partitions come to; what is not here has no meaning for a whole topic.
+_JOINS: dict[str, Join] = {
+    **dict.fromkeys(
+        (
+            "size_bytes",
+            "segments",
+            "records",
+            "dirty_bytes",
+            "uncleanable_bytes",
+            "tombstone_batches",
+            "archive_lag",
+            "archive_held_segments",
+            "archive_held_bytes",
+            "lost_offsets",
+        ),
+        _sum,
+    ),
+    **dict.fromkeys(("oldest_s", "last_success_s", "next_horizon_s"), min),
+    **dict.fromkeys(("newest_s", "dirty_ratio"), max),
+}
+_IN_ORDER = tuple(_JOINS.get(name) for name in PartitionSample._fields[2:])
+
+
+def of_topics(families: Iterable[RowFamily]) -> list[RowFamily]:
+    """Those that have a meaning for a whole topic."""
+    return [each for each in families if each.field in _JOINS]
+
+
+def joined(one: PartitionSample, other: PartitionSample) -> PartitionSample:
+    """Two samples of a topic as one of both; records are known when those of both are."""
+    values: list[float | None] = []
+    for join, here, there in zip(_IN_ORDER, one[2:], other[2:], strict=True):
+        if join is None:
+            values.append(None)
+        elif here is None or there is None:
+            values.append(there if here is None else here)
+        else:
+            values.append(join(here, there))
+    sample = PartitionSample._make((one.topic, -1, *values))
+    is_counted = one.records is not None and other.records is not None
+    return sample if is_counted else sample._replace(records=None)
+
+
+def partition_labels(sample: PartitionSample) -> str:
+    """Label text of a partition."""
+    return labels_text(("partition", "topic"), (str(sample.partition), sample.topic))
+
+
+def topic_labels(sample: PartitionSample) -> str:
+    """Label text of a topic."""
+    return labels_text(("topic",), (sample.topic,))
+
+
+class BrokerState(enum.Enum):
+    """Kafka's words for the phases of a broker's life, and its numbers for them."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    SHUTTING_DOWN = 7
+
+
+class LogDirSample(NamedTuple):
+    """One entry of ``log.dirs``; what its start has left to do."""
+
+    path: str
+    is_online: bool
+    remaining_logs: int = 0
+    remaining_segments: int = 0
+
+
+class DeletableSample(NamedTuple):
+    """Bytes of a topic that a rule of retention would let go now."""
+
+    topic: str
+    reason: str
+    size_bytes: int
+
+
+class Snapshot(NamedTuple):
+    """See the module.
+
+    topics          partitions of each topic, by name
+    partitions      of those are served
+    samples         makes the samples of the served partitions, one by one
+    """
+
+    topics: Mapping[str, int]
+    partitions: int
+    offline_partitions: int
+    log_dirs: Sequence[LogDirSample]
+    deletable: Sequence[DeletableSample]
+    samples: Callable[[], Iterator[PartitionSample]]
+
+
+def _no_samples() -> Iterator[PartitionSample]:
+    return iter(())
+
+
+EMPTY_SNAPSHOT = Snapshot({}, 0, 0, (), (), _no_samples)

@@ -1,0 +1,177 @@
+"""Appends and fetches by topic: the counters, and what Kafka's names for them say.
+
+Owns names and help of both sets. Kafka tells of all topics together as well; that sum keeps what
+deleted topics had come to, so that it never goes back. Any thread may count; labels are topics that
+exist: whoever counts has found a log.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter
+
+from kafkalog.observe.exposition import RowFamily, labels_text
+from kafkalog.observe.prometheus import child_of, take_out, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TOO_LARGE = frozenset({"RecordBatchTooLarge", "RecordSetTooLarge"})
+
+
+class TopicTotals(NamedTuple):
+    """What one topic has come to since the start; of all topics: topic "", which is no name.
+
+    The last two are told of all topics alone.
+    """
+
+    topic: str
+    bytes_in: float
+    bytes_out: float
+    messages_in: float
+    produce_requests: float
+    fetch_requests: float
+    failed_produce: float
+    failed_fetch: float
+    bytes_rejected: float
+    bad_crcs: float | None
+    null_keys: float | None
+
+
+KAFKA_TOPIC_ALIASES: tuple[RowFamily, ...] = tuple(
+    RowFamily(
+        f"kafka_server_brokertopicmetrics_{bean.lower()}_total",
+        field,
+        f"Kafka's kafka.server:type=BrokerTopicMetrics,name={bean}PerSec{note}.",
+        "counter",
+    )
+    for bean, field, note in (
+        ("BytesIn", "bytes_in", ""),
+        ("BytesOut", "bytes_out", ""),
+        ("MessagesIn", "messages_in", ""),
+        ("TotalProduceRequests", "produce_requests", ""),
+        ("TotalFetchRequests", "fetch_requests", ""),
+        ("FailedProduceRequests", "failed_produce", ""),
+        ("FailedFetchRequests", "failed_fetch", ""),
+        ("BytesRejected", "bytes_rejected", ""),
+        ("InvalidMessageCrcRecords", "bad_crcs", "; refused batches"),
+        ("NoKeyCompactedTopicRecords", "null_keys", "; refused batches"),
+    )
+)
+
+
+def totals_labels(totals: TopicTotals) -> str:
+    """Label text of a row of Kafka's names."""
+    return labels_text(("topic",), (totals.topic,)) if totals.topic else ""
+
+
+class TopicTraffic:
+    """See the module. Attributes are the metric names without ``kafkalog_`` and ``_total``."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"kafkalog_{name}", text, ("topic", *labels), registry=registry)
+
+        self.append_records = counter("append_records", "Records of the batches appended.")
+        self.append_bytes = counter("append_bytes", "Batch bytes appended.")
+        self.append_requests = counter("append_requests", "Appends to partitions that were tried.")
+        self.append_refusals = counter(
+            "append_refusals", "Those of them that failed, by the kind of error.", "error"
+        )
+        self.append_rejected_bytes = counter(
+            "append_rejected_bytes", "Bytes of batches refused for their size."
+        )
+        self.fetch_records = counter("fetch_records", "Records fetched as JSON.")
+        self.fetch_bytes = counter("fetch_bytes", "Batch bytes read for fetches.")
+        self.fetch_requests = counter("fetch_requests", "Reads of partitions that were tried.")
+        self.fetch_refusals = counter(
+            "fetch_refusals", "Those of them that failed, by the kind of error.", "error"
+        )
+        self._counters = (
+            self.append_records, self.append_bytes, self.append_requests, self.append_refusals,
+            self.append_rejected_bytes, self.fetch_records, self.fetch_bytes,
+            self.fetch_requests, self.fetch_refusals,
+        )  # fmt: skip
+        # Between a topic that goes and a sum that is made: it counts once, here or there.
+        self._mutex = threading.Lock()
+        # guarded by the mutex: what deleted topics had come to, by counter and the labels behind
+        self._departed: dict[tuple[Counter, tuple[str, ...]], float] = {}
+
+    # ---- counting, any thread
+
+    def observe_append(self, topic: str, records: int, size_bytes: int) -> None:
+        """One batch, or several at once, handed to the writer of a partition."""
+        child_of(self.append_records, topic)._value.inc(records)
+        child_of(self.append_bytes, topic)._value.inc(size_bytes)
+        child_of(self.append_requests, topic)._value.inc(1)
+
+    def observe_refusal(self, topic: str, error: Exception, size_bytes: int) -> None:
+        """An append that was refused before it was handed to a writer."""
+        child_of(self.append_requests, topic).inc()
+        self.observe_failed_append(topic, error)
+        if type(error).__name__ in _TOO_LARGE:
+            child_of(self.append_rejected_bytes, topic).inc(size_bytes)
+
+    def observe_failed_append(self, topic: str, error: Exception) -> None:
+        """One that was handed over, and failed there."""
+        child_of(self.append_refusals, topic, type(error).__name__).inc()
+
+    def observe_fetch(self, topic: str, size_bytes: int, records: int = 0) -> None:
+        """What a client gets; records when they were decoded."""
+        if size_bytes:
+            child_of(self.fetch_bytes, topic).inc(size_bytes)
+        if records:
+            child_of(self.fetch_records, topic).inc(records)
+
+    def observe_read(self, topic: str, error: Exception | None = None) -> None:
+        """One look into a partition's log."""
+        child_of(self.fetch_requests, topic)._value.inc(1)
+        if error is not None:
+            child_of(self.fetch_refusals, topic, type(error).__name__).inc()
+
+    def forget_topic(self, topic: str) -> None:
+        """A deleted topic loses its counters; unknown topics are ignored."""
+        with self._mutex:
+            for counter in self._counters:
+                for labels, value in take_out(counter, topic):
+                    key = (counter, labels[1:])
+                    self._departed[key] = self._departed.get(key, 0.0) + value
+
+    # ---- for the scrape
+
+    def totals(self) -> Iterator[TopicTotals]:
+        """All topics together, then each that was counted."""
+        counters = (
+            self.append_bytes, self.fetch_bytes, self.append_records, self.append_requests,
+            self.fetch_requests, self.append_refusals, self.fetch_refusals,
+            self.append_rejected_bytes,
+        )  # fmt: skip
+        with self._mutex:
+            columns = [self._by_topic(counter) for counter in counters]
+            errors = self._by_error()
+        whole = [sum(column.values()) for column in columns]
+        yield TopicTotals._make(
+            ("", *whole, errors.get("BadBatchCrc", 0.0), errors.get("NullKey", 0.0))
+        )
+        for topic in dict.fromkeys(topic for column in columns for topic in column if topic):
+            values = (column.get(topic, 0.0) for column in columns)
+            yield TopicTotals._make((topic, *values, None, None))
+
+    def _by_topic(self, counter: Counter) -> dict[str, float]:
+        """Sums by topic; those of deleted topics under ""."""
+        sums = {"": sum(value for (of, _), value in self._departed.items() if of is counter)}
+        for labels, value in values_of(counter):
+            sums[labels[0]] = sums.get(labels[0], 0.0) + value
+        return sums
+
+    def _by_error(self) -> dict[str, float]:
+        """Refused appends of all topics."""
+        sums: dict[str, float] = {}
+        for (of, labels), value in self._departed.items():
+            if of is self.append_refusals:
+                sums[labels[0]] = sums.get(labels[0], 0.0) + value
+        for (_, error), value in values_of(self.append_refusals):
+            sums[error] = sums.get(error, 0.0) + value
+        return sums

@@ -15,15 +15,15 @@ import click
 from kafkalog import __version__
 from kafkalog.cli.completion import PROGRAM
 from kafkalog.cli.main import make_cli
-from kafkalog.cli.settings_source import settings_from, with_settings_source
+from kafkalog.cli.offline.config import settings_from, with_settings_source
 from kafkalog.errors import InvalidConfig, KafkalogError, UnusableLogDirs
-from kafkalog.server.early_stop import EarlyStop
+from kafkalog.server.daemon import EarlyStop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.manager.broker_config import BrokerConfig
-    from kafkalog.manager.log_dir_writer import CompletionSink
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.directory.writer import CompletionSink
     from kafkalog.server.daemon import Graph
     from kafkalog.settings import Settings
 
@@ -123,15 +123,15 @@ def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]
     """Everything below the HTTP edge; its ``load`` is the first to touch the disk."""
     import structlog
 
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.operations import Operations
+    from kafkalog.broker.runtime import Seams
     from kafkalog.env.clock import SystemClock
     from kafkalog.env.process_facts import process_io
     from kafkalog.env.random import SystemRandom
     from kafkalog.env.system_filesystem import SystemFilesystem
     from kafkalog.env.system_scheduler import SystemScheduler
     from kafkalog.env.system_threads import SystemThreads
-    from kafkalog.manager.log_manager import LogManager
-    from kafkalog.manager.operations import Operations
-    from kafkalog.manager.seams import Seams
     from kafkalog.observe.metrics import Metrics
     from kafkalog.server.daemon import Graph
 

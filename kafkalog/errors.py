@@ -1,4 +1,4 @@
-"""The error tree: by whose fault it is. HTTP numbers live in ``server/error_map.py`` alone.
+"""The error tree: by whose fault it is. HTTP numbers live in ``server/protocol/errors.py`` alone.
 
 KafkalogError
 ├── InvalidRequest              the client asked for something wrong; nothing was changed

@@ -17,12 +17,12 @@ from kafkalog.format.disk.file_names import (
 )
 from kafkalog.format.disk.properties import encode_partition_metadata
 from kafkalog.format.records.record import Record
-from kafkalog.spark.jobs.archive import ArchiveOptions, archive
-from kafkalog.spark.jobs.archive_files import SCHEMA
-from kafkalog.spark.jobs.archive_sources import DirectorySource
-from kafkalog.spark.jobs.parquet_table import ParquetTable, archived_files
+from kafkalog.spark.archive.archive import ArchiveOptions, archive
+from kafkalog.spark.archive.archive_files import SCHEMA
+from kafkalog.spark.archive.archive_sources import DirectorySource
+from kafkalog.spark.archive.parquet_table import ParquetTable, archived_files
 from kafkalog.spark.jobs.tasks import InProcess
-from kafkalog.spark.logs import Access
+from kafkalog.spark.logs.open import Access
 from tests.naive.stored_batches import NOBODY, Producer, stored_batch
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from kafkalog.spark.jobs.archive import ArchivedPartition
-    from kafkalog.spark.jobs.archive_table import ArchivedFile, ArchiveTable, FileStore, Position
+    from kafkalog.spark.archive.archive import ArchivedPartition
+    from kafkalog.spark.archive.archive_table import ArchivedFile, ArchiveTable, FileStore, Position
     from kafkalog.spark.jobs.tasks import Runner
 
 SMALL = ArchiveOptions(target_bytes=2000)
@@ -156,7 +156,7 @@ class IcebergPlace:
 
     def open(self) -> ArchiveTable:
         """As a job opens it."""
-        from kafkalog.spark.jobs.iceberg_table import IcebergTable
+        from kafkalog.spark.archive.iceberg_table import IcebergTable
 
         return IcebergTable("default", "lake.orders", self.properties)
 

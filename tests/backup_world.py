@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.broker.background import BackgroundOperation, OperationState
+from kafkalog.broker.backup.restore import Restore, RestoreReport
+from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.format.disk.backup_manifest import MANIFEST_FILE, BackupManifest, decode_manifest
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.log.inspect.directory_check import verify_directory
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
-from kafkalog.manager.background_operations import BackgroundOperation, OperationState
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.restore import Restore, RestoreReport
 from tests.crash.partition_run import check_producers, contents
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_filesystem import SimFilesystem

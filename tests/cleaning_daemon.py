@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.cleaner.stats import CleaningRun, CleanRequest
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.log_config import LogConfig
-from kafkalog.manager.broker_config import BrokerConfig
 from tests.sim.sim_cleaner import SimCleaners
 from tests.sim.sim_manager import DIRS, SimManager
 

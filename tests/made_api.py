@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from kafkalog.observe.metrics_page import MetricsPage
 from kafkalog.server.api import Api
-from kafkalog.server.console_threads import ConsoleThreads
-from kafkalog.server.delayed_fetch import DelayedFetches
-from kafkalog.server.in_flight import InFlightBytes
+from kafkalog.server.console.threads import ConsoleThreads
+from kafkalog.server.fetch.delayed_fetch import DelayedFetches
+from kafkalog.server.protocol.bodies import InFlightBytes
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

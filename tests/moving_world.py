@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.catalog import log_dir_of
+from kafkalog.broker.values import MoveState
 from kafkalog.format.topic_names import DirectoryState, TopicPartition, parse_directory_name
 from kafkalog.log.values import Isolation
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.partition_table import log_dir_of
-from kafkalog.manager.values import MoveState
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 if TYPE_CHECKING:
-    from kafkalog.manager.values import MoveStatus
+    from kafkalog.broker.values import MoveStatus
 
 A, B = DIRS
 T0 = TopicPartition("t", 0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.broker.directory.commands import AppendCommand
+from kafkalog.broker.values import Acks
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.records.record_batch import patch_prefix
 from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin
-from kafkalog.manager.commands import AppendCommand
-from kafkalog.manager.values import Acks
 
 if TYPE_CHECKING:
     from tests.sim.sim_manager import SimManager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.values import Acks
 from kafkalog.format.disk.sink_state import Winner
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.control_record import read_batch_control_type
@@ -11,16 +13,14 @@ from kafkalog.format.records.record import iterate_records
 from kafkalog.format.records.record_batch import is_control, read_header
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.values import Acks
 from tests.sim.sim_manager import DIRS, SimManager
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.manager.commands import Command
-    from kafkalog.manager.producer_ids import ProducerIdentity
-    from kafkalog.manager.sinks import Sinks
+    from kafkalog.broker.directory.commands import Command
+    from kafkalog.broker.transactions.coordinator import Sinks
+    from kafkalog.broker.transactions.producer_ids import ProducerIdentity
     from tests.sim.sim_filesystem import SimFilesystem
 
 CONFIG = BrokerConfig(log_dirs=DIRS)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kafkalog.spark.directory_reads import read_directory_piece
-from kafkalog.spark.record_batches import record_batches
+from kafkalog.spark.logs.directory_reader import read_directory_piece
+from kafkalog.spark.reading import record_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog.spark.logs import Access, OffsetRange, Piece
+    from kafkalog.spark.logs.open import Access, OffsetRange, Piece
     from tests.naive.cleaner import PlainAborted, PlainBatch
     from tests.sim.sim_filesystem import SimFilesystem
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalog.server.error_map import ERROR_TABLE
+from kafkalog.server.protocol.errors import ERROR_TABLE
 
 
 def errors_page() -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.settings.dynamic_configs import ALTERABLE_KEYS
 from kafkalog.settings.setting import Scope, format_value
-from kafkalog.settings.setting_tables import (
+from kafkalog.settings.tables import (
     BROKER_SETTINGS,
     SERVER_SETTINGS,
     TOPIC_DEFAULT_SETTINGS,

@@ -1,18 +1,44 @@
-"""``kafkalog backup DIR``: a consistent copy of a running daemon's log directories."""
+"""``kafkalog backup DIR``: a consistent copy of a running daemon's log directories.
+
+``kafkalog restore DIR --to LOGDIR``: log directories from a backup, without a server.
+
+``kafkalog auth``: lines for the credentials file (``http.auth.file``), without a server.
+
+The line goes to standard output, so that it can be appended to the file; what only the owner may
+see goes to standard error, once.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
+import secrets
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.broker.backup.restore import Restore
 from kafkalog.cli.connection import RequestFailed, output_option, with_client
-from kafkalog.cli.progress import progress
+from kafkalog.cli.output import progress
+from kafkalog.env.clock import SystemClock
+from kafkalog.env.random import SystemRandom
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.errors import KafkalogError
+from kafkalog.format.disk.credentials import (
+    SALT_BYTES,
+    TOKEN_BYTES,
+    PasswordHash,
+    basic_line,
+    bearer_line,
+    login_fault,
+)
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
+
 
 _POLL_SECONDS_MIN = 0.05
 _POLL_SECONDS_MAX = 1.0
@@ -76,3 +102,71 @@ def _print(operation: dict[str, Any]) -> None:
 
 def _bytes(counts: dict[str, int]) -> str:
     return f"{counts['linked_bytes']} bytes linked, {counts['copied_bytes']} copied"
+
+
+@click.command()
+@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@click.option("--to", "targets", required=True, help="Log directories to make, as a,b.")
+@output_option
+def restore(directory: str, targets: str, output: str) -> None:
+    """Make log directories from the backup in DIRECTORY; start the daemon on them afterwards.
+
+    The log directories must be empty or not exist. All is copied, never linked, and the backup
+    stays as it is. With another number of log directories than the backup has, partitions are
+    spread over them by size.
+
+    Example: kafkalog restore /backup/2026-11-21 --to /data/a,/data/b
+    """
+    paths = [os.path.abspath(path.strip()) for path in targets.split(",") if path.strip()]
+    if not paths:
+        raise click.UsageError("--to names no log directory.")
+    try:
+        report = Restore(
+            SystemFilesystem(), SystemClock(), SystemRandom(), os.path.abspath(directory), paths
+        ).run()
+    except KafkalogError as error:
+        raise click.ClickException(error.message) from error
+    for name in report.left_out:
+        click.echo(f"{name} has changed since the backup; the start makes it anew", err=True)
+    if output == "json":
+        click.echo(json.dumps(dataclasses.asdict(report)))
+        return
+    for each in report.log_dirs:
+        click.echo(f"{each.path}: {each.partitions} partitions, {each.size_bytes} bytes")
+    click.echo("Restored. Start: kafkalog server --override log.dirs=" + ",".join(paths))
+
+
+def _principal(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    fault = login_fault(value)
+    if fault is not None:
+        raise click.BadParameter(fault)
+    return value
+
+
+@click.command()
+@click.argument("principal", callback=_principal)
+def hash_password(principal: str) -> None:
+    """Print the line of a password, which is asked for or read from standard input.
+
+    Example: kafkalog auth hash-password alice >> credentials
+    """
+    if sys.stdin.isatty():
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise click.ClickException("The password is empty.")
+    hashed = PasswordHash.of(password.encode(), secrets.token_bytes(SALT_BYTES))
+    click.echo(basic_line(principal, hashed))
+
+
+@click.command()
+@click.argument("principal", callback=_principal)
+def new_token(principal: str) -> None:
+    """Draw a token, print its line, and show the token itself on standard error.
+
+    Example: kafkalog auth new-token ci >> credentials
+    """
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    click.echo(bearer_line(principal, token.encode()))
+    click.echo(f"The token of {principal}, shown this once: {token}", err=True)

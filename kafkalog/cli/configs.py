@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.command_group import CommandGroup
-from kafkalog.cli.completing import topic_names
-from kafkalog.cli.config_pairs import config_pairs
+from kafkalog.cli.arguments import config_pairs
+from kafkalog.cli.completion import topic_names
 from kafkalog.cli.connection import output_option, with_client
+from kafkalog.cli.main import CommandGroup
 
 if TYPE_CHECKING:
     from kafkalog.client import Client

@@ -1,6 +1,10 @@
 """Where the daemon is and who asks: options of every command that speaks to one.
 
 Secrets come from files, or from the terminal; never from the command line, which others can read.
+
+Answers about several partitions some of which failed: who and why, and the exit status.
+
+``kafkalog health``: the probe of the container image and of scripts; exit 0 or 1.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,6 +29,10 @@ from kafkalog.client import (
     Tls,
 )
 from kafkalog.client.messages import DEFAULT_URL, Address, EmptyName, UnwritableName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 TIMEOUT_SECONDS = 60.0
 _CORRUPT_MESSAGE = 50010  # docs/errors.md
@@ -214,3 +223,40 @@ def _secret(file: str) -> str:
     if not lines or not lines[0]:
         raise click.UsageError(f"{file} is empty")
     return lines[0]
+
+
+PARTIAL_FAILURE = 3  # exit status: something was done, something was not
+
+
+def is_failed(entry: dict[str, Any]) -> bool:
+    """Whether the entry of a partition is an error entry."""
+    return "error_code" in entry
+
+
+def tell_failures(entries: Iterable[dict[str, Any]]) -> bool:
+    """Every failure in a line of its own on standard error; whether there is one."""
+    failed = [entry for entry in entries if is_failed(entry)]
+    for entry in failed:
+        click.echo(f"Error: {entry['topic']}-{entry['partition']}: {entry['error']}", err=True)
+    return bool(failed)
+
+
+def end_with_failures(ctx: click.Context, entries: Iterable[dict[str, Any]]) -> None:
+    """Tell every failure; with one the command ends here, partly failed."""
+    if tell_failures(entries):
+        ctx.exit(PARTIAL_FAILURE)
+
+
+_TIMEOUT_SECONDS = 3.0
+
+
+@click.command()
+@click.option("--ready", is_flag=True, help="Ask whether it is ready, not only alive.")
+@client_within(_TIMEOUT_SECONDS)
+def health(ready: bool, client: Client) -> None:
+    """Exit 0 when the daemon is alive (or, with --ready, ready).
+
+    Example: kafkalog health --ready
+    """
+    client.call("GET", "/readyz" if ready else "/livez")
+    click.echo("ready" if ready else "alive")

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.completing import topic_argument
-from kafkalog.cli.connection import RequestFailed, message_of, with_client
-from kafkalog.cli.partial_failure import PARTIAL_FAILURE, is_failed, tell_failures
+from kafkalog.cli.completion import topic_argument
+from kafkalog.cli.connection import (
+    PARTIAL_FAILURE,
+    RequestFailed,
+    is_failed,
+    message_of,
+    tell_failures,
+    with_client,
+)
 from kafkalog.client import DaemonFault
 
 if TYPE_CHECKING:

@@ -3,6 +3,11 @@
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 partly failed, 130 interrupted. Data goes to
 standard output, messages to standard error. Commands are imported when they are called, so that one
 which needs no kernel does not wait for numba.
+
+CommandGroup: a group of commands whose help tells each with a whole sentence.
+
+Click cuts the lines of a list of commands where the terminal ends, which loses just what a command
+does with the data.
 """
 
 from __future__ import annotations
@@ -13,7 +18,25 @@ from typing import Any
 import click
 
 from kafkalog import __version__
-from kafkalog.cli.command_group import CommandGroup
+
+_SENTENCE_MAX = 1_000
+
+
+class CommandGroup(click.Group):
+    """See the module."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Each command with its first sentence, on as many lines as that takes."""
+        named = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, command.get_short_help_str(limit=_SENTENCE_MAX))
+            for name, command in named
+            if command is not None and not command.hidden
+        ]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
 
 _INTERRUPTED = 130
 
@@ -25,15 +48,15 @@ COMMANDS: dict[str, dict[str, str]] = {
         "produce": "kafkalog.cli.produce:produce",
         "consume": "kafkalog.cli.consume:consume",
         "dirs": "kafkalog.cli.dirs:dirs",
-        "offsets": "kafkalog.cli.offsets:offsets",
+        "offsets": "kafkalog.cli.records:offsets",
         "groups": "kafkalog.cli.groups:groups",
-        "tasks": "kafkalog.cli.tasks:tasks",
-        "transactions": "kafkalog.cli.transactions:transactions",
+        "tasks": "kafkalog.cli.dirs:tasks",
+        "transactions": "kafkalog.cli.groups:transactions",
         "backup": "kafkalog.cli.backup:backup",
-        "restore": "kafkalog.cli.restore:restore",
-        "health": "kafkalog.cli.health:health",
+        "restore": "kafkalog.cli.backup:restore",
+        "health": "kafkalog.cli.connection:health",
         "completion": "kafkalog.cli.completion:completion",
-        "config": "kafkalog.cli.config:config",
+        "config": "kafkalog.cli.offline.config:config",
         "doctor": "kafkalog.cli.doctor.command:doctor",
     },
     "compact": {
@@ -45,55 +68,59 @@ COMMANDS: dict[str, dict[str, str]] = {
         "resume": "kafkalog.cli.compact:resume",
         "abort": "kafkalog.cli.compact:abort",
     },
-    "records": {"delete": "kafkalog.cli.delete_records:delete"},
+    "records": {"delete": "kafkalog.cli.records:delete"},
     "retention": {
         "explain": "kafkalog.cli.retention:explain",
         "simulate": "kafkalog.cli.retention:simulate",
         "run": "kafkalog.cli.retention:run",
-        "archived": "kafkalog.cli.archived:archived",
+        "archived": "kafkalog.cli.retention:archived",
     },
     "segments": {
-        "accept-loss": "kafkalog.cli.losses:accept_loss",
-        "dump": "kafkalog.cli.dump_log_segments:dump_command",
-        "list": "kafkalog.cli.segments_list:list_command",
-        "losses": "kafkalog.cli.losses:losses",
-        "repair": "kafkalog.cli.segments_repair:repair",
-        "verify": "kafkalog.cli.segments_verify:verify",
+        "accept-loss": "kafkalog.cli.offline.segments:accept_loss",
+        "dump": "kafkalog.cli.offline.dump:dump_command",
+        "list": "kafkalog.cli.offline.segments:list_command",
+        "losses": "kafkalog.cli.offline.segments:losses",
+        "repair": "kafkalog.cli.offline.repair:repair",
+        "verify": "kafkalog.cli.offline.segments:verify",
     },
     "auth": {
-        "hash-password": "kafkalog.cli.auth:hash_password",
-        "new-token": "kafkalog.cli.auth:new_token",
+        "hash-password": "kafkalog.cli.backup:hash_password",
+        "new-token": "kafkalog.cli.backup:new_token",
     },
     "compat": {
-        "install": "kafkalog.cli.compat.install:install",
-        "kafka-configs": "kafkalog.cli.compat.configs:configs",
-        "kafka-console-consumer": "kafkalog.cli.compat.console_consumer:console_consumer",
-        "kafka-console-producer": "kafkalog.cli.compat.console_producer:console_producer",
-        "kafka-consumer-groups": "kafkalog.cli.compat.consumer_groups:consumer_groups",
-        "kafka-consumer-perf-test": ("kafkalog.cli.compat.consumer_perf_test:consumer_perf_test"),
-        "kafka-delete-records": "kafkalog.cli.compat.delete_records:delete_records",
-        "kafka-dump-log": "kafkalog.cli.dump_log_segments:dump_command",
-        "kafka-get-offsets": "kafkalog.cli.compat.get_offsets:get_offsets",
-        "kafka-log-dirs": "kafkalog.cli.compat.log_dirs:log_dirs",
-        "kafka-producer-perf-test": ("kafkalog.cli.compat.producer_perf_test:producer_perf_test"),
-        "kafka-topics": "kafkalog.cli.compat.topics:topics",
+        "install": "kafkalog.cli.kafka_tools.install:install",
+        "kafka-configs": "kafkalog.cli.kafka_tools.configs:configs",
+        "kafka-console-consumer": "kafkalog.cli.kafka_tools.console_consumer:console_consumer",
+        "kafka-console-producer": "kafkalog.cli.kafka_tools.console_producer:console_producer",
+        "kafka-consumer-groups": "kafkalog.cli.kafka_tools.consumer_groups:consumer_groups",
+        "kafka-consumer-perf-test": (
+            "kafkalog.cli.kafka_tools.consumer_perf_test:consumer_perf_test"
+        ),
+        "kafka-delete-records": "kafkalog.cli.kafka_tools.delete_records:delete_records",
+        "kafka-dump-log": "kafkalog.cli.offline.dump:dump_command",
+        "kafka-get-offsets": "kafkalog.cli.kafka_tools.get_offsets:get_offsets",
+        "kafka-log-dirs": "kafkalog.cli.kafka_tools.log_dirs:log_dirs",
+        "kafka-producer-perf-test": (
+            "kafkalog.cli.kafka_tools.producer_perf_test:producer_perf_test"
+        ),
+        "kafka-topics": "kafkalog.cli.kafka_tools.topics:topics",
     },
     "perf": {
         "produce": "kafkalog.cli.perf.commands:produce",
         "consume": "kafkalog.cli.perf.commands:consume",
     },
     "spark": {
-        "audit": "kafkalog.cli.spark:audit",
-        "archive": "kafkalog.cli.spark_archive:archive",
-        "pipeline": "kafkalog.cli.spark_pipeline:pipeline",
-        "compact": "kafkalog.cli.spark:compact",
-        "stats": "kafkalog.cli.spark:stats",
-        "whatif": "kafkalog.cli.spark:whatif",
+        "audit": "kafkalog.cli.jobs.spark:audit",
+        "archive": "kafkalog.cli.jobs.spark_archive:archive",
+        "pipeline": "kafkalog.cli.jobs.spark_pipeline:pipeline",
+        "compact": "kafkalog.cli.jobs.spark:compact",
+        "stats": "kafkalog.cli.jobs.spark:stats",
+        "whatif": "kafkalog.cli.jobs.spark:whatif",
     },
     "offline": {
-        "scan": "kafkalog.cli.offline_scan:scan",
-        "load": "kafkalog.cli.offline_load:load",
-        "compact": "kafkalog.cli.offline_compact:compact",
+        "scan": "kafkalog.cli.offline.scan:scan",
+        "load": "kafkalog.cli.offline.load:load",
+        "compact": "kafkalog.cli.offline.compact:compact",
     },
 }
 _GROUP_HELP = {

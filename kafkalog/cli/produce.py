@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from kafkalog.cli.completing import topic_argument
-from kafkalog.cli.connection import message_of, with_client
-from kafkalog.cli.partial_failure import PARTIAL_FAILURE
-from kafkalog.cli.progress import progress
+from kafkalog.cli.completion import topic_argument
+from kafkalog.cli.connection import PARTIAL_FAILURE, message_of, with_client
+from kafkalog.cli.output import progress
 from kafkalog.client import ClientError, path_of
 from kafkalog.client.messages import BINARY
 

@@ -1,6 +1,8 @@
 """``kafkalog retention``: why segments are here and when they go, what if, and a pass by hand.
 
 The daemon answers; this module asks and prints. Moments are UTC.
+
+``kafkalog retention archived``: how far an archive has come, and a step of it by hand.
 """
 
 from __future__ import annotations
@@ -11,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.completing import topic_argument, topic_configs_option
-from kafkalog.cli.config_pairs import config_pairs
-from kafkalog.cli.connection import output_option, with_client
-from kafkalog.cli.moment import moment_text
-from kafkalog.cli.partial_failure import end_with_failures, is_failed
-from kafkalog.cli.table import print_table
+from kafkalog.cli.arguments import config_pairs, moment_text
+from kafkalog.cli.completion import topic_argument, topic_configs_option
+from kafkalog.cli.connection import end_with_failures, is_failed, output_option, with_client
+from kafkalog.cli.output import print_table
 from kafkalog.format.integers import INT64_MAX
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
+
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]{1,19})(ms|s|m|h|d)")
@@ -295,3 +296,44 @@ def _due_cells(due: dict[str, Any] | None) -> tuple[str, str, str]:
 def _counted(segments: int, size_bytes: int) -> str:
     noun = "segment" if segments == 1 else "segments"
     return f"{segments} {noun} ({size_bytes} bytes)"
+
+
+_COLUMNS = (
+    ("PARTITION", "partition"),
+    ("ARCHIVED OFFSET", "archived_offset"),
+    ("LOG START", "log_start_offset"),
+    ("HIGH WATERMARK", "high_watermark"),
+    ("LAG", "lag"),
+    ("HELD SEGMENTS", "held_segments"),
+    ("HELD BYTES", "held_bytes"),
+)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--partition", type=click.IntRange(min=0), help="With --raise-to.")
+@click.option(
+    "--raise-to", type=click.IntRange(min=0), help="An archive has everything below this offset."
+)
+@with_client
+@output_option
+def archived(
+    topic: str, partition: int | None, raise_to: int | None, client: Client, output: str
+) -> None:
+    """How far a topic is archived, and what archive.hold keeps until it is.
+
+    With --raise-to, say first that an archive has come further: retention may then delete what
+    lies below, and nothing takes that back.
+
+    Example: kafkalog retention archived orders --partition 0 --raise-to 40000
+    """
+    if (partition is None) is not (raise_to is None):
+        raise click.UsageError("--partition and --raise-to go together")
+    if partition is not None and raise_to is not None:
+        client.raise_archived_offsets(topic, {partition: raise_to})
+    entries = client.archived_offsets(topic)
+    if output == "json":
+        click.echo(json.dumps({"topic": topic, "partitions": entries}))
+        return
+    rows = [tuple(str(entry[name]) for _, name in _COLUMNS) for entry in entries]
+    print_table([tuple(head for head, _ in _COLUMNS), *rows])

@@ -18,8 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.client.client import Client, Producer, Tail
-from kafkalog.client.conversation import ONE_TRY, Retries
-from kafkalog.client.failures import (
+from kafkalog.client.errors import (
     AccessDenied,
     BadAnswer,
     ClientError,
@@ -66,6 +65,7 @@ from kafkalog.client.records import (
     Position,
     ProducerRecord,
 )
+from kafkalog.client.retry import ONE_TRY, Retries
 from kafkalog.client.sinks import SinkProducer, SinkWinner
 
 if TYPE_CHECKING:

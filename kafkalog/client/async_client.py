@@ -10,17 +10,15 @@ import aiohttp
 from yarl import URL
 
 from kafkalog.client.client import MAX_WAIT_MS, reason_of
-from kafkalog.client.conversation import Pause, Steps, played
-from kafkalog.client.fetches import MAX_BYTES
+from kafkalog.client.fetch import MAX_BYTES, OutOfRange, TailState
 from kafkalog.client.messages import (
     Answer,
     NoAnswer,
     Request,
 )
-from kafkalog.client.methods import Awaiting
-from kafkalog.client.operations import Operations
+from kafkalog.client.operations import Awaiting, Operations
 from kafkalog.client.producer import ProducerIdentity, ProducerState
-from kafkalog.client.tail import OutOfRange, TailState
+from kafkalog.client.retry import Pause, Steps, played
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

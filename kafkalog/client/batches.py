@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafkalog.client.failures import BadAnswer
+from kafkalog.client.errors import BadAnswer
 from kafkalog.client.records import ConsumerRecord
 from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import FormatError

@@ -10,17 +10,15 @@ import threading
 import time
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
-from kafkalog.client.conversation import Pause, Steps, played
-from kafkalog.client.fetches import MAX_BYTES
+from kafkalog.client.fetch import MAX_BYTES, OutOfRange, TailState
 from kafkalog.client.messages import (
     Answer,
     NoAnswer,
     Request,
 )
-from kafkalog.client.methods import Blocking
-from kafkalog.client.operations import Operations
+from kafkalog.client.operations import Blocking, Operations
 from kafkalog.client.producer import ProducerIdentity, ProducerState
-from kafkalog.client.tail import OutOfRange, TailState
+from kafkalog.client.retry import Pause, Steps, played
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,21 +1,82 @@
-"""What both clients can do: every operation as a method, in the order of docs/client.md."""
+"""What both clients can do: every operation as a method, in the order of docs/client.md.
+
+An operation written once as steps becomes a method of both clients.
+
+    class Operations:
+        list_topics = Method(administration.list_topics)
+
+``Client.list_topics(...)`` gives the result, ``AsyncClient.list_topics(...)`` an awaitable of it,
+with the parameters and the docstring of the function; type checkers see both. Of the class it is
+the function itself, for ``help`` and for ``run``.
+"""
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from kafkalog.client import administration, appends, archiving, fetches, sinks, transactions
-from kafkalog.client.conversation import Manner, Retries
+from kafkalog.client import admin, sinks
+from kafkalog.client import fetch as fetches
+from kafkalog.client import produce as appends
 from kafkalog.client.messages import DEFAULT_URL, Address, context_for
-from kafkalog.client.methods import Method
+from kafkalog.client.retry import Manner, Retries
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Awaitable, Callable
 
     from kafkalog.client.messages import Credentials, Request, Tls
+    from kafkalog.client.retry import Steps
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Blocking(ABC):
+    """A client whose calls return when they are done."""
+
+    @abstractmethod
+    def run(self, steps: Steps[T]) -> T:
+        """Carry out an operation. Raises ClientError."""
+
+
+class Awaiting(ABC):
+    """A client whose calls are awaited."""
+
+    @abstractmethod
+    async def run(self, steps: Steps[T]) -> T:
+        """Carry out an operation. Raises ClientError."""
+
+
+class Method(Generic[P, T]):
+    """See the module."""
+
+    def __init__(self, steps: Callable[P, Steps[T]]) -> None:
+        self._steps = steps
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[P, Steps[T]]: ...
+
+    @overload
+    def __get__(self, client: Blocking, owner: type) -> Callable[P, T]: ...
+
+    @overload
+    def __get__(self, client: Awaiting, owner: type) -> Callable[P, Awaitable[T]]: ...
+
+    def __get__(self, client: Blocking | Awaiting | None, owner: type) -> Any:
+        if client is None:
+            return self._steps
+
+        @functools.wraps(self._steps)
+        def method(*args: P.args, **kwargs: P.kwargs) -> object:
+            return client.run(self._steps(*args, **kwargs))
+
+        return method
+
 
 TIMEOUT_SECONDS = 30.0
 
@@ -67,11 +128,11 @@ class Operations(ABC):
     offset_range = Method(fetches.offset_range)
     offset_at = Method(fetches.offset_at)
     list_offsets = Method(fetches.list_offsets)
-    delete_records = Method(administration.delete_records)
+    delete_records = Method(admin.delete_records)
 
     # transactions
-    describe_producers = Method(transactions.describe_producers)
-    abort_transaction = Method(transactions.abort_transaction)
+    describe_producers = Method(admin.describe_producers)
+    abort_transaction = Method(admin.abort_transaction)
 
     # exactly-once sinks
     begin_sink = Method(sinks.begin_sink)
@@ -81,50 +142,50 @@ class Operations(ABC):
     describe_sink = Method(sinks.describe_sink)
 
     # topics and configs
-    list_topics = Method(administration.list_topics)
-    describe_topics = Method(administration.describe_topics)
-    describe_topic = Method(administration.describe_topic)
-    partitions = Method(administration.partitions)
-    create_topic = Method(administration.create_topic)
-    grow_topic = Method(administration.grow_topic)
-    delete_topic = Method(administration.delete_topic)
-    topic_configs = Method(administration.topic_configs)
-    alter_topic_configs = Method(administration.alter_topic_configs)
-    broker_id = Method(administration.broker_id)
-    broker_configs = Method(administration.broker_configs)
-    alter_broker_configs = Method(administration.alter_broker_configs)
+    list_topics = Method(admin.list_topics)
+    describe_topics = Method(admin.describe_topics)
+    describe_topic = Method(admin.describe_topic)
+    partitions = Method(admin.partitions)
+    create_topic = Method(admin.create_topic)
+    grow_topic = Method(admin.grow_topic)
+    delete_topic = Method(admin.delete_topic)
+    topic_configs = Method(admin.topic_configs)
+    alter_topic_configs = Method(admin.alter_topic_configs)
+    broker_id = Method(admin.broker_id)
+    broker_configs = Method(admin.broker_configs)
+    alter_broker_configs = Method(admin.alter_broker_configs)
 
     # groups
-    list_groups = Method(administration.list_groups)
-    describe_group = Method(administration.describe_group)
-    delete_group = Method(administration.delete_group)
-    group_offsets = Method(administration.group_offsets)
-    commit_offsets = Method(administration.commit_offsets)
-    reset_group_offsets = Method(administration.reset_group_offsets)
+    list_groups = Method(admin.list_groups)
+    describe_group = Method(admin.describe_group)
+    delete_group = Method(admin.delete_group)
+    group_offsets = Method(admin.group_offsets)
+    commit_offsets = Method(admin.commit_offsets)
+    reset_group_offsets = Method(admin.reset_group_offsets)
 
     # logs
-    describe_log = Method(administration.describe_log)
-    explain_retention = Method(administration.explain_retention)
-    simulate_retention = Method(administration.simulate_retention)
-    run_retention = Method(administration.run_retention)
-    archived_offsets = Method(archiving.archived_offsets)
-    raise_archived_offsets = Method(archiving.raise_archived_offsets)
-    losses = Method(administration.losses)
-    accept_loss = Method(administration.accept_loss)
-    roll_log = Method(administration.roll_log)
-    flush_log = Method(administration.flush_log)
-    cleaner_status = Method(administration.cleaner_status)
-    run_cleaner = Method(administration.run_cleaner)
-    steer_cleaner = Method(administration.steer_cleaner)
+    describe_log = Method(admin.describe_log)
+    explain_retention = Method(admin.explain_retention)
+    simulate_retention = Method(admin.simulate_retention)
+    run_retention = Method(admin.run_retention)
+    archived_offsets = Method(admin.archived_offsets)
+    raise_archived_offsets = Method(admin.raise_archived_offsets)
+    losses = Method(admin.losses)
+    accept_loss = Method(admin.accept_loss)
+    roll_log = Method(admin.roll_log)
+    flush_log = Method(admin.flush_log)
+    cleaner_status = Method(admin.cleaner_status)
+    run_cleaner = Method(admin.run_cleaner)
+    steer_cleaner = Method(admin.steer_cleaner)
 
     # the daemon
-    info = Method(administration.info)
-    check_ready = Method(administration.check_ready)
-    describe_log_dirs = Method(administration.describe_log_dirs)
-    list_moves = Method(administration.list_moves)
-    begin_moves = Method(administration.begin_moves)
-    cancel_move = Method(administration.cancel_move)
-    describe_tasks = Method(administration.describe_tasks)
-    begin_backup = Method(administration.begin_backup)
-    describe_operation = Method(administration.describe_operation)
-    call = Method(administration.call)
+    info = Method(admin.info)
+    check_ready = Method(admin.check_ready)
+    describe_log_dirs = Method(admin.describe_log_dirs)
+    list_moves = Method(admin.list_moves)
+    begin_moves = Method(admin.begin_moves)
+    cancel_move = Method(admin.cancel_move)
+    describe_tasks = Method(admin.describe_tasks)
+    begin_backup = Method(admin.begin_backup)
+    describe_operation = Method(admin.describe_operation)
+    call = Method(admin.call)

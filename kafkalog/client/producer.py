@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.client.appends import BATCH_BYTES, append_batches, partitions_of, planned
-from kafkalog.client.failures import (
+from kafkalog.client.errors import (
     ClientError,
     OutcomeUnknown,
     OutOfOrderSequence,
@@ -21,13 +20,14 @@ from kafkalog.client.failures import (
     document_of,
 )
 from kafkalog.client.messages import Request, json_body
+from kafkalog.client.produce import BATCH_BYTES, append_batches, partitions_of, planned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.client.appends import Partitions
-    from kafkalog.client.conversation import Steps
+    from kafkalog.client.produce import Partitions
     from kafkalog.client.records import Acks, AppendReceipt, CodecName, ProducerRecord
+    from kafkalog.client.retry import Steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from kafkalog.client.failures import ClientError
+    from kafkalog.client.errors import ClientError
 
 Acks = Literal["all", "1", "0"]
 Isolation = Literal["read_uncommitted", "read_committed"]

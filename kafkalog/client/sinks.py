@@ -10,14 +10,14 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.client.failures import BadAnswer, document_of
+from kafkalog.client.errors import BadAnswer, document_of
 from kafkalog.client.messages import Json, Repeat, Request, json_body, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkalog.client.conversation import Steps
     from kafkalog.client.messages import Answer
+    from kafkalog.client.retry import Steps
 
 
 @dataclass(frozen=True, slots=True)

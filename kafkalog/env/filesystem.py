@@ -1,4 +1,4 @@
-"""The only door to the disk. Every method may raise OSError; `manager/` decides what it means.
+"""The only door to the disk. Every method may raise OSError; `broker/` decides what it means.
 
 Rules for all implementations (the contract suite is tests/sim/test_filesystem_contract.py):
 writes are whole (a short write is continued; when it cannot be, the error is raised and the file

@@ -6,7 +6,7 @@ import nothing, write them as literals.
 The one parent of everything that `format/` raises about bytes or text it was given.
 
 `format/` knows values only, never files: whoever read the bytes catches `FormatError` and raises a
-`CorruptData` with file and position (`log/`, `manager/`) or an `InvalidRequest` (the edges).
+`CorruptData` with file and position (`log/`, `broker/`) or an `InvalidRequest` (the edges).
 """
 
 from __future__ import annotations

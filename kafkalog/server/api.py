@@ -18,22 +18,22 @@ from aiohttp import web
 
 from kafkalog.errors import KafkalogError
 from kafkalog.log.values import WouldBlock
-from kafkalog.server.record_source import ReadPlaces
-from kafkalog.server.tail_pieces import TailPieces
+from kafkalog.server.fetch.source import ReadPlaces
+from kafkalog.server.fetch.tail_cache import TailPieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
 
+    from kafkalog.broker.directory.commands import Command
+    from kafkalog.broker.operations import Acks, Operations
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import LogAppendInfo, ValidatedRecords
-    from kafkalog.manager.commands import Command
-    from kafkalog.manager.operations import Acks, Operations
     from kafkalog.observe.metrics import Metrics
     from kafkalog.observe.metrics_page import MetricsPage
-    from kafkalog.server.console_threads import ConsoleThreads
-    from kafkalog.server.delayed_fetch import DelayedFetches
-    from kafkalog.server.in_flight import InFlightBytes
+    from kafkalog.server.console.threads import ConsoleThreads
+    from kafkalog.server.fetch.delayed_fetch import DelayedFetches
+    from kafkalog.server.protocol.bodies import InFlightBytes
     from kafkalog.settings import ServerConfig, Settings
 
     _Append = tuple[

@@ -1,4 +1,11 @@
-"""The aiohttp application: routes and the one middleware around them."""
+"""The aiohttp application: routes and the one middleware around them.
+
+Listeners: the ports that are served, each with the routes that belong there.
+
+``http.port`` has everything, unless ``admin.port`` or ``metrics.port`` take their routes away from
+it; probes are everywhere. All share the guards, one TLS and one object graph. Owned by the event
+loop.
+"""
 
 from __future__ import annotations
 
@@ -6,93 +13,84 @@ import asyncio
 import enum
 import functools
 import itertools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import hdrs, web
 
 from kafkalog import __version__
+from kafkalog.env.process_facts import connection_descriptors, soft_descriptor_limit
 from kafkalog.server.api import API_KEY
-from kafkalog.server.endpoint import ADMINISTRATIVE, AUTHENTICATED, METRICS_PATH, endpoint_of
-from kafkalog.server.error_map import ApiError
-from kafkalog.server.exchange import make_middleware
-from kafkalog.server.media_types import JSON, is_json
-from kafkalog.server.openapi import describe
-from kafkalog.server.routes import (
-    archived_offsets,
-    backups,
-    batches,
-    cleaner,
-    console,
-    console_compaction,
-    console_configs,
-    console_delete_records,
-    console_offsets,
-    console_records,
-    consumer_offsets,
-    consumer_records,
-    consumers,
-    debug,
-    delete_records,
-    groups,
-    info,
-    log_dirs,
-    log_operations,
-    native_produce,
-    native_records,
-    offsets,
-    openapi,
-    operations,
-    partition_moves,
-    probes,
-    produce,
-    producers,
-    records,
-    retention,
-    sinks,
-    tasks,
-    topics,
-    v3_clusters,
-    v3_configs,
-    v3_groups,
-    v3_partitions,
-    v3_produce,
-    v3_topics,
+from kafkalog.server.protocol.connection import ConnectionServer
+from kafkalog.server.protocol.endpoint import (
+    ADMINISTRATIVE,
+    AUTHENTICATED,
+    METRICS_PATH,
+    endpoint_of,
 )
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.media_types import JSON, is_json
+from kafkalog.server.protocol.middleware import make_middleware
+from kafkalog.server.protocol.openapi import describe
+from kafkalog.server.security.gate import Guards
+from kafkalog.server.security.tls import listening_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kafkalog.server.api import Api
-    from kafkalog.server.replies import RequestIds
-    from kafkalog.server.security.guards import Guards
+    from kafkalog.server.protocol.replies import RequestIds
+    from kafkalog.server.security.gate import AccessFiles
     from kafkalog.settings import ServerConfig
 
     _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+
+from kafkalog.server.admin import (
+    cleaner,
+    debug,
+    delete_records,
+    logs,
+    operations,
+    probes,
+    retention,
+    topics,
+    v3,
+    v3_configs,
+    v3_topics,
+)
+from kafkalog.server.console import compaction as console_compaction
+from kafkalog.server.console import configs as console_configs
+from kafkalog.server.console import delete_records as console_delete_records
+from kafkalog.server.console import offsets as console_offsets
+from kafkalog.server.console import records as console_records
+from kafkalog.server.console import views as console_views
+from kafkalog.server.consumers import consumers, groups, sinks, v3_groups
+from kafkalog.server.fetch import native as native_fetch
+from kafkalog.server.fetch import offsets
+from kafkalog.server.fetch import v2 as v2_fetch
+from kafkalog.server.produce import batches, producers
+from kafkalog.server.produce import native as native_produce
+from kafkalog.server.produce import v2 as v2_produce
+from kafkalog.server.produce import v3 as v3_produce
+
 ROUTE_TABLES = (
     probes.ROUTES,
-    openapi.ROUTES,
-    produce.ROUTES,
+    v2_produce.ROUTES,
     native_produce.ROUTES,
-    records.ROUTES,
-    native_records.ROUTES,
+    v2_fetch.ROUTES,
+    native_fetch.ROUTES,
     batches.ROUTES,
     producers.ROUTES,
     sinks.ROUTES,
     offsets.ROUTES,
     delete_records.ROUTES,
-    log_dirs.ROUTES,
-    partition_moves.ROUTES,
-    tasks.ROUTES,
-    log_operations.ROUTES,  # before retention's, whose segment would match a segment:dump
+    logs.ROUTES,  # before retention's, whose segment would match a segment:dump
     retention.ROUTES,
-    archived_offsets.ROUTES,
-    backups.ROUTES,
     cleaner.ROUTES,
     operations.ROUTES,
-    info.ROUTES,
-    console.ROUTES,
+    console_views.ROUTES,
     console_compaction.ROUTES,
     console_records.ROUTES,
     console_offsets.ROUTES,
@@ -101,14 +99,11 @@ ROUTE_TABLES = (
     debug.ROUTES,
     topics.ROUTES,
     consumers.ROUTES,
-    consumer_records.ROUTES,
-    consumer_offsets.ROUTES,
     groups.ROUTES,
     v3_groups.ROUTES,
-    v3_clusters.ROUTES,
+    v3.ROUTES,
     v3_topics.ROUTES,
     v3_configs.ROUTES,
-    v3_partitions.ROUTES,
     v3_produce.ROUTES,
 )
 
@@ -163,13 +158,13 @@ def make_app(
         middlewares=[make_middleware(api, request_ids, guards)],
         client_max_size=0,  # bodies are bounded by in_flight.Body, which counts inflated bytes
     )
-    app[log_operations.DUMPS] = asyncio.Semaphore(log_operations.DUMPS_MAX)
+    app[logs.DUMPS] = asyncio.Semaphore(logs.DUMPS_MAX)
     app[debug.LOOK] = asyncio.Lock()
     if guards.cors is not None:
         app.on_response_prepare.append(guards.cors.on_prepare)
     app[API_KEY] = api if guards.gate is None else guards.gate.closed_api
     describe_api: Callable[[], bytes] = _description
-    app[openapi.DESCRIPTION] = describe_api
+    app[probes.DESCRIPTION] = describe_api
     for route in _routes_at(door, api.config):
         methods = (
             (hdrs.METH_GET, hdrs.METH_HEAD) if route.method == hdrs.METH_GET else (route.method,)
@@ -218,3 +213,70 @@ async def _on_expect(request: web.Request) -> None:
     """Refuse what is not understood; the exchange says 100 Continue when it has let it in."""
     if request.headers.get(hdrs.EXPECT, "").lower() != "100-continue":
         raise web.HTTPExpectationFailed
+
+
+_BACKLOG = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One open port."""
+
+    door: Door
+    server: ConnectionServer
+    sockets: asyncio.Server
+
+    @property
+    def port(self) -> int:
+        """The number, also when the system chose it."""
+        return int(self.sockets.sockets[0].getsockname()[1])
+
+
+async def open_listeners(api: Api, files: AccessFiles, ids: RequestIds) -> list[Listener]:
+    """Open every port, ``http.port`` first; OSError when one cannot be had, and none is open."""
+    config = api.config
+    guards = Guards.of(api, files)
+    context = listening_context(files.tls) if files.tls is not None else None
+    timeout = config.tls_handshake_timeout_seconds if context is not None else None
+    places = [
+        (Door.HTTP, config.http_host, config.http_port),
+        (Door.ADMIN, config.admin_host, config.admin_port),
+        (Door.METRICS, config.metrics_host, config.metrics_port),
+    ]
+    limit = soft_descriptor_limit()
+    loop = asyncio.get_running_loop()
+    listeners: list[Listener] = []
+    try:
+        for door, host, port in places:
+            if port is None:
+                continue
+            app = make_app(api, ids, guards, door)
+            server = ConnectionServer(
+                app,
+                loop=loop,
+                config=config,
+                request_ids=ids,
+                descriptors=connection_descriptors(limit, is_for_operators=door is not Door.HTTP),
+                stalled_readers=api.metrics.http_stalled_readers,
+            )
+            sockets = await loop.create_server(
+                server,
+                host,
+                port,
+                backlog=_BACKLOG,
+                reuse_address=True,
+                ssl=context,
+                ssl_handshake_timeout=timeout,
+            )
+            listeners.append(Listener(door, server, sockets))
+    except BaseException:
+        await close_listeners(listeners, 0)
+        raise
+    return listeners
+
+
+async def close_listeners(listeners: list[Listener], finish_seconds: float) -> None:
+    """Accept no more, let requests in work be answered for so long, then close everything."""
+    for each in listeners:
+        each.sockets.close()
+    await asyncio.gather(*(each.server.finish(finish_seconds) for each in listeners))

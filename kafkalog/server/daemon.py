@@ -4,6 +4,12 @@ The object graph is built by ``kafkalog/__main__.py``; this module owns the loop
 signals and the order of the shutdown: not ready, stop accepting, finish what is in flight, close
 the logs. The port is opened before anything on disk is touched, so that a port that is taken costs
 no recovery and a long recovery can be watched.
+
+What SIGTERM and SIGINT do before the daemon listens to them: a line, and the end with status 0.
+
+A start imports and compiles for a second before its event loop runs, and touches nothing meanwhile.
+Imports no more than it needs, so that it is there first. The line is written by itself: the handler
+may interrupt any import, and the logging that it would go through.
 """
 
 from __future__ import annotations
@@ -11,10 +17,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import json
 import os
 import signal
 import sys
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import structlog
@@ -24,26 +32,25 @@ from kafkalog.env.system_threads import PoolPerLogDir, thread_pool
 from kafkalog.errors import UnusableLogDirs
 from kafkalog.observe.metrics_page import MetricsPage
 from kafkalog.server.api import Api, Phase
-from kafkalog.server.console_threads import ConsoleThreads
-from kafkalog.server.delayed_fetch import DelayedFetches
-from kafkalog.server.in_flight import InFlightBytes
-from kafkalog.server.lasting import lasting_task
-from kafkalog.server.listeners import Listener, close_listeners, open_listeners
-from kafkalog.server.load_display import show_loading
-from kafkalog.server.reloads import keep_files_current
-from kafkalog.server.replies import RequestIds
+from kafkalog.server.app import Listener, close_listeners, open_listeners
+from kafkalog.server.console.threads import ConsoleThreads
+from kafkalog.server.fetch.delayed_fetch import DelayedFetches
+from kafkalog.server.protocol.bodies import InFlightBytes
+from kafkalog.server.protocol.replies import RequestIds
 from kafkalog.server.security.gate import AccessFiles
-from kafkalog.server.supervision import Supervision
+from kafkalog.server.supervision import Supervision, keep_files_current, lasting_task, show_loading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
+    from kafkalog.broker.directory.writer import CompletionSink
+    from kafkalog.broker.operations import Operations
     from kafkalog.env.systemd import ServiceManager
-    from kafkalog.manager.log_dir_writer import CompletionSink
-    from kafkalog.manager.operations import Operations
     from kafkalog.observe.metrics import Metrics
     from kafkalog.observe.terminal_line import TerminalLine
     from kafkalog.settings import ServerConfig, Settings
+
 
 _log = structlog.get_logger("kafkalog.server")
 _CONTROL_THREADS = 4
@@ -278,3 +285,39 @@ class Daemon:
             await asyncio.sleep(_MEMORY_PERIOD_SECONDS)
             resident = await api.inside(give_freed_memory_back, resident)
         await asyncio.get_running_loop().create_future()  # nothing to do on this system
+
+
+_STDOUT = 1
+_EVENT = "Shutting down: the start had touched nothing"
+_LOGGER = "kafkalog"
+
+
+class EarlyStop:
+    """Installed by the main thread; ``Daemon.run`` puts its own handlers in the place of these."""
+
+    def __init__(self) -> None:
+        self._is_json = not os.isatty(_STDOUT)
+
+    def install(self) -> None:
+        """From here on neither signal ends the process without a line."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._leave)
+
+    def set_format(self, log_format: str | None) -> None:
+        """The setting ``log.format``, once it is known; None: what the kind of the output says."""
+        if log_format is not None:
+            self._is_json = log_format == "json"
+
+    def _leave(self, number: int, _: FrameType | None) -> None:
+        """At once: there is nothing to close, and what an import leaves half is nobody's."""
+        name = signal.Signals(number).name
+        moment = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        if self._is_json:
+            fields = {"timestamp": moment, "level": "info", "event": _EVENT, "logger": _LOGGER}
+            line = json.dumps({**fields, "signal": name})
+        else:
+            line = f"{moment} [info     ] {_EVENT} [{_LOGGER}] signal={name}"
+        try:
+            os.write(_STDOUT, f"{line}\n".encode())
+        finally:  # whoever read it may be gone
+            os._exit(0)

@@ -6,11 +6,22 @@ still moves is not judged here: the manager's status line and ``/startupz`` show
 ``STOP_SECONDS`` at most, so that a disk that hangs does not keep a machine from going down: what a
 stop leaves undone, the next start recovers. Owned by the event loop; without a service manager
 nothing runs.
+
+Lasting tasks: coroutines of the event loop that run until they are cancelled.
+
+One that ends by itself died of a defect, which a task of asyncio keeps to itself until somebody
+asks. Nobody does, and what it was for is simply not done any more; so it is told at once, as the
+death of a thread is.
+
+Reloads: the files of access are read again when they change, or at once at SIGHUP.
+
+The line that a start shows on a terminal: logs, bytes, rate, and how long it may still take.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import time
 from typing import TYPE_CHECKING
@@ -18,14 +29,118 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.env.systemd import monotonic_usec, usec
-from kafkalog.server.lasting import lasting_task
-from kafkalog.server.load_display import loading_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
+    from kafkalog.broker.values import Loading
     from kafkalog.env.systemd import ServiceManager
-    from kafkalog.manager.values import Loading
+    from kafkalog.observe.terminal_line import TerminalLine
+
+
+def lasting_task(
+    coroutine: Coroutine[object, object, None],
+    name: str,
+    died: Callable[[str, BaseException | None], None],
+) -> asyncio.Task[None]:
+    """Begin it on the running loop; ``died`` gets its name and what it died of, on the loop.
+
+    None: it returned, which it must not either.
+    """
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            died(name, task.exception())
+
+    task = asyncio.create_task(coroutine, name=name)
+    task.add_done_callback(ended)
+    return task
+
+
+async def keep_files_current(
+    refresh: Callable[[], Awaitable[None]],
+    period_seconds: float | None,
+    hang_up: asyncio.Event,
+    supervision: Supervision,
+) -> None:
+    """Refresh at every period (None: there is nothing to look at) and when ``hang_up`` is set.
+
+    Until it is cancelled. What is wrong in a file is the refresh's to tell; what it raises is a
+    defect, and ends this.
+    """
+    while True:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(period_seconds):
+                await hang_up.wait()
+        is_asked_for = hang_up.is_set()
+        hang_up.clear()
+        if is_asked_for:
+            supervision.reloading()
+        try:
+            await refresh()
+        finally:
+            if is_asked_for:
+                supervision.reloaded()
+
+
+_SHOWN_EVERY_SECONDS = 0.2
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+async def show_loading(line: TerminalLine, loading: Callable[[], Loading]) -> None:
+    """Redraw until it is cancelled, then erase. A start of less than a period shows nothing."""
+    try:
+        while True:
+            await asyncio.sleep(_SHOWN_EVERY_SECONDS)
+            line.show(loading_text(loading()))
+    finally:
+        line.show("")
+
+
+def loading_text(loading: Loading) -> str:
+    """One line without its end."""
+    if not loading.partitions:
+        return "Reading the log directories"
+    text = f"Loading logs: {loading.partitions_loaded}/{loading.partitions}"
+    if loading.bytes_to_recover or loading.bytes_recovered:
+        per_second = loading.bytes_recovered * 1000 // max(1, loading.elapsed_ms)
+        text += f", recovered {_size(loading.bytes_recovered)} at {_size(per_second)}/s"
+    left_ms = remaining_ms(loading)
+    return text if left_ms is None else f"{text}, about {_duration(left_ms)} left"
+
+
+def remaining_ms(loading: Loading) -> int | None:
+    """The longer of two guesses: logs at the pace of logs, bytes known of at the pace of bytes.
+
+    None as long as there is no pace. Logs differ in size, so it is a guess.
+    """
+    guesses = [
+        loading.elapsed_ms * left // done
+        for done, left in (
+            (loading.partitions_loaded, loading.partitions - loading.partitions_loaded),
+            (loading.bytes_recovered, loading.bytes_to_recover),
+        )
+        if done
+    ]
+    return max(guesses, default=None)
+
+
+def _size(size_bytes: int) -> str:
+    amount, unit = float(size_bytes), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.0f} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
+
+
+def _duration(duration_ms: int) -> str:
+    seconds = -(-duration_ms // 1000)
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
 
 _log = structlog.get_logger("kafkalog.server")
 STOP_SECONDS = 600.0

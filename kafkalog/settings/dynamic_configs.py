@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.errors import InvalidRequest
 from kafkalog.format.suggestions import did_you_mean
 from kafkalog.settings.setting import format_value
-from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
+from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 from kafkalog.settings.topic_configs import (
     BROKER_SOURCE,
     DEFAULT_SOURCE,
@@ -28,9 +28,9 @@ from kafkalog.settings.topic_configs import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from kafkalog.broker.broker_config import BrokerConfig, LogDirConfig
     from kafkalog.cleaner.config import LogCleanerConfig
     from kafkalog.log.log_config import LogConfig
-    from kafkalog.manager.broker_config import BrokerConfig, LogDirConfig
     from kafkalog.settings.setting import Setting, Value
 
 # Broker key that may change at run time -> the topic key whose default it is.

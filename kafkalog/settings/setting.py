@@ -38,7 +38,7 @@ class Kind(enum.Enum):
 class Scope(enum.Enum):
     """Which frozen configuration a key ends in."""
 
-    BROKER = "broker"  # manager/broker_config.py: BrokerConfig
+    BROKER = "broker"  # broker/broker_config.py: BrokerConfig
     SERVER = "server"  # server_config.py: ServerConfig
     TOPIC = "topic"  # log/log_config.py: LogConfig
     TOPIC_DEFAULT = "topic default"  # a broker key that gives a topic key its default

@@ -15,7 +15,7 @@ from kafkalog.errors import InvalidTopicConfig
 from kafkalog.format.suggestions import did_you_mean
 from kafkalog.log.log_config import LogConfig
 from kafkalog.settings.setting import Setting, Value, format_value
-from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
+from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,25 +1,209 @@
 """From offsets to tasks: the ranges of a batch or a trigger, and the pieces that tasks read.
 
 Every number in a plan is fixed here, in the driver: a task reads exactly its piece. No pyspark.
+
+Which partitions a query reads, and from where to where: options meet what is there.
+
+Asks `Logs` once for each question of a plan and freezes the answers: what is handed on is numbers.
+Owns what a missing topic or partition means, and `LossPolicy`, which is failOnDataLoss. No pyspark.
+Source: KafkaOffsetReaderAdmin of Spark 4.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 from typing import TYPE_CHECKING
 
-from kafkalog.spark.logs import OffsetRange
-from kafkalog.spark.offset_reader import LossPolicy, OffsetReader
-from kafkalog.spark.offsets import split_ranges
+from kafkalog.errors import KafkalogError, UnknownPartition, UnknownTopic
+from kafkalog.format.suggestions import did_you_mean
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.spark.logs.open import DataLost, OffsetRange
+from kafkalog.spark.offsets import EARLIEST, LATEST, PartitionOffsets, split_ranges
 from kafkalog.spark.option_values import InvalidOption
+from kafkalog.spark.options import AtOffsets, AtTime, AtTimes, Extreme, Limit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from kafkalog.format.topic_names import TopicPartition
-    from kafkalog.spark.filters import Wanted
-    from kafkalog.spark.logs import Logs, Piece
-    from kafkalog.spark.offsets import PartitionOffsets
-    from kafkalog.spark.options import SourceOptions
+    from kafkalog.spark.logs.open import Bounds, Logs, Piece
+    from kafkalog.spark.offsets import Wanted
+    from kafkalog.spark.options import SourceOptions, Subscription
+
+
+LOGGER = logging.getLogger("kafkalog.spark")
+"""Spark's workers are Python processes of their own, whose warnings go to the executor's log."""
+
+_WHAT_TO_DO = "option failOnDataLoss=false goes on with what is there"
+
+
+class PartitionsGone(KafkalogError):
+    """Partitions that a query has been reading are no longer there."""
+
+    kafka_error = "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+class LossPolicy:
+    """What data loss is: the end of the query, or a warning."""
+
+    def __init__(self, *, fails: bool) -> None:
+        self.fails = fails
+
+    def lost(self, missing: OffsetRange, reason: str) -> None:
+        """Raises DataLost, or tells and returns: the caller goes on at ``missing.to_offset``."""
+        if self.fails:
+            raise DataLost(missing, f"{reason}; {_WHAT_TO_DO}")
+        LOGGER.warning("%s", DataLost(missing, reason))
+
+    def gone(self, stood_at: PartitionOffsets) -> None:
+        """Raises PartitionsGone, or tells and returns. ``stood_at``: the next offsets to read."""
+        if not stood_at:
+            return
+        names = ", ".join(f"{at} (read up to {stood_at[at]})" for at in sorted(stood_at))
+        error = PartitionsGone(f"Partitions are gone, with what was not read of them: {names}")
+        if self.fails:
+            raise PartitionsGone(f"{error.message}; {_WHAT_TO_DO}")
+        LOGGER.warning("%s", error)
+
+
+class OffsetReader:
+    """The questions of a batch or a trigger. Not thread-safe, as `Logs`."""
+
+    def __init__(self, logs: Logs, options: SourceOptions) -> None:
+        self._logs = logs
+        self._options = options
+
+    def partitions(self, *, missing_is_an_error: bool = True) -> list[TopicPartition]:
+        """Those that the query subscribes to, sorted.
+
+        Raises UnknownTopic or UnknownPartition for one that was named and is not there, or, if
+        that is no error, tells of it and leaves it out.
+        """
+        there = self._logs.topics()
+        found, missing = _subscribed(self._options.subscription, there)
+        for error in missing:
+            if missing_is_an_error:
+                raise error
+            LOGGER.warning("%s", error)
+        return sorted(found)
+
+    def starting(self, partitions: Sequence[TopicPartition]) -> PartitionOffsets:
+        """Where the query begins. Raises InvalidOption."""
+        return self._resolved(self._options.starting, partitions, is_start=True)
+
+    def ending(self, partitions: Sequence[TopicPartition]) -> PartitionOffsets:
+        """Where a batch query ends. Raises InvalidOption."""
+        return self._resolved(self._options.ending, partitions, is_start=False)
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> PartitionOffsets:
+        """Log starts of those that are still there."""
+        return {at: bounds.log_start_offset for at, bounds in self._bounds(partitions).items()}
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> PartitionOffsets:
+        """Ends of those that are still there."""
+        return {at: bounds.end_offset for at, bounds in self._bounds(partitions).items()}
+
+    def first_at(self, partition: TopicPartition, time_ms: int) -> int | None:
+        """Offset of the first record at or after a time; None: there is none."""
+        return self._logs.offset_at(partition.topic, partition.partition, time_ms)
+
+    def _bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        found = {}
+        for at in partitions:
+            try:
+                found[at] = self._logs.bounds(at.topic, at.partition)
+            except (UnknownTopic, UnknownPartition):  # deleted since it was listed
+                continue
+        return found
+
+    def _resolved(
+        self, limit: Limit, partitions: Sequence[TopicPartition], *, is_start: bool
+    ) -> PartitionOffsets:
+        if limit is Extreme.EARLIEST:
+            return self.earliest(partitions)
+        if limit is Extreme.LATEST:
+            return self.latest(partitions)
+        if isinstance(limit, AtOffsets):
+            _check_named(limit.option, limit.offsets, partitions)
+            return self._of_extremes(limit.offsets)
+        if isinstance(limit, AtTimes):
+            _check_named(limit.option, limit.times_ms, partitions)
+            times_ms = limit.times_ms
+        else:
+            times_ms = dict.fromkeys(partitions, limit.time_ms)
+        return self._of_times(limit, times_ms, is_start=is_start)
+
+    def _of_extremes(self, offsets: PartitionOffsets) -> PartitionOffsets:
+        """EARLIEST and LATEST become offsets, the others stay; what was deleted meanwhile goes."""
+        first = self.earliest(at for at, offset in offsets.items() if offset == EARLIEST)
+        last = self.latest(at for at, offset in offsets.items() if offset == LATEST)
+        known = {at: offset for at, offset in offsets.items() if offset >= 0}
+        return known | first | last
+
+    def _of_times(
+        self, limit: AtTime | AtTimes, times_ms: PartitionOffsets, *, is_start: bool
+    ) -> PartitionOffsets:
+        found: PartitionOffsets = {}
+        for at, time_ms in times_ms.items():
+            offset = self.first_at(at, time_ms)
+            if offset is None and is_start and not self._options.is_latest_without_match:
+                raise InvalidOption(
+                    f"Option {limit.option}: {at} has no record at or after {time_ms} ms; option "
+                    "startingOffsetsByTimestampStrategy=latest begins at its end"
+                )
+            found[at] = LATEST if offset is None else offset
+        return self._of_extremes(found)
+
+
+def _subscribed(
+    subscription: Subscription, there: dict[str, list[int]]
+) -> tuple[list[TopicPartition], list[KafkalogError]]:
+    """(partitions that are there, an error for each topic or partition that is not)."""
+    if subscription.pattern is not None:
+        topics = [name for name in there if re.search(subscription.pattern, name)]
+        return _all_of(topics, there), []
+    known = [name for name in subscription.topics if name in there]
+    missing: list[KafkalogError] = [
+        unknown_topic(name, there) for name in subscription.topics if name not in there
+    ]
+    found = _all_of(known, there)
+    for at in subscription.partitions:
+        if at.topic not in there:
+            missing.append(unknown_topic(at.topic, there))
+        elif at.partition not in there[at.topic]:
+            numbers = ", ".join(map(str, there[at.topic]))
+            missing.append(
+                UnknownPartition(f"There is no partition {at}: {at.topic} has {numbers}")
+            )
+        else:
+            found.append(at)
+    return found, missing
+
+
+def _all_of(topics: Iterable[str], there: dict[str, list[int]]) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for topic in topics for number in there[topic]]
+
+
+def unknown_topic(name: str, there: dict[str, list[int]]) -> UnknownTopic:
+    """The error for a topic that somebody named, with the nearest name or some of ``there``."""
+    some = ", ".join(list(there)[:10]) or "none"
+    guess = did_you_mean(name, there) or f"; topics that are there: {some}"
+    return UnknownTopic(f"There is no topic {name}{guess}")
+
+
+def _check_named(
+    option: str, named: PartitionOffsets, partitions: Sequence[TopicPartition]
+) -> None:
+    """Exactly the subscribed ones: half a start would be a guess."""
+    missing = sorted(set(partitions) - named.keys())
+    extra = sorted(named.keys() - set(partitions))
+    if missing or extra:
+        parts = [f"lacks {', '.join(map(str, missing))}"] if missing else []
+        parts += [f"names {', '.join(map(str, extra))}, not subscribed to"] if extra else []
+        raise InvalidOption(
+            f"Option {option} {' and '.join(parts)}: it needs each partition of the query (-2: the "
+            "earliest, -1: the latest offset)"
+        )
 
 
 def batch_ranges(logs: Logs, options: SourceOptions, wanted: Wanted) -> list[OffsetRange]:

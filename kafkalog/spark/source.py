@@ -21,12 +21,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafkalog.spark.filters import ColumnFilter, Wanted, narrowed
-from kafkalog.spark.logs import open_logs
-from kafkalog.spark.offset_reader import LOGGER
+from kafkalog.spark.logs.open import open_logs
+from kafkalog.spark.offsets import ColumnFilter, Wanted, narrowed
 from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.options import batch_options, wants_headers
-from kafkalog.spark.planning import batch_ranges, pieces_of
+from kafkalog.spark.planning import LOGGER, batch_ranges, pieces_of
 from kafkalog.spark.workers import settle_worker
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class KafkalogDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Of ``df.write``. Raises InvalidOption, UnusableSchema."""
-        from kafkalog.spark.batch_writer import KafkalogWriter
+        from kafkalog.spark.sink.writers import KafkalogWriter
 
         return KafkalogWriter(self._given, schema, overwrite)
 
@@ -93,7 +92,7 @@ class KafkalogDataSource(DataSource):
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         """Of ``df.writeStream``. Raises InvalidOption, UnusableSchema."""
-        from kafkalog.spark.stream_writer import KafkalogStreamWriter
+        from kafkalog.spark.sink.writers import KafkalogStreamWriter
 
         return KafkalogStreamWriter(self._given, schema, overwrite)
 
@@ -107,7 +106,7 @@ class KafkalogReader(DataSourceReader):
     """A batch query, from its filters to its rows."""
 
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
-        check_schema(schema)
+        check_read_schema(schema)
         warn_of(options)
         self._schema = schema
         self._options = options
@@ -176,7 +175,7 @@ def rows_of(
     yield from batches_of(partition.value, options, to_arrow_schema(schema, timezone="UTC"))
 
 
-def check_schema(schema: StructType) -> None:
+def check_read_schema(schema: StructType) -> None:
     """A schema of the user's has any of our columns, in any order. Raises InvalidOption."""
     for field in schema.fields:
         if field.name not in _COLUMNS:

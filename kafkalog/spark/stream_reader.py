@@ -19,11 +19,10 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kafkalog.env.clock import SystemClock
-from kafkalog.spark.logs import open_logs
-from kafkalog.spark.offset_reader import OffsetReader
+from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.offsets import document_of, lag_of, offsets_of, rate_limited
-from kafkalog.spark.planning import pieces_of, trigger_ranges
-from kafkalog.spark.source import check_schema, rows_of, warn_of
+from kafkalog.spark.planning import OffsetReader, pieces_of, trigger_ranges
+from kafkalog.spark.source import check_read_schema, rows_of, warn_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kafkalog.env.clock import Clock
-    from kafkalog.spark.logs import Logs
+    from kafkalog.spark.logs.open import Logs
     from kafkalog.spark.offsets import OffsetDocument, PartitionOffsets
     from kafkalog.spark.options import SourceOptions
 
@@ -45,7 +44,7 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, schema: StructType, options: SourceOptions, clock: Clock | None = None
     ) -> None:
         """``clock``: of maxTriggerDelay; None: the machine's."""
-        check_schema(schema)
+        check_read_schema(schema)
         warn_of(options)
         self._schema = schema
         self._options = options

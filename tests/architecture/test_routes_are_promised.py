@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from kafkalog.server.app import ROUTE_TABLES
-from kafkalog.server.endpoint import AUTHENTICATED, Action, Resource, endpoint_of
+from kafkalog.server.protocol.endpoint import AUTHENTICATED, Action, Resource, endpoint_of
 
 ROUTES = [route for table in ROUTE_TABLES for route in table if isinstance(route, web.RouteDef)]
 # What everybody may ask: probes, who answers here, what the API is, and files without data.

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from kafkalog.settings.setting import Scope, Setting
-from kafkalog.settings.setting_tables import BROKER_LEVEL, NO_EFFECT, TOPIC_LEVEL
+from kafkalog.settings.tables import BROKER_LEVEL, NO_EFFECT, TOPIC_LEVEL
 
 PACKAGE = Path(__file__).resolve().parents[2] / "kafkalog"
-CONFIGS = {"log/log_config.py", "manager/broker_config.py", "settings/server_config.py"}
+CONFIGS = {"log/log_config.py", "broker/broker_config.py", "settings/server_config.py"}
 SETTINGS = [
     setting
     for setting in (*BROKER_LEVEL.values(), *TOPIC_LEVEL.values())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kafkalog.server.media_types import ARROW, EVENT_STREAM, JSON, NDJSON
+from kafkalog.server.protocol.media_types import ARROW, EVENT_STREAM, JSON, NDJSON
 from tests.bench import datasets
 from tests.bench.load_client import build_request
 from tests.bench.planting import plant_unclean

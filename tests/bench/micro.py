@@ -19,6 +19,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.log_manager import LogManager
+from kafkalog.broker.operations import Operations
+from kafkalog.broker.runtime import Seams
+from kafkalog.broker.values import Acks
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
@@ -32,22 +37,17 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin, Isolation
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.log_manager import LogManager
-from kafkalog.manager.operations import Operations
-from kafkalog.manager.seams import Seams
-from kafkalog.manager.values import Acks
 from kafkalog.observe.metrics import Metrics
-from kafkalog.server.media_types import EmbeddedFormat
-from kafkalog.server.produce_batches import Place, prepare
-from kafkalog.server.produce_body import Formats
+from kafkalog.server.produce.json_body import Formats
+from kafkalog.server.produce.partition_batches import Place, prepare
+from kafkalog.server.protocol.media_types import EmbeddedFormat
 from tests.sim.sim_manager import SimRules, Sink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog.broker.directory.commands import Command
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.manager.commands import Command
 
 ROUNDS = 5
 ROUND_SECONDS = 0.1

@@ -12,14 +12,14 @@ import sys
 import time
 
 from kafkalog import kernels
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.log_manager import LogManager
+from kafkalog.broker.runtime import Seams
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.env.system_scheduler import SystemScheduler
 from kafkalog.env.system_threads import SystemThreads
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.log_manager import LogManager
-from kafkalog.manager.seams import Seams
 from kafkalog.observe.logging import configure_logging
 from kafkalog.observe.metrics import Metrics
 from tests.sim.sim_manager import SimRules, Sink

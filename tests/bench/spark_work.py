@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafkalog.spark.jobs.archive_table import ArchiveTable
+    from kafkalog.spark.archive.archive_table import ArchiveTable
     from kafkalog.spark.jobs.tasks import Runner
     from tests.bench.spark_side import Answer
 
@@ -131,10 +131,10 @@ def write(spark: SparkSession, *, sink: str, options: dict[str, str], rows: int)
 
 def archive(spark: SparkSession | None, *, log_dir: str, target: str, is_iceberg: bool) -> Answer:
     """The job ``archive`` of a log directory into a new table."""
-    from kafkalog.spark.jobs.archive import ArchiveOptions
-    from kafkalog.spark.jobs.archive import archive as run_archive
-    from kafkalog.spark.jobs.archive_sources import DirectorySource
-    from kafkalog.spark.logs import Access
+    from kafkalog.spark.archive.archive import ArchiveOptions
+    from kafkalog.spark.archive.archive import archive as run_archive
+    from kafkalog.spark.archive.archive_sources import DirectorySource
+    from kafkalog.spark.logs.open import Access
 
     remove(target)
     started = time.perf_counter()
@@ -149,14 +149,14 @@ def archive(spark: SparkSession | None, *, log_dir: str, target: str, is_iceberg
 
 def parquet_table(target: str) -> ArchiveTable:
     """A new one."""
-    from kafkalog.spark.jobs.parquet_table import ParquetTable
+    from kafkalog.spark.archive.parquet_table import ParquetTable
 
     return ParquetTable(target, SystemFilesystem())
 
 
 def iceberg_table(target: str) -> ArchiveTable:
     """A new one in a catalog of its own."""
-    from kafkalog.spark.jobs.iceberg_table import IcebergTable
+    from kafkalog.spark.archive.iceberg_table import IcebergTable
 
     os.makedirs(target)
     properties = {
@@ -205,8 +205,8 @@ def decode(_: None, *, log_dir: str, topic: str, ends: list[int]) -> Answer:
 
     ends  of the partitions, which begin at 0
     """
-    from kafkalog.spark.logs import TARGET_BYTES, Access, OffsetRange, open_logs, read_piece
-    from kafkalog.spark.record_batches import record_batches
+    from kafkalog.spark.logs.open import TARGET_BYTES, Access, OffsetRange, open_logs, read_piece
+    from kafkalog.spark.reading import record_batches
     from tests.bench.micro_spark import COLUMNS
 
     keep_freed_memory()

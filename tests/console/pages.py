@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from kafkalog.server.app import ROUTE_TABLES
-from kafkalog.server.endpoint import CONSOLE_PREFIX
+from kafkalog.server.protocol.endpoint import CONSOLE_PREFIX
 
 _TWIN = ".json"
 

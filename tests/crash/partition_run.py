@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from kafkalog.broker.directory.checkpoints import untold_start_offset
 from kafkalog.env.system_threads import SystemThreads
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.records.record_batch import PREFIX_BYTES, patch_prefix, read_header
@@ -19,7 +20,6 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.retention import execute
 from kafkalog.log.values import AppendOrigin, Isolation
-from kafkalog.manager.checkpoints import untold_start_offset
 from tests.naive.producers import NaiveProducers
 from tests.partition_world import NOW_MS, batch, checked
 from tests.sim.sim_clock import SimClock

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.values import Acks
 from kafkalog.log.values import Isolation
-from kafkalog.manager.values import Acks
 from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_manager import SimManager, batch_of

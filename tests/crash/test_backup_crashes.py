@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.directory.log_dir import META_PROPERTIES
+from kafkalog.broker.values import Acks
 from kafkalog.errors import BackupFailed, InvalidConfig
 from kafkalog.format.disk.backup_manifest import MANIFEST_FILE, RESTORE_MARKER
-from kafkalog.manager.log_dir import META_PROPERTIES
-from kafkalog.manager.values import Acks
 from tests.backup_world import (
     BACKUP,
     NEW_DIRS,

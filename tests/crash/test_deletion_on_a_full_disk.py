@@ -9,10 +9,10 @@ import errno
 
 import pytest
 
+from kafkalog.broker.directory.commands import AppendCommand
+from kafkalog.broker.values import Acks
 from kafkalog.errors import UnknownTopic
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
-from kafkalog.manager.commands import AppendCommand
-from kafkalog.manager.values import Acks
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_manager import records_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.manager.values import Acks
+from kafkalog.broker.values import Acks
 from tests.crash.test_manager_crashes import TWO_DIRS, Holder, check, new_two_dirs, workload
 from tests.sim.crash_enumeration import enumerate_crashes
 from tests.simulation.daemon_run import DELETION_MS, DaemonRun

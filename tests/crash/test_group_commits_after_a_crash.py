@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.format.disk.group_offsets import CommittedOffset
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.manager.broker_config import BrokerConfig
 from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.directory.log_dir import CLEAN_SHUTDOWN_MARKER
+from kafkalog.broker.values import Acks
 from kafkalog.errors import LogDirOffline
-from kafkalog.manager.log_dir import CLEAN_SHUTDOWN_MARKER
-from kafkalog.manager.values import Acks
 from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Effect, Fault

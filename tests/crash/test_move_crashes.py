@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.values import MoveState
 from kafkalog.errors import KafkalogError
 from kafkalog.format.topic_names import DirectoryState, parse_directory_name
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.values import Isolation
-from kafkalog.manager.values import MoveState
 from tests.partition_world import records_of
 from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
 from tests.sim.sim_crash import CrashMode

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker import log_manager
+from kafkalog.broker.directory.commands import AppendCommand, DeleteRecordsCommand, Step
+from kafkalog.broker.directory.flusher import LogDirFlusher
+from kafkalog.broker.directory.log_dir import LogDir
+from kafkalog.broker.directory.writer import LogDirWriter
+from kafkalog.broker.topics.registry import TopicRegistry
+from kafkalog.broker.values import Acks
 from kafkalog.errors import KafkalogError
 from kafkalog.log import append
 from kafkalog.log.local_log import LocalFlush, LocalLog
 from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.state.producer_state_manager import ProducerStateManager
 from kafkalog.log.unified_log import UnifiedLog
-from kafkalog.manager import shutdown
-from kafkalog.manager.commands import AppendCommand, DeleteRecordsCommand, Step
-from kafkalog.manager.log_dir import LogDir
-from kafkalog.manager.log_dir_flusher import LogDirFlusher
-from kafkalog.manager.log_dir_writer import LogDirWriter
-from kafkalog.manager.topic_registry import TopicRegistry
-from kafkalog.manager.values import Acks
 from tests.crash import test_log_crashes, test_manager_crashes
 from tests.crash.partition_run import Ledger, check, new_disk
 from tests.sim.crash_enumeration import enumerate_crashes
@@ -120,7 +120,7 @@ def short_write_left(patch: pytest.MonkeyPatch) -> None:
 
 
 def marker_before_flush(patch: pytest.MonkeyPatch) -> None:
-    real = shutdown.close_unit
+    real = log_manager.close_unit
 
     def close_unit(unit: Any, logs: Any, checkpoints: Any) -> bool:
         if unit.log_dir.is_online:
@@ -128,7 +128,7 @@ def marker_before_flush(patch: pytest.MonkeyPatch) -> None:
                 unit.log_dir.write_clean_shutdown_marker()
         return real(unit, logs, checkpoints)
 
-    patch.setattr(shutdown, "close_unit", close_unit)
+    patch.setattr(log_manager, "close_unit", close_unit)
 
 
 def registry_in_one_directory(patch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.transactions.producer_ids import BLOCK_IDS
 from kafkalog.errors import InvalidProducerEpoch
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
-from kafkalog.manager.producer_ids import BLOCK_IDS
 from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_manager import SimManager

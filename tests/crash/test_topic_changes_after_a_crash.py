@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.directory.log_dir import REGISTRY_FILE
+from kafkalog.broker.topics.registry import decode_registry
+from kafkalog.broker.values import ConfigChange
 from kafkalog.format.topic_names import parse_directory_name
-from kafkalog.manager.log_dir import REGISTRY_FILE
-from kafkalog.manager.topic_registry import decode_registry
-from kafkalog.manager.values import ConfigChange
 from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_manager import DIRS, SimManager, batch_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from kafkalog.__main__ import main
-from kafkalog.manager.operations import Operations
+from kafkalog.broker.operations import Operations
 
 WORDS = "zzCANARYzz"
 

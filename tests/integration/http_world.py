@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.record import iterate_records
 from kafkalog.format.records.record_batch import Codec, read_header
-from kafkalog.server.error_map import REGISTER
+from kafkalog.server.protocol.errors import REGISTER
 from tests.integration.daemon import Answer
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkalog.server.error_map import REGISTER
+from kafkalog.server.protocol.errors import REGISTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

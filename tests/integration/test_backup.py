@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.format.disk.backup_manifest import MANIFEST_FILE, BackupManifest, decode_manifest
-from kafkalog.server.answers import OperationAnswer
+from kafkalog.server.admin.answers_logs import OperationAnswer
 from tests.integration.daemon import ROOT, Daemon
 from tests.integration.http_world import end_offset, failed_operation, refused, until
 from tests.integration.test_cli_over_http import done, run

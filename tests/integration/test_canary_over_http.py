@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.dump_log_segments import DumpOptions, dump
+from kafkalog.cli.offline.dump import DumpOptions, dump
 from tests.golden.test_canary import KNOWN_CRCS, KNOWN_TIMES, canary
 from tests.integration.daemon import Daemon
 

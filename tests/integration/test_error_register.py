@@ -8,7 +8,7 @@ import ast
 from pathlib import Path
 
 from kafkalog import errors
-from kafkalog.server.error_map import REGISTER, entry_of
+from kafkalog.server.protocol.errors import REGISTER, entry_of
 from tests.integration.daemon import ROOT
 from tools.errors_page import errors_page
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
-from kafkalog.manager.access_rules import CLUSTER_NAME, Resource, parse_access_rules
+from kafkalog.broker.access_rules import CLUSTER_NAME, Resource, parse_access_rules
 from kafkalog.server.app import ROUTE_TABLES
-from kafkalog.server.endpoint import endpoint_of
+from kafkalog.server.protocol.endpoint import endpoint_of
 from tests.integration.access_world import PRINCIPALS, RULES, access_settings, ask
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import refused

@@ -10,7 +10,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.server.answers import CleanerAnswer, CleaningRunAnswer, CleaningRunsAnswer
+from kafkalog.server.admin.answers_logs import CleanerAnswer, CleaningRunAnswer, CleaningRunsAnswer
 from tests.integration.http_world import end_offset, refused
 from tests.integration.test_cli_over_http import done
 from tests.integration.test_cli_over_http import run as run_cli

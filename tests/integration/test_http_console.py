@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from kafkalog.ui.assets import all_assets
+from kafkalog.console.assets import all_assets
 from tests.integration.http_world import append, batch_of, check_sealed, now_ms, refused
 
 if TYPE_CHECKING:

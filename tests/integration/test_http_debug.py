@@ -60,7 +60,7 @@ def test_stacks_and_tasks(daemon: Daemon) -> None:
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
     text = answer.body.decode()
     assert "Thread MainThread (" in text
-    assert "log_dir_writer.py" in text
+    assert "directory/writer.py" in text
     tasks = daemon.request("GET", "/debug/tasks").json
     assert {"MainThread"} < {thread["name"] for thread in tasks["threads"]}
     places = [place for task in tasks["loop"] for place in task["waits_at"]]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from kafkalog import __version__
 from kafkalog.server.app import ROUTE_TABLES
-from kafkalog.server.error_map import REGISTER
-from kafkalog.server.openapi import describe
+from kafkalog.server.protocol.errors import REGISTER
+from kafkalog.server.protocol.openapi import describe
 from tests.integration.daemon import V2
 from tests.integration.hostile_json import example_of, examples, hostile
 from tests.integration.http_world import check_sealed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.cli.compat.java_hash import in_hash_map_order, string_hash
+from kafkalog.cli.kafka_tools.java_hash import in_hash_map_order, string_hash
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import append, batch_of, check_sealed
 from tests.integration.test_cli_over_http import done, run

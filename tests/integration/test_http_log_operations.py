@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kafkalog import __version__
-from kafkalog.server.answers import CleaningRunsAnswer, StandingAnswer
+from kafkalog.server.admin.answers_logs import CleaningRunsAnswer, StandingAnswer
 from tests.integration.daemon import ROOT, TEXT, Daemon
 from tests.integration.http_world import Wire, refused
 

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 
 from kafkalog.server.app import ROUTE_TABLES
-from kafkalog.server.endpoint import NATIVE_PREFIX, endpoint_of
-from kafkalog.server.parameters import ListParameter
+from kafkalog.server.protocol.endpoint import NATIVE_PREFIX, endpoint_of
+from kafkalog.server.protocol.parameters import ListParameter
 from tests.integration.http_world import refused
 
 if TYPE_CHECKING:

@@ -25,14 +25,13 @@ from kafkalog.format.disk.file_names import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.spark.jobs.archive import ArchiveOptions
-from kafkalog.spark.jobs.archive_files import ArchiveTask, archive_piece
-from kafkalog.spark.jobs.archive_sources import DirectorySource
-from kafkalog.spark.jobs.archive_table import Position, UnusableTable
-from kafkalog.spark.jobs.archived_logs import ArchiveAhead
-from kafkalog.spark.jobs.parquet_table import LocalStore, ParquetTable, archived_files
+from kafkalog.spark.archive.archive import ArchiveAhead, ArchiveOptions
+from kafkalog.spark.archive.archive_files import ArchiveTask, archive_piece
+from kafkalog.spark.archive.archive_sources import DirectorySource
+from kafkalog.spark.archive.archive_table import Position, UnusableTable
+from kafkalog.spark.archive.parquet_table import LocalStore, ParquetTable, archived_files
 from kafkalog.spark.jobs.tasks import InProcess, ProcessPool, TaskFailed
-from kafkalog.spark.logs import Access, DataLost
+from kafkalog.spark.logs.open import Access, DataLost
 from tests.archive_world import (
     GrowingLogs,
     PlainPlace,
@@ -285,8 +284,8 @@ def test_a_topic_that_nobody_has_is_an_error(tmp_path: Path, logs: GrowingLogs) 
 
 def test_a_task_that_runs_twice(tmp_path: Path, logs: GrowingLogs) -> None:
     """Spark speculates: both files are whole, one is of the commit, the other one goes."""
-    from kafkalog.spark.directory_logs import DirectoryLogs
-    from kafkalog.spark.logs import OffsetRange
+    from kafkalog.spark.logs.directory import DirectoryLogs
+    from kafkalog.spark.logs.open import OffsetRange
 
     place = PlainPlace(tmp_path)
     access = Access(paths=(str(tmp_path / "logs"),))
@@ -443,9 +442,9 @@ def test_a_store_that_loses_bytes_is_noticed(tmp_path: Path, logs: GrowingLogs) 
     """M27. Goal: a file that is not what was written is of no commit.
     Method: the footer of another file under its name.
     """
-    from kafkalog.spark.directory_logs import DirectoryLogs
-    from kafkalog.spark.jobs.archive_files import WrongFile
-    from kafkalog.spark.logs import OffsetRange
+    from kafkalog.spark.archive.archive_files import WrongFile
+    from kafkalog.spark.logs.directory import DirectoryLogs
+    from kafkalog.spark.logs.open import OffsetRange
 
     class LosingStore(LocalStore):
         def settle(self, path: str) -> None:

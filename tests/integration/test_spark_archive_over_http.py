@@ -18,9 +18,9 @@ import pytest
 
 from kafkalog.client import Client, ProducerRecord
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.spark.jobs.archive_sources import DaemonSource
-from kafkalog.spark.jobs.parquet_table import ParquetTable, archived_files
-from kafkalog.spark.logs import Access
+from kafkalog.spark.archive.archive_sources import DaemonSource
+from kafkalog.spark.archive.parquet_table import ParquetTable, archived_files
+from kafkalog.spark.logs.open import Access
 from tests.integration.daemon import ROOT, Daemon
 from tests.integration.test_cli_over_http import run_plain
 

@@ -19,8 +19,14 @@ from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.disk.checkpoints import decode_offsets
 from kafkalog.format.disk.file_names import HIGH_WATERMARK_CHECKPOINT
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.spark.jobs.compact import CompactTask, compact_directories, compact_partition
-from kafkalog.spark.jobs.compacted_partition import made_in, make_attempt, make_run
+from kafkalog.spark.jobs.compact import (
+    CompactTask,
+    compact_directories,
+    compact_partition,
+    made_in,
+    make_attempt,
+    make_run,
+)
 from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
 from kafkalog.spark.jobs.tasks import InProcess
 from tests.fleet_world import (

@@ -14,7 +14,7 @@ import pytest
 from kafkalog.client import Client
 from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.format.records.batch_scan import scan
-from kafkalog.spark.logs import (
+from kafkalog.spark.logs.open import (
     Access,
     AmbiguousPartition,
     Chunk,
@@ -24,7 +24,7 @@ from kafkalog.spark.logs import (
     open_logs,
     read_piece,
 )
-from kafkalog.spark.record_batches import record_batches
+from kafkalog.spark.reading import record_batches
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import append, batch_of, read_batches
 from tests.naive.cleaner import split_batches

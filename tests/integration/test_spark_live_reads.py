@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.spark.logs import Access, DataLost, Logs, OffsetRange, Piece, open_logs, read_piece
-from kafkalog.spark.record_batches import record_batches
+from kafkalog.spark.logs.open import (
+    Access,
+    DataLost,
+    Logs,
+    OffsetRange,
+    Piece,
+    open_logs,
+    read_piece,
+)
+from kafkalog.spark.reading import record_batches
 from tests.integration.daemon import Daemon
 from tests.integration.live_topics import (
     COMPACTED,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kafkalog.client import Client
-from kafkalog.spark.exactly_once import (
+from kafkalog.spark.sink.exactly_once import (
     Attempted,
     SinkBatch,
     TaskAttempt,
@@ -21,9 +21,9 @@ from kafkalog.spark.exactly_once import (
     commit_batch,
     write_exactly_once,
 )
-from kafkalog.spark.sink_failures import SinkFailed
-from kafkalog.spark.sink_options import sink_options
-from kafkalog.spark.sink_task import close_connections
+from kafkalog.spark.sink.failures import SinkFailed
+from kafkalog.spark.sink.options import sink_options
+from kafkalog.spark.sink.sink_task import close_connections
 from tests.integration.client_world import CuttingProxy
 from tests.integration.daemon import Daemon
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from kafkalog.spark.sink_options import SinkOptions
+    from kafkalog.spark.sink.options import SinkOptions
 
 
 @pytest.fixture(autouse=True)

@@ -17,12 +17,14 @@ from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.spark.jobs import key_sketch
+from kafkalog.spark.jobs import stats
 from kafkalog.spark.jobs.fleet import find_partitions
-from kafkalog.spark.jobs.key_sketch import KEYS_MAX, SAMPLE_MAX, KeySketch
 from kafkalog.spark.jobs.stats import (
+    KEYS_MAX,
+    SAMPLE_MAX,
     TIMES_MAX,
     Counts,
+    KeySketch,
     StatsTask,
     count_piece,
     count_records,
@@ -32,7 +34,7 @@ from kafkalog.spark.jobs.stats import (
     time_rows,
 )
 from kafkalog.spark.jobs.tasks import InProcess, ProcessPool
-from kafkalog.spark.logs import Access, OffsetRange, open_logs
+from kafkalog.spark.logs.open import Access, OffsetRange, open_logs
 from tests.fleet_world import (
     flip_record,
     kept_logging,
@@ -162,11 +164,11 @@ def test_hashes_do_not_depend_on_where_an_array_begins() -> None:
     Method: an array and slices of it, an empty one and empty keys.
     """
     keys = pa.array([b"", b"a", b"bc", b"", b"def"], pa.binary())
-    hashes = key_sketch.hashes_of(keys).tolist()
-    assert key_sketch.hashes_of(keys.slice(2, 2)).tolist() == hashes[2:4]
-    assert key_sketch.hashes_of(keys.slice(0, 0)).tolist() == []
+    hashes = stats.hashes_of(keys).tolist()
+    assert stats.hashes_of(keys.slice(2, 2)).tolist() == hashes[2:4]
+    assert stats.hashes_of(keys.slice(0, 0)).tolist() == []
     assert hashes[0] == hashes[3]
-    assert key_sketch.hashes_of(pa.array([b""], pa.binary())).tolist() == hashes[:1]
+    assert stats.hashes_of(pa.array([b""], pa.binary())).tolist() == hashes[:1]
 
 
 def test_spans_become_wider_when_there_are_too_many() -> None:

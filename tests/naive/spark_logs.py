@@ -1,11 +1,11 @@
-"""Logs as lists of timestamps: the plain twin of `kafkalog.spark.logs.Logs` for plans."""
+"""Logs as lists of timestamps: the plain twin of `kafkalog.spark.logs.open.Logs` for plans."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from kafkalog.errors import UnknownPartition, UnknownTopic
-from kafkalog.spark.logs import Bounds, OffsetRange, Piece
+from kafkalog.spark.logs.open import Bounds, OffsetRange, Piece
 
 
 @dataclass

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from kafkalog.__main__ import root_command
 from kafkalog.server.app import ROUTE_TABLES
-from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
+from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 from tests.integration.daemon import ROOT
 from tests.operate.documents import (
     DOCS,

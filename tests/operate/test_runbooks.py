@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from kafkalog.server.app import ROUTE_TABLES
-from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
+from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 from tests.operate.deployed import STOCK, documented_names, series_names
 from tests.operate.documents import RUNBOOKS, parse, spans
 from tests.operate.prometheus import DEPLOYED, rules_of

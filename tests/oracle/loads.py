@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.cli.offline_load import LoadOptions, load_copy
+from kafkalog.cli.offline.load import LoadOptions, load_copy
 from kafkalog.env.system_filesystem import copy_files
 from kafkalog.errors import KafkalogError
 from kafkalog.format.disk.producer_snapshot import decode_snapshot

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.cli.offline_scan import record_line
+from kafkalog.cli.offline.scan import record_line
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.records.record import iterate_records
 from kafkalog.format.records.record_batch import (

@@ -15,7 +15,7 @@ import pytest
 from kafkalog.cli.configs import pairs_of, print_configs
 from kafkalog.errors import InvalidRequest
 from kafkalog.settings import ConfigEntry, Settings, load_settings
-from kafkalog.settings.setting_tables import TOPIC_LEVEL
+from kafkalog.settings.tables import TOPIC_LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.cli.offline_load import LoadOptions
-from kafkalog.cli.offline_scan import scan_lines
+from kafkalog.cli.offline.load import LoadOptions
+from kafkalog.cli.offline.scan import scan_lines
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from kafkalog.broker.directory.identity import IdentityFiles, plan_identities, read_identity_files
+from kafkalog.broker.topics.registry import RegistryState
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.disk.properties import decode_meta_properties
-from kafkalog.manager.identity import plan_identities
-from kafkalog.manager.identity_files import IdentityFiles, read_identity_files
-from kafkalog.manager.topic_registry import RegistryState
 from tests.integration.daemon import Daemon
 from tests.oracle.test_adoption import as_kafka_shows, json_records
 

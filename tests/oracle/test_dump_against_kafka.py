@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.cli.dump_log_segments import DumpOptions, dump
+from kafkalog.cli.offline.dump import DumpOptions, dump
 from kafkalog.errors import CorruptData
 from tests.oracle.kafka import Broker, Kafka, action, record
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.cli.offline_load import LoadOptions
+from kafkalog.cli.offline.load import LoadOptions
 from kafkalog.env.clock import SystemClock
 from kafkalog.errors import LostOffsets
 from kafkalog.format.records.record_batch import read_header

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.log.log_config import LogConfig
-from kafkalog.manager.broker_config import BrokerConfig
 from tests.sim.sim_manager import SimManager
 
 if TYPE_CHECKING:

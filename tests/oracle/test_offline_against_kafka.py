@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from kafkalog.cli.offline_load import LoadOptions
-from kafkalog.cli.offline_scan import scan_lines
+from kafkalog.cli.offline.load import LoadOptions
+from kafkalog.cli.offline.scan import scan_lines
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.log.inspect.directory_check import verify_directory
 from tests.oracle import damage

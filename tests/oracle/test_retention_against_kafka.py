@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.cli.offline_load import LoadOptions
+from kafkalog.cli.offline.load import LoadOptions
 from tests.oracle.loads import LoadCase, comparable, differing_files, load_with_kafka
 from tests.oracle.made_logs import NOW, UNLIMITED, make_log, size_limit
 

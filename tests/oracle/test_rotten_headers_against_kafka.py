@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.cli.offline_load import LoadOptions, load_copy
+from kafkalog.cli.offline.load import LoadOptions, load_copy
 from kafkalog.log.log_config import LogConfig
 from kafkalog.settings.topic_configs import parse_topic_config
 from tests.oracle.damage import batch_starts, edited, logs

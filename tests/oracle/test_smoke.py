@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.cli.dump_log_segments import DumpOptions, dump
-from kafkalog.cli.offline_load import LoadOptions
+from kafkalog.cli.offline.dump import DumpOptions, dump
+from kafkalog.cli.offline.load import LoadOptions
 from kafkalog.format.records.record_batch import Codec
 from tests.oracle import test_cleaner_against_kafka as cleaner
 from tests.oracle import test_crossing as crossing

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.cli.offline_load import LoadOptions
+from kafkalog.cli.offline.load import LoadOptions
 from kafkalog.env.system_filesystem import SystemFilesystem
 from tests.oracle.loads import LoadCase, comparable, differing_files, load_with_kafka
 from tests.partition_world import NOW_MS

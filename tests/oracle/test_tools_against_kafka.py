@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.cli.compat.java_hash import in_hash_map_order
-from kafkalog.cli.compat.log_dirs import partition_hash
+from kafkalog.cli.kafka_tools.java_hash import in_hash_map_order
+from kafkalog.cli.kafka_tools.log_dirs import partition_hash
 from tests.integration.daemon import Daemon
 from tests.integration.test_cli_compat import tool
 

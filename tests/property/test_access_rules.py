@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.errors import InvalidConfig, TopicAccessDenied
-from kafkalog.manager.access_rules import (
+from kafkalog.broker.access_rules import (
     EVERYBODY,
     AccessRule,
     AccessRules,
@@ -17,6 +16,7 @@ from kafkalog.manager.access_rules import (
     Resource,
     parse_access_rules,
 )
+from kafkalog.errors import InvalidConfig, TopicAccessDenied
 
 PRINCIPALS = ("alice", "bob")
 NAMES = ("a", "ab", "abc", "b", "ba")

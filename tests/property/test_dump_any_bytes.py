@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.cli.dump_log_segments import DumpOptions, dump
+from kafkalog.cli.offline.dump import DumpOptions, dump
 from kafkalog.errors import CorruptData
 from kafkalog.format.integers import FormatError
 

@@ -11,20 +11,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkalog.format.records.batch_builder import build_plain_batch
-from kafkalog.server.error_map import ApiError
-from kafkalog.server.media_types import EmbeddedFormat
-from kafkalog.server.produce_body import Formats
-from kafkalog.server.record_documents import (
+from kafkalog.server.produce.json_body import (
     DecodedGroup,
+    Formats,
     NativeDialect,
     decode_each,
     decode_together,
 )
-from kafkalog.server.schemas import NotJson
-from kafkalog.server.v3_records import V3Dialect
+from kafkalog.server.produce.v3 import V3Dialect
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.media_types import EmbeddedFormat
+from kafkalog.server.protocol.schemas import NotJson
 
 if TYPE_CHECKING:
-    from kafkalog.server.record_documents import Dialect
+    from kafkalog.server.produce.json_body import Dialect
 
 NOW_MS = 1_700_000_000_000
 NATIVE = NativeDialect(Formats(EmbeddedFormat.TEXT, EmbeddedFormat.JSON))

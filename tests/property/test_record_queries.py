@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.format.wire.record_text import event_id, parse_event_id
-from kafkalog.server.error_map import ApiError
-from kafkalog.server.media_types import accepts_gzip, negotiate
-from kafkalog.server.record_media import OFFERED
-from kafkalog.server.record_query import (
+from kafkalog.server.fetch.query import (
     OF_ONE,
     OF_SEVERAL,
     OFFSETS,
@@ -25,6 +22,9 @@ from kafkalog.server.record_query import (
     partitions_of,
     positions_of,
 )
+from kafkalog.server.fetch.stream import OFFERED
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.media_types import accepts_gzip, negotiate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kafkalog.errors import InvalidConfig, InvalidTopicConfig
 from kafkalog.settings import load_settings
-from kafkalog.settings.environment import key_of_variable
 from kafkalog.settings.setting import Kind, format_value, parse_value
-from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
+from kafkalog.settings.settings import key_of_variable
+from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 
 TEXTS = st.one_of(
     st.text(max_size=12),

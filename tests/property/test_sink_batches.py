@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.client.appends import Partitions
+from kafkalog.client.produce import Partitions
 from kafkalog.format.records.batch_builder import build_batch
 from kafkalog.format.records.record import iterate_records
 from kafkalog.format.records.record_batch import Codec
-from kafkalog.spark.write import BatchPlanner, blocks
+from kafkalog.spark.sink.write import BatchPlanner, blocks
 from tests.naive.records import partition_of
 
 NOW = 1_700_000_000_000

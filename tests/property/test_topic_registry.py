@@ -15,10 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kafkalog.errors import InvalidConfig
-from kafkalog.format.integers import FormatError
-from kafkalog.manager.log_dir import REGISTRY_FILE, LogDir
-from kafkalog.manager.topic_registry import (
+from kafkalog.broker.directory.log_dir import REGISTRY_FILE, LogDir
+from kafkalog.broker.topics.registry import (
     RETIRED,
     ProducerEpoch,
     RegisteredTopic,
@@ -27,6 +25,8 @@ from kafkalog.manager.topic_registry import (
     decode_registry,
     encode_registry,
 )
+from kafkalog.errors import InvalidConfig
+from kafkalog.format.integers import FormatError
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import SimulatedCrash

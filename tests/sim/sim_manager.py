@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.log_manager import LogManager
+from kafkalog.broker.operations import Operations
+from kafkalog.broker.runtime import Seams
+from kafkalog.broker.values import Acks
 from kafkalog.cleaner.log_cleaner import make_cleaner
 from kafkalog.errors import KafkalogError
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.log_manager import LogManager
-from kafkalog.manager.operations import Operations
-from kafkalog.manager.seams import Seams
-from kafkalog.manager.values import Acks
 from kafkalog.observe.metrics import Metrics
 from kafkalog.settings import load_settings
 from kafkalog.settings.dynamic_configs import (
@@ -33,14 +33,14 @@ from tests.sim.sim_threads import SimThreads
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kafkalog.broker.broker_config import LogDirConfig
+    from kafkalog.broker.directory.commands import Command
+    from kafkalog.broker.values import ConfigEntry
     from kafkalog.cleaner.config import LogCleanerConfig
     from kafkalog.cleaner.log_cleaner import CleanerMaker
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import ValidatedRecords
-    from kafkalog.manager.broker_config import LogDirConfig
-    from kafkalog.manager.commands import Command
-    from kafkalog.manager.values import ConfigEntry
 
 DIRS = ("/data/a", "/data/b")
 

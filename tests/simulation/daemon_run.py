@@ -9,6 +9,9 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.directory.log_dir import CLEAN_SHUTDOWN_MARKER, REGISTRY_FILE
+from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.errors import InvalidRequest, PartitionMoving, StorageFault
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
@@ -18,9 +21,6 @@ from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention import execute
 from kafkalog.log.values import Isolation, LogAppendInfo
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.log_dir import CLEAN_SHUTDOWN_MARKER, REGISTRY_FILE
-from kafkalog.manager.values import Acks, ConfigChange
 from tests.crash.partition_run import check_producers, contents, split
 from tests.naive.producers import NaiveProducers
 from tests.sim.sim_filesystem import SimFilesystem
@@ -30,8 +30,8 @@ from tests.simulation.promises import Attempt, PartitionPromises, TopicPromises
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkalog.broker.directory.commands import Command
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.manager.commands import Command
     from tests.sim.sim_crash import CrashMode
 
 NOW_MS = 1_700_000_000_000

@@ -14,7 +14,7 @@ from kafkalog.format.records.record_batch import PREFIX_BYTES, read_header
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.manager.values import Acks
+    from kafkalog.broker.values import Acks
 
 Batch = tuple[int, int, bytes]  # base offset, last offset, bytes
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.values import Acks
 from kafkalog.errors import LogDirOffline
-from kafkalog.manager.values import Acks
 from tests.sim.sim_crash import ALL_MODES
 from tests.sim.sim_faults import Effect, Fault, SimulatedCrash
 from tests.simulation.daemon_run import DELETION_MS, DIRS, DaemonRun, new_disk

@@ -12,8 +12,8 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
-from kafkalog.spark.jobs.archive_files import SCHEMA
-from kafkalog.spark.jobs.archive_table import Position, TableChanged, UnusableTable
+from kafkalog.spark.archive.archive_files import SCHEMA
+from kafkalog.spark.archive.archive_table import Position, TableChanged, UnusableTable
 from kafkalog.spark.jobs.on_spark import SparkRunner
 from tests.archive_world import (
     GrowingLogs,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kafkalog.spark.jobs.iceberg_table import IcebergTable
+    from kafkalog.spark.archive.iceberg_table import IcebergTable
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.spark.logs import Access, Logs, open_logs
+from kafkalog.spark.logs.open import Access, Logs, open_logs
 from tests.integration.daemon import Daemon
 from tests.integration.live_topics import (
     COMPACTED,

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from kafkalog.client import Client
-from kafkalog.spark.stream_writer import RUN_ID
+from kafkalog.spark.sink.writers import RUN_ID
 from tests.integration.daemon import Daemon
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from kafkalog.spark.logs import DataLost
+from kafkalog.spark.logs.open import DataLost
 from kafkalog.spark.options import stream_options
 from kafkalog.spark.source import SCHEMA
 from kafkalog.spark.stream_reader import KafkalogStreamReader

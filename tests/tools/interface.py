@@ -16,7 +16,7 @@ import click
 
 from kafkalog.__main__ import root_command
 from kafkalog.server.app import ROUTE_TABLES
-from kafkalog.server.openapi import describe
+from kafkalog.server.protocol.openapi import describe
 from tools.errors_page import errors_page
 from tools.metrics_page import metrics_page
 from tools.settings_page import configuration_page

@@ -8,11 +8,11 @@ import errno
 
 import pytest
 
+from kafkalog.broker.transactions.producer_ids import FIRST_PRODUCER_ID
+from kafkalog.broker.transactions.producers import AbortedTransaction
 from kafkalog.errors import InvalidTxnState, StorageFault, UnknownPartition, UnknownTopic
 from kafkalog.format.records.control_record import ControlRecordType
 from kafkalog.log.inspect.invariants import check_invariants
-from kafkalog.manager.producer_ids import FIRST_PRODUCER_ID
-from kafkalog.manager.producer_operations import AbortedTransaction
 from tests.open_transactions import left_open, marker_of, replicate
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager, batch_of

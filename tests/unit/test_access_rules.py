@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.errors import ClusterAccessDenied, GroupAccessDenied, InvalidConfig
-from kafkalog.manager.access_rules import (
+from kafkalog.broker.access_rules import (
     ALL_ALLOWED,
     AccessRules,
     Action,
     Resource,
     parse_access_rules,
 )
+from kafkalog.errors import ClusterAccessDenied, GroupAccessDenied, InvalidConfig
 
 TOPIC, GROUP, CLUSTER = Resource.TOPIC, Resource.GROUP, Resource.CLUSTER
 EXAMPLE = """\

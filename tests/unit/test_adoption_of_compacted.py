@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
+from kafkalog.broker.startup.plan import FoundPartition, plan_startup
+from kafkalog.broker.topics.registry import RegistryState
 from kafkalog.format.disk.checkpoints import encode_offsets
 from kafkalog.format.topic_names import DirectoryState, TopicPartition
 from kafkalog.log.values import Isolation
-from kafkalog.manager.startup_plan import FoundPartition, plan_startup
-from kafkalog.manager.topic_registry import RegistryState
 from tests.sim.sim_manager import SimManager, batch_of
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.values import Acks
 from kafkalog.errors import AppendOutcomeUnknown, DiskFull, KafkalogError, LogDirOffline
 from kafkalog.log.log_config import LogConfig
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.values import Acks
-from kafkalog.server.error_map import entry_of
+from kafkalog.server.protocol.errors import entry_of
 from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_manager import SimManager, batch_of, records_of
 

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, cast
 import pytest
 import structlog
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.directory.log_dir import REGISTRY_FILE
+from kafkalog.broker.retention.retention import BeginCommand, FinishCommand, Held, RaiseStartCommand
+from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.errors import (
     DiskFull,
     InvalidTopicConfig,
@@ -20,10 +24,6 @@ from kafkalog.errors import (
 )
 from kafkalog.format.topic_names import encode_id
 from kafkalog.log.retention.plan import Keeper, Rule
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.log_dir import REGISTRY_FILE
-from kafkalog.manager.retention import BeginCommand, FinishCommand, Held, RaiseStartCommand
-from kafkalog.manager.values import Acks, ConfigChange
 from tests.backup_world import NEW_DIRS, back_up, new_disk, restore
 from tests.backup_world import started as backup_started
 from tests.sim.sim_faults import Fault
@@ -31,8 +31,8 @@ from tests.sim.sim_manager import DIRS, SimManager, batch_of
 from tests.unit.test_retention import TP, bases, fill, names, started
 
 if TYPE_CHECKING:
+    from kafkalog.broker.directory.unit import LogDirUnit
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.manager.log_dir_unit import LogDirUnit
 
 NEVER = 10**12
 HELD = {"retention.ms": "1", "archive.hold": "true"}

@@ -12,15 +12,15 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from kafkalog.format.disk.credentials import Credentials, PasswordHash, token_digest
-from kafkalog.server.error_map import ApiError
+from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.security.authenticators import (
     Authenticators,
     ExpiredToken,
+    FailedTries,
     Known,
     RefusedToken,
     Verified,
 )
-from kafkalog.server.security.failed_tries import FailedTries
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

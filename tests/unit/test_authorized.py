@@ -10,25 +10,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.errors import ClusterAccessDenied, TopicAccessDenied, UnknownTopic
-from kafkalog.log.values import Isolation
-from kafkalog.manager.access_rules import ALL_ALLOWED, AccessRules, parse_access_rules
-from kafkalog.manager.authorized import (
+from kafkalog.broker.access_rules import ALL_ALLOWED, AccessRules, parse_access_rules
+from kafkalog.broker.authorized import (
     authorized,
     need_of,
     open_to_all,
     operation_class,
     public_operations,
 )
-from kafkalog.manager.cleaning_operations import CleaningOperations
-from kafkalog.manager.consumer import ConsumerConfig
-from kafkalog.manager.consumer_groups import ConsumerGroups
-from kafkalog.manager.group_offsets import GroupOffsets
-from kafkalog.manager.group_operations import GroupOperations
-from kafkalog.manager.log_dir_operations import LogDirOperations
-from kafkalog.manager.operations import Acks, Operations
-from kafkalog.manager.producer_operations import ProducerOperations
-from kafkalog.manager.topic_operations import TopicOperations
+from kafkalog.broker.compaction.cleaning import CleaningOperations
+from kafkalog.broker.directory.cordon import LogDirOperations
+from kafkalog.broker.groups.consumers import ConsumerConfig, ConsumerGroups
+from kafkalog.broker.groups.groups import GroupOperations
+from kafkalog.broker.groups.offsets import GroupOffsets
+from kafkalog.broker.operations import Acks, Operations
+from kafkalog.broker.topics.topics import TopicOperations
+from kafkalog.broker.transactions.producers import ProducerOperations
+from kafkalog.errors import ClusterAccessDenied, TopicAccessDenied, UnknownTopic
+from kafkalog.log.values import Isolation
 from tests.sim.sim_manager import SimManager, batch_of, records_of
 
 if TYPE_CHECKING:

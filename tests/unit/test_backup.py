@@ -8,6 +8,8 @@ import errno
 
 import pytest
 
+from kafkalog.broker.background import OperationState
+from kafkalog.broker.directory.log_dir import CLEAN_SHUTDOWN_MARKER
 from kafkalog.errors import (
     BackupFailed,
     BackupRunning,
@@ -22,8 +24,6 @@ from kafkalog.format.disk.backup_manifest import MANIFEST_FILE
 from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import LogAppendInfo
-from kafkalog.manager.background_operations import OperationState
-from kafkalog.manager.log_dir import CLEAN_SHUTDOWN_MARKER
 from tests.backup_world import (
     BACKUP,
     NEW_DIRS,

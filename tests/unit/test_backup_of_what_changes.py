@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.background import OperationState
+from kafkalog.broker.backup.backup import Backup
+from kafkalog.broker.directory.log_dir import REGISTRY_FILE
+from kafkalog.broker.topics.registry import decode_registry
+from kafkalog.broker.values import Acks
 from kafkalog.errors import (
     KafkalogError,
 )
@@ -16,11 +21,6 @@ from kafkalog.format.disk.file_names import CLEANED_SUFFIX, segment_file_name
 from kafkalog.log.append import AppendedBatch
 from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.segment.segment_swap import SegmentSwap
-from kafkalog.manager.background_operations import OperationState
-from kafkalog.manager.backup import Backup
-from kafkalog.manager.log_dir import REGISTRY_FILE
-from kafkalog.manager.topic_registry import decode_registry
-from kafkalog.manager.values import Acks
 from tests.backup_world import (
     BACKUP,
     NEW_DIRS,

@@ -9,6 +9,13 @@ from typing import Any
 
 import pytest
 
+from kafkalog.broker.backup.files import (
+    How,
+    PartitionState,
+    copied_bytes,
+    is_derived,
+    plan_partition,
+)
 from kafkalog.format.disk.backup_manifest import (
     BackupFile,
     BackupLogDir,
@@ -20,13 +27,6 @@ from kafkalog.format.disk.backup_manifest import (
 from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.manager.backup_plan import (
-    How,
-    PartitionState,
-    copied_bytes,
-    is_derived,
-    plan_partition,
-)
 
 STATE = PartitionState(
     segments=((0, 100), (10, 200), (20, 50)),

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.server.error_map import ApiError
-from kafkalog.server.schemas import DeleteUntil, PartitionsCount, parse_body
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.schemas import DeleteUntil, PartitionsCount, parse_body
 
 
 @pytest.mark.parametrize(

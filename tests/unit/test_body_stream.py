@@ -17,10 +17,9 @@ from aiohttp.test_utils import make_mocked_request
 
 from kafkalog.errors import NotReady
 from kafkalog.format.wire.json_documents import Lines
-from kafkalog.server.body_stream import BodyStream, DocumentStream
-from kafkalog.server.delayed_fetch import DelayedFetches
-from kafkalog.server.error_map import ApiError
-from kafkalog.server.in_flight import InFlightBytes
+from kafkalog.server.fetch.delayed_fetch import DelayedFetches
+from kafkalog.server.protocol.bodies import BodyStream, DocumentStream, InFlightBytes
+from kafkalog.server.protocol.errors import ApiError
 from kafkalog.settings import ServerConfig
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.values import ConfigChange
 from kafkalog.cleaner.stats import CleanRequest
 from kafkalog.format.disk.file_names import segment_file_name
-from kafkalog.manager.values import ConfigChange
 from tests.cleaning_daemon import keyed_batch
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager

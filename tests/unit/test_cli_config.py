@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
-from kafkalog.cli.settings_source import settings_from
-from kafkalog.settings.setting_tables import BROKER_LEVEL, TOPIC_LEVEL
+from kafkalog.cli.offline.config import settings_from
+from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""Goal: a request is sent again exactly when the table of `client/conversation.py` says so.
+"""Goal: a request is sent again exactly when the table of `client/retry.py` says so.
 Method: the pure core played by hand: outcomes in, requests and pauses out; a clock that stands
 where the test puts it.
 """
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.client import failures
-from kafkalog.client.conversation import (
+from kafkalog.client import errors
+from kafkalog.client.errors import ClientError, OutcomeUnknown, failure_of
+from kafkalog.client.messages import Answer, NoAnswer, Repeat, Request
+from kafkalog.client.retry import (
     ONE_TRY,
     Effect,
     Manner,
@@ -23,14 +25,12 @@ from kafkalog.client.conversation import (
     pause_seconds,
     played,
 )
-from kafkalog.client.failures import ClientError, OutcomeUnknown, failure_of
-from kafkalog.client.messages import Answer, NoAnswer, Repeat, Request
-from kafkalog.server.error_map import REGISTER
+from kafkalog.server.protocol.errors import REGISTER
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from kafkalog.client.conversation import Steps
+    from kafkalog.client.retry import Steps
 
 ADDRESS = "http://there:1"
 GONE = NoAnswer("Connection reset by peer", was_sent=True)
@@ -107,34 +107,34 @@ def play(
 
 ROWS = [
     # outcome, repeated always, repeated if nothing was done, kind
-    (REFUSED, True, True, failures.ConnectFailed),
-    (NOT_BELIEVED, False, False, failures.ConnectFailed),
-    (GONE, True, False, failures.OutcomeUnknown),
-    (error(42902), True, True, failures.Throttled),
-    (error(42901), True, True, failures.Throttled),
-    (error(50304), True, True, failures.Unavailable),
-    (error(50303), True, True, failures.Unavailable),
-    (error(50003), True, False, failures.NotMadeDurable),
-    (error(50000), False, False, failures.DaemonFault),
-    (error(50010), False, False, failures.DaemonFault),
-    (error(50701), False, False, failures.DiskFull),
-    (error(50702), False, False, failures.QuotaExceeded),
-    (error(40905), False, False, failures.OutOfOrderSequence),
-    (error(40906), False, False, failures.ProducerFenced),
-    (error(40908), False, False, failures.InvalidTxnState),
-    (error(41201), False, False, failures.ExpectedOffsetMismatch),
-    (error(41001), False, False, failures.OffsetBelowLogStart),
-    (error(41601), False, False, failures.OffsetAboveLogEnd),
-    (error(41301), False, False, failures.TooLarge),
-    (error(42209), False, False, failures.InvalidRecord),
-    (error(40401), False, False, failures.UnknownTopic),
-    (error(40402), False, False, failures.UnknownPartition),
-    (error(40101), False, False, failures.NotAuthenticated),
-    (error(40301), False, False, failures.AccessDenied),
-    (error(408), False, False, failures.InvalidRequest),
-    (Answer(503, {}, b"<html>gateway</html>"), False, False, failures.BadAnswer),
-    (Answer(502, {}, b""), False, False, failures.BadAnswer),
-    (Answer(301, {"location": "/"}, b""), False, False, failures.BadAnswer),
+    (REFUSED, True, True, errors.ConnectFailed),
+    (NOT_BELIEVED, False, False, errors.ConnectFailed),
+    (GONE, True, False, errors.OutcomeUnknown),
+    (error(42902), True, True, errors.Throttled),
+    (error(42901), True, True, errors.Throttled),
+    (error(50304), True, True, errors.Unavailable),
+    (error(50303), True, True, errors.Unavailable),
+    (error(50003), True, False, errors.NotMadeDurable),
+    (error(50000), False, False, errors.DaemonFault),
+    (error(50010), False, False, errors.DaemonFault),
+    (error(50701), False, False, errors.DiskFull),
+    (error(50702), False, False, errors.QuotaExceeded),
+    (error(40905), False, False, errors.OutOfOrderSequence),
+    (error(40906), False, False, errors.ProducerFenced),
+    (error(40908), False, False, errors.InvalidTxnState),
+    (error(41201), False, False, errors.ExpectedOffsetMismatch),
+    (error(41001), False, False, errors.OffsetBelowLogStart),
+    (error(41601), False, False, errors.OffsetAboveLogEnd),
+    (error(41301), False, False, errors.TooLarge),
+    (error(42209), False, False, errors.InvalidRecord),
+    (error(40401), False, False, errors.UnknownTopic),
+    (error(40402), False, False, errors.UnknownPartition),
+    (error(40101), False, False, errors.NotAuthenticated),
+    (error(40301), False, False, errors.AccessDenied),
+    (error(408), False, False, errors.InvalidRequest),
+    (Answer(503, {}, b"<html>gateway</html>"), False, False, errors.BadAnswer),
+    (Answer(502, {}, b""), False, False, errors.BadAnswer),
+    (Answer(301, {"location": "/"}, b""), False, False, errors.BadAnswer),
 ]
 
 
@@ -158,7 +158,7 @@ def test_every_number_of_the_register_is_told() -> None:
         assert found.kafka_error
         assert found.retriable is row.retriable
         assert found.nothing_was_done is (row.status < 500 or row.status in (503, 507))
-        assert isinstance(found, failures.Refused | failures.OutcomeUnknown)
+        assert isinstance(found, errors.Refused | errors.OutcomeUnknown)
 
 
 def test_what_an_error_carries() -> None:
@@ -170,10 +170,10 @@ def test_what_an_error_carries() -> None:
     exists = Answer(
         400, {}, b'{"error_code": 40002, "message": "m", "kafka_error": "TOPIC_ALREADY_EXISTS"}'
     )
-    assert isinstance(failure(exists), failures.TopicExists)
-    entry = failures.entry_failure({"error_code": 50303, "error": "off"})
-    assert isinstance(entry, failures.Unavailable)
-    assert failures.entry_failure({"low_watermark": 3}) is None
+    assert isinstance(failure(exists), errors.TopicExists)
+    entry = errors.entry_failure({"error_code": 50303, "error": "off"})
+    assert isinstance(entry, errors.Unavailable)
+    assert errors.entry_failure({"low_watermark": 3}) is None
     assert failure_of(DONE, ADDRESS) is None
 
 
@@ -196,7 +196,7 @@ def test_pauses_double_and_obey_the_daemon() -> None:
 def test_tries_end_with_the_answer_or_the_deadline() -> None:
     assert play(READ, GONE, REFUSED, error(50304), DONE) == (DONE, [0.05, 0.1, 0.2])
     raised, pauses = play(READ, *[REFUSED] * 20)
-    assert isinstance(raised, failures.ConnectFailed)
+    assert isinstance(raised, errors.ConnectFailed)
     assert sum(pauses) <= 30 < sum(pauses) + 2
     raised, pauses = play(READ, GONE, retries=ONE_TRY)
     assert (type(raised), pauses) == (OutcomeUnknown, [])
@@ -217,16 +217,16 @@ def test_a_refusal_says_nothing_of_an_earlier_try() -> None:
     raised, _ = play(IDEMPOTENT, GONE, *[error(50304, retry_after="20")] * 2)
     assert type(raised) is OutcomeUnknown
     assert not raised.nothing_was_done
-    assert isinstance(raised.__cause__, failures.Unavailable)
+    assert isinstance(raised.__cause__, errors.Unavailable)
     assert "Connection reset by peer" in str(raised)
     denied, _ = play(IDEMPOTENT, GONE, error(40301))
-    assert isinstance(denied, failures.AccessDenied)
+    assert isinstance(denied, errors.AccessDenied)
     assert not denied.nothing_was_done
     never_sent, _ = play(IDEMPOTENT, REFUSED, error(40301))
     assert isinstance(never_sent, ClientError)
     assert never_sent.nothing_was_done
     read, _ = play(READ, GONE, error(40301))
-    assert isinstance(read, failures.AccessDenied)
+    assert isinstance(read, errors.AccessDenied)
     assert read.nothing_was_done
 
 
@@ -248,7 +248,7 @@ def test_an_operation_may_catch_its_failure() -> None:
     def steps() -> Steps[str]:
         try:
             yield READ
-        except failures.UnknownTopic:
+        except errors.UnknownTopic:
             answer = yield IDEMPOTENT
             return f"made: {answer.status}"
         raise AssertionError

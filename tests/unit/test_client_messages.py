@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from kafkalog.client import AsyncClient, Basic, Bearer, Client, Tls, administration, path_of
+from kafkalog.client import AsyncClient, Basic, Bearer, Client, Tls, admin, path_of
 from kafkalog.client.messages import Address, EmptyName, Request, context_for
 from tests.integration.daemon import ROOT
 
@@ -81,10 +81,10 @@ def test_a_method_is_its_function() -> None:
     """Docstring and parameters are those of the steps, for both clients."""
     for kind in (Client, AsyncClient):
         method = kind.create_topic
-        assert method.__doc__ == administration.create_topic.__doc__
+        assert method.__doc__ == admin.create_topic.__doc__
         assert "partitions" in inspect.signature(method).parameters
     with Client() as client:
-        assert client.create_topic.__doc__ == administration.create_topic.__doc__
+        assert client.create_topic.__doc__ == admin.create_topic.__doc__
 
 
 def test_what_an_import_brings() -> None:

@@ -23,15 +23,15 @@ from kafkalog.client import (
     Unavailable,
 )
 from kafkalog.client.batches import consumer_records
-from kafkalog.client.failures import failure_of
+from kafkalog.client.errors import failure_of
 from kafkalog.client.messages import Answer, NoAnswer
 from kafkalog.client.producer import ProducerState
 from kafkalog.format.records.record_batch import read_header
 from tests.unit.test_client_conversation import GONE, REFUSED, error
 
 if TYPE_CHECKING:
-    from kafkalog.client.conversation import Steps
     from kafkalog.client.messages import Request
+    from kafkalog.client.retry import Steps
 
 T = TypeVar("T")
 UNAVAILABLE = error(50304)

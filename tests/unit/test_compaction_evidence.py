@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.compaction.evidence import is_known_compacted
+from kafkalog.broker.directory.log_dir import CLEANER_OFFSETS, REGISTRY_FILE
 from kafkalog.format.disk.checkpoints import encode_offsets
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.inspect.directory_check import verify_directory
 from kafkalog.log.log_config import LogConfig
-from kafkalog.manager.compaction_evidence import is_known_compacted
-from kafkalog.manager.log_dir import CLEANER_OFFSETS, REGISTRY_FILE
 from tests.partition_world import batch
 from tests.sim.sim_manager import SimManager
 

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.cli.compat.access import access_of
-from kafkalog.cli.compat.java_hash import (
+from kafkalog.cli.kafka_tools.access import access_of
+from kafkalog.cli.kafka_tools.java_hash import (
     as_a_broker_answers,
     in_hash_map_order,
     string_hash,
     topic_partition_hash,
 )
-from kafkalog.cli.compat.line_reader import LineReader, UnreadableLine
-from kafkalog.cli.compat.record_formatter import RecordFormatter
-from kafkalog.cli.compat.tool import ToolFailed
-from kafkalog.cli.compat.topic_filter import listed_partitions, matching, partition_rules
+from kafkalog.cli.kafka_tools.line_reader import LineReader, UnreadableLine
+from kafkalog.cli.kafka_tools.record_formatter import RecordFormatter
+from kafkalog.cli.kafka_tools.tool import ToolFailed
+from kafkalog.cli.kafka_tools.topic_filter import listed_partitions, matching, partition_rules
 from kafkalog.client import Basic, ConsumerRecord, ProducerRecord, Tls
 
 JAAS = (

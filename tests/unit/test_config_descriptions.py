@@ -11,7 +11,7 @@ from kafkalog.format.integers import INT64_MAX
 from kafkalog.settings import ConfigEntry, Settings, load_settings
 from kafkalog.settings.dynamic_configs import DYNAMIC_KEYS
 from kafkalog.settings.setting import Scope
-from kafkalog.settings.setting_tables import BROKER_LEVEL
+from kafkalog.settings.tables import BROKER_LEVEL
 
 
 def load(text: str = "", env: dict[str, str] | None = None, **overrides: str) -> Settings:

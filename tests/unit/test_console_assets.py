@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-import kafkalog.ui
-from kafkalog.ui.assets import all_assets, asset_address, vendored_packages
-from kafkalog.ui.segment_states import SegmentState
+import kafkalog.console
+from kafkalog.console.assets import all_assets, asset_address, vendored_packages
+from kafkalog.console.segment_states import SegmentState
 
-ROOT = Path(kafkalog.ui.__file__).parent
+ROOT = Path(kafkalog.console.__file__).parent
 VENDOR = ROOT / "static" / "vendor"
 STYLE = (ROOT / "static" / "console.css").read_text()
 SCHEMES = [

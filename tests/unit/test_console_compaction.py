@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.compaction.history import KEPT_CLEANS, KEPT_MS, CleaningHistory
 from kafkalog.cleaner.stats import CleaningRun
+from kafkalog.console.timeline import LEAST_WIDTH, WIDTH, Phase, Stretch, lay_out
+from kafkalog.console.views.compaction import CleanerView, compaction_view
 from kafkalog.errors import CorruptBatch, UnknownTopic
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.manager.cleaning_history import KEPT_CLEANS, KEPT_MS, CleaningHistory
-from kafkalog.server.routes.cleaner import run_json
-from kafkalog.ui.compaction_view import CleanerView, compaction_view
-from kafkalog.ui.timeline import LEAST_WIDTH, WIDTH, Phase, Stretch, lay_out
+from kafkalog.server.admin.cleaner import run_json
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_threads import SimThreads
 from tests.unit.test_cleaned_log_restarts import begun, cleaned

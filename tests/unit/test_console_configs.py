@@ -7,11 +7,11 @@ from __future__ import annotations
 import pytest
 
 from kafkalog import __version__
+from kafkalog.broker.values import ConfigChange
+from kafkalog.console.assets import all_assets
+from kafkalog.console.views.about import about_view
+from kafkalog.console.views.configs import broker_configs_view, topic_configs_view
 from kafkalog.errors import UnknownTopic
-from kafkalog.manager.values import ConfigChange
-from kafkalog.ui.about_view import about_view
-from kafkalog.ui.assets import all_assets
-from kafkalog.ui.configs_view import broker_configs_view, topic_configs_view
 from tests.unit.test_console_views import page_of
 from tests.unit.test_retention import started
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.values import ConfigChange
+from kafkalog.console.rendering import render_json
+from kafkalog.console.segment_states import SegmentState
+from kafkalog.console.views.delete_records import DeleteRecordsView, delete_records_view
+from kafkalog.console.views.offsets import Question
+from kafkalog.console.views.partition import partition_view
 from kafkalog.format.topic_names import GROUP_OFFSETS_TOPIC
 from kafkalog.log.segment.log_segment import LogSegment
-from kafkalog.manager.values import ConfigChange
-from kafkalog.ui.delete_records_view import DeleteRecordsView, delete_records_view
-from kafkalog.ui.offsets_view import Question
-from kafkalog.ui.partition_view import partition_view
-from kafkalog.ui.rendering import render_json
-from kafkalog.ui.segment_states import SegmentState
 from tests.unit.test_archived_offsets import filled as held
 from tests.unit.test_console_views import STILL, page_of
 from tests.unit.test_group_offsets import T0, commit, world

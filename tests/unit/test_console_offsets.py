@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
+from kafkalog.console.axis import WIDTH, lay_out
+from kafkalog.console.views.offsets import OffsetsView, Question, offsets_view
 from kafkalog.errors import UnknownSegment
 from kafkalog.log.inspect import segment_listing
-from kafkalog.ui.axis import WIDTH, lay_out
-from kafkalog.ui.offsets_view import OffsetsView, Question, offsets_view
 from tests.cleaning_daemon import NOW_MS, keyed_batch
 from tests.sim.sim_manager import SimManager
 from tests.unit.test_cleaned_log_restarts import SEGMENTS, begun, cleaned

@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.errors import UnknownPartition
-from kafkalog.format.records.batch_builder import RecordColumns, build_batch
-from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.format.records.record_batch import HEADER_BYTES, Codec
-from kafkalog.log.values import AbortedTransaction, FetchDataInfo
-from kafkalog.ui import records_view as module
-from kafkalog.ui.record_rows import (
+from kafkalog.console.record_rows import (
     HEADERS_SHOWN,
     SHOWN_BYTES,
     Fate,
@@ -25,7 +19,13 @@ from kafkalog.ui.record_rows import (
     shown,
     slices_of,
 )
-from kafkalog.ui.records_view import Place, RecordsView, records_view
+from kafkalog.console.views import records as module
+from kafkalog.console.views.records import Place, RecordsView, records_view
+from kafkalog.errors import UnknownPartition
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.format.records.record_batch import HEADER_BYTES, Codec
+from kafkalog.log.values import AbortedTransaction, FetchDataInfo
 from tests.cleaning_daemon import NOW_MS
 from tests.open_transactions import left_open, marker_of, replicate
 from tests.sim.sim_manager import SimManager

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from pydantic import BaseModel
 
-from kafkalog.errors import LogDirOffline
-from kafkalog.log.retention.forecast import Departure, Due, Schedule
-from kafkalog.log.retention.plan import RetentionPolicy, Rule, SegmentFacts
-from kafkalog.manager.retention_report import RetentionSimulation
-from kafkalog.ui.retention_view import (
+from kafkalog.broker.retention.report import RetentionSimulation
+from kafkalog.console.views.retention import (
     CURVE_POINTS,
     DEPARTURES_SHOWN,
     PARTITIONS_SHOWN,
     RetentionView,
     retention_view,
 )
+from kafkalog.errors import LogDirOffline
+from kafkalog.log.retention.forecast import Departure, Due, Schedule
+from kafkalog.log.retention.plan import RetentionPolicy, Rule, SegmentFacts
 from tests.unit.test_console_views import calls_of, page_of
 
 if TYPE_CHECKING:
-    from kafkalog.manager.operations import Operations
+    from kafkalog.broker.operations import Operations
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_700_000_000_000

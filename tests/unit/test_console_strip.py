@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog.console import formatting
+from kafkalog.console.segment_states import CleanRange, SegmentState, reason_of, state_of
+from kafkalog.console.strip import LEAST_WIDTH, WIDTH, lay_out
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.retention.forecast import Due, Schedule, SegmentFate, explain
 from kafkalog.log.retention.plan import Keeper, LogFacts, RetentionPolicy, Rule, SegmentFacts
-from kafkalog.server.moments import parse_timestamp
-from kafkalog.ui import words
-from kafkalog.ui.segment_states import CleanRange, SegmentState, reason_of, state_of
-from kafkalog.ui.strip import LEAST_WIDTH, WIDTH, lay_out
+from kafkalog.server.protocol.parameters import parse_timestamp
 
 DAY = 86_400_000
 NOW = 1_764_130_200_000  # 2025-11-26 04:10:00 UTC
@@ -87,8 +87,9 @@ def test_a_reason_names_the_window_of_the_planner() -> None:
     reason = reason_of(fates[0], policy, NOW, has_record_timestamp=True)
     assert reason == (
         "kept: newest record 3 h 12 min old, limit 7 d → earliest deletion "
-        f"{words.moment(due.moment_ms)} (in 6 d 20 h), latest {words.moment(due.latest_ms)}; "
-        f"files gone by {words.moment(due.files_gone_ms)}"
+        f"{formatting.moment(due.moment_ms)} (in 6 d 20 h), latest "
+        f"{formatting.moment(due.latest_ms)}; "
+        f"files gone by {formatting.moment(due.files_gone_ms)}"
     )
     behind = reason_of(fates[1], policy, NOW, has_record_timestamp=True)
     assert behind.startswith("kept: older segments go first → earliest deletion ")
@@ -181,37 +182,37 @@ def test_a_strip_is_whole(segments: list[tuple[int, SegmentState]]) -> None:
 @pytest.mark.parametrize(
     ("shown", "expected"),
     [
-        (words.size(0), "0 B"),
-        (words.size(1023), "1023 B"),
-        (words.size(1024), "1.0 KiB"),
-        (words.size(1_048_575), "1.0 MiB"),
-        (words.size(INT64_MAX), "8.0 EiB"),
-        (words.size(-1), "unlimited"),
-        (words.span(999), "999 ms"),
-        (words.span(1_000), "1 s"),
-        (words.span(258_400), "4 min 18 s"),
-        (words.span(3_600_500), "1 h"),
-        (words.span(7 * DAY), "7 d"),
-        (words.span(-1), "unlimited"),
-        (words.moment(NOW), "2025-11-26 04:10:00 UTC"),
-        (words.moment(None), "never"),
-        (words.moment(INT64_MAX), f"{INT64_MAX} ms"),
-        (words.iso(NOW), "2025-11-26T04:10:00Z"),
-        (words.iso(INT64_MAX), "9999-12-31T23:59:59Z"),
-        (words.field(None), ""),
-        (words.field(NOW), "2025-11-26T04:10:00Z"),
-        (words.field(NOW + 999), "2025-11-26T04:10:00.999Z"),
-        (words.field(NOW + 7), "2025-11-26T04:10:00.007Z"),
-        (words.field(INT64_MAX), str(INT64_MAX)),
-        (words.offset_range(3, 3), "no offsets"),
-        (words.offset_range(3, 4), "offset 3"),
-        (words.offset_range(0, 1_000), "offsets 0 to 999"),
-        (words.relative(NOW + 258_400, NOW), "in 4 min 18 s"),
-        (words.relative(NOW - 42_000, NOW), "42 s ago"),
-        (words.relative(NOW + 1, NOW), "now"),
-        (words.relative(None, NOW), "never"),
-        (words.plural(1, "segment"), "1 segment"),
-        (words.plural(0, "directory", "directories"), "0 directories"),
+        (formatting.size(0), "0 B"),
+        (formatting.size(1023), "1023 B"),
+        (formatting.size(1024), "1.0 KiB"),
+        (formatting.size(1_048_575), "1.0 MiB"),
+        (formatting.size(INT64_MAX), "8.0 EiB"),
+        (formatting.size(-1), "unlimited"),
+        (formatting.span(999), "999 ms"),
+        (formatting.span(1_000), "1 s"),
+        (formatting.span(258_400), "4 min 18 s"),
+        (formatting.span(3_600_500), "1 h"),
+        (formatting.span(7 * DAY), "7 d"),
+        (formatting.span(-1), "unlimited"),
+        (formatting.moment(NOW), "2025-11-26 04:10:00 UTC"),
+        (formatting.moment(None), "never"),
+        (formatting.moment(INT64_MAX), f"{INT64_MAX} ms"),
+        (formatting.iso(NOW), "2025-11-26T04:10:00Z"),
+        (formatting.iso(INT64_MAX), "9999-12-31T23:59:59Z"),
+        (formatting.field(None), ""),
+        (formatting.field(NOW), "2025-11-26T04:10:00Z"),
+        (formatting.field(NOW + 999), "2025-11-26T04:10:00.999Z"),
+        (formatting.field(NOW + 7), "2025-11-26T04:10:00.007Z"),
+        (formatting.field(INT64_MAX), str(INT64_MAX)),
+        (formatting.offset_range(3, 3), "no offsets"),
+        (formatting.offset_range(3, 4), "offset 3"),
+        (formatting.offset_range(0, 1_000), "offsets 0 to 999"),
+        (formatting.relative(NOW + 258_400, NOW), "in 4 min 18 s"),
+        (formatting.relative(NOW - 42_000, NOW), "42 s ago"),
+        (formatting.relative(NOW + 1, NOW), "now"),
+        (formatting.relative(None, NOW), "never"),
+        (formatting.plural(1, "segment"), "1 segment"),
+        (formatting.plural(0, "directory", "directories"), "0 directories"),
     ],
 )
 def test_words(shown: str, expected: str) -> None:
@@ -226,4 +227,4 @@ def test_what_a_field_says_is_read_as_the_same_moment(moment_ms: int) -> None:
     """Goal: who asks the same again asks about the same time.
     Method: moments with and without milliseconds, and beyond the calendar.
     """
-    assert parse_timestamp(words.field(moment_ms)) == moment_ms
+    assert parse_timestamp(formatting.field(moment_ms)) == moment_ms

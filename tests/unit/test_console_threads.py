@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import ClientSession, ClientTimeout
 
-from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.console.assets import asset_address
+from kafkalog.console.rendering import prepare
 from kafkalog.server.api import Api, Phase
-from kafkalog.server.console_threads import PAGES_IN_WORK, ConsoleThreads
-from kafkalog.server.error_map import ApiError
-from kafkalog.server.listeners import close_listeners, open_listeners
-from kafkalog.server.replies import RequestIds
+from kafkalog.server.app import close_listeners, open_listeners
+from kafkalog.server.console.threads import PAGES_IN_WORK, ConsoleThreads
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.replies import RequestIds
 from kafkalog.server.security.gate import AccessFiles
 from kafkalog.settings import load_settings
-from kafkalog.ui.assets import asset_address
-from kafkalog.ui.rendering import prepare
 from tests.made_api import api_over
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from kafkalog.manager.cleaning_operations import CleanerHealth
-from kafkalog.manager.retention import RETENTION_TASK
-from kafkalog.manager.values import LogDirFault, Readiness
-from kafkalog.ui.daemon_views import LogDirView, TaskRow
-from kafkalog.ui.overview_view import overview_view
-from kafkalog.ui.troubles import troubles_of
+from kafkalog.broker.compaction.cleaning import CleanerHealth
+from kafkalog.broker.retention.retention import RETENTION_TASK
+from kafkalog.broker.values import LogDirFault, Readiness
+from kafkalog.console.alerts import troubles_of
+from kafkalog.console.views.daemon import LogDirView, TaskRow
+from kafkalog.console.views.overview import overview_view
 from tests.unit.test_console_views import filled
 
 NOW_MS = 1_700_000_000_000

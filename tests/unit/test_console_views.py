@@ -13,21 +13,26 @@ from unicodedata import category
 
 import pytest
 
+from kafkalog.broker.values import ConfigChange
+from kafkalog.console.formatting import UNPRINTABLE
+from kafkalog.console.rendering import Frame, render_error, render_html, render_json
+from kafkalog.console.segment_states import reason_of
+from kafkalog.console.views.daemon import log_dirs_view, tasks_view
+from kafkalog.console.views.delete_records import delete_records_view
+from kafkalog.console.views.offsets import Question, offsets_view
+from kafkalog.console.views.overview import overview_view
+from kafkalog.console.views.partition import (
+    SEGMENTS_A_PAGE,
+    due_view,
+    partition_view,
+    schedule_view,
+)
+from kafkalog.console.views.retention import retention_view
+from kafkalog.console.views.topics import TopicOrder, topic_view, topics_view
 from kafkalog.errors import InvalidTopicConfig, UnknownPartition, UnknownTopic
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.retention.forecast import Schedule
 from kafkalog.log.retention.plan import plan
-from kafkalog.manager.values import ConfigChange
-from kafkalog.ui.daemon_views import log_dirs_view, tasks_view
-from kafkalog.ui.delete_records_view import delete_records_view
-from kafkalog.ui.offsets_view import Question, offsets_view
-from kafkalog.ui.overview_view import overview_view
-from kafkalog.ui.partition_view import SEGMENTS_A_PAGE, due_view, partition_view, schedule_view
-from kafkalog.ui.rendering import Frame, render_error, render_html, render_json
-from kafkalog.ui.retention_view import retention_view
-from kafkalog.ui.segment_states import reason_of
-from kafkalog.ui.topic_views import TopicOrder, topic_view, topics_view
-from kafkalog.ui.words import UNPRINTABLE
 from tests.cleaning_daemon import NOW_MS, keyed_batch
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager
@@ -37,8 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType
 
-    from kafkalog.manager.log_maintenance import LogDescription
-    from kafkalog.ui.view import View
+    from kafkalog.broker.retention.maintenance import LogDescription
+    from kafkalog.console.view import View
 
 NEVER = 10**12
 STILL = Frame("/console", "", is_refreshing=False)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.groups.consumers import Consumer, ConsumerConfig, Delivery, Reset
 from kafkalog.errors import (
     ConsumerExists,
     IllegalConsumerState,
@@ -18,12 +20,10 @@ from kafkalog.errors import (
 )
 from kafkalog.format.disk.group_offsets import CommittedOffset
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.consumer import Consumer, ConsumerConfig, Delivery, Reset
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 if TYPE_CHECKING:
-    from kafkalog.manager.consumer_groups import ConsumerGroups
+    from kafkalog.broker.groups.consumers import ConsumerGroups
 
 CONFIG = BrokerConfig(log_dirs=DIRS, offsets_topic_num_partitions=2)
 EARLIEST = ConsumerConfig(reset=Reset.EARLIEST)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.groups.consumers import ConsumerConfig, Reset
 from kafkalog.errors import DiskFull
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.consumer import ConsumerConfig, Reset
-from kafkalog.server.consumer_poll import ConsumerPoll
+from kafkalog.server.consumers.poll import ConsumerPoll
 from kafkalog.settings import load_settings
 from tests.made_api import api_over
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
@@ -22,8 +22,8 @@ from tests.sim.sim_manager import DIRS, SimManager, batch_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.manager.consumer import Consumer
-    from kafkalog.server.consumer_poll import PartitionPage
+    from kafkalog.broker.groups.consumers import Consumer
+    from kafkalog.server.consumers.poll import PartitionPage
 
 T = [TopicPartition("t", number) for number in range(2)]
 LONG_MS = 60_000

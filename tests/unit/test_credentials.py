@@ -19,7 +19,7 @@ from kafkalog.format.disk.credentials import (
     token_digest,
 )
 from kafkalog.format.integers import FormatError
-from kafkalog.server.security.failed_tries import FailedTries
+from kafkalog.server.security.authenticators import FailedTries
 
 SALT = bytes(range(16))
 SOUND = "scrypt:16:8:1:AAAAAAAAAAAAAAAA:AAAAAAAAAAAAAAAAAAAAAAAA"

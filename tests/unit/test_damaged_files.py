@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
-from kafkalog.errors import CorruptCheckpoint
-from kafkalog.format.disk.checkpoints import decode_leader_epochs
-from kafkalog.log.log_config import LogConfig
-from kafkalog.log.recovery.log_loader import load_log
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.log_dir import (
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.directory.log_dir import (
     CLEAN_SHUTDOWN_MARKER,
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -22,7 +18,11 @@ from kafkalog.manager.log_dir import (
     PROOFS,
     RECOVERY_POINTS,
 )
-from kafkalog.manager.values import Acks
+from kafkalog.broker.values import Acks
+from kafkalog.errors import CorruptCheckpoint
+from kafkalog.format.disk.checkpoints import decode_leader_epochs
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.recovery.log_loader import load_log
 from tests.partition_world import DIRECTORY, PartitionWorld, batch, checked
 from tests.sim.sim_manager import SimManager, batch_of
 

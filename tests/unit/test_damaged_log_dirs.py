@@ -14,17 +14,16 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.directory.identity import IdentityFiles, plan_identities
+from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE
+from kafkalog.broker.topics.registry import FORMAT, decode_registry, encode_registry
+from kafkalog.broker.topics.registry_copies import doubt_of
+from kafkalog.broker.values import ConfigChange
 from kafkalog.errors import UnusableLogDirs
 from kafkalog.format.disk.properties import decode_meta_properties, encode_meta_properties
 from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import encode_id
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.identity import plan_identities
-from kafkalog.manager.identity_files import IdentityFiles
-from kafkalog.manager.log_dir import META_PROPERTIES, REGISTRY_FILE
-from kafkalog.manager.registry_copies import doubt_of
-from kafkalog.manager.topic_registry import FORMAT, decode_registry, encode_registry
-from kafkalog.manager.values import ConfigChange
 from tests.sim.crash_enumeration import enumerate_crashes
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Fault

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kafkalog.cli.dump_log_segments import DumpOptions, dump, dump_command
+from kafkalog.cli.offline.dump import DumpOptions, dump, dump_command
 from kafkalog.errors import CorruptBatch, CorruptIndex
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "dump"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.cli.dump_record import record_line
+from kafkalog.cli.offline.dump import record_line
 from kafkalog.format.integers import FormatError
 from kafkalog.format.records.record import Record
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.errors import CorruptBatch, CorruptCheckpoint, CorruptData, CorruptIndex
-from kafkalog.server.error_map import error_body
+from kafkalog.server.protocol.errors import error_body
 
 
 @pytest.mark.parametrize("kind", [CorruptData, CorruptBatch, CorruptIndex, CorruptCheckpoint])

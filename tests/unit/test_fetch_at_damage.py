@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.cli.offline_scan import batches_of
+from kafkalog.cli.offline.scan import batches_of
 from kafkalog.errors import CorruptBatch
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.values import Acks
+from kafkalog.console.views.daemon import log_dirs_view
 from kafkalog.errors import DiskFull, LogStartNotDurable
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.values import Acks
-from kafkalog.ui.daemon_views import log_dirs_view
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_filesystem import SimFilesystem
 from tests.sim.sim_manager import SimManager, batch_of
 from tests.unit.test_console_views import page_of
 
 if TYPE_CHECKING:
-    from kafkalog.manager.commands import Command
+    from kafkalog.broker.directory.commands import Command
 
 RESERVE = 1_000_000
 SMALL = LogConfig(segment_index_bytes=96, internal_segment_bytes=100_000, retention_bytes=0)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog.broker.groups.consumers import assign_ranges
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.format.topic_pattern import MalformedPattern, TopicPattern
-from kafkalog.manager.group_assignment import assign_ranges
 
 NAMES = ("a", "b.c", "orders", "orders-eu", "orders-us.2", "__x", "A_1", "x" * 249)
 PATTERNS = (

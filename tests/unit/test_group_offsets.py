@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.directory.commands import AppendCommand
+from kafkalog.broker.groups.offsets import GroupOffsetsReplay, is_expired
+from kafkalog.broker.values import Acks
 from kafkalog.errors import (
     DiskFull,
     InvalidRequest,
@@ -31,11 +35,6 @@ from kafkalog.format.records.control_record import ControlRecordType, build_end_
 from kafkalog.format.topic_names import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS, TopicPartition
 from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.commands import AppendCommand
-from kafkalog.manager.group_offsets import is_expired
-from kafkalog.manager.group_offsets_replay import GroupOffsetsReplay
-from kafkalog.manager.values import Acks
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of

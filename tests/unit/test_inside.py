@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kafkalog.server.inside import metrics_cardinality
+from kafkalog.server.admin.debug import metrics_cardinality
 
 PARTITIONS = 20_000
 

@@ -17,7 +17,7 @@ from jwt import PyJWS
 
 from kafkalog.format.integers import FormatError
 from kafkalog.server.security.authenticators import RefusedToken, Verified
-from kafkalog.server.security.jwt_tokens import TokenKeys, TokenRules, decode_jwks
+from kafkalog.server.security.jwt import TokenKeys, TokenRules, decode_jwks
 from kafkalog.settings import ServerConfig
 from tests.integration.jwt_world import (
     AUDIENCE,

@@ -9,9 +9,7 @@ import asyncio
 import pytest
 
 from kafkalog.env.systemd import ServiceManager
-from kafkalog.server.lasting import lasting_task
-from kafkalog.server.reloads import keep_files_current
-from kafkalog.server.supervision import Supervision
+from kafkalog.server.supervision import Supervision, keep_files_current, lasting_task
 
 
 class Deaths:

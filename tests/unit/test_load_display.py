@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 
-from kafkalog.manager.values import Loading
+from kafkalog.broker.values import Loading
 from kafkalog.observe.logging import configure_logging
 from kafkalog.observe.terminal_line import TerminalLine
-from kafkalog.server.load_display import loading_text, remaining_ms, show_loading
+from kafkalog.server.supervision import loading_text, remaining_ms, show_loading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

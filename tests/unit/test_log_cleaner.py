@@ -8,13 +8,13 @@ import errno
 
 import pytest
 
+from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.cleaner.log_cleaner_manager import NONE
 from kafkalog.cleaner.stats import CleaningRun, CleanRequest
 from kafkalog.errors import CleaningConflict, CorruptBatch, DiskFull, InvalidRequest, NotReady
 from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.log_config import LogConfig
-from kafkalog.manager.values import Acks, ConfigChange
 from tests.cleaning_daemon import BOTH, COMPACTED, NOW_MS, CleaningDaemon, keyed_batch
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.values import ConfigChange
 from kafkalog.cleaner.log_cleaner_manager import NONE, CleaningPhase, IllegalTransition
 from kafkalog.cleaner.plan import LogToClean
 from kafkalog.errors import CleaningConflict, CorruptBatch, DiskFull, LogCleaningAborted
 from kafkalog.format.disk.checkpoints import decode_offsets, encode_offsets
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.manager.values import ConfigChange
 from tests.cleaning_daemon import NOW_MS, CleaningDaemon
 from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_manager import DIRS

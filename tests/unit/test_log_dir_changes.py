@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.values import ConfigChange, MoveState
 from kafkalog.errors import InvalidReplicaAssignment, InvalidRequest
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.values import ConfigChange, MoveState
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.values import Acks
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.values import Acks
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 if TYPE_CHECKING:
-    from kafkalog.manager.values import LogDirDescription
+    from kafkalog.broker.values import LogDirDescription
 
 
 def sizes(description: LogDirDescription) -> dict[str, int]:

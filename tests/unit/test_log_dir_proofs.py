@@ -10,20 +10,20 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.directory.log_dir import (
+    CLEANER_OFFSETS,
+    OWN_FILES,
+    PROOFS,
+    RECOVERY_POINTS,
+)
+from kafkalog.broker.values import Acks
 from kafkalog.format.disk.checkpoints import encode_leader_epochs, encode_offsets
 from kafkalog.format.disk.log_proofs import CheckedOffsets, decode_proofs, encode_proofs
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.log_dir import (
-    CLEANER_OFFSETS,
-    OWN_FILES,
-    PROOFS,
-    RECOVERY_POINTS,
-)
-from kafkalog.manager.values import Acks
 from tests.cleaning_daemon import CleaningDaemon
 from tests.moving_world import A, B, move, world
 from tests.sim.sim_crash import ALL_MODES, CrashMode

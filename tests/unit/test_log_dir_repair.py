@@ -13,22 +13,22 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner
 
-from kafkalog.cli.main import make_cli
-from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.errors import InvalidConfig, UnusableLogDirs
-from kafkalog.format.disk.properties import MetaProperties, decode_meta_properties
-from kafkalog.format.disk.properties import encode_meta_properties as encoded_meta
-from kafkalog.format.topic_names import decode_id, encode_id
-from kafkalog.manager.log_dir import META_PROPERTIES, REGISTRY_FILE
-from kafkalog.manager.log_dir_repair import LogDirRepair
-from kafkalog.manager.registry_copies import corrected_registry
-from kafkalog.manager.topic_registry import (
+from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE
+from kafkalog.broker.directory.repair import LogDirRepair
+from kafkalog.broker.topics.registry import (
     FORMAT,
     RegisteredTopic,
     RegistryState,
     decode_registry,
     encode_registry,
 )
+from kafkalog.broker.topics.registry_copies import corrected_registry
+from kafkalog.cli.main import make_cli
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.errors import InvalidConfig, UnusableLogDirs
+from kafkalog.format.disk.properties import MetaProperties, decode_meta_properties
+from kafkalog.format.disk.properties import encode_meta_properties as encoded_meta
+from kafkalog.format.topic_names import decode_id, encode_id
 from tests.sim.crash_enumeration import enumerate_crashes
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_manager import DIRS, batch_of

@@ -11,6 +11,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.catalog import PartitionTable
+from kafkalog.broker.directory.commands import (
+    AppendCommand,
+    CallCommand,
+    Command,
+    EachCommand,
+    Step,
+)
+from kafkalog.broker.directory.flusher import LogDirFlusher
+from kafkalog.broker.directory.limits import QueueBudget, TopicQuotas
+from kafkalog.broker.directory.log_dir import LogDir
+from kafkalog.broker.directory.storage_fault import fault_of
+from kafkalog.broker.directory.thread_metrics import ThreadMeter
+from kafkalog.broker.directory.writer import LogDirWriter
+from kafkalog.broker.log_manager import LogManager
+from kafkalog.broker.operations import Operations
+from kafkalog.broker.runtime import Seams
+from kafkalog.broker.values import Acks
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
@@ -27,20 +46,6 @@ from kafkalog.errors import (
 )
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.log.values import LogAppendInfo
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.commands import AppendCommand, CallCommand, Command, EachCommand, Step
-from kafkalog.manager.log_dir import LogDir
-from kafkalog.manager.log_dir_flusher import LogDirFlusher
-from kafkalog.manager.log_dir_writer import LogDirWriter
-from kafkalog.manager.log_manager import LogManager
-from kafkalog.manager.operations import Operations
-from kafkalog.manager.partition_table import PartitionTable
-from kafkalog.manager.queue_budget import QueueBudget
-from kafkalog.manager.seams import Seams
-from kafkalog.manager.storage_fault import fault_of
-from kafkalog.manager.thread_meter import ThreadMeter
-from kafkalog.manager.topic_quotas import TopicQuotas
-from kafkalog.manager.values import Acks
 from kafkalog.observe.metrics import Metrics
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_faults import Effect, Fault

@@ -8,9 +8,9 @@ import errno
 
 import pytest
 
+from kafkalog.broker.operations import Acks
 from kafkalog.errors import DiskFull, UnknownPartition, UnknownSegment, UnknownTopic
 from kafkalog.log.inspect.invariants import check_invariants
-from kafkalog.manager.operations import Acks
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import MUTATING, Fault
 from tests.sim.sim_manager import SimManager, batch_of

@@ -11,6 +11,8 @@ from zlib import crc32
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.values import Acks
 from kafkalog.errors import (
     AppendOutcomeUnknown,
     CorruptBatch,
@@ -31,8 +33,6 @@ from kafkalog.errors import (
 )
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation, LogAppendInfo
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.values import Acks
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_filesystem import SimFilesystem

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.catalog import log_dir_of
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.partition_table import log_dir_of
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_filesystem import SimFilesystem
 from tests.sim.sim_manager import DIRS, SimManager, batch_of

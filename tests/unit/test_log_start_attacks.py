@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.directory.log_dir import LOG_START_OFFSETS, PROOFS
+from kafkalog.broker.directory.repair import LogDirRepair
 from kafkalog.errors import CleaningConflict, InvalidRequest
 from kafkalog.format.disk.checkpoints import encode_leader_epochs
 from kafkalog.format.disk.log_proofs import decode_proofs
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention import execute
 from kafkalog.log.retention.plan import Keeper, keeper_of
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.log_dir import LOG_START_OFFSETS, PROOFS
-from kafkalog.manager.log_dir_repair import LogDirRepair
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_manager import SimManager, batch_of
 from tests.sim.sim_random import SimRandom
 from tests.sim.sim_threads import SimThreads
 
 if TYPE_CHECKING:
+    from kafkalog.broker.directory.log_dir import LogDir
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.manager.log_dir import LogDir
     from tests.sim.sim_filesystem import SimFilesystem
 
 ONE = BrokerConfig(log_dirs=("/data/a",))

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client import generate_latest
 
+from kafkalog.broker.catalog import log_dir_of
+from kafkalog.broker.directory.commands import CallCommand
+from kafkalog.broker.values import Acks, ConfigChange, MoveState
 from kafkalog.errors import OffsetAboveLogEnd, UnknownTopic
 from kafkalog.log.values import Isolation
-from kafkalog.manager.commands import CallCommand
-from kafkalog.manager.partition_table import log_dir_of
-from kafkalog.manager.values import Acks, ConfigChange, MoveState
 from kafkalog.observe.metrics import Metrics
 from kafkalog.observe.prometheus import observe_many
 from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
 
 if TYPE_CHECKING:
+    from kafkalog.broker.directory.commands import Command
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.manager.commands import Command
 
 HEARTBEAT = "kafkalog_thread_heartbeat_timestamp_seconds"
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from structlog.testing import capture_logs
 
 from kafkalog.__main__ import _build
+from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.env.scheduler import TaskState
 from kafkalog.errors import StorageFault
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.log_config import LogConfig
-from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.settings import load_settings
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager

@@ -11,12 +11,12 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.directory.log_dir import REGISTRY_FILE
+from kafkalog.broker.topics.registry import RegisteredTopic, decode_registry
 from kafkalog.errors import DiskFull, LogDirOffline
 from kafkalog.format.disk.properties import decode_meta_properties
 from kafkalog.format.topic_names import encode_id
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.log_dir import REGISTRY_FILE
-from kafkalog.manager.topic_registry import RegisteredTopic, decode_registry
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkalog.cli.moment import Moment
-from kafkalog.server.error_map import ApiError
-from kafkalog.server.media_types import EmbeddedFormat
-from kafkalog.server.moments import parse_timestamp
-from kafkalog.server.produce_body import Formats, columns_of, parse_documents
-from kafkalog.ui import words
+from kafkalog.cli.arguments import Moment
+from kafkalog.console import formatting
+from kafkalog.server.produce.json_body import Formats, columns_of, parse_documents
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.media_types import EmbeddedFormat
+from kafkalog.server.protocol.parameters import parse_timestamp
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _YEAR_9999_MS = 253_402_300_799_999
@@ -48,7 +48,7 @@ def test_a_moment_is_its_millisecond(moment_ms: int, hours: int) -> None:
 @given(st.integers(0, _YEAR_9999_MS))
 def test_a_moment_as_the_console_writes_it(moment_ms: int) -> None:
     """Goal: what is copied from a page can be pasted into its fields. Method: words.moment."""
-    assert parse_timestamp(words.moment(moment_ms)) == moment_ms // 1000 * 1000
+    assert parse_timestamp(formatting.moment(moment_ms)) == moment_ms // 1000 * 1000
 
 
 def test_what_is_finer_is_cut() -> None:

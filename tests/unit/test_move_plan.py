@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.manager.move_plan import (
+from kafkalog.broker.moves.partition_move import (
     SLICE_BYTES,
     UNFLUSHED_BYTES_MAX,
     MoveFacts,

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import InvalidBackupTarget, InvalidConfig
 from kafkalog.format.disk.backup_manifest import RESTORE_MARKER
 from kafkalog.format.disk.file_names import PARTITION_METADATA
 from kafkalog.log.inspect.directory_facts import check_apart, lies_in
-from kafkalog.manager.broker_config import BrokerConfig
 from tests.backup_world import back_up, new_disk, restore, with_data
 from tests.sim.sim_manager import DIRS, SimManager
 

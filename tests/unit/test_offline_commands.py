@@ -15,7 +15,7 @@ import structlog
 from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
-from kafkalog.cli.offline_scan import record_line
+from kafkalog.cli.offline.scan import record_line
 from kafkalog.format.records.record import Record
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.broker_config import OPEN_FILES_MIN, BrokerConfig
+from kafkalog.broker.directory.commands import FlushCommand
+from kafkalog.broker.values import Acks
 from kafkalog.errors import AppendOutcomeUnknown, DescriptorsShort
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation
-from kafkalog.manager.broker_config import OPEN_FILES_MIN, BrokerConfig
-from kafkalog.manager.commands import FlushCommand
-from kafkalog.manager.values import Acks
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager, batch_of
 

@@ -11,9 +11,9 @@ from openapi_spec_validator import validate
 
 from kafkalog import __version__
 from kafkalog.server.app import ROUTE_TABLES
-from kafkalog.server.endpoint import endpoint_of
-from kafkalog.server.error_map import REGISTER
-from kafkalog.server.openapi import describe, described_path, error_numbers
+from kafkalog.server.protocol.endpoint import endpoint_of
+from kafkalog.server.protocol.errors import REGISTER
+from kafkalog.server.protocol.openapi import describe, described_path, error_numbers
 
 DOCUMENT = json.loads(json.dumps(describe(ROUTE_TABLES, version=__version__)))
 

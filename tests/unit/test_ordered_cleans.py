@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.broker.compaction.cleaning import OrderedCleans
 from kafkalog.cleaner.stats import CleaningRun
 from kafkalog.errors import CleaningConflict
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.manager.ordered_cleans import OrderedCleans
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_threads import SimThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog.manager.ordered_cleans import CleanEnd
+    from kafkalog.broker.compaction.cleaning import CleanEnd
 
 KEYS = [TopicPartition("t", number) for number in range(3)]
 

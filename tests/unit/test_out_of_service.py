@@ -13,6 +13,9 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.topics.registry import decode_registry, encode_registry
+from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.errors import (
     DescriptorsShort,
     DiskFull,
@@ -24,9 +27,6 @@ from kafkalog.format.disk.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIM
 from kafkalog.format.disk.properties import encode_partition_metadata
 from kafkalog.format.topic_names import decode_id, encode_id
 from kafkalog.log.log_config import LogConfig
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.topic_registry import decode_registry, encode_registry
-from kafkalog.manager.values import Acks, ConfigChange
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.broker.groups.consumers import ConsumerConfig, Reset
 from kafkalog.errors import OffsetBelowLogStart, PartitionMoving
 from kafkalog.format.records.control_record import ControlRecordType
 from kafkalog.format.topic_names import TopicPartition
@@ -29,12 +30,10 @@ from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.segment.segment_reader import position_of
 from kafkalog.log.segment.segment_swap import SegmentSwap
 from kafkalog.log.values import AppendOrigin, Isolation
-from kafkalog.manager.consumer import ConsumerConfig, Reset
-from kafkalog.server.media_types import JSON, EmbeddedFormat
-from kafkalog.server.record_media import PAGES
-from kafkalog.server.record_page import collect
-from kafkalog.server.record_source import Cursor, ReadChunks, RecordSource
-from kafkalog.server.routes import records as routes
+from kafkalog.server.fetch import v2 as routes
+from kafkalog.server.fetch.source import Cursor, ReadChunks, RecordSource, collect
+from kafkalog.server.fetch.stream import PAGES
+from kafkalog.server.protocol.media_types import JSON, EmbeddedFormat
 from tests.made_api import api_over
 from tests.open_transactions import left_open, marker_of
 from tests.partition_world import NOW_MS, PartitionWorld, batch, records_of

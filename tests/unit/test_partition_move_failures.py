@@ -8,13 +8,13 @@ import errno
 
 import pytest
 
+from kafkalog.broker.directory.commands import FlushCommand
+from kafkalog.broker.values import Acks, MoveState
 from kafkalog.cleaner.stats import CleaningRun, CleanRequest
 from kafkalog.errors import (
     StorageFault,
 )
 from kafkalog.format.topic_names import DirectoryState
-from kafkalog.manager.commands import FlushCommand
-from kafkalog.manager.values import Acks, MoveState
 from tests.cleaning_daemon import keyed_batch
 from tests.moving_world import SLOW, T0, A, B, begun, contents, ended, move, place, states, world
 from tests.sim.sim_crash import CrashMode

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.directory.commands import AppendCommand
+from kafkalog.broker.moves.partition_move import HoldCommand
+from kafkalog.broker.values import Acks, ConfigChange, MoveState
 from kafkalog.errors import (
     InvalidReplicaAssignment,
     InvalidTopicName,
@@ -23,10 +27,6 @@ from kafkalog.format.topic_names import DirectoryState
 from kafkalog.log import future_log
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.values import Isolation, LogAppendInfo
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.commands import AppendCommand
-from kafkalog.manager.partition_move import HoldCommand
-from kafkalog.manager.values import Acks, ConfigChange, MoveState
 from tests.moving_world import SLOW, T0, A, B, begun, contents, ended, move, place, states, world
 from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
 

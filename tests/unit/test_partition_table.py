@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import pytest
 
+from kafkalog.broker.catalog import PartitionTable
 from kafkalog.errors import CorruptBatch
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.manager.partition_table import PartitionTable
 
 
 def test_refused_requests_leave_nothing_on_the_fault() -> None:

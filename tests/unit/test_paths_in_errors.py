@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from aiohttp import ClientSession
 
 from kafkalog import errors
+from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.errors import NAMES_PATHS, CorruptData, KafkalogError, UnusableLogDirs
-from kafkalog.manager.broker_config import BrokerConfig
+from kafkalog.server.admin.probes import readiness
 from kafkalog.server.api import Phase
-from kafkalog.server.error_map import error_body
-from kafkalog.server.listeners import close_listeners, open_listeners
-from kafkalog.server.replies import RequestIds
-from kafkalog.server.routes.probes import readiness
+from kafkalog.server.app import close_listeners, open_listeners
+from kafkalog.server.protocol.errors import error_body
+from kafkalog.server.protocol.replies import RequestIds
 from kafkalog.server.security.gate import AccessFiles
 from kafkalog.settings import load_settings
 from tests.integration.access_world import access_settings, by
@@ -144,7 +144,7 @@ def test_every_class_that_may_name_a_path() -> None:
 
 def raised_with_a_path() -> Iterator[tuple[str, str]]:
     """Where, and the class: a keyword or a piece of the message that names a place."""
-    for ring in ("log", "cleaner", "manager", "server", "env", "format"):
+    for ring in ("log", "cleaner", "broker", "server", "env", "format"):
         for module in sorted((ROOT / "kafkalog" / ring).rglob("*.py")):
             for node in ast.walk(ast.parse(module.read_text())):
                 if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):

@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.directory.log_dir import REGISTRY_FILE
+from kafkalog.broker.topics.registry import ProducerEpoch, decode_registry
+from kafkalog.broker.transactions.producer_ids import BLOCK_IDS, FIRST_PRODUCER_ID
+from kafkalog.broker.values import Acks
 from kafkalog.errors import (
     InvalidProducerEpoch,
     KafkalogError,
@@ -21,16 +26,11 @@ from kafkalog.errors import (
 )
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.log.values import LogAppendInfo
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.log_dir import REGISTRY_FILE
-from kafkalog.manager.producer_ids import BLOCK_IDS, FIRST_PRODUCER_ID
-from kafkalog.manager.topic_registry import ProducerEpoch, decode_registry
-from kafkalog.manager.values import Acks
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, records_of
 
 if TYPE_CHECKING:
-    from kafkalog.manager.commands import Command
+    from kafkalog.broker.directory.commands import Command
     from tests.sim.sim_filesystem import SimFilesystem
 
 EXPIRATION_MS = BrokerConfig().producer_id_expiration_ms

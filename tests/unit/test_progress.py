@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.progress import Progress
+from kafkalog.cli.output import Progress
 from tests.sim.sim_clock import SimClock
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.server.security.rates import TokenBuckets
+from kafkalog.server.security.rate_limits import TokenBuckets
 
 
 def test_a_second_s_worth_at_once_then_the_rate() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.server.reader_watch import ReaderWatch
+from kafkalog.server.protocol.connection import ReaderWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

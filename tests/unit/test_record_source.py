@@ -15,7 +15,7 @@ from kafkalog.format.topic_names import TopicPartition
 from kafkalog.format.wire.record_text import LineRecords
 from kafkalog.format.wire.record_writer import Bounds, Chunk, RecordShape
 from kafkalog.log.values import FetchDataInfo
-from kafkalog.server.record_source import Cursor, ReadChunks
+from kafkalog.server.fetch.source import Cursor, ReadChunks
 from tests.naive.cleaning_logs import TIME
 from tests.naive.stored_batches import stored_batch
 

@@ -12,11 +12,11 @@ from itertools import accumulate
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.values import Acks
 from kafkalog.errors import CorruptBatch
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.values import Acks
 from tests.partition_world import DIRECTORY, PartitionWorld, batch
 from tests.sim.sim_manager import SimManager, batch_of
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.backup.restore import place_partitions
+from kafkalog.broker.directory.log_dir import LOG_START_OFFSETS, META_PROPERTIES, REGISTRY_FILE
 from kafkalog.errors import BackupFailed, DiskFull, InvalidBackupTarget, InvalidConfig
 from kafkalog.format.disk.backup_manifest import (
     MANIFEST_FILE,
@@ -18,8 +20,6 @@ from kafkalog.format.disk.backup_manifest import (
     BackupPartition,
 )
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.manager.log_dir import LOG_START_OFFSETS, META_PROPERTIES, REGISTRY_FILE
-from kafkalog.manager.restore import place_partitions
 from tests.backup_world import (
     BACKUP,
     NEW_DIRS,

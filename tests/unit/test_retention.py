@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog.broker import tasks
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.retention.report import RetentionOutcome
+from kafkalog.broker.retention.retention import RETENTION_TASK, FinishCommand
+from kafkalog.broker.values import Acks
 from kafkalog.env.scheduler import TaskState
 from kafkalog.errors import NotReady
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
@@ -18,11 +23,6 @@ from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin, Isolation
-from kafkalog.manager import manager_tasks
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.retention import RETENTION_TASK, FinishCommand
-from kafkalog.manager.retention_report import RetentionOutcome
-from kafkalog.manager.values import Acks
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager
 
@@ -310,7 +310,7 @@ def test_days_of_traffic(days: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """M09: days, six records and a segment an hour: no older than retention, roll and check;
     and nothing goes that is younger than the retention.
     """
-    monkeypatch.setattr(manager_tasks, "_METRICS_PERIOD_MS", 3_600_000)  # 260,000 runs else
+    monkeypatch.setattr(tasks, "_METRICS_PERIOD_MS", 3_600_000)  # 260,000 runs else
     sim = started()
     sim.operations.topics.create("t", 1, {"retention.ms": "86400000", "segment.ms": "3600000"})
     log = sim.operations.partition_log("t", 0)

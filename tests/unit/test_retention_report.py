@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.retention.retention import RETENTION_TASK, Taken
 from kafkalog.errors import InvalidTopicConfig, InvalidTopicName, KafkalogError, UnknownPartition
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention import execute
 from kafkalog.log.retention.forecast import Schedule, explain
 from kafkalog.log.retention.plan import Hold, Keeper, Rule
-from kafkalog.manager.retention import RETENTION_TASK, Taken
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager
 from tests.unit.test_retention import MINUTE, bases, fill, names, put, started
 
 if TYPE_CHECKING:
-    from kafkalog.manager.retention_report import RetentionOutcome, SegmentReport
+    from kafkalog.broker.retention.report import RetentionOutcome, SegmentReport
 
 
 NEVER = 10**12

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.errors import InvalidConfig
 from kafkalog.log.log_config import LogConfig
-from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.observe.metrics_options import PartitionLevel
 from kafkalog.settings import ServerConfig, Settings, Source, load_settings
-from kafkalog.settings.environment import key_of_variable
 from kafkalog.settings.setting import Scope, format_value
-from kafkalog.settings.setting_tables import BROKER_LEVEL, NO_EFFECT, TOPIC_LEVEL
+from kafkalog.settings.settings import key_of_variable
+from kafkalog.settings.tables import BROKER_LEVEL, NO_EFFECT, TOPIC_LEVEL
 from tools.settings_page import configuration_page
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.transactions.markers import SinkTransactions
+from kafkalog.broker.transactions.sink import LastSequence
 from kafkalog.errors import InvalidTxnState, OutOfOrderSequence
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.log.values import LogAppendInfo
-from kafkalog.manager.sink_checks import LastSequence
-from kafkalog.manager.sink_transactions import SinkTransactions
 from tests.sink_world import (
     NOW_MS,
     QUERY,

@@ -13,16 +13,15 @@ import pyarrow as pa
 import pytest
 
 from kafkalog.client import ClientError, OutcomeUnknown, ProducerIdentity, UnknownTopic
-from kafkalog.client.appends import Partitions
+from kafkalog.client.produce import Partitions
 from kafkalog.env.random import SystemRandom
 from kafkalog.format.records.batch_builder import RecordColumns
 from kafkalog.format.records.record_batch import Codec, read_header
-from kafkalog.spark.column_rules import UnusableSchema, written_columns
-from kafkalog.spark.delivery import BATCHES_UNDER_WAY, Delivery
 from kafkalog.spark.option_values import InvalidOption
-from kafkalog.spark.sink_failures import SinkFailed, sink_failed
-from kafkalog.spark.sink_options import SINK_OPTIONS, sink_options
-from kafkalog.spark.write import BatchPlanner, NoSuchPartition, NullTopic, OutgoingBatch
+from kafkalog.spark.sink.delivery import BATCHES_UNDER_WAY, Delivery
+from kafkalog.spark.sink.failures import SinkFailed, sink_failed
+from kafkalog.spark.sink.options import SINK_OPTIONS, UnusableSchema, sink_options, written_columns
+from kafkalog.spark.sink.write import BatchPlanner, NoSuchPartition, NullTopic, OutgoingBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

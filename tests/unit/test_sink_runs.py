@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.transactions.sink import Caller
 from kafkalog.errors import InvalidTxnState, ProducerFenced
-from kafkalog.manager.sink_runs import Caller
 from tests.sink_world import (
     QUERY,
     Producer,

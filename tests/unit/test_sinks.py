@@ -9,6 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from kafkalog.broker.transactions import coordinator, sink_table
+from kafkalog.broker.transactions import sink as sink_checks
+from kafkalog.broker.transactions.producer_ids import ProducerIdentity
 from kafkalog.errors import (
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
@@ -25,8 +28,6 @@ from kafkalog.format.disk.sink_state import Winner
 from kafkalog.format.integers import INT16_MAX
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.manager import sink_checks, sink_table, sinks
-from kafkalog.manager.producer_ids import ProducerIdentity
 from tests.sim.sim_manager import SimManager
 from tests.sink_world import (
     CONFIG,
@@ -364,10 +365,10 @@ def test_limits() -> None:
         with pytest.raises(Overloaded):
             sinks_of(sim).begin("other", 1, 0, 0)
         for bound in ("PRODUCERS_MAX", "PRODUCERS_ALL_MAX"):
-            patch.setattr(sinks, bound, 1)
+            patch.setattr(coordinator, bound, 1)
             with pytest.raises(Overloaded, match="1 producers"):
                 begin(sim, 1, 1)
-            patch.setattr(sinks, bound, 2)
+            patch.setattr(coordinator, bound, 2)
         patch.setattr(sink_checks, "PARTITIONS_MAX", 0)
         with pytest.raises(InvalidRequest, match="at most"):
             commit(sim, 1, one.winner())

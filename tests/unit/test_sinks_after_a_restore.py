@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.background import OperationState
+from kafkalog.broker.backup.backup import Backup
 from kafkalog.errors import InvalidTxnState
 from kafkalog.format.disk.sink_state import ProducerKey
 from kafkalog.format.integers import INT16_MAX
 from kafkalog.format.topic_names import SINK_STATE_TOPIC
-from kafkalog.manager.background_operations import OperationState
-from kafkalog.manager.backup import Backup
 from tests.backup_world import BACKUP, NEW_DIRS, back_up, make_places, manifest_of, restore
 from tests.backup_world import started as restarted
 from tests.sim.sim_faults import Effect, Fault

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.transactions import coordinator, sink_table
 from kafkalog.errors import DiskFull, InvalidTxnState
 from kafkalog.format.topic_names import SINK_STATE_TOPIC
-from kafkalog.manager import sink_expiry, sink_table
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Effect, Fault, SimulatedCrash
 from tests.sink_world import (
@@ -131,7 +131,7 @@ def test_silent_queries_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: the commits of streams that were given up do not fill the table for ever.
     Method: three streams of which two may stay: the one that has been silent for longest goes.
     """
-    monkeypatch.setattr(sink_expiry, "SILENT_KEPT_MAX", 2)
+    monkeypatch.setattr(coordinator, "SILENT_KEPT_MAX", 2)
     sim = with_topic(1, config=SHORT)
     for query in ("c", "b", "a"):
         sinks_of(sim).commit(query, 7, [])
@@ -147,8 +147,8 @@ def test_names_that_are_used_once_keep_no_new_query_out(monkeypatch: pytest.Monk
     Method: room for five names; one open batch, then saves under names of their own, in no hurry.
     """
     monkeypatch.setattr(sink_table, "SINKS_MAX", 5)
-    monkeypatch.setattr(sink_expiry, "CROWDED", 4)
-    monkeypatch.setattr(sink_expiry, "CROWDED_KEPT_MS", 3 * MINUTE_MS)
+    monkeypatch.setattr(coordinator, "CROWDED", 4)
+    monkeypatch.setattr(coordinator, "CROWDED_KEPT_MS", 3 * MINUTE_MS)
     sim = with_topic(1, config=SHORT)
     begin(sim, 1)
     for number in range(7):
@@ -163,7 +163,7 @@ def test_an_ended_query_keeps_one_record(monkeypatch: pytest.MonkeyPatch) -> Non
     Method: a save with a loser; its calls again; hours; a restart at each stage.
     """
     sim = with_topic(2, config=SHORT)
-    monkeypatch.setattr(sink_expiry, "ENDED_KEPT_MS", EXPIRATION_MS // 2)
+    monkeypatch.setattr(coordinator, "ENDED_KEPT_MS", EXPIRATION_MS // 2)
     identity = sinks_of(sim).begin("save", 0, 0, 1)
     assert identity is not None
     loser = Producer(sim, identity)
@@ -189,7 +189,7 @@ def test_more_saves_than_queries_are_kept(monkeypatch: pytest.MonkeyPatch) -> No
     Method: room for three queries; a stream, then saves one after the other.
     """
     monkeypatch.setattr(sink_table, "SINKS_MAX", 3)
-    monkeypatch.setattr(sink_expiry, "ENDED_KEPT_MAX", 1)
+    monkeypatch.setattr(coordinator, "ENDED_KEPT_MAX", 1)
     sim = with_topic(1, config=SHORT)
     begin(sim, 1)
     for number in range(5):
@@ -218,7 +218,7 @@ def test_an_ended_query_may_begin_anew() -> None:
 def surplus(sim: SimManager) -> list[str]:
     """Ended queries, if none may stay."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sink_expiry, "ENDED_KEPT_MAX", 0)
+        patch.setattr(coordinator, "ENDED_KEPT_MAX", 0)
         before = set(names(sim))
         sinks_of(sim).settle_once()
         return sorted(before.difference(names(sim)))

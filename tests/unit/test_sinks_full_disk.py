@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import pytest
 
+from kafkalog.broker.catalog import log_dir_of
+from kafkalog.broker.values import MoveState
 from kafkalog.errors import AppendOutcomeUnknown, DiskFull, KafkalogError, LogDirOffline
 from kafkalog.format.topic_names import SINK_STATE_TOPIC
-from kafkalog.manager.partition_table import log_dir_of
-from kafkalog.manager.values import MoveState
 from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_manager import DIRS, SimManager
 from tests.sink_world import (

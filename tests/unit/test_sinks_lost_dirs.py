@@ -8,9 +8,9 @@ import errno
 
 import pytest
 
+from kafkalog.broker.catalog import log_dir_of
 from kafkalog.errors import LogDirOffline
 from kafkalog.format.topic_names import SINK_STATE_TOPIC
-from kafkalog.manager.partition_table import log_dir_of
 from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_manager import DIRS, SimManager
 from tests.sink_world import (

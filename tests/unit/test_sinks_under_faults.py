@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.catalog import log_dir_of
+from kafkalog.broker.directory.commands import AppendCommand
+from kafkalog.broker.values import Acks
 from kafkalog.errors import (
     AppendOutcomeUnknown,
     ConcurrentTransactions,
@@ -26,9 +29,6 @@ from kafkalog.format.disk.sink_state import QueryKey, Winner, encode_key
 from kafkalog.format.field_reader import INT16
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.topic_names import SINK_STATE_TOPIC
-from kafkalog.manager.commands import AppendCommand
-from kafkalog.manager.partition_table import log_dir_of
-from kafkalog.manager.values import Acks
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Effect, Fault, SimulatedCrash
 from tests.sim.sim_manager import SimManager, records_of

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog.broker.directory.log_dir import REGISTRY_FILE
+from kafkalog.broker.transactions.coordinator import ABORT_TASK
+from kafkalog.broker.transactions.producer_ids import ProducerIdentity
 from kafkalog.errors import DiskFull, NotReady
 from kafkalog.format.integers import INT16_MAX
-from kafkalog.manager.log_dir import REGISTRY_FILE
-from kafkalog.manager.producer_ids import ProducerIdentity
-from kafkalog.manager.sinks import ABORT_TASK
 from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_manager import DIRS, SimManager
 from tests.sink_world import (

@@ -24,10 +24,10 @@ from kafkalog.format.disk.properties import (
 from kafkalog.format.records.record import Record
 from kafkalog.format.records.record_batch import Codec
 from kafkalog.format.topic_names import encode_id
-from kafkalog.spark.directory_logs import DirectoryLogs
-from kafkalog.spark.directory_reads import read_directory_piece
 from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
-from kafkalog.spark.logs import (
+from kafkalog.spark.logs.directory import DirectoryLogs
+from kafkalog.spark.logs.directory_reader import read_directory_piece
+from kafkalog.spark.logs.open import (
     Access,
     AmbiguousPartition,
     Bounds,
@@ -39,8 +39,8 @@ from kafkalog.spark.logs import (
     UnusableLogDir,
     open_logs,
 )
-from kafkalog.spark.pieces import Cuts, cut
-from kafkalog.spark.record_batches import record_batches
+from kafkalog.spark.logs.pieces import Cuts, cut
+from kafkalog.spark.reading import record_batches
 from tests.naive.stored_batches import CONTROL, TRANSACTIONAL, Producer, stored_batch
 from tests.sim.sim_filesystem import SimFilesystem
 from tests.spark_reads import SPARK_SCHEMA, rows_of

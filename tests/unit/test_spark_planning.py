@@ -13,12 +13,17 @@ import pytest
 
 from kafkalog.errors import KafkalogError, UnknownPartition, UnknownTopic
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.spark.filters import ColumnFilter, Wanted, narrowed
-from kafkalog.spark.logs import DataLost, OffsetRange
-from kafkalog.spark.offset_reader import OffsetReader, PartitionsGone
+from kafkalog.spark.logs.open import DataLost, OffsetRange
+from kafkalog.spark.offsets import ColumnFilter, Wanted, narrowed
 from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.options import batch_options, stream_options
-from kafkalog.spark.planning import batch_ranges, pieces_of, trigger_ranges
+from kafkalog.spark.planning import (
+    OffsetReader,
+    PartitionsGone,
+    batch_ranges,
+    pieces_of,
+    trigger_ranges,
+)
 from tests.naive.spark_logs import NaiveLog, NaiveLogs
 
 if TYPE_CHECKING:

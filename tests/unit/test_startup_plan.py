@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
+from kafkalog.broker.startup.plan import FoundPartition, StartupPlan, plan_startup, suspects
+from kafkalog.broker.topics.registry import RegisteredTopic, RegistryState
 from kafkalog.format.topic_names import DirectoryState, TopicPartition
-from kafkalog.manager.startup_plan import FoundPartition, StartupPlan, plan_startup, suspects
-from kafkalog.manager.topic_registry import RegisteredTopic, RegistryState
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 ALIVE, DEAD, OTHER = UUID(int=1001), UUID(int=1002), UUID(int=1003)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from kafkalog.log.log_config import LogConfig
-from kafkalog.log.segment.segment_recovery import RECOVERY_CHUNK_BYTES
-from kafkalog.manager.log_dir import (
+from kafkalog.broker.directory.log_dir import (
     CLEAN_SHUTDOWN_MARKER,
     LOG_START_OFFSETS,
     PROOFS,
     RECOVERY_POINTS,
 )
-from kafkalog.manager.values import Acks
+from kafkalog.broker.values import Acks
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.segment.segment_recovery import RECOVERY_CHUNK_BYTES
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 from tests.simulation.daemon_run import DaemonRun, new_disk

@@ -13,7 +13,7 @@ from kafkalog.env.systemd import ServiceManager
 from kafkalog.server.supervision import STOP_SECONDS, Supervision
 
 if TYPE_CHECKING:
-    from kafkalog.manager.values import Loading
+    from kafkalog.broker.values import Loading
 
 
 class Refusing(ServiceManager):

@@ -4,8 +4,8 @@ Method: a log on the simulated disk that is cut at its start, reloaded under its
 
 from __future__ import annotations
 
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.server.tail_pieces import TailPiece, TailPieces
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.server.fetch.tail_cache import TailPiece, TailPieces
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 PIECE = TailPiece(b"x", 1, 3)

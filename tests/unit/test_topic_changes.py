@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.directory.commands import Command, Step
+from kafkalog.broker.directory.log_dir import REGISTRY_FILE
+from kafkalog.broker.topics.registry import (
+    RegistryState,
+    decode_registry,
+    encode_registry,
+)
+from kafkalog.broker.values import ConfigChange
 from kafkalog.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -24,15 +33,6 @@ from kafkalog.errors import (
     UnknownTopic,
 )
 from kafkalog.log.log_config import LogConfig
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.commands import Command, Step
-from kafkalog.manager.log_dir import REGISTRY_FILE
-from kafkalog.manager.topic_registry import (
-    RegistryState,
-    decode_registry,
-    encode_registry,
-)
-from kafkalog.manager.values import ConfigChange
 from tests.sim.sim_faults import MUTATING, Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.directory.log_dir import REGISTRY_FILE
+from kafkalog.broker.topics.registry import decode_registry
+from kafkalog.broker.values import ConfigChange
 from kafkalog.errors import DiskFull, KafkalogError, NotReady, StorageFault, UnknownTopic
-from kafkalog.manager.broker_config import BrokerConfig
-from kafkalog.manager.log_dir import REGISTRY_FILE
-from kafkalog.manager.topic_registry import decode_registry
-from kafkalog.manager.values import ConfigChange
 from tests.sim.sim_faults import MUTATING, Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog.broker.catalog import PartitionTable
+from kafkalog.broker.directory.commands import AppendCommand
+from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.errors import InvalidTopicConfig, LargerThanQuota, QuotaExceeded
 from kafkalog.log.log_config import LogConfig
-from kafkalog.manager.commands import AppendCommand
-from kafkalog.manager.partition_table import PartitionTable
-from kafkalog.manager.values import Acks, ConfigChange
 from tests.sim.sim_manager import SimManager, batch_of, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkalog.manager.commands import Command
+    from kafkalog.broker.directory.commands import Command
 
 SMALL = LogConfig(segment_index_bytes=96, internal_segment_bytes=1_000)
 VALUE = "v" * 132

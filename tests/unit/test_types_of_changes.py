@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from aiohttp import ClientSession, web
 
+from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.errors import NotReady
-from kafkalog.manager.broker_config import BrokerConfig
 from kafkalog.server.api import Phase
-from kafkalog.server.app import ROUTE_TABLES
-from kafkalog.server.endpoint import Action, Endpoint, endpoint_of
-from kafkalog.server.listeners import close_listeners, open_listeners
-from kafkalog.server.replies import RequestIds
+from kafkalog.server.app import ROUTE_TABLES, close_listeners, open_listeners
+from kafkalog.server.protocol.endpoint import Action, Endpoint, endpoint_of
+from kafkalog.server.protocol.replies import RequestIds
 from kafkalog.server.security.gate import AccessFiles
 from kafkalog.settings import load_settings
 from tests.made_api import api_over

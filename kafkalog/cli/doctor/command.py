@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog.cli.connection import output_option
-from kafkalog.cli.settings_source import settings_from, with_settings_source
+from kafkalog.cli.offline.config import settings_from, with_settings_source
 from kafkalog.errors import InvalidConfig, StorageFault
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkalog.broker.directory.identity import IdentityFiles, read_identity_files
+from kafkalog.broker.directory.log_dir import LOCK_FILE
+from kafkalog.broker.topics.registry import registered_configs
 from kafkalog.cli.doctor.mounts import Mount, mount_of, parse_mounts
 from kafkalog.env.process_facts import descriptor_limit
 from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import DirectoryState, parse_directory_name
 from kafkalog.log.inspect.directory_facts import log_dir_path
-from kafkalog.manager.identity_files import IdentityFiles, read_identity_files
-from kafkalog.manager.log_dir import LOCK_FILE
-from kafkalog.manager.registered_configs import registered_configs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
+from kafkalog.broker.directory.identity import doctor_command, plan_identities
+from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE
 from kafkalog.errors import InvalidTopicConfig, UnusableLogDirs
-from kafkalog.manager.identity import doctor_command, plan_identities
-from kafkalog.manager.log_dir import META_PROPERTIES, REGISTRY_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

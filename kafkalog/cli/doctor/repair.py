@@ -5,17 +5,17 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from kafkalog.broker.directory.repair import LogDirRepair
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.env.system_threads import SystemThreads
 from kafkalog.log.inspect.directory_facts import check_apart, log_dir_path
-from kafkalog.manager.log_dir_repair import LogDirRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.manager.broker_config import BrokerConfig
+    from kafkalog.broker.broker_config import BrokerConfig
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog.cli.completing import topic_argument
+from kafkalog.cli.completion import topic_argument
 from kafkalog.cli.connection import output_option, with_client
 from kafkalog.cli.perf.append_load import BATCH_BYTES, AppendLoad, random_payloads
 from kafkalog.cli.perf.append_stats import total_line

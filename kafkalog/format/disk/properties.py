@@ -5,7 +5,7 @@ Never interprets a key. Pure functions. Source: the grammar of `java.util.Proper
 
 `meta.properties`: which cluster and node a log directory belongs to.
 
-Pure functions; that directories agree with one another is checked by `manager/log_dir.py`.
+Pure functions; that directories agree with one another is checked by `broker/directory/log_dir.py`.
 Source: Kafka's `MetaProperties` and `MetaPropertiesVersion`, log-format.md 11.
 
 `partition.metadata`: the topic id that ties a directory to one life of its topic.

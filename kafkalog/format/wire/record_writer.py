@@ -1,6 +1,6 @@
 """RecordWriter: how the records of a read become the body of an answer, whatever the format.
 
-Owns the values that pass between who reads logs (``server/record_stream.py``) and who writes a
+Owns the values that pass between who reads logs (``server/fetch/stream.py``) and who writes a
 format: a read's batches as they lie in the segment go in, encoded chunks come out. A writer serves
 one answer, keeps count over all its reads, and is used by one thread at a time: the event loop or a
 pool's. It never reads a log, never waits and knows no HTTP.
@@ -204,7 +204,7 @@ class StreamWriter(RecordWriter, Protocol):
 
 
 class WriterFactory(Protocol):
-    """What the table of media types (``server/record_media.py``) holds for each of them."""
+    """What the table of media types (``server/fetch/stream.py``) holds for each of them."""
 
     def __call__(
         self, shape: RecordShape, bounds: Bounds, *, max_decompressed_bytes: int

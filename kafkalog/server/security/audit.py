@@ -14,9 +14,9 @@ from aiohttp import web
 
 from kafkalog.observe.logging import AUDIT
 from kafkalog.server.api import PRINCIPAL
-from kafkalog.server.endpoint import ADMINISTRATIVE, endpoint_of
-from kafkalog.server.error_map import entry_error
-from kafkalog.server.replies import REQUEST_ID
+from kafkalog.server.protocol.endpoint import ADMINISTRATIVE, endpoint_of
+from kafkalog.server.protocol.errors import entry_error
+from kafkalog.server.protocol.replies import REQUEST_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -4,6 +4,8 @@ Behind it a request sees the ``Api`` of its principal (``api_of``), whose operat
 call. Where the path names the topic or group, the right that the endpoint promises is asked for
 here too, before a byte of the body is read. An application with a gate has no other ``Api``: a
 route that is let in by mistake meets one that may do nothing. Owned by the event loop.
+
+Guards: what stands before the handlers, the same at every port. Without one it costs nothing.
 """
 
 from __future__ import annotations
@@ -11,11 +13,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkalog.errors import NAMES_PATHS
-from kafkalog.format.disk.credentials import Credentials, decode_credentials
-from kafkalog.manager.access_rules import (
+from kafkalog.broker.access_rules import (
     ALL_ALLOWED,
     CLUSTER_NAME,
     AccessRules,
@@ -23,11 +24,15 @@ from kafkalog.manager.access_rules import (
     Resource,
     parse_access_rules,
 )
-from kafkalog.manager.authorized import authorized
+from kafkalog.broker.authorized import authorized
+from kafkalog.errors import NAMES_PATHS
+from kafkalog.format.disk.credentials import Credentials, decode_credentials
 from kafkalog.server.api import API_VIEW, PRINCIPAL
-from kafkalog.server.endpoint import METRICS_PATH, endpoint_of
-from kafkalog.server.security.authenticators import JWT, NONE, Authenticators, Known
-from kafkalog.server.security.failed_tries import FailedTries
+from kafkalog.server.protocol.endpoint import METRICS_PATH, endpoint_of
+from kafkalog.server.security.authenticators import JWT, NONE, Authenticators, FailedTries, Known
+from kafkalog.server.security.cors import Cors
+from kafkalog.server.security.hosts import Hosts
+from kafkalog.server.security.rate_limits import RateLimits
 from kafkalog.server.security.tls import watched_contexts
 from kafkalog.server.security.watched_files import WatchedFiles, read_file
 
@@ -36,12 +41,13 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from kafkalog.broker.access_rules import Rights
     from kafkalog.format.disk.credentials import PasswordHash
-    from kafkalog.manager.access_rules import Rights
     from kafkalog.server.api import Api
-    from kafkalog.server.endpoint import Endpoint
-    from kafkalog.server.security.jwt_tokens import TokenKeys
+    from kafkalog.server.protocol.endpoint import Endpoint
+    from kafkalog.server.security.jwt import TokenKeys
     from kafkalog.settings import ServerConfig
+
 
 T = TypeVar("T")
 
@@ -95,7 +101,7 @@ def _watched_token_keys(config: ServerConfig) -> WatchedFiles[TokenKeys] | None:
     """The keys of JWTs. Its libraries are loaded where they are needed: 15 MB, 80 ms."""
     if JWT not in (config.http_auth or ()):
         return None
-    from kafkalog.server.security.jwt_tokens import TokenRules, decode_jwks
+    from kafkalog.server.security.jwt import TokenRules, decode_jwks
 
     rules = TokenRules.of(config)
     return _watched(
@@ -201,3 +207,20 @@ def _require(promise: Endpoint, request: web.Request, rights: Rights) -> None:
     name = request.match_info.get(access.resource.value)
     if name is not None:
         rights.require(access.action, access.resource, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """None: the configuration wants no such guard."""
+
+    gate: Gate | None
+    cors: Cors | None
+    rates: RateLimits | None
+    hosts: Hosts
+
+    @classmethod
+    def of(cls, api: Api, files: AccessFiles) -> Guards:
+        """Those that the configuration wants."""
+        config = api.config
+        gate = Gate(api, files) if Gate.is_needed(config) else None
+        return cls(gate, Cors.of(config), RateLimits.of(config), Hosts.of(config))

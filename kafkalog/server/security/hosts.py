@@ -17,7 +17,7 @@ from aiohttp import hdrs
 from yarl import URL
 
 from kafkalog.env.machine_names import machine_names
-from kafkalog.server.origin import HOST
+from kafkalog.server.protocol.origin import HOST
 from kafkalog.server.security.authenticators import NONE
 
 if TYPE_CHECKING:

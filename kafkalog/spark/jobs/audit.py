@@ -33,7 +33,7 @@ from kafkalog.log.inspect.directory_check import (
 from kafkalog.log.inspect.findings import Finding, FindingCode, Severity
 from kafkalog.log.inspect.segment_check import check_segment
 from kafkalog.spark.jobs.tasks import Job, run_job
-from kafkalog.spark.object_store import filesystem_for
+from kafkalog.spark.logs.object_store import filesystem_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,14 +3,24 @@
 Reads names, sizes and checkpoints; opens no segment and writes nothing. A directory may be served
 meanwhile: what vanishes between two looks was not there. A single partition directory counts as a
 fleet of one. Which topic configs hold is told by whoever asks (``ConfigOf``: log directory, topic).
+
+The rows of a job as values of JSON, and as a Parquet file.
+
+A row is a NamedTuple; its fields are the columns: int, float, str and bool, or None as well. One
+thread.
 """
 
 from __future__ import annotations
 
 import errno
+import importlib
+import types
+import typing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from kafkalog.env.random import SystemRandom
+from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
 from kafkalog.format.disk.checkpoints import salvage_offsets
 from kafkalog.format.disk.file_names import (
@@ -23,8 +33,8 @@ from kafkalog.format.disk.file_names import (
 from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import DirectoryState, TopicPartition, parse_directory_name
 from kafkalog.log.log_config import LogConfig
-from kafkalog.spark.object_store import shown
-from kafkalog.spark.partition_places import is_a_link
+from kafkalog.spark.logs.object_store import shown
+from kafkalog.spark.logs.partition_files import is_a_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -259,3 +269,56 @@ def _served(log_dir: str, path: str) -> UnusableDirectory:
         f"{log_dir} is served by a daemon or a broker, or another job works on it: {path} is "
         "locked. Stop the daemon, or work on a copy (kafkalog backup)"
     )
+
+
+_ARROW_NAMES = {int: "int64", float: "float64", str: "string", bool: "bool_"}
+
+
+class ArrowMissing(KafkalogError):
+    """pyarrow is not there; the message says what to install."""
+
+
+def columns_of(kind: type[tuple[Any, ...]]) -> dict[str, type]:
+    """Names and types of the fields of a NamedTuple, without the None that a field may be."""
+    columns: dict[str, type] = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        choices = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        (columns[name],) = (each for each in choices if each is not type(None))
+    return columns
+
+
+def json_rows(rows: Sequence[Any]) -> list[dict[str, Any]]:
+    """Each row as an object."""
+    return [row._asdict() for row in rows]
+
+
+def write_parquet(path: str, kind: type[tuple[Any, ...]], rows: Sequence[tuple[Any, ...]]) -> None:
+    """All rows into a new file, under another name until it is whole and synced.
+
+    Replaces what was there. Raises ArrowMissing and OSError; the old file is still there then.
+    """
+    try:
+        pyarrow = importlib.import_module("pyarrow")
+        parquet = importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise ArrowMissing(
+            "Parquet needs pyarrow: pip install 'kafkalog[spark]', or use --output json"
+        ) from error
+    columns = columns_of(kind)
+    schema = pyarrow.schema(
+        [(name, getattr(pyarrow, _ARROW_NAMES[each])()) for name, each in columns.items()]
+    )
+    values = {name: [row[place] for row in rows] for place, name in enumerate(columns)}
+    filesystem = SystemFilesystem()
+    partial = f"{path}.{SystemRandom().uuid_bytes().hex()}.tmp"
+    try:
+        parquet.write_table(pyarrow.table(values, schema=schema), partial)
+        file = filesystem.open_write(partial, create=False)
+        file.sync()
+        file.close()
+        filesystem.rename(partial, path)
+    except BaseException:
+        if filesystem.exists(partial):
+            filesystem.unlink(partial)
+        raise
+    filesystem.sync_dir(path.rpartition("/")[0] or "/")

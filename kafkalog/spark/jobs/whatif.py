@@ -20,7 +20,7 @@ from kafkalog.log.retention.forecast import Schedule, departures
 from kafkalog.log.retention.plan import plan
 from kafkalog.spark.jobs.compact import MAP_BYTES
 from kafkalog.spark.jobs.tasks import Job, run_job
-from kafkalog.spark.object_store import filesystem_for, scheme_of
+from kafkalog.spark.logs.object_store import filesystem_for, scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,204 @@
+"""Authorized: the operation layer as one principal sees it.
+
+Each public method of an operation class says beside itself which right it needs (``requires``), or
+that it needs none (``open_to_all``). ``authorized`` makes a view of such an object: the same
+methods, each behind its check. A method that says nothing cannot be called through a view: what is
+forgotten is refused, and a test names it. Without authentication nobody makes a view, so that it
+costs nothing. Any thread.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+
+from kafkalog.broker.access_rules import CLUSTER_NAME, Action, Resource
+from kafkalog.format.topic_names import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.broker.access_rules import Rights
+    from kafkalog.broker.groups.consumers import Consumer
+    from kafkalog.log.unified_log import UnifiedLog
+
+F = TypeVar("F", bound="Callable[..., object]")
+T = TypeVar("T")
+
+_NEED = "__kafkalog_need__"
+_CHECKED = "__kafkalog_checked_class__"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a method needs. ``action`` None: nothing.
+
+    ``argument`` names the parameter that holds the topic or group: its name, or a log, partition or
+    consumer of it. With ``is_listing`` everybody may call it, and sees what he has the right on;
+    ``is_internal`` is for no principal. ``sees`` names a parameter that gets, from the view, which
+    topics the principal may describe; without a view it keeps its default.
+    """
+
+    action: Action | None = None
+    resource: Resource = Resource.CLUSTER
+    argument: str = ""
+    sees: str = ""
+    is_listing: bool = False
+    is_internal: bool = False
+
+
+def requires(
+    action: Action, resource: Resource, argument: str = "", *, sees: str = ""
+) -> Callable[[F], F]:
+    """The method needs this right on what ``argument`` names, or on the cluster."""
+    assert bool(argument) is (resource is not Resource.CLUSTER)
+    return _marked(Need(action, resource, argument, sees))
+
+
+def lists(action: Action, resource: Resource) -> Callable[[F], F]:
+    """The method answers a list of names, or of what has one: those are left that are allowed."""
+    return _marked(Need(action, resource, is_listing=True))
+
+
+def open_to_all(method: F) -> F:
+    """The method tells and does nothing that needs a right."""
+    return _marked(Need())(method)
+
+
+def internal(method: F) -> F:
+    """The method is the daemon's own: no view has it."""
+    return _marked(Need(is_internal=True))(method)
+
+
+def _marked(need: Need) -> Callable[[F], F]:
+    def mark(method: F) -> F:
+        setattr(method, _NEED, need)
+        return method
+
+    return mark
+
+
+def operation_class(*open_fields: str) -> Callable[[type[T]], type[T]]:
+    """Of a class whose objects may be seen through a view, also as a field of such a one.
+
+    ``open_fields``: plain values among its attributes that everybody may see.
+    """
+
+    def mark(kind: type[T]) -> type[T]:
+        setattr(kind, _CHECKED, frozenset(open_fields))
+        return kind
+
+    return mark
+
+
+def need_of(method: object) -> Need | None:
+    """What a method, or a property's, needs; None when it says nothing."""
+    if isinstance(method, property):
+        method = method.fget
+    need = getattr(method, _NEED, None)
+    return need if isinstance(need, Need) else None
+
+
+def public_operations(kind: type[object]) -> dict[str, object]:
+    """Every public method and property of an operation class, by name."""
+    return {
+        name: value
+        for name, value in inspect.getmembers(kind)
+        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))
+    }
+
+
+def authorized(operations: T, rights: Rights) -> T:
+    """``operations`` as a principal with these rights sees them."""
+    assert hasattr(type(operations), _CHECKED)
+    return cast("T", _View(operations, rights))
+
+
+class _Named(Protocol):
+    """What a listing may hold beside plain names."""
+
+    @property
+    def name(self) -> str:
+        """Of the topic or group."""
+        ...
+
+
+class _View:
+    """See ``authorized``. A method is wrapped when it is first asked for."""
+
+    def __init__(self, operations: object, rights: Rights) -> None:
+        # constant after construction
+        self._operations = operations
+        self._rights = rights
+
+    def __getattr__(self, name: str) -> object:
+        """AttributeError as of the object itself; AssertionError for what has no rule."""
+        operations, rights = self._operations, self._rights
+        kind = type(operations)
+        declared = getattr(kind, name, None)
+        need = need_of(declared)
+        if isinstance(declared, property):
+            assert need == Need(), f"{kind.__name__}.{name} has no rule of access"
+            return getattr(operations, name)
+        assert need is None or not need.is_internal, f"{kind.__name__}.{name} is internal"
+        value = getattr(operations, name)
+        seen = self._field(name, value) if need is None else _checked(value, need, rights)
+        self.__dict__[name] = seen
+        return seen
+
+    def _field(self, name: str, value: object) -> object:
+        """An attribute of the object: further operations, or a plain value."""
+        if hasattr(type(value), _CHECKED):
+            return _View(value, self._rights)
+        kind = type(self._operations)
+        allowed = name in getattr(kind, _CHECKED)
+        assert allowed, f"{kind.__name__}.{name} has no rule of access"
+        return value
+
+
+def _checked(method: Callable[..., object], need: Need, rights: Rights) -> Callable[..., object]:
+    """The method behind its check, which comes before anything of it runs."""
+    action = need.action
+    if action is None:
+        return method
+    if need.is_listing:
+
+        @functools.wraps(method)
+        def listing(*args: object, **kwargs: object) -> object:
+            found = cast("list[str | _Named]", method(*args, **kwargs))
+            return [
+                each
+                for each in found
+                if rights.allow(action, need.resource, each if isinstance(each, str) else each.name)
+            ]
+
+        return listing
+    position = (
+        list(inspect.signature(method).parameters).index(need.argument) if need.argument else 0
+    )
+
+    @functools.wraps(method)
+    def checked(*args: object, **kwargs: object) -> object:
+        name = CLUSTER_NAME
+        if need.argument:
+            argument = args[position] if position < len(args) else kwargs[need.argument]
+            name = _name_of(argument, need.resource)
+        rights.require(action, need.resource, name)
+        if need.sees:
+            kwargs[need.sees] = functools.partial(rights.allow, Action.DESCRIBE, Resource.TOPIC)
+        return method(*args, **kwargs)
+
+    return checked
+
+
+def _name_of(argument: object, resource: Resource) -> str:
+    """The name of the topic or group that an argument stands for."""
+    if isinstance(argument, str):
+        return argument
+    if resource is Resource.GROUP:
+        return cast("Consumer", argument).group
+    if isinstance(argument, TopicPartition):
+        return argument.topic
+    return cast("UnifiedLog", argument).topic_partition.topic

@@ -1,0 +1,1 @@
+"""Backups of partitions and their restore."""

@@ -1,0 +1,1 @@
+"""The cleaner's logs, requests and history."""

@@ -1,0 +1,560 @@
+"""Cleaning: the log cleaner as a part of the manager of all logs.
+
+Owns the pauses that operators asked for, and joins the cleaner's threads to directories, writers,
+checkpoints and retention. Which log is whose is the LogCleanerManager's. Any thread, never the
+event loop: stopping a clean waits for its thread, which may wait for a writer.
+Source: Kafka's LogManager, where it calls the LogCleaner; log-lifecycle 12.
+
+CleaningOperations: what operators see of the cleaner and may tell it.
+
+The part of the operation layer that is about compaction; ``Operations`` holds it. Blocks (a survey
+may read indexes, an abort waits for a thread) unless said; errors are those of ``errors.py``.
+
+OrderedCleans: several cleans of one order, and how each of them ended, told once all have.
+
+Owns their outcomes until then. Cleaner threads end them, in any order; ``progress`` may be read by
+any thread.
+"""
+
+from __future__ import annotations
+
+import enum
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from kafkalog.broker.access_rules import Action, Resource
+from kafkalog.broker.authorized import operation_class, requires
+from kafkalog.broker.clock_guard import ClockGuard
+from kafkalog.broker.compaction.history import CleaningObserver
+from kafkalog.broker.directory.commands import DIRECTORY_OPERATIONS_MAX, FlushCommand
+from kafkalog.cleaner.log_cleaner import LogCleaner
+from kafkalog.cleaner.log_cleaner_manager import NONE, LogCleanerManager
+from kafkalog.cleaner.plan import NotCleanable
+from kafkalog.cleaner.stats import CleanRequest
+from kafkalog.cleaner.swap import end_pending_swap
+from kafkalog.errors import (
+    CleaningConflict,
+    InvalidRequest,
+    KafkalogError,
+    LogCleaningAborted,
+    PolicyViolation,
+)
+from kafkalog.log.retention.forecast import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from kafkalog.broker.background import BackgroundOperation
+    from kafkalog.broker.compaction.history import PastClean
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.cleaner.config import LogCleanerConfig
+    from kafkalog.cleaner.log_cleaner import CleanerMaker, ThreadStatus
+    from kafkalog.cleaner.log_cleaner_manager import CleaningState, Standing
+    from kafkalog.cleaner.stats import CleaningRun
+    from kafkalog.env.threads import Mutex
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.unified_log import UnifiedLog
+
+    CleanEnd = CleaningRun | KafkalogError  # the error of one that was never begun
+    Submit = Callable[[TopicPartition, Callable[[CleaningRun], None]], None]
+
+
+T = TypeVar("T")
+
+
+class Cleaning:
+    """See the module; a CleanerHost."""
+
+    def __init__(self, manager: LogManager, make_cleaner: CleanerMaker) -> None:
+        """Nothing of the manager is touched before ``startup``."""
+        # constant after construction
+        seams, config = manager.seams, manager.config
+        self._manager = manager
+        self.observer = CleaningObserver(manager)
+        self.states = LogCleanerManager(
+            self, seams.clock, seams.threads, config.log_cleaner_backoff_ms
+        )
+        self.cleaner = LogCleaner(
+            config.cleaner,
+            self,
+            self.states,
+            make_cleaner,
+            seams.clock,
+            seams.threads,
+            self.observer,
+        )
+        self._clock_guard = ClockGuard(
+            seams.clock, seams.threads.mutex(), config.log_retention_check_interval_ms
+        )
+        self._mutex = seams.threads.mutex()
+        # under the mutex
+        self._operator_pauses: dict[TopicPartition, int] = {}
+
+    # ---- life
+
+    def startup(self) -> None:
+        """Start the threads with what is configured now, unless there shall be none."""
+        self._manager.seams.metrics.cleaner.facts = self.observer.facts
+        self.cleaner.reconfigure(self._configured(self._manager.registry.state.broker_configs))
+        if self._manager.config.log_cleaner_enable:
+            self.cleaner.startup()
+
+    def shutdown(self) -> None:
+        """Abort what is in work and end the threads; writers must still run."""
+        self.cleaner.shutdown()
+
+    def validate(self, dynamic: Mapping[str, str]) -> None:
+        """InvalidRequest when the number of threads would change by more than Kafka allows."""
+        current, wanted = self.cleaner.config.threads, self._configured(dynamic).threads
+        if wanted == current:
+            return
+        if wanted < 1:
+            raise InvalidRequest("Log cleaner threads should be at least 1")
+        if wanted < current // 2:
+            raise InvalidRequest(
+                "Log cleaner threads cannot be reduced to less than half the current value "
+                f"{current}"
+            )
+        if wanted > current * 2:
+            raise InvalidRequest(
+                "Log cleaner threads cannot be increased to more than double the current value "
+                f"{current}"
+            )
+
+    def reconfigure(self, dynamic: Mapping[str, str]) -> None:
+        """The dynamic broker configs have changed."""
+        self.cleaner.reconfigure(self._configured(dynamic))
+
+    def _configured(self, dynamic: Mapping[str, str]) -> LogCleanerConfig:
+        return self._manager.rules.cleaner_config(dynamic)
+
+    # ---- changes of logs
+
+    def config_changed(self, log: UnifiedLog, *, was_compacted: bool) -> None:
+        """The log has another configuration: a clean that it no longer wants ends.
+
+        What kept it from being cleaned may be over.
+        """
+        key = log.topic_partition
+        self.states.retry(key)
+        if was_compacted and not log.config.is_compacted:
+            self.states.abort_cleaning(key)
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """The partition is served no more: return when nobody works on it, without a trace of it.
+
+        Its log must be out of the table before, so that no thread takes it again.
+        """
+        with self._mutex:
+            pauses = self._operator_pauses.pop(topic_partition, 0)
+        self.states.abort_and_pause_cleaning(topic_partition)
+        self.states.forget(topic_partition)
+        self.observer.forget(topic_partition)
+        self.states.resume_cleaning([topic_partition] * (pauses + 1))
+
+    # ---- orders of operators
+
+    def pause(self, topic_partition: TopicPartition) -> None:
+        """Abort a clean of the log and let none begin until ``resume``, or a restart."""
+        self.states.abort_and_pause_cleaning(topic_partition)
+        with self._mutex:
+            before = self._operator_pauses.get(topic_partition, 0)
+            self._operator_pauses[topic_partition] = before + 1
+
+    def resume(self, topic_partition: TopicPartition) -> None:
+        """Take back one ``pause``; CleaningConflict when there is none."""
+        with self._mutex:
+            left = self._operator_pauses.pop(topic_partition, 0) - 1
+            if left < 0:
+                raise CleaningConflict(
+                    f"The cleaning of {topic_partition} was not paused by anybody who could resume "
+                    "it",
+                    topic=topic_partition.topic,
+                    partition=topic_partition.partition,
+                )
+            if left:
+                self._operator_pauses[topic_partition] = left
+        self.states.resume_cleaning([topic_partition])
+
+    def operator_pauses(self, topic_partition: TopicPartition) -> int:
+        """How many of its pauses ``resume`` takes back."""
+        return self._operator_pauses.get(topic_partition, 0)
+
+    # ---- for the retention of compacted logs
+
+    def retention_schedule(self, delete_delay_ms: int) -> Schedule | None:
+        """When a cleaner thread next looks for old segments; None: no thread ever does.
+
+        Unknown while all are busy: a clean ends when it ends.
+        """
+        if not self.cleaner.is_enabled:
+            return None
+        turns = [status.next_turn_ms for status in self.cleaner.threads()]
+        known = [turn_ms for turn_ms in turns if turn_ms is not None]
+        now_ms = self._manager.seams.clock.wall_ms()
+        return Schedule(
+            next_check_ms=max(min(known), now_ms) if known else None,
+            check_interval_ms=max(self.cleaner.backoff_ms, 1),
+            delete_delay_ms=delete_delay_ms,
+            is_cleaners=True,
+        )
+
+    def end_pending_swap(self, log: UnifiedLog) -> None:
+        """What a fault left of a swap is done; nothing when there is none. Durable on return.
+
+        For who paused or grabbed the log and deletes of it. StorageFault: the rest is still to do.
+        """
+        with self.guard(log):
+            end_pending_swap(
+                log, partial(self.on_writer, log), operations_max=DIRECTORY_OPERATIONS_MAX
+            )
+
+    # ---- CleanerHost
+
+    def logs(self) -> list[UnifiedLog]:
+        """See ServedLogs."""
+        manager = self._manager
+        return [log for log in manager.table.logs() if manager.unit_of(log).log_dir.is_online]
+
+    def is_served(self, log: UnifiedLog) -> bool:
+        """See ServedLogs. A log with a copy on its way is left as it is, as in Kafka."""
+        table = self._manager.table
+        is_moving = table.future_of(log.topic_partition) is not None
+        is_online = self._manager.unit_of(log).log_dir.is_online
+        return table.serves(log) and is_online and not is_moving
+
+    def guard(self, log: UnifiedLog) -> AbstractContextManager[object]:
+        """See ServedLogs."""
+        return self._manager.unit_of(log).log_dir.guard()
+
+    def write_checkpoint(self, log: UnifiedLog) -> None:
+        """See ServedLogs."""
+        self._manager.checkpoints.write_cleaner_offsets(self._manager.unit_of(log).log_dir)
+
+    def make_durable(self, log: UnifiedLog, end_offset: int) -> None:
+        """See CleanerHost. A roll asks for a flush, so that this one is mostly there already."""
+        if log.recovery_point < end_offset:
+            self._manager.unit_of(log).writer.run(FlushCommand(log))
+
+    def on_writer(self, log: UnifiedLog, call: Callable[[], T]) -> T:
+        """See CleanerHost. A swap that has begun is ended, whoever waits: half of one is no log."""
+
+        def unless_wanted() -> T | LogCleaningAborted:
+            swap = log.local.pending_swap
+            if swap is None or not swap.is_published:
+                try:
+                    self.states.check_cleaning_aborted(log.topic_partition)
+                except LogCleaningAborted as stop:
+                    return stop  # no fault of the writer's
+            return call()
+
+        outcome = self._manager.unit_of(log).writer.call(unless_wanted)
+        if isinstance(outcome, LogCleaningAborted):
+            raise outcome
+        return outcome
+
+    def begin_retention(self) -> int:
+        """See CleanerHost."""
+        return self._clock_guard.look()
+
+    def is_retention_due(self, log: UnifiedLog, jump_ms: int) -> bool:
+        """See CleanerHost."""
+        retention = self._manager.retention
+        return retention.is_due(log) and not retention.is_guarded(log, jump_ms)
+
+    def retain(self, log: UnifiedLog) -> None:
+        """See CleanerHost."""
+        self._manager.retention.retain(log)
+
+
+class OrderedCleans:
+    """See the module."""
+
+    def __init__(
+        self,
+        keys: Sequence[TopicPartition],
+        mutex: Mutex,
+        on_done: Callable[[Sequence[CleanEnd]], None],
+    ) -> None:
+        """``on_done`` gets the ends in the order of the keys, on the thread of the last one."""
+        # constant after construction
+        self._keys = keys
+        self._mutex = mutex
+        self._on_done = on_done
+        # under the mutex
+        self._ends: list[CleanEnd | None] = [None] * len(keys)
+        # published
+        self.progress = {"partitions": len(keys), "partitions_done": 0}
+
+    def begin(self, submit: Submit) -> None:
+        """Submit each; a KafkalogError of one is its end. Does not block."""
+        if not self._keys:
+            self._on_done(())
+        for index, key in enumerate(self._keys):
+            try:
+                submit(key, partial(self._ended, index))
+            except KafkalogError as error:
+                self._ended(index, error)
+
+    def _ended(self, index: int, end: CleanEnd) -> None:
+        with self._mutex:
+            self._ends[index] = end
+            self.progress["partitions_done"] += 1
+            ends = [each for each in self._ends if each is not None]
+        if len(ends) == len(self._ends):
+            self._on_done(ends)
+
+
+LOG_CLEAN = "log-clean"
+"""The kind of the operations that ``begin`` begins."""
+
+
+class WhyNot(enum.Enum):
+    """Why no thread takes a log now; the value is what the API shows."""
+
+    CLEANER_OFF = "cleaner_off"  # log.cleaner.enable or log.cleaner.threads
+    MOVING = "moving"  # to another log directory
+    IN_PROGRESS = "in_progress"  # one has it
+    PAUSED = "paused"  # by an operator, or for a moment by the daemon
+    UNCLEANABLE = "uncleanable"  # it failed too often
+    WAITS_FOR_RETRY = "waits_for_retry"  # it failed
+    UNREADABLE = "unreadable"  # the disk failed at the look
+    NOTHING_CLEANABLE = "nothing_cleanable"  # active segment, lag, open transaction, or clean
+    BELOW_RATIO = "below_ratio"  # min.cleanable.dirty.ratio
+
+
+class CompactedLog(NamedTuple):
+    """One compacted log at one moment.
+
+    why_not     None: it is cleaned when its turn comes, which ``rank`` says, from 1
+    """
+
+    standing: Standing
+    rank: int | None
+    why_not: WhyNot | None
+    operator_pauses: int
+    last_success_ms: int | None
+
+
+class CleanerReport(NamedTuple):
+    """The cleaner at one moment of the wall clock."""
+
+    now_ms: int
+    is_enabled: bool
+    config: LogCleanerConfig
+    threads: Sequence[ThreadStatus]
+    logs: Sequence[CompactedLog]
+
+
+class CleanerHealth(NamedTuple):
+    """What of the cleaner needs somebody: threads that ended, logs left out for an error."""
+
+    dead_threads: Sequence[str]
+    failed_logs: int
+
+
+@operation_class()
+class CleaningOperations:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+        self._cleaning = manager.cleaning
+
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
+    def describe(self, topic: str | None = None) -> CleanerReport:
+        """Threads and every compacted log, or those of a topic: UnknownTopic; dirtiest first."""
+        self._manager.check_ready()
+        if topic is not None:
+            self._manager.registered(topic)
+        cleaning, now_ms = self._cleaning, self._manager.seams.clock.wall_ms()
+        standings = sorted(cleaning.states.survey(now_ms), key=_ratio, reverse=True)
+        logs, rank = list[CompactedLog](), 0
+        for standing in standings:
+            key, why_not = standing.log.topic_partition, self._why_not(standing)
+            rank += why_not is None
+            logs.append(
+                CompactedLog(
+                    standing,
+                    rank if why_not is None else None,
+                    why_not,
+                    cleaning.operator_pauses(key),
+                    cleaning.observer.last_success_ms(key),
+                )
+            )
+        return CleanerReport(
+            now_ms,
+            cleaning.cleaner.is_enabled,
+            cleaning.cleaner.config,
+            cleaning.cleaner.threads(),
+            [
+                each
+                for each in logs
+                if topic is None or each.standing.log.topic_partition.topic == topic
+            ],
+        )
+
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
+    def health(self) -> CleanerHealth:
+        """As the threads left it; no disk, no log is looked at."""
+        threads = self._cleaning.cleaner.threads()
+        dead = [each.name for each in threads if not each.is_alive]
+        return CleanerHealth(dead, len(self._cleaning.states.failures()))
+
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
+    def history(self) -> list[PastClean]:
+        """The cleans that ended within a day and since the start, oldest first; no disk."""
+        return self._cleaning.observer.history.cleans(self._manager.seams.clock.wall_ms())
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def look(self, topic: str, partition: int) -> Standing | None:
+        """How one log stands with the cleaner; None: it is not compacted. May read indexes."""
+        log = self._manager.log_of(topic, partition)
+        if not log.config.is_compacted:
+            return None
+        return self._cleaning.states.look(log, self._manager.seams.clock.wall_ms())
+
+    @requires(Action.CLUSTER, Resource.CLUSTER)
+    def pause(self, topic: str, partition: int) -> CleaningState:
+        """Abort a clean of the partition, begin none until ``resume``; the state after it."""
+        log = self._compacted(topic, partition)
+        self._cleaning.pause(log.topic_partition)
+        return self._cleaning.states.state_of(log.topic_partition)
+
+    @requires(Action.CLUSTER, Resource.CLUSTER)
+    def resume(self, topic: str, partition: int) -> CleaningState:
+        """Take back one pause: CleaningConflict when there is none; the state after it."""
+        log = self._manager.log_of(topic, partition)
+        self._cleaning.resume(log.topic_partition)
+        return self._cleaning.states.state_of(log.topic_partition)
+
+    @requires(Action.CLUSTER, Resource.CLUSTER)
+    def abort(self, topic: str, partition: int) -> CleaningState:
+        """End a clean of the partition; the next turn may begin another one."""
+        log = self._compacted(topic, partition)
+        self._cleaning.states.abort_cleaning(log.topic_partition)
+        return self._cleaning.states.state_of(log.topic_partition)
+
+    @requires(Action.CLUSTER, Resource.CLUSTER)
+    def retry(self, topic: str, partition: int) -> bool:
+        """Forget that cleaning failed; whether it had. The next turn tries again."""
+        log = self._compacted(topic, partition)
+        return self._cleaning.states.retry(log.topic_partition)
+
+    @requires(Action.CLUSTER, Resource.CLUSTER)
+    def submit(
+        self, topic: str, partition: int, *, is_dry: bool, on_done: Callable[[CleaningRun], None]
+    ) -> None:
+        """Order a clean whatever the ratio; ``on_done`` is called on a cleaner thread.
+
+        Does not block. PolicyViolation, CleaningConflict when no cleaner runs or one has the log.
+        """
+        log = self._compacted(topic, partition)
+        self._cleaning.cleaner.submit(CleanRequest(log, is_dry, on_done))
+
+    @requires(Action.CLUSTER, Resource.CLUSTER)
+    def begin(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        is_dry: bool,
+        result: Callable[[CleaningRun], dict[str, object]],
+    ) -> BackgroundOperation:
+        """``submit`` as an operation that outlasts its request; ``result`` describes the run."""
+        log = self._compacted(topic, partition)
+        background = self._manager.background
+        details = {"partition": str(log.topic_partition), "dry_run": str(is_dry).lower()}
+        operation = background.begin_elsewhere(LOG_CLEAN, details)
+
+        def done(run: CleaningRun) -> None:
+            operation.result = result(run)
+            background.end(operation, run.error)
+
+        try:
+            self._cleaning.cleaner.submit(CleanRequest(log, is_dry, done))
+        except KafkalogError as error:
+            background.end(operation, error)
+            raise
+        return operation
+
+    @requires(Action.CLUSTER, Resource.CLUSTER)
+    def submit_all(
+        self,
+        keys: Sequence[TopicPartition],
+        *,
+        is_dry: bool,
+        on_done: Callable[[Sequence[CleanEnd]], None],
+    ) -> OrderedCleans:
+        """``submit`` for each of them; ``on_done`` gets all ends, on a cleaner thread mostly.
+
+        Does not block. What ``submit`` raises for one of them is its end.
+        """
+        cleans = OrderedCleans(keys, self._manager.seams.threads.mutex(), on_done)
+
+        def submit(key: TopicPartition, done: Callable[[CleaningRun], None]) -> None:
+            self.submit(key.topic, key.partition, is_dry=is_dry, on_done=done)
+
+        cleans.begin(submit)
+        return cleans
+
+    @requires(Action.CLUSTER, Resource.CLUSTER)
+    def begin_all(
+        self,
+        keys: Sequence[TopicPartition],
+        *,
+        is_dry: bool,
+        result: Callable[[Sequence[CleanEnd]], dict[str, object]],
+    ) -> BackgroundOperation:
+        """``submit_all`` as an operation that outlasts its request."""
+        self._manager.check_ready()
+        background = self._manager.background
+        operation = background.begin_elsewhere("cleaner-run", {})
+
+        def done(ends: Sequence[CleanEnd]) -> None:
+            operation.result = result(ends)
+            background.end(operation, None)
+
+        operation.progress = self.submit_all(keys, is_dry=is_dry, on_done=done).progress
+        return operation
+
+    def _compacted(self, topic: str, partition: int) -> UnifiedLog:
+        """UnknownTopic, UnknownPartition, NotReady, LogDirOffline, PolicyViolation."""
+        self._manager.registered(topic)
+        log = self._manager.log_of(topic, partition)
+        if not log.config.is_compacted:
+            raise PolicyViolation(
+                f"Topic {topic} is not compacted: cleanup.policy has no compact", topic=topic
+            )
+        return log
+
+    def _why_not(self, standing: Standing) -> WhyNot | None:
+        """The first obstacle in the order of an operator's remedies."""
+        cleaning, state = self._cleaning, standing.state
+        if not cleaning.cleaner.is_enabled:
+            return WhyNot.CLEANER_OFF
+        if not cleaning.is_served(standing.log):
+            return WhyNot.MOVING
+        if state != NONE:
+            return WhyNot.PAUSED if state.pauses else WhyNot.IN_PROGRESS
+        failure = standing.failure
+        if failure is not None and failure.is_uncleanable:
+            return WhyNot.UNCLEANABLE
+        if failure is not None and not failure.is_over(self._manager.seams.clock.monotonic_ns()):
+            return WhyNot.WAITS_FOR_RETRY
+        if standing.to_clean is None:
+            return WhyNot.UNREADABLE
+        obstacle = standing.to_clean.plan.obstacle
+        return None if obstacle is None else _OBSTACLES[obstacle]
+
+
+_OBSTACLES = {
+    NotCleanable.NOTHING_CLEANABLE: WhyNot.NOTHING_CLEANABLE,
+    NotCleanable.BELOW_RATIO: WhyNot.BELOW_RATIO,
+}
+
+
+def _ratio(standing: Standing) -> float:
+    return standing.ratio

@@ -1,0 +1,213 @@
+"""CleaningObserver: what cleaner threads tell, kept for the metrics page and for who asks later.
+
+Owns when each log was last cleaned well, what that clean left for later, and the history of cleans;
+everything else is the cleaner's and is read when a scrape asks. The threads call it, the event loop
+reads it: single dictionary operations, but for the history.
+
+CleaningHistory: the cleans of the last day, for who asks what the cleaner did.
+
+In memory alone: a directory of logs holds Kafka's files and nothing else, and what is older is in
+metrics. Holds no log, so that one that is deleted is not kept. Any thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.broker.catalog import log_dir_of
+from kafkalog.cleaner.log_cleaner import thread_name
+from kafkalog.errors import LogDirOffline
+from kafkalog.observe.cleaner_metrics import CleanerFacts, CleanerThreadFacts, CompactedLogFacts
+
+if TYPE_CHECKING:
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.cleaner.log_cleaner import ThreadStatus
+    from kafkalog.cleaner.log_cleaner_manager import Standing
+    from kafkalog.cleaner.stats import CleaningRun
+    from kafkalog.env.threads import Mutex
+    from kafkalog.format.topic_names import TopicPartition
+
+
+KEPT_MS = 86_400_000
+KEPT_CLEANS = 2_000
+"""About 500 bytes each."""
+
+
+class PastClean(NamedTuple):
+    """A clean that ended. Moments are of the wall clock; the phases follow each other by groups.
+
+    outcome     cleaned, nothing_cleanable, aborted or failed
+    *_seconds   of the phases; all 0 unless it is cleaned
+    reason      why it is aborted or failed
+    """
+
+    thread: str
+    topic: str
+    partition: int
+    started_ms: int
+    ended_ms: int
+    outcome: str
+    map_seconds: float = 0.0
+    copy_seconds: float = 0.0
+    swap_seconds: float = 0.0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    reason: str | None = None
+
+
+class CleaningHistory:
+    """See the module."""
+
+    def __init__(self, mutex: Mutex) -> None:
+        self._mutex = mutex
+        # under the mutex
+        self._cleans: deque[PastClean] = deque(maxlen=KEPT_CLEANS)
+
+    def note(self, run: CleaningRun) -> None:
+        """A clean ended; no dry run."""
+        clean = past_clean(run)
+        with self._mutex:
+            self._cleans.append(clean)
+
+    def cleans(self, now_ms: int) -> list[PastClean]:
+        """Those that ended within ``KEPT_MS`` before, the latest ``KEPT_CLEANS``, oldest first."""
+        with self._mutex:
+            while self._cleans and self._cleans[0].ended_ms < now_ms - KEPT_MS:
+                self._cleans.popleft()
+            return list(self._cleans)
+
+
+def past_clean(run: CleaningRun) -> PastClean:
+    """What is kept of a run."""
+    key, stats = run.topic_partition, run.stats
+    clean = PastClean(
+        thread_name(run.thread_id),
+        key.topic,
+        key.partition,
+        run.started_ms,
+        run.ended_ms,
+        run.outcome,
+        reason=None if run.error is None else run.error.pathless_message,
+    )
+    if stats is None:
+        return clean
+    return clean._replace(
+        map_seconds=stats.map_seconds,
+        copy_seconds=max(stats.seconds - stats.map_seconds - stats.swap_seconds, 0.0),
+        swap_seconds=stats.swap_seconds,
+        bytes_before=stats.bytes_read,
+        bytes_after=stats.bytes_written,
+    )
+
+
+class Horizons(NamedTuple):
+    """Batches that the last clean of a log kept until later, and the first moment that one goes."""
+
+    batches: int
+    next_ms: int | None  # wall clock; None: none waits
+
+
+class CleaningObserver:
+    """See the module; a ThreadObserver."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+        self._metrics = manager.seams.metrics.cleaner
+        self.beat = self._metrics.beat
+        self.history = CleaningHistory(manager.seams.threads.mutex())
+        # written by cleaner threads
+        self._last_success_ms: dict[TopicPartition, int] = {}
+        self._horizons: dict[TopicPartition, Horizons] = {}
+
+    # ---- ThreadObserver
+
+    def spent(self, thread: str, phase: str, seconds: float) -> None:
+        """See ThreadObserver."""
+        self._metrics.phase_seconds.labels(thread, phase).inc(seconds)
+
+    def restarted(self, thread: str) -> None:
+        """See ThreadObserver."""
+        self._metrics.thread_restarts.labels(thread).inc()
+
+    def ended(self, run: CleaningRun) -> None:
+        """See ThreadObserver. An abort is no failure."""
+        self.history.note(run)
+        topic, stats, error = run.topic_partition.topic, run.stats, run.error
+        if stats is not None:
+            removed = {
+                "superseded": stats.superseded,
+                "tombstone": stats.expired_tombstones,
+                "aborted": stats.aborted,
+                "control": stats.markers,
+                "invalid": stats.invalid_messages_read,
+            }
+            self._metrics.observe_clean(topic, stats.bytes_read, stats.bytes_written, removed)
+            self._last_success_ms[run.topic_partition] = run.ended_ms
+            waiting = Horizons(stats.waiting_batches, stats.next_horizon_ms)
+            self._horizons[run.topic_partition] = waiting
+            name = thread_name(run.thread_id)
+            self.spent(name, "map", stats.map_seconds)
+            self.spent(name, "copy", stats.seconds - stats.map_seconds - stats.swap_seconds)
+            self.spent(name, "swap", stats.swap_seconds)
+        elif error is not None and not run.is_aborted and not isinstance(error, LogDirOffline):
+            self._metrics.failures.labels(topic, type(error).__name__).inc()
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """The partition is gone."""
+        self._last_success_ms.pop(topic_partition, None)
+        self._horizons.pop(topic_partition, None)
+
+    # ---- for the scrape
+
+    def last_success_ms(self, topic_partition: TopicPartition) -> int | None:
+        """When the log was last cleaned well, since the start."""
+        return self._last_success_ms.get(topic_partition)
+
+    def horizons_of(self, topic_partition: TopicPartition) -> Horizons | None:
+        """What the last clean of the log left for later; None: there was none since the start."""
+        return self._horizons.get(topic_partition)
+
+    def facts(self) -> CleanerFacts:
+        """As of the last look of a thread; no log is looked at."""
+        manager = self._manager
+        cleaner, states = manager.cleaning.cleaner, manager.cleaning.states
+        look_ms, now_ms = states.last_look_ms, manager.seams.clock.wall_ms()
+        served = [each for each in states.standings if manager.table.serves(each.log)]
+        return CleanerFacts(
+            threads=[_thread_facts(status) for status in cleaner.threads()],
+            logs=[self._log_facts(standing) for standing in served],
+            log_dirs=[unit.log_dir.path for unit in manager.online_units],
+            since_look_ms=0 if look_ms is None else max(now_ms - look_ms, 0),
+        )
+
+    def _log_facts(self, standing: Standing) -> CompactedLogFacts:
+        log, to_clean = standing.log, standing.to_clean
+        key = log.topic_partition
+        failure = self._manager.cleaning.states.failure_of(key)
+        return CompactedLogFacts(
+            topic=key.topic,
+            partition=key.partition,
+            log_dir=log_dir_of(log),
+            dirty_ratio=standing.ratio,
+            dirty_bytes=0 if to_clean is None else to_clean.cleanable_bytes,
+            min_cleanable_ratio=log.config.min_cleanable_dirty_ratio,
+            failure=None if failure is None else failure.error_name,
+        )
+
+
+def _thread_facts(status: ThreadStatus) -> CleanerThreadFacts:
+    run, is_busy = status.last_run, status.topic_partition is not None
+    if run is None or run.stats is None or run.to_clean is None:
+        return CleanerThreadFacts(status.name, status.is_alive, is_busy)
+    stats = run.stats
+    return CleanerThreadFacts(
+        status.name,
+        status.is_alive,
+        is_busy,
+        clean_seconds=stats.seconds,
+        map_utilization=stats.buffer_utilization,
+        recopy_ratio=stats.bytes_written / max(stats.bytes_read, 1),
+        compaction_delay_seconds=run.to_clean.plan.overdue_ms / 1000,
+    )

@@ -1,0 +1,1 @@
+"""One log directory: its writer thread, its flusher, its checkpoints, its identity."""

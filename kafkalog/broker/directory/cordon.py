@@ -1,0 +1,139 @@
+"""LogDirChanges: what of the log directories changes while they serve: cordons, the rate of moves.
+
+Joins the configuration to the directories and to the moves between them; owns no state. Under the
+topics lock, or before anything serves. Source: Kafka 4.3 (KIP-1066) for cordons, Kafka's
+``DynamicReplicationConfig`` for the rate.
+
+LogDirOperations: what lies in the log directories, and moves of partitions between them.
+
+The part of the operation layer that is about log directories; ``Operations`` holds it. Errors are
+those of ``errors.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.broker.access_rules import Action, Resource
+from kafkalog.broker.authorized import operation_class, requires
+from kafkalog.broker.broker_config import cordoned_fault
+from kafkalog.broker.catalog import log_dir_of
+from kafkalog.broker.values import LogDirDescription, PartitionSize
+from kafkalog.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.values import MoveStatus
+
+
+CORDONED_KEY = "cordoned.log.dirs"
+
+_log = structlog.get_logger(__name__)
+
+
+class LogDirChanges:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+
+    def validate(self, dynamic: Mapping[str, str]) -> None:
+        """InvalidRequest when cordons are set that name no log directory.
+
+        What was stored before stays: a directory may have left ``log.dirs`` since.
+        """
+        manager, text = self._manager, dynamic.get(CORDONED_KEY)
+        config = manager.rules.log_dir_config(dynamic)
+        if text is None or text == manager.registry.state.broker_configs.get(CORDONED_KEY):
+            return
+        # As the file names them, and as they are shown.
+        known = [*manager.config.log_dirs, *(unit.log_dir.path for unit in manager.units)]
+        fault = cordoned_fault(known, config.cordoned_log_dirs)
+        if fault is not None:
+            message = f"Invalid value {text} for configuration {CORDONED_KEY}: {fault}"
+            raise InvalidRequest(message, key=CORDONED_KEY, value=text)
+
+    def apply(self, dynamic: Mapping[str, str]) -> None:
+        """Let the configuration count, with these dynamic broker configs."""
+        manager = self._manager
+        config = manager.rules.log_dir_config(dynamic)
+        manager.moves.limit(config.move_bytes_per_second)
+        paths = set(map(manager.absolute, config.cordoned_log_dirs))
+        for log_dir in (unit.log_dir for unit in manager.units):
+            is_cordoned = config.cordoned_log_dirs == ("*",) or log_dir.path in paths
+            if is_cordoned != log_dir.is_cordoned:
+                log_dir.is_cordoned = is_cordoned
+                tell = "log_dir_cordoned" if is_cordoned else "log_dir_uncordoned"
+                _log.info(tell, log_dir=log_dir.path)
+
+
+@operation_class()
+class LogDirOperations:
+    """See the module. Blocking but for ``describe`` and ``moves``."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
+    def describe(self, topics: Collection[str] = ()) -> list[LogDirDescription]:
+        """Every entry of ``log.dirs`` with its partitions, sorted; of these topics, or of all.
+
+        No disk. Unknown topics have no partitions. Costs a look at every partition.
+        """
+        sizes: dict[str, list[PartitionSize]] = {}
+        for log in self._manager.table.logs():
+            if not topics or log.topic_partition.topic in topics:
+                size = PartitionSize(log.topic_partition, log.size_bytes)
+                sizes.setdefault(log_dir_of(log), []).append(size)
+                future = self._manager.table.future_of(log.topic_partition)
+                if future is not None:
+                    lag = log.log_end_offset - future.log_end_offset
+                    size = PartitionSize(
+                        log.topic_partition, future.size_bytes, max(lag, 0), is_future=True
+                    )
+                    sizes.setdefault(log_dir_of(future), []).append(size)
+        described = []
+        for unit in self._manager.units:
+            log_dir = unit.log_dir
+            fault = log_dir.shown_fault
+            reasons = {} if fault is None else {fault.state: fault.reason}
+            offline_reason = reasons.get("offline")
+            partitions = sizes.get(log_dir.path, []) if offline_reason is None else []
+            partitions.sort(key=lambda each: each.topic_partition)
+            total_bytes, usable_bytes = log_dir.space
+            described.append(
+                LogDirDescription(
+                    path=log_dir.path,
+                    is_cordoned=log_dir.is_cordoned,
+                    offline_reason=offline_reason,
+                    full_reason=reasons.get("full"),
+                    total_bytes=total_bytes,
+                    usable_bytes=usable_bytes,
+                    partitions=partitions,
+                )
+            )
+        return described
+
+    @requires(Action.ALTER, Resource.CLUSTER)
+    def move(self, topic: str, partition: int, path: str) -> MoveStatus:
+        """Begin to move a partition into another log directory; errors: ``PartitionMoves.start``.
+
+        Goes on in the background, also after a restart.
+        """
+        return self._manager.moves.start(topic, partition, path)
+
+    @requires(Action.ALTER, Resource.CLUSTER)
+    def cancel_move(self, topic: str, partition: int) -> MoveStatus:
+        """Give a move up; the partition stays where it is. UnknownMove."""
+        return self._manager.moves.cancel(topic, partition)
+
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
+    def moves(self) -> list[MoveStatus]:
+        """Moves under way, and those that ended since the start; of a partition the last one."""
+        return self._manager.moves.statuses()

@@ -1,0 +1,434 @@
+"""LogDir: one entry of ``log.dirs``: its lock, identity, marker, checkpoint files and fate.
+
+Owns the files in the root of a log directory except the topic registry, and the decision what an
+OSError below that root means (``guard``). Never touches a partition's files. State changes are one
+way: online, then perhaps offline for good until a restart. Any thread; ``opened``, ``claim`` and
+``release`` belong to the thread that starts and stops the daemon.
+
+Crash rules: checkpoints and ``meta.properties`` are replaced atomically; the clean-shutdown marker
+is deleted (and that is made durable) before any log is loaded and written after everything else.
+Source: Kafka's LogManager, MetaProperties, CleanShutdownFileHandler, LogDirFailureChannel.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.broker.directory.free_space import UNKNOWN_SPACE, FreeSpace
+from kafkalog.broker.directory.root_files import free_name_aside, read_root_file, replace_damaged
+from kafkalog.broker.directory.storage_fault import fault_of
+from kafkalog.broker.values import LogDirFault
+from kafkalog.errors import DiskFull, InvalidConfig, LogDirOffline, StorageFault
+from kafkalog.format.disk.backup_manifest import RESTORE_MARKER
+from kafkalog.format.disk.checkpoints import (
+    DamagedLine,
+    decode_offsets,
+    salvage_offsets,
+)
+from kafkalog.format.disk.file_names import LOG_PROOFS, TEMPORARY_SUFFIX, encode_clean_shutdown
+from kafkalog.format.disk.log_proofs import NewerProofsFormat, decode_proofs
+from kafkalog.format.disk.properties import (
+    MetaProperties,
+    decode_meta_properties,
+    encode_meta_properties,
+)
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import encode_id, new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kafkalog.env.clock import Clock
+    from kafkalog.env.filesystem import DirLock, Filesystem
+    from kafkalog.env.random import Random
+    from kafkalog.env.threads import Threads
+    from kafkalog.format.disk.log_proofs import CheckedOffsets, LogKey
+    from kafkalog.format.topic_names import TopicPartition
+
+LOCK_FILE = ".lock"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+REGISTRY_FILE = "kafkalog.registry"
+PROOFS = LOG_PROOFS
+
+_WITHOUT_ENTRY = {
+    RECOVERY_POINTS: "a partition without an entry is recovered from its first segment",
+    LOG_START_OFFSETS: "a partition without an entry starts at its first segment: look for deleted "
+    "records that are served again, and delete them once more",
+    HIGH_WATERMARKS: "none: a partition without an entry is readable to its end",
+    CLEANER_OFFSETS: "a partition without an entry is cleaned from its start; an adopted topic "
+    "does not count as compacted",
+    PROOFS: "what the other checkpoints say is believed unchecked until this file is written again",
+}
+_SHOWN_CHARACTERS = 200
+_NO_FILE = [DamagedLine(0, "", "is a directory")]
+LOST_AND_FOUND = "lost+found"
+_REPLACED_FILES = (*_WITHOUT_ENTRY, REGISTRY_FILE, META_PROPERTIES, CLEAN_SHUTDOWN_MARKER)
+_TEMPORARY_FILES = tuple(f"{name}{TEMPORARY_SUFFIX}" for name in _REPLACED_FILES)
+OWN_FILES = frozenset((LOCK_FILE, *_REPLACED_FILES, *_TEMPORARY_FILES))
+
+_log = structlog.get_logger(__name__)
+
+
+class LogDir:
+    """See the module."""
+
+    def __init__(
+        self,
+        path: str,
+        filesystem: Filesystem,
+        clock: Clock,
+        random: Random,
+        threads: Threads,
+        *,
+        min_free_bytes: int,
+    ) -> None:
+        """``path`` is absolute. Nothing is touched before ``open``."""
+        # constant after construction
+        self.path = path
+        self._filesystem = filesystem
+        self._clock = clock
+        self._random = random
+        self._mutex = threads.mutex()
+        self._checkpoint_mutex = threads.mutex()
+        self._free_space = FreeSpace(
+            path, min_free_bytes, self._guarded_space, clock, threads.mutex()
+        )
+        # replaced by any thread
+        self._damage_told: dict[str, list[DamagedLine]] = {}  # by checkpoint file
+        # under the mutex of the checkpoints
+        self._proofs: bytes | None = None  # as they are on disk; None: not known
+        # owned by the starting thread
+        self._lock: DirLock | None = None
+        self.meta: MetaProperties | None = None
+        self.meta_damage: FormatError | None = None
+        self._proven: tuple[MetaProperties, str] | None = None
+        self.is_fresh = False  # had no meta.properties
+        self.was_clean = False
+        self.is_loaded = False
+        # published; changed by LogDirChanges
+        self.is_cordoned = False  # takes no new partitions
+        # published; changed under the mutex
+        self._offline_reason: str | None = None
+        self._on_offline: tuple[Callable[[LogDir], None], ...] = ()
+
+    # ---- fate
+
+    @property
+    def is_online(self) -> bool:
+        """False for good after the first I/O error that is neither a full disk nor a shortage."""
+        return self._offline_reason is None
+
+    @property
+    def offline_reason(self) -> str | None:
+        """Why it is offline; None while online."""
+        return self._offline_reason
+
+    @property
+    def shown_fault(self) -> LogDirFault | None:
+        """For people and probes: what keeps the directory from full service, if anything."""
+        if self._offline_reason is not None:
+            return LogDirFault(self.path, "offline", self._offline_reason)
+        reason = self._free_space.shown_reason
+        return None if reason is None else LogDirFault(self.path, "full", reason)
+
+    def when_offline(self, callback: Callable[[LogDir], None]) -> None:
+        """Call once, on the thread that sees the failure, when the directory goes offline."""
+        with self._mutex:
+            self._on_offline = (*self._on_offline, callback)
+
+    def check_online(self) -> None:
+        """Raise LogDirOffline when it is not online."""
+        if self._offline_reason is not None:
+            raise LogDirOffline(self._offline_reason, log_dir=self.path)
+
+    def take_offline(self, reason: str, file: str | None = None) -> None:
+        """Mark it offline; the first call logs and tells the listeners, later ones do nothing.
+
+        ``file``: what the failed call named, for the log alone; None when it named nothing.
+        """
+        with self._mutex:
+            if self._offline_reason is not None:
+                return
+            self._offline_reason = reason
+            listeners = self._on_offline
+        _log.error("log_dir_offline", log_dir=self.path, reason=reason, file=file)
+        for listener in listeners:
+            listener(self)
+
+    def fault(self, error: OSError) -> StorageFault:
+        """The fault that error is, after its consequence for the directory was drawn."""
+        fault = fault_of(error, self.path)
+        if isinstance(fault, LogDirOffline):
+            self.take_offline(fault.message, error.filename)
+        elif isinstance(fault, DiskFull):
+            self._free_space.note_full(fault.message)
+        else:
+            _log.error("descriptors_short", log_dir=self.path, reason=fault.message)
+        return fault
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Around any disk work below the root: OSError becomes its StorageFault."""
+        self.check_online()
+        try:
+            yield
+        except OSError as error:
+            raise self.fault(error) from error
+
+    # ---- space
+
+    def measure_space(self) -> tuple[int, int]:
+        """(total, usable) bytes of its file system now, published as ``space``; guarded.
+
+        Whether appends are taken follows from them, see ``FreeSpace``.
+        """
+        return self._free_space.measure()
+
+    def _guarded_space(self) -> tuple[int, int]:
+        with self.guard():
+            return self._filesystem.space(self.path)
+
+    @property
+    def space(self) -> tuple[int, int]:
+        """(total, usable) bytes when they were last measured; UNKNOWN_SPACE before and offline."""
+        return self._free_space.known if self.is_online else UNKNOWN_SPACE
+
+    def check_space(self, size_bytes: int) -> None:
+        """Before an append of so many bytes, writer thread: DiskFull when there is no room for it.
+
+        ``log.dir.min.free.bytes`` stay free for all else.
+        """
+        self._free_space.take(size_bytes)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether appends are refused until there is space again."""
+        return self._free_space.full_reason is not None
+
+    # ---- start and stop
+
+    def open(self) -> None:
+        """Create the directory if missing, lock it and read who it belongs to.
+
+        InvalidConfig when another process holds the lock, or a restore has not ended; an I/O error
+        takes the directory offline and raises its StorageFault. A damaged ``meta.properties`` is
+        noted in ``meta_damage``.
+        """
+        filesystem = self._filesystem
+        with self.guard():
+            self._make_durably(self.path)
+            filesystem.list_dir(self.path)
+            try:
+                self._lock = filesystem.lock(self._file(LOCK_FILE))
+            except BlockingIOError as error:
+                raise InvalidConfig(
+                    f"Failed to acquire lock on file {LOCK_FILE} in {self.path}. A Kafka or "
+                    "kafkalog process is already using this directory.",
+                    log_dir=self.path,
+                ) from error
+            self._refuse_half_restored()
+            self.meta = self._read_meta()
+            self.is_fresh = self.meta is None and self.meta_damage is None
+
+    def prove(self, meta: MetaProperties, reason: str) -> None:
+        """What ``claim`` writes in the place of a damaged ``meta.properties``."""
+        self._proven = (meta, reason)
+
+    def claim(self, cluster_id: str, node_id: int) -> bool:
+        """Give a fresh directory its ``meta.properties`` (or complete one of old); guarded.
+
+        Content written by Kafka is kept as it is when it is complete. True when a damaged file was
+        written anew from what ``prove`` was told; its bytes are kept.
+        """
+        if self._proven is not None:
+            self._write_proven(*self._proven)
+            return True
+        meta = self.meta
+        if meta is not None and meta.directory_id is not None and meta.cluster_id is not None:
+            return False
+        self.meta = MetaProperties(
+            cluster_id=(meta.cluster_id if meta else None) or cluster_id,
+            node_id=node_id if meta is None or meta.node_id is None else meta.node_id,
+            directory_id=(meta.directory_id if meta else None) or new_id(self._random.uuid_bytes),
+            version=1,
+        )
+        with self.guard():
+            data = encode_meta_properties(self.meta, self._clock.wall_ms())
+            self._filesystem.write_file_atomically(self._file(META_PROPERTIES), data)
+        return False
+
+    def _write_proven(self, meta: MetaProperties, reason: str) -> None:
+        path = self._file(META_PROPERTIES)
+        with self.guard():
+            data = encode_meta_properties(meta, self._clock.wall_ms())
+            kept = replace_damaged(self._filesystem, path, data)
+        self.meta = meta
+        _log.error("meta_properties_repaired", file=path, reason=reason, kept_as=kept)
+
+    def take_clean_shutdown_marker(self) -> bool:
+        """Whether the last shutdown was clean; the marker is gone durably on return. Guarded.
+
+        So is what keeps the files of the root from being written: left-overs, directories there.
+        Syncs the directory in any case: a process that was killed may have made partition
+        directories whose names no power cut has spared yet, and they are about to be served.
+        """
+        marker = self._file(CLEAN_SHUTDOWN_MARKER)
+        with self.guard():
+            self.was_clean = self._filesystem.exists(marker)
+            if self.was_clean:
+                self._filesystem.unlink(marker)
+            for name in _TEMPORARY_FILES:  # a process ended in the middle of replacing the file
+                if self._filesystem.exists(self._file(name)):
+                    self._filesystem.unlink(self._file(name))
+            self._put_directories_aside()
+            self._filesystem.sync_dir(self.path)
+        return self.was_clean
+
+    def _put_directories_aside(self) -> None:
+        """Rename what is a directory and has a checkpoint's name: none could be written there."""
+        for entry in self._filesystem.list_dir_stats(self.path):
+            if entry.is_dir and entry.name in _WITHOUT_ENTRY:
+                path = self._file(entry.name)
+                target = free_name_aside(self._filesystem, path)
+                self._tell_damage(entry.name, _NO_FILE)
+                self._filesystem.rename(path, target)
+                _log.warning("directory_put_aside", directory=path, moved_to=target)
+
+    def write_clean_shutdown_marker(self) -> None:
+        """The last write of an orderly shutdown; guarded."""
+        with self.guard():
+            self._filesystem.write_file_atomically(
+                self._file(CLEAN_SHUTDOWN_MARKER), encode_clean_shutdown()
+            )
+
+    def release(self) -> None:
+        """Unlock. The lock file stays, as Kafka's does."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _refuse_half_restored(self) -> None:
+        """InvalidConfig: some of its partitions may be missing, and would be made anew, empty."""
+        if self._filesystem.exists(self._file(RESTORE_MARKER)):
+            raise InvalidConfig(
+                f"A restore to {self.path} has not ended ({RESTORE_MARKER} is there). Wait for it; "
+                "if none runs, empty the directory and restore again.",
+                log_dir=self.path,
+            )
+
+    def _make_durably(self, path: str) -> None:
+        """Create a directory with its missing parents, each name durable on return."""
+        if self._filesystem.exists(path):
+            return
+        parent = path.rpartition("/")[0] or "/"
+        self._make_durably(parent)
+        self._filesystem.make_dir(path)
+        self._filesystem.sync_dir(parent)
+
+    def _read_meta(self) -> MetaProperties | None:
+        try:
+            data = read_root_file(self._filesystem, self._file(META_PROPERTIES))
+            return None if data is None else decode_meta_properties(data)
+        except FormatError as error:
+            self.meta_damage = error
+            return None
+
+    # ---- checkpoints
+
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """Entries of a checkpoint file, of a damaged one those of its good lines. Guarded.
+
+        Each bad line is told at level error, at the first look only. A missing entry is always safe
+        for what is stored: a log without a recovery point is recovered from its start, one without
+        a start offset starts at its first segment. Differs from Kafka, which gives up the directory
+        or every entry; and so for a directory in the file's place, which the next start puts aside.
+        """
+        data = self._read_checkpoint_file(name)
+        if data is None:
+            return {}
+        try:
+            read = decode_offsets(data)
+            if all(key.partition >= 0 and offset >= 0 for key, offset in read.items()):
+                return read
+        except FormatError:
+            pass  # its lines are looked at one by one
+        offsets, bad_lines = salvage_offsets(data)
+        self._tell_damage(name, bad_lines)
+        return offsets
+
+    def _read_checkpoint_file(self, name: str) -> bytes | None:
+        """Its content; None when it is missing, or a directory, which is told. Guarded."""
+        with self.guard():
+            try:
+                return read_root_file(self._filesystem, self._file(name))
+            except FormatError:
+                self._tell_damage(name, _NO_FILE)
+                return None
+
+    def _tell_damage(self, name: str, bad_lines: list[DamagedLine]) -> None:
+        """Once, as long as it is the same: a start reads the cleaner's file twice. Line 0: all."""
+        if self._damage_told.get(name) == bad_lines:
+            return
+        self._damage_told[name] = bad_lines
+        for bad in bad_lines:
+            _log.error(
+                "checkpoint_damaged",
+                file=self._file(name),
+                line=bad.number,
+                text=bad.text[:_SHOWN_CHARACTERS],
+                count=bad.count,
+                reason=bad.reason,
+                consequence=_WITHOUT_ENTRY[name],
+            )
+
+    def read_proofs(self) -> dict[LogKey, CheckedOffsets]:
+        """What ``kafkalog.checkpoint`` says of each log; guarded.
+
+        Nothing when it is missing, damaged (told at level error), of a later version or of another
+        directory: then nothing is proven, and the start goes on.
+        """
+        path, data = self._file(PROOFS), self._read_checkpoint_file(PROOFS)
+        if data is None:
+            return {}
+        try:
+            directory_id, entries = decode_proofs(data)
+        except NewerProofsFormat as error:
+            _log.warning("proofs_not_used", file=path, reason=error.reason)
+            return {}
+        except FormatError as error:
+            self._tell_damage(PROOFS, [DamagedLine(0, "", error.reason)])
+            return {}
+        if self.meta is None or directory_id != self.meta.directory_id:
+            reason = f"it is of the log directory with the id {encode_id(directory_id)}"
+            _log.warning("proofs_not_used", file=path, reason=reason)
+            return {}
+        return entries
+
+    def write_checkpoints(self, collect: Callable[[], Mapping[str, bytes]]) -> None:
+        """Replace checkpoint files by what ``collect`` says now, durable on return; guarded.
+
+        By name, in the order in which they are renamed; ``kafkalog.checkpoint`` only where it
+        changes. Collecting happens under the lock of the writing: a slow writer cannot put an older
+        state over a newer one that somebody was told is durable.
+        """
+        with self.guard(), self._checkpoint_mutex:
+            files = dict(collect())
+            proofs = files.get(PROOFS, self._proofs)
+            if proofs == self._proofs:
+                files.pop(PROOFS, None)
+            if not files:
+                return
+            self._proofs = None  # a failed write may leave either
+            self._filesystem.write_files_atomically(self.path, files)
+            self._proofs = proofs
+
+    def _file(self, name: str) -> str:
+        return f"{self.path}/{name}"

@@ -1,0 +1,108 @@
+"""LogDirUnit: a log directory with its threads and the seams that its logs get.
+
+Owns nothing of its own; bundles what belongs to one entry of ``log.dirs``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kafkalog.broker.directory.flusher import LogDirFlusher
+from kafkalog.broker.directory.thread_metrics import ThreadMeter
+from kafkalog.broker.directory.writer import LogDirWriter
+from kafkalog.errors import StorageFault
+from kafkalog.log.environment import LogEnvironment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkalog.broker.directory.limits import QueueBudget, TopicQuotas
+    from kafkalog.broker.directory.log_dir import LogDir
+    from kafkalog.broker.directory.writer import CompletionSink, StartOffsetFiles
+    from kafkalog.broker.runtime import Seams
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirUnit:
+    """See the module."""
+
+    log_dir: LogDir
+    environment: LogEnvironment
+    writer: LogDirWriter
+    flusher: LogDirFlusher
+
+    def start(self) -> None:
+        """Start writer and flusher."""
+        self.flusher.start()
+        self.writer.start()
+
+    def wake(self) -> None:
+        """Let both threads turn once, so that their heartbeats show."""
+        self.writer.wake()
+        self.flusher.wake()
+
+    def stop(self) -> None:
+        """Run what is queued, with its syncs, then end both threads."""
+        self.writer.stop()
+        self.flusher.stop()
+
+
+def wait_behind_queues(units: Iterable[LogDirUnit]) -> None:
+    """Return when every command that is queued now has run. Blocks; NotReady while stopping.
+
+    A directory that fails meanwhile runs nothing any more.
+    """
+    for unit in units:
+        try:
+            unit.writer.call(_do_nothing)
+        except StorageFault:
+            continue
+
+
+def _do_nothing() -> None:
+    """What waits in a writer's queue behind everything that was there."""
+
+
+def make_unit(
+    log_dir: LogDir,
+    seams: Seams,
+    budget: QueueBudget,
+    quotas: TopicQuotas,
+    sink: CompletionSink,
+    *,
+    open_file_count: int,
+    note_recovery: Callable[[int, int], None],
+    checkpoints: StartOffsetFiles,
+    drop_logs: Callable[[LogDir], None],
+) -> LogDirUnit:
+    """One directory. Nothing is touched and no thread runs yet."""
+    environment = replace(
+        LogEnvironment.create(
+            seams.filesystem,
+            seams.clock,
+            seams.scheduler,
+            seams.random,
+            seams.threads,
+            open_file_count=open_file_count,
+        ),
+        io_guard=log_dir.guard,
+        note_recovery=note_recovery,
+    )
+    flusher = LogDirFlusher(log_dir, seams.clock, seams.threads, seams.metrics)
+    writer = LogDirWriter(
+        log_dir,
+        flusher,
+        seams.threads,
+        budget,
+        quotas,
+        sink,
+        checkpoints,
+        drop_logs,
+        ThreadMeter(f"log-dir-writer-{log_dir.path}", seams.clock, seams.metrics),
+    )
+    seams.metrics.log_dir_online.labels(log_dir.path).set(1)
+    seams.metrics.log_dir_full.labels(log_dir.path).set_function(lambda: float(log_dir.is_full))
+    cordoned = seams.metrics.log_dir_cordoned.labels(log_dir.path)
+    cordoned.set_function(lambda: float(log_dir.is_cordoned))
+    return LogDirUnit(log_dir, environment, writer, flusher)

@@ -1,0 +1,606 @@
+"""LogDirWriter: the single writer of a log directory.
+
+Owns every mutation of every partition below the directory: commands run here one after another, so
+no partition has a lock and queue order is offset order. Never syncs: what must be durable goes to
+the directory's flusher and its outcome comes back as a command. ``drain_once`` is the loop body.
+
+Group commit: a log (or the start-offset checkpoint) has at most one sync under way. Commands that
+come meanwhile are written at once and share the next one, which is planned when the first returns.
+A sync therefore serves exactly the commands that were written before it was planned. Plain appends
+that stand together in the queue share a write too (``append_runs``).
+
+Threads: ``submit``, ``call`` and ``start`` on any thread; all else on the writer thread.
+
+Append commands that stand together in a writer's queue: which of them may share a write.
+
+Owns nothing. A run is a stretch of the queue that holds plain appends alone, sorted by log: between
+two logs no order was promised, within one it is the queue's. Any other command ends the run.
+Writer thread.
+
+What a writer has made durable for many waiters: one log's files, or the start-offset checkpoint.
+
+Owns no thread and does no I/O: ``plan`` gives the blocking work to whoever submits it to the
+flusher, ``completed`` takes its success back. Writer thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Protocol, TypeGuard, TypeVar, cast
+
+import structlog
+
+from kafkalog.broker.directory.commands import (
+    AppendCommand,
+    CallCommand,
+    Command,
+    Step,
+    fault_of_write,
+)
+from kafkalog.broker.directory.flusher import SyncJob
+from kafkalog.broker.values import Acks
+from kafkalog.errors import KafkalogError, LogDirOffline, NotReady, QuotaExceeded, UnknownTopic
+from kafkalog.log import append
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from kafkalog.broker.directory.flusher import LogDirFlusher
+    from kafkalog.broker.directory.limits import QueueBudget, TopicQuotas
+    from kafkalog.broker.directory.log_dir import LogDir
+    from kafkalog.broker.directory.thread_metrics import ThreadMeter
+    from kafkalog.env.threads import Signal, Thread, Threads
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.append import AppendGroup
+    from kafkalog.log.flush_plan import FlushPlan
+    from kafkalog.log.unified_log import UnifiedLog
+
+
+def is_plain(command: Command) -> TypeGuard[AppendCommand]:
+    """Whether it may share a write: no producer, no expected offset, answered by the edge."""
+    return (
+        type(command) is AppendCommand
+        and command.expected_offset is None
+        and not command.is_internal
+        and append.is_plain(command.records)
+    )
+
+
+def take_runs(
+    first: AppendCommand, queue: deque[Command], limit: int
+) -> dict[UnifiedLog, list[AppendCommand]]:
+    """``first`` and the plain appends at the head of the queue, at most ``limit``, by log."""
+    runs = {first.log: [first]}
+    while limit and is_plain(command := queue[0]):
+        queue.popleft()
+        limit -= 1
+        run = runs.get(command.log)
+        if run is None:
+            runs[command.log] = [command]
+        else:
+            run.append(command)
+    return runs
+
+
+class AppendPlans:
+    """The groups of one run: each is planned when the one before it has been written."""
+
+    __slots__ = ("_log", "_records", "_run", "_start", "_synced")
+
+    def __init__(self, log: UnifiedLog, run: list[AppendCommand]) -> None:
+        """``run``: plain appends to the log in queue order."""
+        # constant after construction
+        self._log = log
+        self._run = run
+        self._records = [command.records for command in run]
+        self._synced = [command.acks is Acks.ALL for command in run]
+        # owned by the writer thread
+        self._start = 0
+
+    def next(self) -> tuple[list[AppendCommand], AppendGroup | None]:
+        """The next commands and their group; None: one to be run alone. Empty at the end."""
+        start = self._start
+        if start == len(self._run):
+            return [], None
+        group = append.plan(self._log, self._records, self._synced, start)
+        is_group = len(group.answers) > 1
+        self._start += len(group.answers) if is_group else 1
+        return self._run[start : self._start], group if is_group else None
+
+
+class Sync(Protocol):
+    """Something that can be made durable together for many waiters."""
+
+    def plan(self) -> Callable[[], None] | None:
+        """The blocking work for the flusher, None when nothing is dirty; no I/O."""
+        ...
+
+    def completed(self, writer: LogDirWriter) -> None:
+        """The planned work succeeded."""
+        ...
+
+
+class StartOffsetFiles(Protocol):
+    """What keeps the log starts of a directory; each durable on return, guarded."""
+
+    def write_start_offsets(self, log_dir: LogDir) -> None:
+        """Both files: somebody was told, or will be, that records are gone."""
+        ...
+
+    def write_proofs(self, log_dir: LogDir) -> None:
+        """The checked one alone: whose files go, it is enough for the next start."""
+        ...
+
+
+class LogSync:
+    """The files of one log."""
+
+    def __init__(self, log: UnifiedLog) -> None:
+        self._log = log
+        self._plan: FlushPlan | None = None
+        self.include_active = False
+
+    def plan(self) -> Callable[[], None] | None:
+        """See Sync."""
+        self._plan = self._log.plan_flush(include_active=self.include_active)
+        self.include_active = False
+        return None if self._plan is None else self._plan.run
+
+    def completed(self, writer: LogDirWriter) -> None:
+        """Move recovery point and high watermark."""
+        assert self._plan is not None
+        watermark = self._log.high_watermark
+        self._log.mark_flushed(self._plan)
+        self._plan = None
+        if self._log.high_watermark != watermark:
+            writer.note_advanced(self._log)
+
+
+class CheckpointSync:
+    """A checkpoint of the directory."""
+
+    def __init__(self, write: Callable[[], None]) -> None:
+        self._write = write
+
+    def plan(self) -> Callable[[], None] | None:
+        """Always dirty: somebody asked."""
+        return self._write
+
+    def completed(self, writer: LogDirWriter) -> None:
+        """Nothing to move."""
+
+
+@dataclass(slots=True)
+class SyncState:
+    """One sync with its waiters; ``covered`` are those of the sync under way."""
+
+    sync: Sync
+    waiting: list[Command] = field(default_factory=list)
+    covered: list[Command] = field(default_factory=list)
+    is_under_way: bool = False
+    is_wanted_again: bool = False
+
+
+T = TypeVar("T")
+_SIZE_BYTES = attrgetter("size_bytes")
+_log = structlog.get_logger(__name__)
+
+
+class CompletionSink(Protocol):
+    """Receives finished commands; the edge."""
+
+    def deliver(self, finished: list[Command], advanced: frozenset[TopicPartition]) -> None:
+        """Called once a drain on the writer thread; must not block.
+
+        ``advanced``: partitions whose high watermark moved. Each finished command's ``complete`` is
+        called by the receiver on a thread of its choice.
+        """
+        ...
+
+
+class _SyncDone(Command):
+    """The flusher's answer; lives in the queue like any command but is never delivered."""
+
+    __slots__ = ("key", "outcome")
+
+    def __init__(self, key: Hashable, outcome: KafkalogError | None) -> None:
+        super().__init__(None, 0)
+        self.key = key
+        self.outcome = outcome
+
+
+_START_OFFSETS = "log-start-offsets"
+_PROOFS = "proofs"
+
+
+def _deleted(topic: str) -> UnknownTopic:
+    return UnknownTopic(f"Topic {topic} was deleted", topic=topic)
+
+
+class LogDirWriter:
+    """See the module."""
+
+    def __init__(
+        self,
+        log_dir: LogDir,
+        flusher: LogDirFlusher,
+        threads: Threads,
+        budget: QueueBudget,
+        quotas: TopicQuotas,
+        sink: CompletionSink,
+        checkpoints: StartOffsetFiles,
+        drop_logs: Callable[[LogDir], None],
+        meter: ThreadMeter,
+    ) -> None:
+        """``checkpoints`` are written by the flusher; ``drop_logs`` is the writer's, once."""
+        # constant after construction
+        self.log_dir = log_dir
+        self._flusher = flusher
+        self._threads = threads
+        self._signal = threads.signal()
+        self._budget = budget
+        self._quotas = quotas
+        self._sink = sink
+        self._checkpoints = {
+            _START_OFFSETS: CheckpointSync(lambda: checkpoints.write_start_offsets(log_dir)),
+            _PROOFS: CheckpointSync(lambda: checkpoints.write_proofs(log_dir)),
+        }
+        self._drop_logs = drop_logs
+        self._meter = meter
+        # any thread appends, the writer thread pops
+        self._queue: deque[Command] = deque()
+        self._is_idle = False
+        self._is_stopping = False
+        self._has_ended = False  # the thread looks into the queue no more
+        self._thread: Thread | None = None
+        # owned by the writer thread
+        self._syncs: dict[Hashable, SyncState] = {}
+        self._wanted: dict[Hashable, SyncState] = {}  # to be planned at the end of this drain
+        self._finished: list[Command] = []
+        self._advanced: set[TopicPartition] = set()
+        self._has_internal = False
+        self._has_dropped_logs = False
+        log_dir.when_offline(lambda _: self._signal.set())
+
+    # ---- any thread
+
+    def start(self) -> None:
+        """Start the thread; commands queued before are run then."""
+        self._thread = self._threads.start(f"log-dir-writer-{self.log_dir.path}", self._run)
+
+    def stop(self) -> None:
+        """Refuse new commands, run the queued ones with their syncs, then end the thread.
+
+        A command that slipped in behind the last look is answered with NotReady.
+        """
+        self._is_stopping = True
+        self._signal.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._has_ended = True
+        self._refuse_rest()
+
+    def submit(self, command: Command) -> None:
+        """Queue a command. LogDirOffline, NotReady (stopping) or Overloaded: it was not queued."""
+        self.log_dir.check_online()
+        if self._is_stopping:
+            raise NotReady("The daemon is stopping")
+        self._budget.take(command.size_bytes)
+        command.submitted_ns = self._meter.now_ns()
+        self._enqueue(command)
+        if self._has_ended:
+            self._refuse_rest()
+
+    def wake(self) -> None:
+        """Let the thread turn once, so that its heartbeat shows."""
+        self._signal.set()
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Run work on the writer thread, wait for it and return its value or raise its error.
+
+        For control-plane threads and tasks; never on the event loop or on a writer thread.
+        """
+        return cast("T", self.run(CallCommand(work)))
+
+    def run(self, command: Command) -> object:
+        """Submit a command without a receiver of its own and wait for its result or error.
+
+        Such a command is completed by the writer thread itself, never through the sink. It carries
+        no payload and is never refused for want of room: what it belongs to may be durable already.
+        """
+        self.begin(command).wait()
+        if command.error is not None:
+            raise command.error
+        return command.result
+
+    def begin(self, command: Command) -> Signal:
+        """Submit as ``run`` does; the signal is set when the command has ended."""
+        assert command.on_done is None
+        command.size_bytes = 0
+        done = self._threads.signal()
+        command.on_done = lambda _: done.set()
+        command.is_internal = True
+        self.submit(command)
+        return done
+
+    # ---- for commands, on the writer thread
+
+    def retire(self, logs: Sequence[UnifiedLog]) -> None:
+        """The logs' topic is deleted: commands that were queued behind that are refused."""
+        for log in logs:
+            log.refusal = partial(_deleted, log.topic_partition.topic)
+            self.note_advanced(log)  # who waits for its records learns it now
+
+    def refuse_retired(self, log: UnifiedLog) -> None:
+        """UnknownTopic when the log was retired, PartitionMoving when its partition moves."""
+        if log.refusal is not None:
+            raise log.refusal()
+
+    def admit(self, log: UnifiedLog, size_bytes: int) -> None:
+        """Before an append: UnknownTopic, DiskFull or QuotaExceeded when it may not be written."""
+        self.refuse_retired(log)
+        self.log_dir.check_space(size_bytes)
+        if log.config.quota_bytes >= 0:
+            self._quotas.take(log, size_bytes)
+
+    def note_advanced(self, log: UnifiedLog) -> None:
+        """The log's high watermark moved."""
+        self._advanced.add(log.topic_partition)
+
+    def wait_for_flush(self, log: UnifiedLog, command: Command) -> None:
+        """End command when everything the log holds now is durable."""
+        state = self._log_state(log)
+        cast("LogSync", state.sync).include_active = True
+        self._wait(log, state, command)
+
+    def request_flush_after_roll(self, log: UnifiedLog) -> None:
+        """The ``flush-log`` of a roll: closed segments become durable soon; nobody waits."""
+        self._wanted[log] = self._log_state(log)
+
+    def wait_for_start_offsets(self, command: Command) -> None:
+        """End command when both files with log starts hold what is true now."""
+        self._wait_for_checkpoint(_START_OFFSETS, command)
+
+    def wait_for_proofs(self, command: Command) -> None:
+        """End command when ``kafkalog.checkpoint`` holds what is true now."""
+        self._wait_for_checkpoint(_PROOFS, command)
+
+    def _wait_for_checkpoint(self, key: str, command: Command) -> None:
+        state = self._syncs.get(key)
+        if state is None:
+            state = self._syncs[key] = SyncState(self._checkpoints[key])
+        self._wait(key, state, command)
+
+    # ---- the loop
+
+    def drain_once(self) -> int:
+        """Run everything queued now, start the syncs it asked for, deliver; commands run."""
+        self._meter.beat()
+        if not self.log_dir.is_online:
+            self._fail_everything()
+        queue = self._queue
+        count = left = len(queue)
+        released_bytes = 0
+        while left:
+            command = queue.popleft()
+            left -= 1
+            if type(command) is _SyncDone:
+                self._finish_sync(command)
+                continue
+            if left and type(queue[0]) is AppendCommand and is_plain(command):
+                for log, run in take_runs(command, queue, left).items():
+                    left -= len(run)
+                    released_bytes += self._append_run(log, run)
+                left += 1  # the first one was counted already
+                continue
+            step = self._step(command)
+            if step is Step.AGAIN:
+                queue.append(command)
+                continue
+            released_bytes += command.size_bytes
+            if step is Step.DONE:
+                self._finished.append(command)
+        if self._wanted:
+            self._start_syncs()
+        if released_bytes:
+            self._budget.give_back(released_bytes)
+        self._deliver()
+        return count
+
+    def _step(self, command: Command) -> Step:
+        """Run one command; its errors are its own."""
+        if command.is_internal:
+            self._has_internal = True
+        try:
+            self.log_dir.check_online()
+            return command.run(self)
+        except KafkalogError as error:
+            command.error = error
+        except OSError as error:
+            command.error = self.log_dir.fault(error)
+        return Step.DONE
+
+    def _append_run(self, log: UnifiedLog, run: list[AppendCommand]) -> int:
+        """Append plain commands of one log in as few writes as they fit; their queue bytes."""
+        plans = AppendPlans(log, run)
+        while True:
+            commands, group = plans.next()
+            if group is not None:
+                self._append_group(log, commands, group)
+            elif commands:
+                self._append_each(commands)
+            else:
+                return sum(map(_SIZE_BYTES, run))
+
+    def _append_each(self, commands: list[AppendCommand]) -> None:
+        """One write for each of them."""
+        for command in commands:
+            if self._step(command) is Step.DONE:
+                self._finished.append(command)
+
+    def _append_group(
+        self, log: UnifiedLog, commands: list[AppendCommand], group: AppendGroup
+    ) -> None:
+        """One write; when it fails it fails them all. Ends as ``AppendCommand.run`` does."""
+        watermark = log.high_watermark
+        try:
+            self.log_dir.check_online()
+            self.admit(log, group.size_bytes)
+            log.append_group(group)
+        except QuotaExceeded:  # some of them may fit
+            self._append_each(commands)
+            return
+        except KafkalogError as error:
+            self._end(commands, error)
+            return
+        except OSError as error:
+            self._end(commands, fault_of_write(error, log, self.log_dir))
+            return
+        if log.high_watermark != watermark:
+            self.note_advanced(log)
+        for command, answer in zip(commands, group.answers, strict=True):
+            command.result = answer
+        if group.first_synced is None:
+            self._finished += commands
+            return
+        for command, is_synced in zip(commands, group.is_synced, strict=True):
+            if is_synced:
+                self.wait_for_flush(log, command)
+            else:
+                self._finished.append(command)
+
+    def _log_state(self, log: UnifiedLog) -> SyncState:
+        state = self._syncs.get(log)
+        if state is None:
+            state = self._syncs[log] = SyncState(LogSync(log))
+        return state
+
+    def _wait(self, key: Hashable, state: SyncState, command: Command) -> None:
+        state.waiting.append(command)
+        self._wanted[key] = state
+
+    def _start_syncs(self) -> None:
+        """Plan every sync that is wanted and not under way; no I/O here."""
+        wanted, self._wanted = self._wanted, {}
+        for key, state in wanted.items():
+            if state.is_under_way:
+                state.is_wanted_again = True  # planned when that one is done
+                continue
+            state.is_wanted_again = False
+            work = state.sync.plan()
+            if work is None:
+                self._end(state.waiting, None)
+                del self._syncs[key]
+                continue
+            state.covered, state.waiting = state.waiting, []
+            state.is_under_way = True
+            self._flusher.submit(SyncJob(work, self._answer_to(key)))
+
+    def _answer_to(self, key: Hashable) -> Callable[[KafkalogError | None], None]:
+        """What the flusher calls when the sync of key has ended."""
+        return lambda outcome: self._enqueue(_SyncDone(key, outcome))
+
+    def _finish_sync(self, done: _SyncDone) -> None:
+        """Back from the flusher: end what it covered, in this very drain."""
+        state = self._syncs.get(done.key)
+        if state is None:
+            return  # the directory went offline meanwhile
+        state.is_under_way = False
+        covered, state.covered = state.covered, []
+        if done.outcome is None:
+            state.sync.completed(self)
+        self._end_waiters(covered, done.outcome)
+        if state.is_wanted_again:
+            self._wanted[done.key] = state
+        elif done.key not in self._wanted:
+            del self._syncs[done.key]
+
+    def _end_waiters(self, commands: Sequence[Command], fault: KafkalogError | None) -> None:
+        """The sync that they waited for has ended; what they had written is written."""
+        if fault is None:
+            self._end(commands, None)
+            return
+        for command in commands:
+            self._end((command,), command.fault_of_sync(fault))
+
+    def _end(self, commands: Sequence[Command], error: KafkalogError | None) -> None:
+        """Commands have ended, all with this error."""
+        for command in commands:
+            command.error = error
+            self._has_internal = self._has_internal or command.is_internal
+        self._finished.extend(commands)
+
+    def _deliver(self) -> None:
+        """Give what ended to the receiver, once a drain."""
+        if not self._finished and not self._advanced:
+            return
+        finished, self._finished = self._finished, []
+        advanced, self._advanced = frozenset(self._advanced), set()
+        has_internal, self._has_internal = self._has_internal, False
+        self._hand_over(finished, advanced, has_internal=has_internal)
+
+    def _hand_over(
+        self,
+        finished: list[Command],
+        advanced: frozenset[TopicPartition],
+        *,
+        has_internal: bool,
+    ) -> None:
+        internal: list[Command] = []
+        if has_internal:
+            internal = [command for command in finished if command.is_internal]
+            finished = [command for command in finished if not command.is_internal]
+        if finished:
+            self._meter.observe(finished)
+        # Counted before: whoever waits for the end of a topic forgets what was counted of it.
+        for command in internal:
+            command.complete()
+        if finished or advanced:
+            self._sink.deliver(finished, advanced)
+
+    def _fail_everything(self) -> None:
+        """The directory is offline: nobody waits for a sync any more, handles are dropped."""
+        error = LogDirOffline(str(self.log_dir.offline_reason), log_dir=self.log_dir.path)
+        for state in self._syncs.values():
+            self._end_waiters(state.covered, error)
+            self._end_waiters(state.waiting, error)
+        self._syncs.clear()
+        self._wanted.clear()
+        if not self._has_dropped_logs:
+            self._has_dropped_logs = True
+            self._drop_logs(self.log_dir)
+
+    def _refuse_rest(self) -> None:
+        """The thread has ended: answer what was queued too late. Any thread, also several."""
+        refused: list[Command] = []
+        with suppress(IndexError):
+            while True:
+                command = self._queue.popleft()
+                if type(command) is not _SyncDone:
+                    command.error = NotReady("The daemon is stopping")
+                    refused.append(command)
+        self._budget.give_back(sum(map(_SIZE_BYTES, refused)))
+        self._hand_over(refused, frozenset(), has_internal=True)
+
+    def _enqueue(self, command: Command) -> None:
+        self._queue.append(command)
+        if self._is_idle:
+            self._signal.set()
+
+    def _run(self) -> None:
+        """Thread body: drain until told to stop and nothing is left."""
+        while True:
+            self.drain_once()
+            if self._queue:
+                continue
+            if self._is_stopping and not self._syncs:
+                return
+            # Announce the wait first, look again then: a producer either sees the flag or is seen.
+            self._is_idle = True
+            if not self._queue:
+                self._signal.wait()
+            self._is_idle = False

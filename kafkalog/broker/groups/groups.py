@@ -1,0 +1,135 @@
+"""GroupOperations: groups as operators see them: listed, described, reset, deleted.
+
+The part of the operation layer that is about groups; ``Operations`` holds it. Members and commits
+are ``members`` and ``offsets``. Errors are those of ``errors.py``. Source: Kafka 4.1
+``ConsumerGroupCommand``: what reset and describe do, and that a group with members is not changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog.broker.access_rules import Action, Resource
+from kafkalog.broker.authorized import lists, operation_class, requires
+from kafkalog.broker.groups.consumers import ConsumerGroups
+from kafkalog.errors import KafkalogError, NonEmptyGroup, UnknownGroup
+from kafkalog.format.topic_names import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.format.disk.group_offsets import CommittedOffset
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """One group."""
+
+    name: str
+    member_count: int
+
+    @property
+    def state(self) -> str:
+        """In Kafka's words: there is no moment at which a rebalance is under way."""
+        return "Stable" if self.member_count else "Empty"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """A commit beside its log; the log's offsets are None while it is not served."""
+
+    at: TopicPartition
+    committed: CommittedOffset
+    log_start_offset: int | None
+    log_end_offset: int | None  # for readers: the high watermark
+
+    @property
+    def lag(self) -> int | None:
+        """Records behind the commit, never negative."""
+        if self.log_end_offset is None:
+            return None
+        return max(0, self.log_end_offset - self.committed.offset)
+
+
+@operation_class()
+class GroupOperations:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+        self.offsets = manager.group_offsets
+        self.members = ConsumerGroups(manager)
+
+    # ---- the event loop; no disk
+
+    @lists(Action.DESCRIBE, Resource.GROUP)
+    def summaries(self) -> list[GroupSummary]:
+        """Groups that have commits or members, by name. NotReady while they are loaded."""
+        names = {*self.offsets.groups(), *self.members.names()}
+        return [GroupSummary(name, len(self.members.members(name))) for name in sorted(names)]
+
+    @requires(Action.DESCRIBE, Resource.GROUP, "group")
+    def summary(self, group: str) -> GroupSummary:
+        """One group. UnknownGroup."""
+        members = self.members.members(group)
+        if not members and not self.offsets.committed(group):
+            raise UnknownGroup("No group of that name has a commit or a member.", group=group)
+        return GroupSummary(group, len(members))
+
+    @requires(Action.DESCRIBE, Resource.GROUP, "group")
+    def lags(self, group: str) -> list[PartitionLag]:
+        """Every commit of the group beside its log, by topic and partition."""
+        found = []
+        for at, committed in sorted(self.offsets.committed(group).items()):
+            try:
+                log = self._manager.log_of(at.topic, at.partition)
+            except KafkalogError:
+                found.append(PartitionLag(at, committed, None, None))
+                continue
+            found.append(PartitionLag(at, committed, log.log_start_offset, log.high_watermark))
+        return found
+
+    @requires(Action.DESCRIBE, Resource.GROUP, "group")
+    def check_no_members(self, group: str) -> None:
+        """NonEmptyGroup: members would go on from their own positions and commit those."""
+        count = len(self.members.members(group))
+        if count:
+            raise NonEmptyGroup(
+                f"The group has {count} member{'s' if count > 1 else ''}. Delete its consumer "
+                "instances first.",
+                group=group,
+                members=count,
+            )
+
+    @requires(Action.READ, Resource.GROUP, "group")
+    def reset_scope(
+        self,
+        group: str,
+        topics: Collection[str] | None,
+        partitions: Collection[TopicPartition] | None,
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """What a reset is about, with the commits of now: what is named, else all that has one.
+
+        UnknownTopic, UnknownPartition, UnknownGroup when nothing is named and it has no commit.
+        """
+        committed = self.offsets.committed(group)
+        if topics is None and partitions is None:
+            if not committed:
+                raise UnknownGroup("The group has no commit; name topics.", group=group)
+            return dict(committed)
+        named = dict.fromkeys(partitions or ())
+        for topic in topics or ():
+            count = self._manager.registered(topic).partition_count
+            named.update(dict.fromkeys(TopicPartition(topic, n) for n in range(count)))
+        for at in named:
+            self.offsets.check_exists(at)
+        return {at: committed.get(at) for at in named}
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "at")
+    def clamped(self, at: TopicPartition, offset: int) -> int:
+        """The offset, or the nearest that the log has; errors as of a fetch."""
+        log = self._manager.log_of(at.topic, at.partition)
+        return min(max(offset, log.log_start_offset), log.high_watermark)

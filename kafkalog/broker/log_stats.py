@@ -1,0 +1,434 @@
+"""LogMeter: what of a log has to be looked up for the metrics page, looked up in the background.
+
+Owns the task ``kafkalog-log-metrics`` and what it found, by partition: records that can be read,
+the oldest and the newest timestamp, what retention would delete now; and by directory what is about
+to be deleted and what indexes reserve. A scrape reads what is here.
+
+Every ten seconds the task surveys what is published, without the disk, and notes which logs have
+changed. What has to be read of these it reads in turns, ``log.initial.task.delay.ms`` after the
+start and later: a turn takes what a tenth of a second allows, and the next one waits until that
+time is over, so that in no second more is read than ``metrics.records.max.bytes.per.second`` and a
+few small pieces elsewhere. The first walk over all records reads every segment once. A read that
+fails costs the number, never the directory: nobody has asked for these bytes.
+
+What a scrape sees of the logs: a Snapshot of what is published; no disk, no lock.
+
+Owns nothing. Each sample is made when the page asks for it, between turns of the event loop; one
+sample is of one moment, different ones are not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.env.clock import Turns
+from kafkalog.errors import KafkalogError
+from kafkalog.format.integers import FormatError
+from kafkalog.log.inspect.record_count import RecordCount, oldest_timestamp_ms
+from kafkalog.log.retention import execute
+from kafkalog.log.values import WouldBlock
+from kafkalog.observe.partition_metrics import (
+    DeletableSample,
+    LogDirSample,
+    PartitionSample,
+    Snapshot,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kafkalog.broker.directory.log_dir import LogDir
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.values import Readiness
+    from kafkalog.cleaner.log_cleaner_manager import Standing
+    from kafkalog.env.scheduler import ScheduledTask
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.segment.log_segment import LogSegment
+    from kafkalog.log.unified_log import UnifiedLog
+
+
+LOG_METRICS_TASK = "kafkalog-log-metrics"
+_SURVEY_PERIOD_NS = 10_000_000_000
+_TURN_NS = 100_000_000  # of a turn's reads; as long, at least, the next one waits
+_SURVEYS_A_SHARE = 10  # until the log that has waited longest comes first once
+_SEEK_NS = (
+    20_000_000  # what a small read elsewhere counts: 50 a second are no burden to a slow disk
+)
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class MeteredLog:
+    """One log as the task saw it last; None: there is none, or it is not known yet."""
+
+    log: UnifiedLog
+    counted: int | None = None  # records, when a look last came to the end of the log
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
+    # owned by the task
+    count: RecordCount = field(default_factory=RecordCount)
+    timed_of: tuple[LogSegment, ...] = ()  # whose largest timestamps were asked,
+    timed: int = 0  # so many from the first on, which are closed
+    timed_ms: int = -1  # the largest of those
+    oldest_of: tuple[LogSegment, int] | None = None  # first segment and log start with a record
+    seen: tuple[tuple[LogSegment, ...], int, int] | None = None  # when it was looked at to the end
+    waits_since_ns: int | None = None  # or had the last share; None: it does not wait
+    is_failed: bool = False  # told, and not looked at to the end since
+
+    @property
+    def records(self) -> int | None:
+        """Those counted, as far as the offsets of this moment allow. Any thread."""
+        counted, start = self.counted, self.log.log_start_offset  # which never passes a later end
+        return None if counted is None else min(counted, self.log.log_end_offset - start)
+
+
+class LogMeter:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+        self._bytes_per_second = manager.config.metrics_records_max_bytes_per_second
+        self._clock = manager.seams.clock
+        # published
+        self._is_stopped = False  # a run ends soon
+        # owned by who starts and stops, then by the task
+        self._task: ScheduledTask | None = None
+        self._survey_ns = 0  # when the next one is due
+        self._read_ns = 0  # when the next turn may read
+        self._turn_ns = 0  # what the reads of this turn count so far
+        self._turns = Turns(self._clock)  # of the interpreter, in this turn
+        self._surveys = 0
+        self._waiting: list[MeteredLog] = []  # to be looked at; the last one comes first
+        # published, replaced as a whole
+        self._logs: dict[TopicPartition, MeteredLog] = {}
+        self.deletable: Sequence[DeletableSample] = ()
+
+    def find(self, log: UnifiedLog) -> MeteredLog | None:
+        """What is known of this very log. Any thread."""
+        found = self._logs.get(log.topic_partition)
+        return found if found is not None and found.log is log else None
+
+    def start(self, read_delay_ms: int) -> None:
+        """Survey from now on, read from ``read_delay_ms`` on."""
+        self._survey_ns = self._clock.monotonic_ns()
+        self._read_ns = self._survey_ns + read_delay_ms * 1_000_000
+        self._schedule(0)
+
+    def stop(self) -> None:
+        """No further runs; one that is under way ends soon."""
+        self._is_stopped = True
+        if self._task is not None:
+            self._task.cancel()
+
+    # ---- the task
+
+    def run_once(self) -> None:
+        """The survey if it is due, and a turn of reads. Loop body."""
+        now_ns = self._clock.monotonic_ns()
+        if now_ns >= self._survey_ns:
+            self._survey_ns = now_ns + _SURVEY_PERIOD_NS
+            self._survey()
+        if now_ns >= self._read_ns and self._waiting:
+            self._turn_ns, self._turns = 0, Turns(self._clock)
+            while self._waiting and self._turn_ns < _TURN_NS and not self._is_stopped:
+                self._turns.rest()
+                known = self._waiting.pop()
+                if not self._is_ended(known):
+                    self._waiting.append(known)
+            self._read_ns = self._clock.monotonic_ns() + self._turn_ns
+
+    def _run(self) -> None:
+        try:
+            self.run_once()
+        finally:
+            due_ns = min(self._survey_ns, self._read_ns) if self._waiting else self._survey_ns
+            self._schedule(max(-((self._clock.monotonic_ns() - due_ns) // 1_000_000), 0))
+
+    def _schedule(self, delay_ms: int) -> None:
+        if not self._is_stopped:
+            scheduler = self._manager.seams.scheduler
+            self._task = scheduler.schedule_once(LOG_METRICS_TASK, self._run, delay_ms)
+
+    # ---- what is published
+
+    def _survey(self) -> None:
+        """All logs, their sums, and which of them have changed; no disk."""
+        manager = self._manager
+        metered = [self.find(log) or MeteredLog(log) for log in manager.table.logs()]
+        self._logs = {each.log.topic_partition: each for each in metered}
+        self._waiting = self._in_turn(metered)
+        self.deletable = self._deletable(manager.table.logs())
+        for unit in manager.online_units:
+            self._measure(unit.log_dir)
+
+    def _in_turn(self, metered: Iterable[MeteredLog]) -> list[MeteredLog]:
+        """Those that have changed; the last one comes first.
+
+        That is what has the least left: a log that is walked for hours holds up no small one. But
+        where more is appended than may be read there is always one with less left, so that after
+        every tenth survey the one that has waited longest goes before it. It waits anew then: one
+        that never ends leaves the next share to the others. Logs of offline directories do not
+        wait, nor does one that failed until the next survey.
+        """
+        now_ns, waiting = self._clock.monotonic_ns(), []
+        for each in metered:
+            is_online = self._manager.unit_of(each.log).log_dir.is_online
+            if not is_online or each.seen == _state_of(each.log):
+                each.waits_since_ns = None
+                continue
+            each.waits_since_ns = now_ns if each.waits_since_ns is None else each.waits_since_ns
+            waiting.append(each)
+        waiting.sort(key=_left_bytes, reverse=True)
+        self._surveys += 1
+        if waiting and self._surveys % _SURVEYS_A_SHARE == 0:
+            since_ns = [each.waits_since_ns or 0 for each in waiting]
+            longest = waiting.pop(since_ns.index(min(since_ns)))
+            longest.waits_since_ns = now_ns
+            waiting.append(longest)
+        return waiting
+
+    def _deletable(self, logs: Iterable[UnifiedLog]) -> list[DeletableSample]:
+        """What a retention pass would take, by topic and rule; 0 for each rule that the log has.
+
+        None of a topic with a segment whose largest timestamp nobody has read yet. Logs of offline
+        directories count for nothing: no pass can take what they hold, and the loss is told of.
+        """
+        sums: dict[tuple[str, str], int] = {}
+        unknown: set[str] = set()
+        turns = Turns(self._clock)
+        for log in logs:
+            turns.rest()
+            if self._is_stopped:
+                break
+            if not self._manager.unit_of(log).log_dir.is_online:
+                continue
+            try:
+                self._add_deletable(log, sums)
+            except (WouldBlock, KafkalogError, FormatError, OSError):
+                unknown.add(log.topic_partition.topic)
+        return [
+            DeletableSample(topic, reason, size_bytes)
+            for (topic, reason), size_bytes in sums.items()
+            if topic not in unknown
+        ]
+
+    def _add_deletable(self, log: UnifiedLog, sums: dict[tuple[str, str], int]) -> None:
+        topic, config = log.topic_partition.topic, log.config
+        reasons = ["start_offset"]
+        if config.is_deleted:
+            reasons += ["size"] * (config.retention_bytes >= 0)
+            reasons += ["time"] * (config.retention_ms >= 0)
+        for reason in reasons:
+            sums.setdefault((topic, reason), 0)
+        # Without the guard of the directory, as every read here.
+        hold, now_ms = self._manager.archived_offsets.hold_of(log), self._clock.wall_ms()
+        planned = execute.plan_of(log, now_ms, hold, may_block=False)
+        self._manager.retention.note_held(log, planned)  # a check may be minutes away
+        for deletion in planned.deletions:
+            segment = log.segments.get(deletion.base_offset)
+            if segment is not None:  # else it went meanwhile
+                key = (topic, deletion.rule.value)
+                sums[key] = sums.get(key, 0) + segment.size_bytes
+
+    def _measure(self, log_dir: LogDir) -> None:
+        """Sums of one directory."""
+        manager, metrics = self._manager, self._manager.seams.metrics
+        logs = manager.table.held_in(log_dir.path)
+        waiting = sum(each.size_bytes for log in logs for each in log.local.deleting)
+        waiting += manager.deletion.bytes_in(log_dir)
+        metrics.awaiting_delete.labels(log_dir.path).set(waiting)
+        reserved = sum(_reserved_bytes(log.local.active_segment) for log in logs)
+        metrics.reserved_index.labels(log_dir.path).set(reserved)
+
+    # ---- what is read
+
+    def _is_ended(self, known: MeteredLog) -> bool:
+        """Look at a log for the rest of the turn; whether it need not be looked at in the next."""
+        manager, log = self._manager, known.log
+        if not (manager.table.serves(log) and manager.unit_of(log).log_dir.is_online):
+            return True
+        state = _state_of(log)
+        try:
+            if not self._look(known):
+                return False
+        except (KafkalogError, FormatError, OSError) as error:
+            known.counted = known.oldest_ms = known.newest_ms = known.seen = None
+            known.oldest_of = known.waits_since_ns = None
+            self._turn_ns += _SEEK_NS
+            # Else a segment went away under the read: the next survey finds the log as it is then.
+            if manager.table.serves(log) and log.segments.values is state[0]:
+                self._tell_failed(known, error)
+            return True
+        known.seen, known.waits_since_ns, known.is_failed = state, None, False
+        return True
+
+    def _tell_failed(self, known: MeteredLog, error: Exception) -> None:
+        """Once until it passes; a directory that went offline is told of elsewhere."""
+        if not known.is_failed and self._manager.unit_of(known.log).log_dir.is_online:
+            known.is_failed = True
+            _log.warning(
+                "log_not_measured", partition=str(known.log.topic_partition), reason=str(error)
+            )
+
+    def _look(self, known: MeteredLog) -> bool:
+        """Timestamps, then records; False: the turn is over before all was looked at."""
+        log = known.log
+        if not self._is_timed(known):
+            return False
+        place = (log.segments.first, log.log_start_offset)
+        if known.oldest_of != place:
+            if log.size_bytes and not self._may_seek():
+                return False
+            oldest_ms = oldest_timestamp_ms(log)
+            known.oldest_ms = oldest_ms if oldest_ms is not None and oldest_ms >= 0 else None
+            known.oldest_of = None if oldest_ms is None else place
+        return self._bytes_per_second == 0 or self._is_walked(known)
+
+    def _is_timed(self, known: MeteredLog) -> bool:
+        """Largest timestamps of all segments; each closed one is asked once."""
+        segments = known.log.segments.values
+        if segments is not known.timed_of:
+            known.timed_of, known.timed, known.timed_ms = segments, 0, -1
+        newest_ms = known.timed_ms
+        for segment in segments[known.timed :]:
+            self._turns.rest()
+            try:
+                largest = segment.max_timestamp_so_far(may_block=False)
+            except WouldBlock:
+                if not self._may_seek():
+                    return False
+                largest = segment.max_timestamp_so_far()
+            newest_ms = max(newest_ms, largest.timestamp_ms)
+            if segment is not segments[-1]:
+                known.timed, known.timed_ms = known.timed + 1, newest_ms
+        known.newest_ms = newest_ms if newest_ms >= 0 else None
+        return True
+
+    def _may_seek(self) -> bool:
+        """Take a small read out of the turn; False: nothing is left of it."""
+        is_left = self._turn_ns < _TURN_NS
+        self._turn_ns += _SEEK_NS if is_left else 0
+        return is_left
+
+    def _is_walked(self, known: MeteredLog) -> bool:
+        """As far as the turn goes; True as well where damage lets it go no further."""
+        left_ns = max(_TURN_NS - self._turn_ns, 0)
+        most_bytes = -(-left_ns * self._bytes_per_second // 1_000_000_000)
+        read_bytes = known.count.look(known.log, most_bytes, self._turns.rest)
+        self._turn_ns += read_bytes * 1_000_000_000 // self._bytes_per_second
+        is_stuck = most_bytes > 0 and read_bytes == 0
+        if known.count.records is not None or is_stuck:
+            known.counted = known.count.records
+        return known.count.records is not None or is_stuck
+
+
+def _state_of(log: UnifiedLog) -> tuple[tuple[LogSegment, ...], int, int]:
+    """As long as this is the same, all that is known of the log holds."""
+    return log.segments.values, log.log_start_offset, log.log_end_offset
+
+
+def _left_bytes(known: MeteredLog) -> int:
+    """What the walk has left."""
+    return known.log.size_bytes - known.count.walked_bytes
+
+
+def _reserved_bytes(active: LogSegment) -> int:
+    """By which the index files of an active segment are longer than their entries."""
+    return active.offset_index.reserved_bytes + active.time_index.reserved_bytes
+
+
+def take_snapshot(manager: LogManager, readiness: Readiness) -> Snapshot:
+    """As of now."""
+    topics = {topic.name: topic.partition_count for topic in list(manager.registry.topics.values())}
+    return Snapshot(
+        topics=topics,
+        partitions=readiness.partitions,
+        offline_partitions=readiness.offline_partitions,
+        log_dirs=[
+            LogDirSample(
+                unit.log_dir.path,
+                unit.log_dir.is_online,
+                *manager.progress.remaining_in(unit.log_dir.path),
+            )
+            for unit in manager.units
+        ],
+        deletable=[each for each in manager.meter.deletable if each.topic in topics],
+        samples=lambda: _samples(manager),
+    )
+
+
+def _samples(manager: LogManager) -> Iterator[PartitionSample]:
+    standings = {each.log.topic_partition: each for each in manager.cleaning.states.standings}
+    for log in manager.table.logs():
+        metered = manager.meter.find(log) or MeteredLog(log)
+        sample = PartitionSample(  # at once: replacing fields costs as much again
+            log.topic_partition.topic,
+            log.topic_partition.partition,
+            log.size_bytes,
+            len(log.segments),
+            log.log_start_offset,
+            log.log_end_offset,
+            log.high_watermark,
+            metered.records,
+            _seconds(metered.oldest_ms),
+            _seconds(metered.newest_ms),
+        )
+        if log.lost_ranges:
+            lost = sum(last - first + 1 for first, last in log.lost_ranges)
+            sample = sample._replace(lost_offsets=lost)
+        if log.config.is_compacted:
+            standing = standings.get(log.topic_partition)
+            if standing is not None and standing.log is log:
+                sample = _with_standing(manager, sample, standing)
+            sample = _with_last_clean(manager, sample, log.topic_partition)
+        if log.config.archive_hold:
+            sample = _with_archive(manager, sample, log)
+        yield sample
+
+
+def _with_standing(
+    manager: LogManager, sample: PartitionSample, standing: Standing
+) -> PartitionSample:
+    """With what the cleaner saw at its last look."""
+    dirty_bytes = 0 if standing.to_clean is None else standing.to_clean.cleanable_bytes
+    failure = manager.cleaning.states.failure_of(standing.log.topic_partition)
+    return sample._replace(
+        dirty_ratio=standing.ratio,
+        dirty_bytes=dirty_bytes,
+        uncleanable_bytes=0 if failure is None else dirty_bytes,
+    )
+
+
+def _with_last_clean(
+    manager: LogManager, sample: PartitionSample, topic_partition: TopicPartition
+) -> PartitionSample:
+    """With what the last clean since the start left for later."""
+    observer = manager.cleaning.observer
+    success_ms = observer.last_success_ms(topic_partition)
+    waiting = observer.horizons_of(topic_partition)
+    if success_ms is None or waiting is None:
+        return sample
+    return sample._replace(
+        last_success_s=success_ms / 1000,
+        tombstone_batches=waiting.batches,
+        next_horizon_s=_seconds(waiting.next_ms),
+    )
+
+
+def _with_archive(manager: LogManager, sample: PartitionSample, log: UnifiedLog) -> PartitionSample:
+    """With how far the archive is behind."""
+    (archived,) = manager.archived_offsets.describe([log])
+    return sample._replace(
+        archive_lag=archived.lag,
+        archive_held_segments=archived.held.segments,
+        archive_held_bytes=archived.held.size_bytes,
+    )
+
+
+def _seconds(moment_ms: int | None) -> float | None:
+    return None if moment_ms is None else moment_ms / 1000

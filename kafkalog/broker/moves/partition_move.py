@@ -1,0 +1,461 @@
+"""PartitionMove: one partition on its way to another log directory, step by step.
+
+Kafka's protocol: the copy lies in the target as ``topic-partition.<id>-future`` and is filled from
+the current log, which serves meanwhile. Then appends are held (503, nothing is lost), the rest is
+copied and made durable, and the names change. Owns the state of the move; each log is changed on
+the writer of its own directory, the steps run on the thread of the target (``partition_moves``).
+
+| step | durable before the next one | a crash behind it leaves |
+|---|---|---|
+| copy, inherit, flush | all of the copy | the current log; the copy is filled on |
+| checkpoints of the target | log start and recovery point of the copy | the same |
+| current -> ``<id>-delete`` | that name | the copy: its id is that of the ``-delete`` |
+| copy -> ``topic-partition`` | that name | the copy |
+| table, checkpoints | | the copy; appends go on |
+
+Differs from Kafka, which renames the copy first: a crash then leaves the partition in two
+directories and a broker that refuses to start.
+Source: Kafka 4.1 ReplicaAlterLogDirsThread, Partition, LogManager.replaceCurrentWithFutureLog.
+
+The next step of a partition's move to another log directory.
+
+Pure: the ends of the current log and of the copy in, one step out. Source: Kafka's
+ReplicaAlterLogDirsThread and Partition.maybeReplaceCurrentWithFutureReplica.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.broker.directory.commands import COMMAND_OVERHEAD_BYTES, Command, FlushCommand, Step
+from kafkalog.broker.values import MoveState, MoveStatus
+from kafkalog.errors import OffsetBelowLogStart, PartitionMoving, StorageFault
+from kafkalog.format.topic_names import DirectoryState, directory_name
+from kafkalog.log import future_log
+
+if TYPE_CHECKING:
+    from kafkalog.broker.directory.unit import LogDirUnit
+    from kafkalog.broker.directory.writer import LogDirWriter
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.startup.load import DirectoryLoading
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.future_log import Slice
+    from kafkalog.log.unified_log import UnifiedLog
+
+
+SLICE_BYTES = 1 << 20  # of one read and one write; a larger one would hold up the writer
+# What the swap may leave to sync while appends wait; more is synced before, while they do not.
+UNFLUSHED_BYTES_MAX = 16 << 20
+
+
+class MoveStep(enum.Enum):
+    """What is done next."""
+
+    BEGIN = "begin"  # make the copy, empty, at the log start
+    COPY = "copy"  # one slice
+    FLUSH = "flush"  # appends go on meanwhile
+    SWAP = "swap"  # hold appends, copy and sync the rest, exchange the names
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFacts:
+    """One moment; ``future_end`` None: there is no copy yet.
+
+    is_near           the last slice reached the end of the current log
+    unflushed_bytes   copied since the last flush of the copy
+    """
+
+    log_end_offset: int
+    future_end: int | None
+    is_near: bool
+    unflushed_bytes: int
+
+
+def next_step(facts: MoveFacts) -> MoveStep:
+    """Decide; it is SWAP as soon as copying and syncing keep up with the appends."""
+    if facts.future_end is None:
+        return MoveStep.BEGIN
+    if facts.future_end < facts.log_end_offset and not facts.is_near:
+        return MoveStep.COPY
+    if facts.unflushed_bytes > UNFLUSHED_BYTES_MAX:
+        return MoveStep.FLUSH
+    return MoveStep.SWAP
+
+
+_log = structlog.get_logger(__name__)
+
+
+class FillCommand(Command):
+    """Append a slice to the copy; no result."""
+
+    __slots__ = ("_future", "_piece")
+
+    def __init__(self, future: UnifiedLog, piece: Slice) -> None:
+        super().__init__(None, COMMAND_OVERHEAD_BYTES)
+        self._future = future
+        self._piece = piece
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """Closed segments of the copy become durable soon, as after any roll."""
+        log = self._future
+        writer.refuse_retired(log)
+        records = self._piece.records
+        writer.log_dir.check_space(0 if records is None else records.size_bytes)
+        active = log.segments.active
+        try:
+            future_log.fill(log, self._piece)
+        finally:
+            if log.segments.active is not active:
+                writer.request_flush_after_roll(log)
+        return Step.DONE
+
+
+class HoldCommand(Command):
+    """Refuse what is behind this in the queue; ends when all that was appended is durable."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: UnifiedLog) -> None:
+        super().__init__(None, COMMAND_OVERHEAD_BYTES)
+        self._log = log
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """Who waits for a flush is answered before the log goes."""
+        writer.refuse_retired(self._log)
+        self._log.refusal = partial(_moving, self._log.topic_partition)
+        writer.wait_for_flush(self._log, self)
+        return Step.WAIT
+
+
+def _moving(topic_partition: TopicPartition) -> PartitionMoving:
+    return PartitionMoving(
+        f"Partition {topic_partition} changes its log directory this moment. Try again.",
+        topic=topic_partition.topic,
+        partition=topic_partition.partition,
+    )
+
+
+class PartitionMove:
+    """See the module."""
+
+    def __init__(
+        self,
+        manager: LogManager,
+        loading: DirectoryLoading,
+        topic_partition: TopicPartition,
+        source: LogDirUnit,
+        target: LogDirUnit,
+        unique_id: str,
+    ) -> None:
+        """``unique_id``: 32 hex digits. FormatError when the name of the copy would be too long."""
+        # constant after construction
+        self.topic_partition = topic_partition
+        self.source = source
+        self.target = target
+        self._manager = manager
+        self._loading = loading
+        self._filesystem = manager.seams.filesystem
+        self._clock = manager.seams.clock
+        self._started_ms = self._clock.wall_ms()
+        self._future_name = directory_name(topic_partition, DirectoryState.FUTURE, unique_id)
+        self._doomed_name = directory_name(topic_partition, DirectoryState.DELETE, unique_id)
+        # set before the first step: the copy was found at the start, when the log ended here
+        self.found_at_end: int | None = None
+        # owned by the thread of the target
+        self._is_near = False
+        self._unflushed_bytes = 0
+        self.is_settled = False  # over, and nothing of it is left to do
+        # changed under the topics lock
+        self.future: UnifiedLog | None = None
+        self._ended: MoveStatus | None = None
+
+    # ---- any thread
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was ended, in whatever way."""
+        return self._ended is not None
+
+    @property
+    def status(self) -> MoveStatus:
+        """How far it is, or how it ended."""
+        return self._ended or self._status(MoveState.COPYING, None)
+
+    def _status(self, state: MoveState, reason: str | None) -> MoveStatus:
+        future = self.future
+        # From the table without its faults: a directory may fail this moment.
+        current = self._manager.table.find(self.topic_partition)
+        size_bytes = current.size_bytes if current is not None else 0
+        end_offset = current.log_end_offset if current is not None else 0
+        return MoveStatus(
+            self.topic_partition,
+            self.source.log_dir.path,
+            self.target.log_dir.path,
+            state,
+            reason,
+            size_bytes=size_bytes,
+            copied_bytes=future.size_bytes if future is not None else 0,
+            offset_lag=max(end_offset - (future.log_end_offset if future is not None else 0), 0),
+            started_ms=self._started_ms,
+            ended_ms=None if state is MoveState.COPYING else self._clock.wall_ms(),
+        )
+
+    # ---- the steps, on the thread of the target
+
+    def step(self) -> int:
+        """Do what is next; the bytes that were copied. KafkalogError: the caller ends the move.
+
+        Blocks for a slice, for the disk, or for a swap.
+        """
+        if self.future is None and self.found_at_end is not None:
+            self._load(self.found_at_end)
+            return 0
+        current, future = self._current(), self.future
+        facts = MoveFacts(
+            current.log_end_offset,
+            None if future is None else future.log_end_offset,
+            self._is_near,
+            self._unflushed_bytes,
+        )
+        step = next_step(facts)
+        if step is MoveStep.BEGIN:
+            with self._manager.topics.lock:
+                if not self.is_over:
+                    self.begin()
+            return 0
+        assert future is not None
+        if step is MoveStep.COPY:
+            return self._copy(current, future)
+        if step is MoveStep.FLUSH:
+            self.target.writer.run(FlushCommand(future))
+            self._unflushed_bytes, self._is_near = 0, False
+        else:
+            self._swap()
+        return 0
+
+    def _current(self) -> UnifiedLog:
+        """The log that serves; LogDirOffline when its directory failed."""
+        own = self.topic_partition
+        return self._manager.log_of(own.topic, own.partition)
+
+    def begin(self) -> None:
+        """Make the copy, durable on return: the next start goes on with it. Under the topics lock.
+
+        On StorageFault it may be half made: ``clean_up``.
+        """
+        topic = self._manager.registry.topics[self.topic_partition.topic]
+        create = partial(
+            self._loading.create_future, self.target, self._future_name, topic, self._current()
+        )
+        self._take(self.target.writer.call(create))
+
+    def _take(self, future: UnifiedLog) -> None:
+        self.future = future
+        self._manager.table.add_future(future)
+        # Behind the table: no clean begins while the log has a copy, and none goes on.
+        self._manager.cleaning.states.abort_cleaning(self.topic_partition)
+        self._manager.checkpoints.settle_future(self.target.log_dir, self.topic_partition)
+
+    def _load(self, found_at_end: int) -> None:
+        """Load the copy that the start found; it goes when it is not the log's beginning."""
+        topic = self._manager.registered(self.topic_partition.topic)
+        path = f"{self.target.log_dir.path}/{self._future_name}"
+        future = self._loading.load_future(self.target, self.topic_partition, topic, path)
+        current = self._current()
+        with self.target.log_dir.guard(), self.source.log_dir.guard():
+            is_beginning = future_log.is_beginning_of(future, current, found_at_end)
+        with self._manager.topics.lock:
+            if self.is_over:  # cancelled meanwhile: ``clean_up`` removes the files
+                future.close_handles()
+                return
+            self._take(future)
+            if is_beginning and not self._may_be_cleaned(current):
+                _log.info("move_resumed", directory=path, end_offset=future.log_end_offset)
+                return
+            _log.warning("move_begun_anew", directory=path, reason="the copy holds other records")
+            self.found_at_end = None
+            self.discard_copy()
+
+    def _may_be_cleaned(self, current: UnifiedLog) -> bool:
+        """Whether a clean may have been at the log since the copy was made; no more from now on.
+
+        The copy then holds what is superseded, and deleted keys whose tombstones are gone.
+        """
+        first_dirty_offset = self._manager.cleaning.states.first_dirty_offset
+        is_known_clean = first_dirty_offset(self.topic_partition) is not None
+        return current.config.is_compacted or is_known_clean
+
+    def _copy(self, current: UnifiedLog, future: UnifiedLog) -> int:
+        """One slice; its bytes. What was deleted faster than copied leaves the copy empty."""
+        try:
+            with self.source.log_dir.guard():
+                log_start_offset = current.log_start_offset
+                if future.log_end_offset < log_start_offset:
+                    start = future_log.start_of_copy(current)
+                    self.target.writer.call(partial(future.truncate_fully_and_start_at, start))
+                piece = future_log.read_slice(current, future.log_end_offset, SLICE_BYTES)
+        except OffsetBelowLogStart:
+            return 0  # deleted this moment: the next turn begins behind
+        if future.log_end_offset < current.log_start_offset != log_start_offset:
+            return 0  # too: the slice may begin behind what the copy would have to hold
+        self.target.writer.run(FillCommand(future, piece))
+        size_bytes = 0 if piece.records is None else piece.records.size_bytes
+        self._unflushed_bytes += size_bytes
+        self._is_near = future.log_end_offset >= current.log_end_offset or piece.records is None
+        return size_bytes
+
+    # ---- the swap
+
+    def _swap(self) -> None:
+        """Hold appends, complete the copy, change the names, serve from the copy.
+
+        Under the topics lock: the topic is neither deleted nor configured meanwhile. What fails
+        before the copy has its final name lets the current log serve on.
+        """
+        with self._manager.topics.lock:
+            if self.is_over:
+                return
+            current, future = self._current(), self.future
+            assert future is not None
+            held_ns = self._clock.monotonic_ns()
+            is_swapped = False
+            try:
+                self.source.writer.run(HoldCommand(current))
+                self._complete(current, future)
+                self._rename(current, future)
+                is_swapped = True
+            finally:
+                if not is_swapped:
+                    current.refusal = None
+            self._manager.table.serve_future(self.topic_partition)
+            self.end(MoveState.DONE, None)
+            self.future = None  # it is the current log
+            held_ms = (self._clock.monotonic_ns() - held_ns) // 1_000_000
+            self._retire(current)
+        _log.info(
+            "The current replica is successfully replaced with the future replica",
+            partition=str(self.topic_partition),
+            source=self.source.log_dir.path,
+            target=self.target.log_dir.path,
+            appends_held_ms=held_ms,
+        )
+
+    def _complete(self, current: UnifiedLog, future: UnifiedLog) -> None:
+        """Copy what came last and make the whole copy durable, its checkpoints too."""
+        while future.log_end_offset < current.log_end_offset:
+            self._copy(current, future)
+        self.target.writer.call(partial(future_log.inherit, future, current))
+        self.target.writer.run(FlushCommand(future))
+        self._manager.checkpoints.write_start_offsets(self.target.log_dir)
+        self._manager.checkpoints.write_recovery_points(self.target.log_dir)
+
+    def _rename(self, current: UnifiedLog, future: UnifiedLog) -> None:
+        """The current log's directory becomes ``-delete``, then the copy's gets its name."""
+        name = str(self.topic_partition)
+        self._rename_durably(self.source, current, self._doomed_name)
+        try:
+            self._rename_durably(self.target, future, name)
+        except StorageFault:
+            self._rename_durably(self.source, current, name)
+            raise
+
+    def _rename_durably(self, unit: LogDirUnit, log: UnifiedLog, name: str) -> None:
+        """On the writer. A name that could not be synced goes back, and the directory offline."""
+        before = log.directory.rpartition("/")[2]
+
+        def rename() -> None:
+            log.rename_dir(name)
+            try:
+                self._filesystem.sync_dir(unit.log_dir.path)
+            except OSError as error:
+                unit.log_dir.take_offline(f"A sync of {unit.log_dir.path} failed: {error.strerror}")
+                log.rename_dir(before)
+                raise
+
+        unit.writer.call(rename)
+
+    def _retire(self, current: UnifiedLog) -> None:
+        """The old directory goes; the checkpoints of both say what is true now."""
+        manager = self._manager
+        manager.deletion.add(self.source.log_dir, current.directory, current)
+        manager.checkpoints.note_removal(self.source.log_dir)
+        for unit in (self.target, self.source):
+            try:
+                manager.checkpoints.write_all(unit.log_dir)
+            except StorageFault as fault:  # the next start, and the periodic tasks, do it
+                path = unit.log_dir.path
+                _log.error("checkpoints_not_renewed", log_dir=path, reason=fault.message)
+
+    # ---- the end, under the topics lock
+
+    def end(self, state: MoveState, reason: str | None) -> None:
+        """No further steps."""
+        if self._ended is None:
+            metrics, target = self._manager.seams.metrics, self.target.log_dir.path
+            metrics.partition_moves.labels(target, state.value).inc()
+        self._ended = self._status(state, reason)
+
+    def discard_copy(self) -> None:
+        """``-delete`` now, gone later; whatever fails is the next start's."""
+        manager, future = self._manager, self.future
+        if future is None:
+            return  # ``clean_up`` will
+        manager.table.remove_future(self.topic_partition)
+        self.future, self._is_near, self._unflushed_bytes = None, False, 0
+        if not self.target.log_dir.is_online:
+            future.close_handles()
+            return
+        manager.checkpoints.note_removal(self.target.log_dir)
+        try:
+            self.target.writer.call(partial(self._doom, future))
+            manager.checkpoints.write_all(self.target.log_dir)
+        except StorageFault as fault:
+            self._tell_left_over(fault)
+
+    def _doom(self, future: UnifiedLog) -> None:
+        """On the writer: nothing is appended behind this.
+
+        The name has an id of its own: with the move's it would tell that the next copy is complete.
+        """
+        future.refusal = partial(_moving, self.topic_partition)
+        future.rename_dir(self._abandoned_name())
+        self._manager.deletion.add(self.target.log_dir, future.directory, future)
+        self._filesystem.sync_dir(self.target.log_dir.path)
+
+    def _abandoned_name(self) -> str:
+        unique_id = self._manager.seams.random.uuid_bytes().hex()
+        return directory_name(self.topic_partition, DirectoryState.DELETE, unique_id)
+
+    def clean_up(self) -> None:
+        """After the end, where no step runs, under the topics lock: what no log owns goes too.
+
+        It was found at the start and never loaded, or making it failed half way. Kept where the
+        directory of the current log is offline: the next start may go on with it.
+        """
+        self.is_settled = True
+        if self.future is not None or not self.source.log_dir.is_online:
+            return
+        root = self.target.log_dir.path
+        path, doomed = f"{root}/{self._future_name}", f"{root}/{self._abandoned_name()}"
+        self._manager.checkpoints.settle_future(self.target.log_dir, self.topic_partition)
+        try:
+            with self.target.log_dir.guard():
+                if self._filesystem.exists(path):
+                    self._filesystem.rename(path, doomed)
+                    self._manager.deletion.add(self.target.log_dir, doomed)
+                    self._filesystem.sync_dir(root)
+        except StorageFault as fault:
+            self._tell_left_over(fault)
+
+    def _tell_left_over(self, fault: StorageFault) -> None:
+        _log.error(
+            "future_log_not_removed",
+            directory=f"{self.target.log_dir.path}/{self._future_name}",
+            reason=fault.message,
+            consequence="the next start goes on with the move; cancel it then",
+        )

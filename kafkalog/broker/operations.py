@@ -1,0 +1,474 @@
+"""Operations: what HTTP, the console, the CLI and jobs call. The one layer under every edge.
+
+Owns who answers when (acks); what is about topics as such is ``topic_operations.py``. The data
+plane is for any thread and never blocks on the disk unless said; the control plane blocks and is
+called from a pool. Errors are those of ``errors.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.broker.access_rules import Action, Resource
+from kafkalog.broker.authorized import lists, open_to_all, operation_class, requires
+from kafkalog.broker.backup.backup import Backup
+from kafkalog.broker.compaction.cleaning import CleaningOperations
+from kafkalog.broker.directory.commands import AppendCommand, DeleteRecordsCommand
+from kafkalog.broker.directory.cordon import LogDirOperations
+from kafkalog.broker.groups.groups import GroupOperations
+from kafkalog.broker.log_stats import take_snapshot
+from kafkalog.broker.retention.maintenance import LogMaintenance
+from kafkalog.broker.retention.report import RetentionReport
+from kafkalog.broker.topics.topics import (
+    TopicOperations,
+    altered,
+    refuse_internal,
+    refuse_other_topic,
+)
+from kafkalog.broker.transactions.producers import ProducerOperations
+from kafkalog.broker.values import (
+    Acks,
+    ConfigChange,
+    ListedPartition,
+    Loading,
+    Readiness,
+)
+from kafkalog.errors import BackupRunning, InvalidTopicConfig, KafkalogError, UnknownTopic
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.log.inspect import segment_listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from kafkalog.broker.background import BackgroundOperation
+    from kafkalog.broker.directory.commands import Command
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.retention.archive_hold import ArchivedPartition
+    from kafkalog.broker.retention.maintenance import LogDescription, Losses, Rolled
+    from kafkalog.broker.retention.report import (
+        RetentionOutcome,
+        RetentionSimulation,
+        SegmentReport,
+    )
+    from kafkalog.broker.values import ConfigEntry
+    from kafkalog.env.scheduler import TaskStatus
+    from kafkalog.format.offset_ranges import LostRange
+    from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment, OffsetPlace
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.values import (
+        FetchDataInfo,
+        Isolation,
+        TimestampOffset,
+        ValidatedRecords,
+    )
+    from kafkalog.observe.partition_metrics import Snapshot
+
+__all__ = ["Acks", "ConfigChange", "Operations"]
+
+BACKUP = "backup"
+
+
+@operation_class("node_id", "max_decompressed_bytes")
+class Operations:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+        self.topics = TopicOperations(manager)
+        self.cleaning = CleaningOperations(manager)
+        self.groups = GroupOperations(manager)
+        self.producers = ProducerOperations(manager)
+        self.log_dirs = LogDirOperations(manager)
+        self.sinks = manager.sinks
+        self._retention = RetentionReport(manager)
+        self._maintenance = LogMaintenance(manager)
+        fetch_seconds = manager.seams.metrics.fetch_seconds
+        self._traffic = manager.seams.metrics.traffic
+        self._fetch_seconds = fetch_seconds.labels("ok")
+        self._fetch_error_seconds = fetch_seconds.labels("error")
+        self._backup_mutex = manager.seams.threads.mutex()
+        self._broker_acks = Acks(manager.config.http_produce_acks)
+        self.node_id = manager.config.node_id
+        self.max_decompressed_bytes = manager.config.max_decompressed_batch_bytes
+
+    # ---- data plane, any thread
+
+    @open_to_all
+    def now_ms(self) -> int:
+        """Wall clock: what ``log.append.time`` and timestamp windows are judged by."""
+        return self._manager.seams.clock.wall_ms()
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def partition_log(self, topic: str, partition: int, topic_id: str | None = None) -> UnifiedLog:
+        """The log of a partition: UnknownTopic, UnknownPartition, NotReady, LogDirOffline.
+
+        ``topic_id``: UnknownTopic for the log of another topic of that name. A partition that could
+        not be loaded raises its reason.
+        """
+        self._manager.registered(topic)
+        log = self._manager.log_of(topic, partition)
+        if topic_id is not None:
+            # After the log was found: no id comes back, so a log of an older topic is never passed.
+            refuse_other_topic(self._manager.registered(topic), topic_id)
+        return log
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def is_served(self, topic: str, partition: int) -> bool:
+        """Whether an append would find a log in an online directory; costs two look-ups."""
+        log = self._manager.table.find(TopicPartition(topic, partition))
+        return log is not None and self._manager.unit_of(log).log_dir.is_online
+
+    @requires(Action.WRITE, Resource.TOPIC, "log")
+    def submit_produce(
+        self,
+        log: UnifiedLog,
+        records: ValidatedRecords,
+        acks: Acks,
+        *,
+        expected_offset: int | None = None,
+        on_done: Callable[[Command], None] | None = None,
+    ) -> None:
+        """Queue an append; ``on_done`` gets the finished command (result: LogAppendInfo).
+
+        Overloaded, LogDirOffline, DiskFull and NotReady are raised here when they are known before
+        the hop, and are the command's error otherwise. InvalidRequest for internal topics.
+        """
+        refuse_internal(log.topic_partition.topic, "produced to")
+        unit = self._manager.unit_of(log)
+        unit.writer.submit(AppendCommand(log, records, acks, expected_offset, on_done))
+
+    @requires(Action.READ, Resource.TOPIC, "topic")
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_bytes: int,
+        isolation: Isolation,
+        *,
+        min_one_batch: bool = True,
+        may_block: bool,
+    ) -> FetchDataInfo:
+        """Read batches; WouldBlock when pages are cold and ``may_block`` is False."""
+        log = self.partition_log(topic, partition)
+        monotonic_ns = self._manager.seams.clock.monotonic_ns
+        started_ns = monotonic_ns()
+        try:
+            with self._manager.unit_of(log).log_dir.guard():
+                found = log.read(
+                    offset, max_bytes, isolation, min_one_batch=min_one_batch, may_block=may_block
+                )
+        except KafkalogError as error:
+            self._fetch_error_seconds.observe((monotonic_ns() - started_ns) / 1e9)
+            self._traffic.observe_read(topic, error)
+            raise
+        self._fetch_seconds.observe((monotonic_ns() - started_ns) / 1e9)
+        self._traffic.observe_read(topic)
+        return found
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def list_offset(
+        self,
+        topic: str,
+        partition: int,
+        timestamp_ms: int,
+        isolation: Isolation,
+        *,
+        may_block: bool,
+    ) -> TimestampOffset | None:
+        """First offset at or after a time; -1 latest, -2 earliest, -3 the largest timestamp's."""
+        log = self.partition_log(topic, partition)
+        with self._manager.unit_of(log).log_dir.guard():
+            return log.offset_for_timestamp(timestamp_ms, isolation, may_block=may_block)
+
+    @requires(Action.DELETE, Resource.TOPIC, "topic")
+    def submit_delete_records(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        on_done: Callable[[Command], None] | None,
+        topic_id: str | None = None,
+    ) -> None:
+        """Queue a move of the log start; result: the low watermark, durable before the answer.
+
+        ``topic_id``: of no other topic of that name; errors: ``partition_log``.
+        """
+        refuse_internal(topic, "deleted from")
+        log = self.partition_log(topic, partition, topic_id)
+        self._manager.unit_of(log).writer.submit(DeleteRecordsCommand(log, offset, on_done))
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def default_acks(self, topic: str) -> Acks:
+        """Acks of a produce that names none: the topic's own setting, else the broker's.
+
+        A topic that is not there yet has none of its own, nor has one whose configs are not
+        understood: its partitions refuse the append themselves.
+        """
+        try:
+            registered = self._manager.registered(topic)
+            fixed = self._manager.topic_config(registered).http_produce_acks
+        except (UnknownTopic, InvalidTopicConfig):
+            return self._broker_acks
+        return self._broker_acks if fixed is None else Acks(fixed)
+
+    @lists(Action.DESCRIBE, Resource.TOPIC)
+    def topic_names(self) -> list[str]:
+        """All topics, sorted, internal ones too."""
+        return sorted(self._manager.registry.topics)
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def partition_count(self, topic: str) -> int:
+        """Partitions of the topic; UnknownTopic."""
+        return self._manager.registered(topic).partition_count
+
+    @lists(Action.DESCRIBE, Resource.TOPIC)
+    def partitions(self) -> list[ListedPartition]:
+        """Every partition by topic and number, and why it is not served; no disk."""
+        listed: list[ListedPartition] = []
+        for name in self.topic_names():
+            topic = self._manager.registry.topics.get(name)
+            if topic is not None:  # deleted since the names were taken
+                faults = self._manager.faults_of(topic)
+                numbers = range(topic.partition_count)
+                listed += [ListedPartition(name, each, faults.get(each)) for each in numbers]
+        return listed
+
+    @property
+    @open_to_all
+    def cluster_id(self) -> str:
+        """Of the log directories; empty before the daemon is loaded."""
+        return self._manager.cluster_id
+
+    @open_to_all
+    def loading(self) -> Loading:
+        """How far the start has come."""
+        return self._manager.progress.loading
+
+    @open_to_all
+    def readiness(self) -> Readiness:
+        """For probes."""
+        manager = self._manager
+        offline = [unit for unit in manager.units if not unit.log_dir.is_online]
+        dead = sum(len(manager.table.logs_in(unit.log_dir.path)) for unit in offline)
+        served = len(manager.table) - dead
+        faults = [fault for unit in manager.units if (fault := unit.log_dir.shown_fault)]
+        return Readiness(
+            is_loaded=manager.is_loaded,
+            online_dirs=len(manager.units) - len(offline),
+            offline_dirs=len(offline),
+            partitions=served,
+            offline_partitions=(
+                max(self._partitions_due() - served, 0)  # a topic may just be deleted
+                if manager.is_loaded
+                else manager.table.fault_count + dead
+            ),
+            full_dirs=sum(fault.state == "full" for fault in faults),
+            faults=tuple(faults),
+        )
+
+    def _partitions_due(self) -> int:
+        """Partitions of all topics, as far as those that are being made have come."""
+        manager = self._manager
+        in_making = manager.topics.topic_in_making
+        return sum(
+            len(manager.table.logs_of(topic.name))
+            if topic.name == in_making
+            else topic.partition_count
+            for topic in list(manager.registry.topics.values())
+        )
+
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
+    def metrics_snapshot(self) -> Snapshot:
+        """What a scrape sees of the logs; no disk."""
+        return take_snapshot(self._manager, self.readiness())
+
+    @requires(Action.CLUSTER, Resource.CLUSTER)
+    def look_inside(self) -> None:
+        """The right to stacks, configuration and log levels of the process itself."""
+
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
+    def tasks(self) -> list[TaskStatus]:
+        """What the background tasks do and did, by name; no disk."""
+        return self._manager.seams.scheduler.tasks()
+
+    # ---- control plane, blocking
+
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
+    def describe_broker_configs(self) -> Sequence[ConfigEntry]:
+        """Every broker config with its sources, by name."""
+        dynamic = self._manager.registry.state.broker_configs
+        return self._manager.rules.describe_broker_config(dynamic)
+
+    @requires(Action.ALTER, Resource.CLUSTER)
+    def alter_broker_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        """Set and delete dynamic broker configs, all or none; durable and in force on return.
+
+        InvalidRequest, InvalidTopicConfig when a topic's own configs forbid it, StorageFault.
+        """
+        with self._manager.topics.lock:
+            self._manager.check_ready()
+            entries = self.describe_broker_configs()
+            dynamic = {entry.name for entry in entries if not entry.is_read_only}
+            for change in changes:
+                if change.value is None and change.name not in dynamic:
+                    self._manager.rules.topic_defaults({change.name: ""})
+            configs = altered(self._manager.registry.state.broker_configs, changes)
+            self._manager.topics.validate_broker_configs(configs)
+            if not validate_only:
+                self._manager.topics.alter_broker_configs(configs)
+
+    # ---- backup
+
+    @requires(Action.CLUSTER, Resource.CLUSTER)
+    def begin_backup(
+        self, directory: str, topics: Collection[str] = (), *, may_link: bool = True
+    ) -> BackgroundOperation:
+        """Check everything, then back up in the background; blocking. ``topics`` empty: all.
+
+        InvalidBackupTarget, BackupRunning, UnknownTopic, DiskFull, and the reason of a partition
+        that is not served: nothing was begun.
+        """
+        manager = self._manager
+        manager.check_ready()
+        with self._backup_mutex:
+            if manager.background.is_running(BACKUP):
+                raise BackupRunning("Another backup is running")
+            backup = Backup(manager, directory, topics, may_link=may_link)
+            backup.prepare()
+            return manager.background.begin(BACKUP, {"directory": directory}, backup.run)
+
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
+    def background_operation(self, operation_id: str) -> BackgroundOperation | None:
+        """What was begun in the background; None when its id is not known (any more)."""
+        return self._manager.background.find(operation_id)
+
+    @open_to_all  # what the work does asks for its own rights
+    def in_background(
+        self, kind: str, details: Mapping[str, str], work: Callable[[], dict[str, object]]
+    ) -> BackgroundOperation:
+        """Do what a request asked for after it was answered; what work returns is the result."""
+
+        def run(operation: BackgroundOperation) -> None:
+            operation.result = work()
+
+        self._manager.check_ready()
+        return self._manager.background.begin(kind, details, run)
+
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
+    def background_operations(self) -> list[BackgroundOperation]:
+        """All that are known, in the order in which they were begun."""
+        return self._manager.background.known()
+
+    # ---- one log, blocking but for its description
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def describe_log(self, topic: str, partition: int) -> LogDescription:
+        """Offsets, sizes and durability of one log; no disk."""
+        return self._maintenance.describe(self.partition_log(topic, partition))
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def locate(self, topic: str, partition: int, offset: int) -> OffsetPlace:
+        """Segment, index entries and position of an offset; errors: ``offset_place.locate``."""
+        log = self.partition_log(topic, partition)
+        with self._manager.unit_of(log).log_dir.guard():
+            return segment_listing.locate(log, offset)
+
+    @requires(Action.ALTER, Resource.TOPIC, "topic")
+    def roll(self, topic: str, partition: int) -> Rolled:
+        """Close the active segment, durable on return; an empty one stays."""
+        return self._maintenance.roll(self.partition_log(topic, partition))
+
+    @requires(Action.ALTER, Resource.TOPIC, "topic")
+    def flush(self, topic: str, partition: int) -> int:
+        """Everything appended so far is durable on return; the recovery point."""
+        return self._maintenance.flush(self.partition_log(topic, partition))
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def losses(self, topic: str, partition: int) -> Losses:
+        """The lost ranges of one log, and those that were accepted."""
+        return self._maintenance.losses(self.partition_log(topic, partition))
+
+    @requires(Action.ALTER, Resource.TOPIC, "topic")
+    def accept_loss(self, topic: str, partition: int, lost: LostRange) -> Losses:
+        """Give up a lost range by its name; errors: ``LogMaintenance.accept_loss``."""
+        return self._maintenance.accept_loss(self.partition_log(topic, partition), lost)
+
+    @requires(Action.READ, Resource.TOPIC, "topic")
+    def segment_path(self, topic: str, partition: int, base_offset: int) -> str:
+        """The ``.log`` file of a segment, for who dumps it; UnknownSegment."""
+        return self._maintenance.segment_path(self.partition_log(topic, partition), base_offset)
+
+    # ---- retention, blocking
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def describe_segments(self, topic: str, partition: int) -> SegmentReport:
+        """Every segment of a partition, why it is still here and when it goes."""
+        return self._retention.describe(self.partition_log(topic, partition))
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def count_index_entries(
+        self, topic: str, partition: int, listed: Sequence[ListedSegment]
+    ) -> list[IndexEntries]:
+        """Of segments that ``describe_segments`` listed; costs two files a segment."""
+        return self._retention.count_index_entries(self.partition_log(topic, partition), listed)
+
+    @requires(Action.DELETE, Resource.TOPIC, "topic")
+    def retain(
+        self, topic: str, partition: int, *, dry_run: bool, topic_id: str | None = None
+    ) -> RetentionOutcome:
+        """A retention pass over one partition, whatever its policy; a dry run deletes nothing.
+
+        InvalidTopicName for internal topics unless it is a dry run. ``topic_id``: of no other topic
+        of that name; errors: ``partition_log``.
+        """
+        if not dry_run:
+            refuse_internal(topic, "deleted from")
+        log = self.partition_log(topic, partition, topic_id)
+        return self._retention.preview(log) if dry_run else self._retention.run(log)
+
+    @requires(Action.CLUSTER, Resource.CLUSTER)
+    def retain_all(
+        self, *, dry_run: bool
+    ) -> Iterator[tuple[TopicPartition, RetentionOutcome | KafkalogError]]:
+        """The pass of the task ``kafka-log-retention`` as it is iterated; a failure is an entry."""
+        self._manager.check_ready()
+        return self._retention.over_all(dry_run=dry_run)
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def archived_offsets(self, topic: str) -> list[ArchivedPartition]:
+        """How far each served partition of a topic is archived, by number; no disk."""
+        self._manager.registered(topic)
+        logs = sorted(self._manager.table.logs_of(topic), key=lambda log: log.topic_partition)
+        return self._manager.archived_offsets.describe(logs)
+
+    @requires(Action.DELETE, Resource.TOPIC, "topic")
+    def raise_archived_offsets(
+        self, topic: str, offsets: Mapping[int, int], topic_id: str | None = None
+    ) -> dict[int, int]:
+        """Let retention have what lies below; errors: ``ArchivedOffsets.raise_to``.
+
+        InvalidTopicName for internal topics.
+        """
+        refuse_internal(topic, "archived")
+        return self._manager.archived_offsets.raise_to(topic, offsets, topic_id)
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def simulate_retention(
+        self,
+        topic: str,
+        partition: int,
+        configs: Mapping[str, str],
+        *,
+        start_ms: int | None,
+        horizon_ms: int,
+        most: int | None = None,
+    ) -> RetentionSimulation:
+        """What goes (``most`` segments) with these configs over its own; InvalidTopicConfig."""
+        registered = self._manager.registered(topic)
+        config = self._manager.validate_overrides({**registered.overrides, **configs})
+        log = self.partition_log(topic, partition)
+        return self._retention.simulate(log, config, start_ms, horizon_ms, most)

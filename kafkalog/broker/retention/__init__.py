@@ -1,0 +1,1 @@
+"""Retention of all logs, and what holds it back."""

@@ -1,0 +1,195 @@
+"""ArchivedOffsets: how far each partition has been copied to an archive, and the hold made of it.
+
+Owns the rule that an archived offset only rises, never above the high watermark, and that what lies
+below it is durable before it counts: a power cut then cannot take from the log what the archive has
+and give its offsets to other records. The number itself lies in the topic registry, beside the
+topic's configs: it is in every log directory, moves and is backed up with the topic, and a topic
+that is made anew begins at 0.
+
+A load that lost the end of a log all the same (damage, an unflushed directory that was copied)
+leaves the archive ahead of it: the offset is then lowered to the log end, because the records that
+come there next are in no archive. Threads: look-ups are for any; the rest may block.
+Has no counterpart in Kafka; its remote log manager keeps the highest copied offset in a topic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from kafkalog.broker.directory.commands import FlushCommand
+from kafkalog.broker.topics.topics import refuse_other_topic
+from kafkalog.errors import KafkalogError, OffsetAboveHighWatermark, StorageFault, UnknownTopic
+from kafkalog.log.retention.plan import Hold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.retention.retention import Held
+    from kafkalog.broker.topics.registry import RegisteredTopic
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.unified_log import UnifiedLog
+
+_log = structlog.get_logger(__name__)
+
+
+class ArchivedPartition(NamedTuple):
+    """How far one partition is archived; ``held`` is what its last retention check left to it."""
+
+    partition: int
+    archived_offset: int
+    log_start_offset: int
+    high_watermark: int
+    held: Held
+
+    @property
+    def lag(self) -> int:
+        """Offsets that readers see and no archive has; those that were deleted do not count."""
+        return max(0, self.high_watermark - max(self.archived_offset, self.log_start_offset))
+
+
+class ArchivedOffsets:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+        # replaced as a whole under the topics lock: log ends that the registry could not be told of
+        self._lowered: Mapping[TopicPartition, int] = {}
+
+    # ---- look-ups, any thread
+
+    def offset_of(self, topic_partition: TopicPartition) -> int:
+        """Below it everything is archived; 0 of a partition that nobody archived."""
+        topic = self._manager.registry.topics.get(topic_partition.topic)
+        offset = 0 if topic is None else topic.archived_offsets.get(topic_partition.partition, 0)
+        return min(offset, self._lowered.get(topic_partition, offset))
+
+    def hold_of(self, log: UnifiedLog, config: LogConfig | None = None) -> Hold | None:
+        """What retention has to leave to the archive, under ``config`` instead of the log's own.
+
+        None: nothing. While the directory refuses appends a hold keeps no byte, if the broker's
+        ``archive.hold.gives.way.when.full`` says so.
+        """
+        config = log.config if config is None else config
+        if not config.archive_hold:
+            return None
+        gives_way = self._manager.config.archive_hold_gives_way_when_full
+        if gives_way and self._manager.unit_of(log).log_dir.is_full:
+            return Hold(self.offset_of(log.topic_partition), max_bytes=0)
+        return Hold(self.offset_of(log.topic_partition), config.archive_hold_max_bytes)
+
+    def describe(self, logs: Iterable[UnifiedLog]) -> list[ArchivedPartition]:
+        """How far each log is archived, as it is published now; no disk."""
+        return [
+            ArchivedPartition(
+                partition=log.topic_partition.partition,
+                archived_offset=self.offset_of(log.topic_partition),
+                log_start_offset=log.log_start_offset,
+                high_watermark=log.high_watermark,
+                held=self._manager.retention.held_of(log.topic_partition),
+            )
+            for log in logs
+        ]
+
+    # ---- changes, blocking
+
+    def raise_to(
+        self, name: str, offsets: Mapping[int, int], archived_id: str | None = None
+    ) -> dict[int, int]:
+        """Raise the archived offsets of partitions of a topic, all or none; what holds then.
+
+        archived_id   of the topic that the archive holds; None: whichever has the name now
+
+        A lower offset than the one in force changes nothing. Durable on return, and what lies below
+        as well. UnknownTopic, also when the name is another topic's, UnknownPartition,
+        OffsetAboveHighWatermark, the reason of a partition that is not served, StorageFault,
+        NotReady. Crash: the old offsets or the new ones, whole.
+        """
+        manager = self._manager
+        registered = manager.registered(name)
+        if archived_id is not None:
+            refuse_other_topic(registered, archived_id)
+        logs = {number: manager.log_of(name, number) for number in offsets}
+        for number, offset in offsets.items():
+            _check_bounds(logs[number], offset)
+        for number, offset in offsets.items():
+            if offset > logs[number].recovery_point:
+                manager.unit_of(logs[number]).writer.run(FlushCommand(logs[number]))
+        with manager.topics.lock:
+            manager.check_ready()
+            topic = manager.registered(name)
+            if topic.topic_id != registered.topic_id:
+                raise UnknownTopic(f"Topic {name} was deleted and made again", topic=name)
+            known = {number: self.offset_of(log.topic_partition) for number, log in logs.items()}
+            risen = {number: max(at, offsets[number]) for number, at in known.items()}
+            if risen != known:
+                self._change(topic, risen)
+                partitions = [log.topic_partition for log in logs.values()]
+                self._forget_lowered(partitions)
+        return risen
+
+    def lower_to_ends(self, topics: Iterable[RegisteredTopic]) -> None:
+        """After a load, under the topics lock: no archived offset lies above its log's end.
+
+        A registry that cannot be written is told in the log; the lower offset counts all the same
+        until the next load.
+        """
+        for topic in topics:
+            lower = self._beyond_their_ends(topic)
+            if not lower:
+                continue
+            try:
+                self._change(topic, {at.partition: end for at, end in lower.items()})
+            except StorageFault as fault:
+                self._lowered = {**self._lowered, **lower}
+                _log.error("archived_offset_not_noted", topic=topic.name, reason=fault.message)
+
+    def _beyond_their_ends(self, topic: RegisteredTopic) -> dict[TopicPartition, int]:
+        """Partitions whose archive is ahead of their served log, with its end."""
+        lower: dict[TopicPartition, int] = {}
+        for number, offset in topic.archived_offsets.items():
+            try:
+                log = self._manager.log_of(topic.name, number)
+            except KafkalogError:
+                continue  # not served: its load is still to come
+            if log.log_end_offset < offset:
+                lower[log.topic_partition] = log.log_end_offset
+                _log.error(
+                    "archive_ahead_of_log",
+                    partition=str(log.topic_partition),
+                    archived_offset=offset,
+                    log_end_offset=log.log_end_offset,
+                    what_to_do="the archive holds records that the log lost; new records get "
+                    "their offsets again: archive the topic into another table from here on",
+                )
+        return lower
+
+    def _change(self, topic: RegisteredTopic, offsets: Mapping[int, int]) -> None:
+        """Durable on return; under the topics lock. StorageFault."""
+        merged = {**topic.archived_offsets, **offsets}
+        told = MappingProxyType({number: at for number, at in merged.items() if at > 0})
+        registry = self._manager.registry
+        registry.change(
+            registry.state.with_topics([replace(topic, archived_offsets=told)]),
+            [unit.log_dir for unit in self._manager.online_units],
+        )
+
+    def _forget_lowered(self, partitions: Iterable[TopicPartition]) -> None:
+        self._lowered = {at: end for at, end in self._lowered.items() if at not in set(partitions)}
+
+
+def _check_bounds(log: UnifiedLog, offset: int) -> None:
+    """What readers do not see yet nobody can have archived; OffsetAboveHighWatermark."""
+    if offset > log.high_watermark:
+        raise OffsetAboveHighWatermark(
+            f"The archived offset {offset} of {log.topic_partition} is above the high watermark "
+            f"{log.high_watermark}",
+            partition=log.topic_partition.partition,
+            high_watermark=log.high_watermark,
+        )

@@ -1,0 +1,205 @@
+"""What an operator asks of one log by hand: how it stands, a roll, a flush, a segment's file.
+
+Owns nothing. ``describe`` looks at published facts; the rest waits for the log's writer or the disk
+and is not for the event loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import structlog
+
+from kafkalog.broker.directory.commands import (
+    COMMAND_OVERHEAD_BYTES,
+    Command,
+    FlushCommand,
+    Step,
+)
+from kafkalog.broker.log_stats import MeteredLog
+from kafkalog.errors import InvalidRequest, StorageFault, UnknownSegment
+from kafkalog.format.offset_ranges import LostRange
+from kafkalog.log.recovery.lost_ranges import look_for_lost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkalog.broker.directory.writer import LogDirWriter
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.log.unified_log import UnifiedLog
+
+_log = structlog.get_logger(__name__)
+
+
+class LogDescription(NamedTuple):
+    """One log now. ``unflushed_records``: offsets between the recovery point and the end.
+
+    ``records`` (compaction leaves holes between offsets) and the timestamps are of the latest look
+    of the task ``kafkalog-log-metrics``; None: not known yet, or there is no record with one.
+    """
+
+    directory: str
+    topic_id: str | None
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_end_offset: int
+    recovery_point: int
+    unflushed_records: int
+    leader_epoch: int  # -1: no record was ever appended
+    size_bytes: int
+    segments: int
+    active_base_offset: int
+    records: int | None
+    oldest_timestamp_ms: int | None
+    newest_timestamp_ms: int | None
+
+
+class Losses(NamedTuple):
+    """Offsets that one log has lost, and those of them that an operator gave up; both rising."""
+
+    lost: tuple[LostRange, ...]
+    accepted: tuple[LostRange, ...]
+
+
+class Rolled(NamedTuple):
+    """What a roll did; nothing (``is_rolled`` false) when the active segment was empty."""
+
+    is_rolled: bool
+    active_base_offset: int
+
+
+class RollCommand(Command):
+    """Close the active segment and begin another; result: Rolled, durable.
+
+    A crash leaves the log with or without the new, empty segment. OSError as UnifiedLog.roll has
+    it.
+    """
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: UnifiedLog) -> None:
+        super().__init__(None, COMMAND_OVERHEAD_BYTES)
+        self._log = log
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """Ends with the flush of what was closed."""
+        log = self._log
+        writer.refuse_retired(log)
+        has_records = log.segments.active.base_offset < log.log_end_offset
+        if has_records:
+            log.roll()
+        self.result = Rolled(has_records, log.segments.active.base_offset)
+        writer.wait_for_flush(log, self)
+        return Step.WAIT
+
+
+class LogMaintenance:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+
+    def describe(self, log: UnifiedLog) -> LogDescription:
+        """The log as it is published now; no disk, any thread."""
+        recovery_point, end = log.recovery_point, log.log_end_offset
+        metered = self._manager.meter.find(log) or MeteredLog(log)
+        return LogDescription(
+            directory=log.directory,
+            topic_id=log.topic_id,
+            log_start_offset=log.log_start_offset,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_end_offset=end,
+            recovery_point=recovery_point,
+            unflushed_records=max(0, end - recovery_point),
+            leader_epoch=log.epochs.epoch_for(end),
+            size_bytes=log.size_bytes,
+            segments=len(log.segments),
+            active_base_offset=log.segments.active.base_offset,
+            records=metered.records,
+            oldest_timestamp_ms=metered.oldest_ms,
+            newest_timestamp_ms=metered.newest_ms,
+        )
+
+    def roll(self, log: UnifiedLog) -> Rolled:
+        """Roll now, whatever the segment's size and age. KafkalogError."""
+        return cast("Rolled", self._manager.unit_of(log).writer.run(RollCommand(log)))
+
+    def flush(self, log: UnifiedLog) -> int:
+        """Make everything appended so far durable; the recovery point after it. KafkalogError."""
+        self._manager.unit_of(log).writer.run(FlushCommand(log))
+        return log.recovery_point
+
+    def segment_path(self, log: UnifiedLog, base_offset: int) -> str:
+        """The ``.log`` file of the segment with this base offset; UnknownSegment.
+
+        Deletion may rename it at any time.
+        """
+        segment = log.segments.get(base_offset)
+        if segment is None:
+            name = log.topic_partition
+            raise UnknownSegment(f"{name} has no segment {base_offset}", base_offset=base_offset)
+        return segment.log_file.path
+
+    def losses(self, log: UnifiedLog) -> Losses:
+        """What is lost of the log: a small read a segment. KafkalogError."""
+        with self._manager.unit_of(log).log_dir.guard():
+            lost = look_for_lost(log)
+        start = log.log_start_offset
+        accepted = sorted(LostRange(*each) for each in log.proof.accepted_losses)
+        return Losses(lost, tuple(each for each in accepted if each.last_offset >= start))
+
+    def accept_loss(self, log: UnifiedLog, lost: LostRange) -> Losses:
+        """Make a lost range a gap like any other, durable on return; again changes nothing.
+
+        InvalidRequest for what is not one of the lost ranges, or lies in the active segment, which
+        the next start has to end; StorageFault: nothing was accepted.
+        Crash: it is accepted or not.
+        """
+        known = self.losses(log)
+        if lost in known.accepted:
+            return known
+        if lost not in known.lost:
+            raise InvalidRequest(_no_such_loss(log, lost, known.lost))
+        if lost.last_offset >= log.segments.active.base_offset:
+            raise InvalidRequest(
+                f"The file of the active segment of {log.topic_partition} is gone: restart the "
+                "daemon, then accept what is lost."
+            )
+        unit = self._manager.unit_of(log)
+        self._on_writer(log, lambda: log.accept_loss(lost))
+        try:
+            self._manager.checkpoints.write_proofs(unit.log_dir)
+        except StorageFault:
+            self._on_writer(log, lambda: log.withdraw_loss(lost))
+            raise
+        self._on_writer(log, lambda: log.pass_accepted(lost))
+        self._manager.cleaning.states.retry(log.topic_partition)
+        _log.warning(
+            "loss_accepted",
+            partition=str(log.topic_partition),
+            first_offset=lost.first_offset,
+            last_offset=lost.last_offset,
+        )
+        return self.losses(log)
+
+    def _on_writer(self, log: UnifiedLog, change: Callable[[], None]) -> None:
+        writer = self._manager.unit_of(log).writer
+
+        def work() -> None:
+            writer.refuse_retired(log)
+            change()
+
+        writer.call(work)
+
+
+def _no_such_loss(log: UnifiedLog, wanted: LostRange, lost: Sequence[LostRange]) -> str:
+    """What is lost instead."""
+    named = ", ".join(f"{first} to {last}" for first, last in lost)
+    told = f"lost and not accepted: {named}" if lost else "nothing of it is lost"
+    return (
+        f"Offsets {wanted.first_offset} to {wanted.last_offset} are no lost range of partition "
+        f"{log.topic_partition}; {told}."
+    )

@@ -1,0 +1,192 @@
+"""Retention for people: why each segment is still here, when it goes, and what a pass would do.
+
+Owns no rule: the answers are the planner's and its forecast's over the facts of now. All calls may
+read indexes, so none is for the event loop. KafkalogError as ``Retention.retain`` has it.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.broker.retention.retention import Held, Taken
+from kafkalog.env.clock import Turns
+from kafkalog.errors import KafkalogError, UnknownTopic
+from kafkalog.log.inspect.segment_listing import count_index_entries, list_segments
+from kafkalog.log.retention import execute
+from kafkalog.log.retention.forecast import Schedule, departures, explain
+from kafkalog.log.retention.plan import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
+    from kafkalog.log.local_log import DeletingSegment
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.retention.forecast import Departure, SegmentFate
+    from kafkalog.log.retention.plan import LogFacts, RetentionPolicy
+    from kafkalog.log.unified_log import UnifiedLog
+
+# Stands in where no task runs: every moment that is made of it is taken out again.
+_NO_CHECKS = Schedule(None, 1, 0)
+
+
+class SegmentReport(NamedTuple):
+    """One log at one moment of the wall clock; ``fates`` are those of ``segments``.
+
+    held        what the limits would let go now and the hold of the facts keeps
+    schedule    None: no task looks at this log, so no fate has a ``due``
+    deleting    segments that are gone for readers and whose files are not yet
+    """
+
+    now_ms: int
+    facts: LogFacts
+    policy: RetentionPolicy
+    held: Held
+    schedule: Schedule | None
+    segments: list[ListedSegment]
+    fates: list[SegmentFate]
+    deleting: list[DeletingSegment]
+
+
+class RetentionOutcome(NamedTuple):
+    """What a pass over one log deleted or, of a dry run, would delete; the log start after it."""
+
+    deleted: tuple[Taken, ...]
+    log_start_offset: int
+
+
+class RetentionSimulation(NamedTuple):
+    """What goes between two moments under a configuration, and what is left then.
+
+    schedule    None: no task would look at the log, nothing goes
+    """
+
+    start_ms: int
+    end_ms: int
+    policy: RetentionPolicy
+    schedule: Schedule | None
+    departures: list[Departure]
+    segments_left: int
+    bytes_left: int
+
+
+class RetentionReport:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._retention = manager.retention
+        self._archived = manager.archived_offsets
+        self._clock = manager.seams.clock
+
+    def describe(self, log: UnifiedLog) -> SegmentReport:
+        """Every segment of the log with its fate."""
+        hold = self._archived.hold_of(log)
+        policy = execute.policy_of(log.config)
+        schedule = self._retention.schedule_of(log.config)
+        with self._manager.unit_of(log).log_dir.guard():
+            facts, segments = list_segments(log, hold)
+        now_ms = self._clock.wall_ms()
+        fates = explain(facts, policy, now_ms, schedule or _NO_CHECKS)
+        planned = plan(facts, policy, now_ms)
+        held = facts.segments[len(planned.deletions) :][: len(planned.held)]
+        if schedule is None:
+            fates = [fate._replace(due=None) for fate in fates]
+        return SegmentReport(
+            now_ms=now_ms,
+            facts=facts,
+            policy=policy,
+            held=Held(len(held), sum(each.size_bytes for each in held)),
+            schedule=schedule,
+            segments=segments,
+            fates=fates,
+            deleting=log.local.deleting,
+        )
+
+    def count_index_entries(
+        self, log: UnifiedLog, listed: Sequence[ListedSegment]
+    ) -> list[IndexEntries]:
+        """Of each of some segments that were listed."""
+        with self._manager.unit_of(log).log_dir.guard():
+            return count_index_entries(listed)
+
+    def preview(self, log: UnifiedLog) -> RetentionOutcome:
+        """What ``run`` would do now."""
+        hold = self._archived.hold_of(log)
+        with self._manager.unit_of(log).log_dir.guard():
+            facts = execute.facts_of(log, hold)
+            policy = execute.policy_of(log.config)
+            planned = plan(facts, policy, self._clock.wall_ms())
+        return RetentionOutcome(
+            tuple(
+                Taken(deletion.base_offset, deletion.rule, facts.segments[index].size_bytes)
+                for index, deletion in enumerate(planned.deletions)
+            ),
+            planned.log_start_offset,
+        )
+
+    def run(self, log: UnifiedLog) -> RetentionOutcome:
+        """One pass over the log now, whatever its policy; the clock guard does not hold it back."""
+        deleted = self._retention.retain_by_order(log)
+        return RetentionOutcome(deleted, log.log_start_offset)
+
+    def over_all(
+        self, *, dry_run: bool
+    ) -> Iterator[tuple[TopicPartition, RetentionOutcome | KafkalogError]]:
+        """The logs that the task looks at, one after the other; a failure is that log's alone.
+
+        NotReady between two of them when the daemon stops.
+        """
+        turns = Turns(self._clock)
+        for log in self._manager.table.logs():
+            turns.rest()
+            self._manager.background.check_stop()
+            if log.config.is_compacted:
+                continue
+            try:
+                outcome = self.preview(log) if dry_run else self.run(log)
+            except UnknownTopic:
+                continue  # deleted since the list was taken
+            except KafkalogError as error:
+                yield log.topic_partition, error
+            else:
+                yield log.topic_partition, outcome
+
+    def simulate(
+        self,
+        log: UnifiedLog,
+        config: LogConfig,
+        start_ms: int | None,
+        horizon_ms: int,
+        most: int | None = None,
+    ) -> RetentionSimulation:
+        """The segments of now under ``config`` from start_ms (None: now) on; no append.
+
+        most    the oldest that go, so many at most: no pass behind these is planned, and what is
+                left is what they leave; None: all
+        """
+        now_ms = self._clock.wall_ms()
+        start = now_ms if start_ms is None else start_ms
+        with self._manager.unit_of(log).log_dir.guard():
+            facts = execute.facts_of(log, self._archived.hold_of(log, config))
+            facts = execute.settled(facts)
+        policy = execute.policy_of(config)
+        schedule = self._retention.schedule_of(config)
+        if schedule is not None and start_ms is not None:
+            schedule = schedule.seen_from(start_ms)
+        going: list[Departure] = []
+        if schedule is not None:
+            every = departures(facts, policy, start, horizon_ms, schedule)
+            going = list(islice(every, most))
+        return RetentionSimulation(
+            start_ms=start,
+            end_ms=start + horizon_ms,
+            policy=policy,
+            schedule=schedule,
+            departures=going,
+            segments_left=max(1, len(facts.segments) - len(going)),
+            bytes_left=facts.size_bytes - sum(each.facts.size_bytes for each in going),
+        )

@@ -1,0 +1,347 @@
+"""Retention: the task ``kafka-log-retention`` and one pass over one log.
+
+Owns when a pass runs and what holds it back; what goes is ``log/retention/plan``'s. The task plans
+on its own thread from published facts, so that a pass with nothing to do costs the writers nothing;
+where something goes, the log's writer takes the three steps of ``retention_pass``, each as a
+command, and deletes some segments a turn. Logs with ``compact`` in their policy are left to the
+cleaner's threads, as in Kafka; the others are paused for those threads during their pass, as a
+change of the policy could let them in.
+
+Clock guard: when the wall clock has run ahead of the monotonic one by more than a log's
+``retention.ms`` since the check before, nothing of that log goes in this check. The cleaner's
+threads look every few seconds, so what they see holds for the period of the task.
+Source: Kafka's LogManager.cleanupLogs, log-lifecycle 9 and 11.1.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import structlog
+
+from kafkalog.broker.clock_guard import ClockGuard
+from kafkalog.broker.directory.commands import (
+    COMMAND_OVERHEAD_BYTES,
+    DIRECTORY_OPERATIONS_MAX,
+    Command,
+    Step,
+)
+from kafkalog.env.clock import Turns
+from kafkalog.errors import DiskFull, KafkalogError, PartitionMoving, UnknownTopic
+from kafkalog.log.retention import execute
+from kafkalog.log.retention.forecast import Schedule
+from kafkalog.log.retention.plan import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkalog.broker.directory.unit import LogDirUnit
+    from kafkalog.broker.directory.writer import LogDirWriter
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.retention.execute import Deleted
+    from kafkalog.log.retention.plan import Deletion, Hold, RetentionPlan
+    from kafkalog.log.unified_log import UnifiedLog
+
+    HoldOf = Callable[[UnifiedLog], Hold | None]
+
+RETENTION_TASK = "kafka-log-retention"
+_SLICE = DIRECTORY_OPERATIONS_MAX // execute.DIRECTORY_OPERATIONS_PER_SEGMENT
+
+_log = structlog.get_logger(__name__)
+
+
+class Taken(NamedTuple):
+    """A segment that a pass deleted, and by which rule."""
+
+    base_offset: int
+    rule: Rule
+    size_bytes: int
+
+
+class Held(NamedTuple):
+    """What the limits would let go and a hold keeps."""
+
+    segments: int
+    size_bytes: int
+
+
+NOTHING_HELD = Held(0, 0)
+
+
+class BeginCommand(Command):
+    """The first step of a pass: a roll when all are to go, and a flush; result: the flushed base.
+
+    Ends with the flush of what the log holds now.
+    """
+
+    __slots__ = ("_hold_of", "_log", "_now_ms")
+
+    def __init__(self, log: UnifiedLog, now_ms: int, hold_of: HoldOf) -> None:
+        super().__init__(None, COMMAND_OVERHEAD_BYTES)
+        self._log = log
+        self._now_ms = now_ms
+        self._hold_of = hold_of
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """Plan again: the task planned on what was published before."""
+        log = self._log
+        writer.refuse_retired(log)
+        planned = execute.plan_of(log, self._now_ms, self._hold_of(log))
+        self.result = execute.begin(log, planned)
+        writer.wait_for_flush(log, self)
+        return Step.WAIT
+
+
+class RaiseStartCommand(Command):
+    """The second step: the log start moves; result: what is to go, once that is durable.
+
+    The hold is asked for here again: one that was set meanwhile is in force when that is answered.
+    """
+
+    __slots__ = ("_flushed_base", "_hold_of", "_log", "_now_ms")
+
+    def __init__(self, log: UnifiedLog, now_ms: int, flushed_base: int, hold_of: HoldOf) -> None:
+        super().__init__(None, COMMAND_OVERHEAD_BYTES)
+        self._log = log
+        self._now_ms = now_ms
+        self._flushed_base = flushed_base
+        self._hold_of = hold_of
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """Ends with the checkpoint."""
+        writer.refuse_retired(self._log)
+        self.result = execute.raise_start(
+            self._log, self._now_ms, self._flushed_base, self._hold_of(self._log)
+        )
+        writer.wait_for_proofs(self)
+        return Step.WAIT
+
+
+class FinishCommand(Command):
+    """The last step: delete what lies below the log start; result: what went."""
+
+    __slots__ = ("_deleted", "_log")
+
+    def __init__(self, log: UnifiedLog) -> None:
+        super().__init__(None, COMMAND_OVERHEAD_BYTES)
+        self._log = log
+        self._deleted: list[Deleted] = []
+
+    def run(self, writer: LogDirWriter) -> Step:
+        """A slice; the rest in the next turn."""
+        writer.refuse_retired(self._log)
+        deleted = execute.finish(self._log, _SLICE)
+        self._deleted += deleted
+        self.result = self._deleted
+        return Step.AGAIN if len(deleted) == _SLICE else Step.DONE
+
+
+class Retention:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+        self._clock = manager.seams.clock
+        self._metrics = manager.seams.metrics
+        self._archived = manager.archived_offsets
+        # single dictionary operations by any thread
+        self._held: dict[TopicPartition, Held] = {}
+        # owned by the task
+        self._clock_guard = ClockGuard(self._clock, manager.seams.threads.mutex())
+
+    # ---- any thread
+
+    def held_of(self, topic_partition: TopicPartition) -> Held:
+        """What a hold kept from the limits at the last look at the log."""
+        return self._held.get(topic_partition, NOTHING_HELD)
+
+    def plan_of(self, log: UnifiedLog) -> RetentionPlan:
+        """What a pass would delete now, and what a hold keeps from it; StorageFault."""
+        now_ms, hold = self._clock.wall_ms(), self._archived.hold_of(log)
+        with self._manager.unit_of(log).log_dir.guard():
+            planned = execute.plan_of(log, now_ms, hold)
+        self.note_held(log, planned)
+        return planned
+
+    def note_held(self, log: UnifiedLog, planned: RetentionPlan) -> None:
+        """Whoever planned a pass tells what a hold keeps from it: see ``held_of``."""
+        found = [log.segments.get(each.base_offset) for each in planned.held]
+        sizes = [each.size_bytes for each in found if each is not None]  # else it went meanwhile
+        if sizes:
+            self._held[log.topic_partition] = Held(len(sizes), sum(sizes))
+        else:
+            self._held.pop(log.topic_partition, None)
+
+    def is_due(self, log: UnifiedLog) -> bool:
+        """Whether a pass would delete something now; StorageFault."""
+        return bool(self.plan_of(log).deletions)
+
+    def retain_by_order(self, log: UnifiedLog) -> tuple[Taken, ...]:
+        """A pass that somebody asked for: a clean of the log is aborted first. As ``retain``."""
+        states = self._manager.cleaning.states
+        states.abort_and_pause_cleaning(log.topic_partition)
+        try:
+            return self.retain(log)
+        finally:
+            states.resume_cleaning([log.topic_partition])
+
+    def retain(self, log: UnifiedLog) -> tuple[Taken, ...]:
+        """One pass over one log, whatever its policy; what went, oldest first.
+
+        Nobody cleans the log meanwhile: the caller paused or grabbed it. Waits for the log's
+        writer: not for the event loop. KafkalogError: the rest is for the next pass.
+        """
+        unit = self._manager.unit_of(log)
+        now_ms, hold_of = self._clock.wall_ms(), self._archived.hold_of
+        if not self.is_due(log):
+            return ()
+        self._manager.cleaning.end_pending_swap(log)  # old names would outlive their segments
+        run = unit.writer.run
+        try:
+            base = cast("int", run(BeginCommand(log, now_ms, hold_of)))
+            start = RaiseStartCommand(log, now_ms, base, hold_of)
+            planned = cast("tuple[Deletion, ...]", run(start))
+            deleted = cast("Sequence[Deleted]", run(FinishCommand(log)))
+        except DiskFull:  # others filled it: what frees space may not wait for space
+            take = functools.partial(self._take_oldest, unit.writer, log, now_ms)
+            planned, deleted = unit.writer.call(take)
+            if not deleted:
+                raise
+        # A log start that moved meanwhile may have let more go than was planned.
+        rules = {each.base_offset: each.rule for each in planned}
+        taken = tuple(
+            Taken(each.base_offset, rules.get(each.base_offset, Rule.START_OFFSET), each.size_bytes)
+            for each in deleted
+        )
+        topic = log.topic_partition.topic
+        self._metrics.observe_retention(
+            topic, [(each.rule.value, each.size_bytes) for each in taken]
+        )
+        self._tell_yielded(log, planned, taken)
+        return taken
+
+    def _tell_yielded(
+        self, log: UnifiedLog, planned: Sequence[Deletion], taken: Sequence[Taken]
+    ) -> None:
+        """Records went that no archive has: count them, and say so once a pass."""
+        yielded = {each.base_offset for each in planned if each.is_yielded}
+        sizes = [each.size_bytes for each in taken if each.base_offset in yielded]
+        if not sizes:
+            return
+        self._metrics.archive.observe_yielded(log.topic_partition.topic, sizes)
+        _log.warning(
+            "archive_hold_gave_way",
+            partition=str(log.topic_partition),
+            archived_offset=self._archived.offset_of(log.topic_partition),
+            log_start_offset=log.log_start_offset,
+            segments=len(sizes),
+            bytes=sum(sizes),
+            what_to_do="let the archive catch up, or raise archive.hold.max.bytes",
+        )
+
+    def _take_oldest(
+        self, writer: LogDirWriter, log: UnifiedLog, now_ms: int
+    ) -> tuple[tuple[Deletion, ...], Sequence[Deleted]]:
+        """Writer thread: the pass on a disk without room for the checkpoint."""
+        writer.refuse_retired(log)
+        return execute.take_oldest(log, now_ms, self._archived.hold_of(log))
+
+    def schedule_of(self, config: LogConfig) -> Schedule | None:
+        """When the task, or a cleaner thread, looks at logs of this configuration; None: never.
+
+        The next check is unknown while one runs.
+        """
+        if config.is_compacted:
+            return self._manager.cleaning.retention_schedule(config.file_delete_delay_ms)
+        tasks = self._manager.seams.scheduler.tasks()
+        next_runs_ms = [each.next_run_ms for each in tasks if each.name == RETENTION_TASK]
+        is_known = next_runs_ms and next_runs_ms[0] >= 0
+        return Schedule(
+            # A check that is late runs as soon as it has a thread.
+            next_check_ms=max(next_runs_ms[0], self._clock.wall_ms()) if is_known else None,
+            check_interval_ms=self._manager.config.log_retention_check_interval_ms,
+            delete_delay_ms=config.file_delete_delay_ms,
+        )
+
+    # ---- the task
+
+    def run_once(self) -> int:
+        """A pass over all logs without compaction; how many segments went. Loop body.
+
+        Ends between two logs when the daemon stops: then it is no run. A log that fails does not
+        hold up the others; the first fault is raised after the last one.
+        """
+        started_ns = self._clock.monotonic_ns()
+        jump_ms = self._clock_guard.look()
+        count, faults, turns = 0, list[KafkalogError](), Turns(self._clock)
+        for unit in self._manager.online_units:
+            count += self._run_unit(unit, jump_ms, faults, turns)
+        if not self._manager.background.is_stopping:
+            self._note_run(count, self._clock.monotonic_ns() - started_ns)
+        if faults:
+            raise faults[0]
+        return count
+
+    def _note_run(self, count: int, run_ns: int) -> None:
+        seconds = run_ns / 1e9
+        self._metrics.observe_retention_run(seconds, self._clock.wall_ms())
+        for topic_partition in list(self._held):
+            if self._manager.table.find(topic_partition) is None:  # its topic was deleted
+                self._held.pop(topic_partition, None)
+        _log.debug(f"Log cleanup completed. {count} files deleted in {seconds:.3f} seconds")
+
+    def _run_unit(
+        self, unit: LogDirUnit, jump_ms: int, faults: list[KafkalogError], turns: Turns
+    ) -> int:
+        count = 0
+        for log in self._manager.table.logs_in(unit.log_dir.path):
+            turns.rest()
+            if self._manager.background.is_stopping:
+                return count
+            if log.config.is_compacted:
+                continue
+            if self.is_guarded(log, jump_ms):
+                continue
+            try:
+                count += self._retain_paused(log)
+            except (UnknownTopic, PartitionMoving):
+                continue  # deleted since the list was taken, or elsewhere by now
+            except KafkalogError as error:
+                error.is_told = True
+                faults.append(error)
+                if not unit.log_dir.is_online:
+                    return count  # said once, by the directory
+                _log.error(
+                    "retention_failed", partition=str(log.topic_partition), reason=error.message
+                )
+        return count
+
+    def _retain_paused(self, log: UnifiedLog) -> int:
+        """How many segments went; none while somebody else owns the log."""
+        states = self._manager.cleaning.states
+        if not self.is_due(log) or not states.try_pause(log.topic_partition):
+            return 0
+        try:
+            return len(self.retain(log))
+        finally:
+            states.resume_cleaning([log.topic_partition])
+
+    def is_guarded(self, log: UnifiedLog, jump_ms: int) -> bool:
+        """Whether the clock guard keeps the log out of a check that saw the clock jump."""
+        if not self._manager.config.log_retention_clock_guard:
+            return False
+        if not 0 <= log.config.retention_ms < jump_ms:
+            return False
+        self._metrics.retention_clock_jumps.inc()
+        _log.warning(
+            "retention_skipped_after_clock_jump",
+            partition=str(log.topic_partition),
+            jump_ms=jump_ms,
+            retention_ms=log.config.retention_ms,
+            what_to_do="put the clock right before the next check, or let it run",
+        )
+        return True

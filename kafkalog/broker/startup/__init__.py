@@ -1,0 +1,1 @@
+"""From the log directories' names to loaded logs."""

@@ -1,0 +1,508 @@
+"""DirectoryLoading: from the directories on disk to served logs, at the start of the daemon.
+
+Owns the pools of recovery threads and the judgement of what a failed load means: an I/O error takes
+its directory offline; corrupt data or record formats that are no longer supported put that one
+partition out of service with its reason; so do a full disk and short descriptors, until
+``load_again``. Nothing is served before ``load_all`` returns. Never touches the registry.
+Source: Kafka's LogManager.loadLogs, log-lifecycle 11.1.
+
+PartitionReload: partitions that a start could not load are loaded once their fault is over.
+
+Only a full disk and short descriptors pass; every other fault waits for a restart. Tried by a
+periodic task, one partition at a time under the topics lock, so that its topic stays as it is and
+``shutdown`` waits for it; making and deleting topics waits as well, as long as a recovery takes.
+Has no counterpart in Kafka, where such a start takes the directory offline.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.broker.directory.log_dir import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS
+from kafkalog.broker.directory.storage_fault import is_passing, remedy_of
+from kafkalog.errors import (
+    CorruptCheckpoint,
+    InvalidTopicConfig,
+    KafkalogError,
+    LoadStopped,
+    LogDirOffline,
+    StorageFault,
+)
+from kafkalog.format.disk.file_names import PARTITION_METADATA
+from kafkalog.format.disk.properties import decode_partition_metadata, encode_partition_metadata
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import DirectoryState, directory_name, encode_id
+from kafkalog.log.future_log import start_of_copy, take_epochs
+from kafkalog.log.recovery.log_loader import load_log
+from kafkalog.log.segment import log_segment
+from kafkalog.log.values import NO_PROOF, LogProof
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.catalog import OutOfService, PartitionTable
+    from kafkalog.broker.directory.checkpoints import Checkpoints
+    from kafkalog.broker.directory.log_dir import LogDir
+    from kafkalog.broker.directory.unit import LogDirUnit
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.startup.plan import FoundPartition
+    from kafkalog.broker.startup.progress import LoadProgress
+    from kafkalog.broker.topics.registry import RegisteredTopic
+    from kafkalog.env.clock import Clock
+    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.env.threads import Threads
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.recovery.corruption_policy import Corruption
+    from kafkalog.log.state.producer_state import ProducerCheck
+    from kafkalog.log.unified_log import UnifiedLog
+
+
+_log = structlog.get_logger(__name__)
+
+Job = tuple["FoundPartition", "RegisteredTopic"]
+
+
+class DirectoryLoading:
+    """Loads planned partitions of all directories in parallel."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        filesystem: Filesystem,
+        threads: Threads,
+        table: PartitionTable,
+        checkpoints: Checkpoints,
+        parse_topic_config: Callable[[RegisteredTopic], LogConfig],
+        clock: Clock,
+        progress: LoadProgress,
+        check_producer: ProducerCheck,
+    ) -> None:
+        """``check_producer`` as LogEnvironment has it."""
+        # constant after construction
+        self._config = config
+        self._filesystem = filesystem
+        self._threads = threads
+        self._table = table
+        self._checkpoints = checkpoints
+        self._topic_config = parse_topic_config
+        self._clock = clock
+        self._progress = progress
+        self._check_producer = check_producer
+        # single additions by recovery threads
+        self._crashes: deque[BaseException] = deque()
+        self._contradicted: set[str] = set()  # log directories, by path
+        # set by any thread
+        self.is_stopped = False
+
+    def load_all(self, jobs: Sequence[tuple[LogDirUnit, list[Job]]]) -> None:
+        """Load every job; a pool of ``num.recovery.threads.per.data.dir`` threads a directory.
+
+        Once ``is_stopped`` is set no further partition is begun, one that is being recovered is
+        given up, and a directory with some left does not count as loaded. A bug (any exception that
+        is no KafkalogError and no OSError) ends the start: raised here.
+        """
+        self._progress.begin({unit.log_dir: len(partitions) for unit, partitions in jobs})
+        started = []
+        for unit, partitions in jobs:
+            try:
+                loader = _UnitLoader(self, unit, partitions)
+            except StorageFault as fault:
+                # Also where it would live: what it holds must not count as missing.
+                _log.error("log_dir_not_loaded", log_dir=unit.log_dir.path, reason=fault.message)
+                unit.log_dir.take_offline(fault.message)
+                continue
+            pool = min(self._config.num_recovery_threads_per_data_dir, len(partitions))
+            for number in range(pool):
+                name = f"log-recovery-{unit.log_dir.path}-{number}"
+                started.append(self._threads.start(name, loader.run, background=True))
+        for thread in started:
+            thread.join()
+        if self._crashes:
+            raise self._crashes[0]
+        self._progress.end()
+        for unit, _ in jobs:
+            if unit.log_dir.is_online and self._checkpoints.are_complete(unit.log_dir):
+                try:
+                    self._checkpoints.drop_stale(unit.log_dir)
+                    if unit.log_dir.path in self._contradicted:
+                        # Where the checked one counts they agree from here on.
+                        self._checkpoints.write_start_offsets(unit.log_dir)
+                except StorageFault as fault:
+                    _log.error(
+                        "checkpoints_not_renewed", log_dir=unit.log_dir.path, reason=fault.message
+                    )
+                unit.log_dir.is_loaded = unit.log_dir.is_online
+
+    def load(
+        self,
+        unit: LogDirUnit,
+        topic_partition: TopicPartition,
+        topic: RegisteredTopic,
+        directory: str,
+        *,
+        was_clean: bool,
+    ) -> UnifiedLog | None:
+        """Load one partition into the table, as a log or as a fault (None). LoadStopped."""
+        log_dir = unit.log_dir
+        found = self._checkpoints.found
+        try:
+            with log_dir.guard():
+                self._ensure_metadata(directory, topic)
+                log = self._open(
+                    unit,
+                    directory,
+                    topic,
+                    found(log_dir, LOG_START_OFFSETS).get(topic_partition, 0),
+                    found(log_dir, RECOVERY_POINTS).get(topic_partition, 0),
+                    was_clean=was_clean,
+                    was_cleaned=topic_partition in found(log_dir, CLEANER_OFFSETS),
+                    proof=self._checkpoints.proof_of(log_dir, topic_partition, was_clean=was_clean),
+                )
+            self._table.add(log)
+            return log
+        except LoadStopped:
+            raise  # no fault of the partition
+        except FormatError as error:
+            fault = CorruptCheckpoint(str(error), file=directory, position=0)
+            self.put_out_of_service(topic_partition, fault, directory)
+        except InvalidTopicConfig as error:
+            self._refuse_config(unit, topic_partition, error, directory)
+        except KafkalogError as error:
+            self.put_out_of_service(topic_partition, error, directory)
+        return None
+
+    def load_again(
+        self, unit: LogDirUnit, partition: OutOfService, topic: RegisteredTopic
+    ) -> UnifiedLog | None:
+        """Load, or make, a partition whose fault has passed; None: it has not.
+
+        Recovers also after a clean stop, for what the failed load left is what a crash leaves. May
+        take as long as a recovery. Under the topics lock, while the daemon serves.
+        """
+        log_dir, path = unit.log_dir, partition.directory
+        try:
+            with log_dir.guard():
+                self._checkpoints.renew(log_dir)  # it may be the first time that it is made whole
+                if not self._filesystem.exists(path):
+                    log = self.create(unit, partition.topic_partition, topic)
+                    self._table.add(log)
+                    return log
+                self._filesystem.sync_dir(log_dir.path)  # a creation may have failed before this
+        except StorageFault as fault:
+            self.put_out_of_service(partition.topic_partition, fault, path)
+            return None
+        try:
+            return self.load(unit, partition.topic_partition, topic, path, was_clean=False)
+        except LoadStopped:
+            return None  # it stays what it is
+
+    def _note_start(self, log_dir: LogDir) -> None:
+        """Two files say different things of a log's start. Any recovery thread."""
+        self._progress.start_contradicted(log_dir.path)
+        self._contradicted.add(log_dir.path)
+
+    def _check_stop(self) -> None:
+        """LoadStopped once ``is_stopped`` is set."""
+        if self.is_stopped:
+            raise LoadStopped("The daemon stops before all logs are loaded")
+
+    def put_out_of_service(
+        self,
+        topic_partition: TopicPartition,
+        fault: KafkalogError,
+        directory: str,
+        remedy: str | None = None,
+    ) -> None:
+        """Do not serve the partition and tell the operator, unless it has been told."""
+        before = self._table.find_fault(topic_partition)
+        if before is None or type(before.fault) is not type(fault):
+            _log.error(
+                "partition_offline",
+                partition=str(topic_partition),
+                directory=directory,
+                reason=fault.message,
+                remedy=remedy_of(fault) if remedy is None else remedy,
+            )
+        if is_passing(fault):  # the directory serves: its own words would not say what is missing
+            fault = type(fault)(
+                f"Partition {topic_partition} is out of service until its log can be loaded: "
+                f"{fault.message}",
+                **fault.details,
+            )
+        self._table.add_fault(topic_partition, fault, directory)
+
+    def refuse(self, partition: FoundPartition, topic: RegisteredTopic) -> None:
+        """Out of service: the directory lies in the partition's place under another topic's id."""
+        assert partition.topic_id is not None, "a directory without an id goes by its name"
+        metadata = f"{partition.path}/{PARTITION_METADATA}"
+        found, expected = encode_id(partition.topic_id), encode_id(topic.topic_id)
+        self.put_out_of_service(
+            partition.topic_partition,
+            LogDirOffline(  # nothing is damaged: its place is taken, and may be given back
+                f"Partition {partition.topic_partition} is out of service: {metadata} names topic "
+                f"id {found}, but topic {topic.name} has {expected}",
+                log_dir=partition.log_dir,
+            ),
+            partition.path,
+            "Stop the daemon. If the records are this topic's, restore the file or delete it and "
+            "start; if not, move the directory away and start with create.missing.partitions=true "
+            "(the partition is then made anew, empty).",
+        )
+
+    def _refuse_config(
+        self,
+        unit: LogDirUnit,
+        topic_partition: TopicPartition,
+        error: InvalidTopicConfig,
+        directory: str,
+    ) -> None:
+        """Out of service: nothing is damaged, and no client is at fault.
+
+        The version that set it, or the broker's defaults, were others. Served under a guess of what
+        was meant, records could go that the config was to keep.
+        """
+        topic, key = topic_partition.topic, error.details.get("key")
+        change = f" --delete-config {key}" if key else ""
+        self.put_out_of_service(
+            topic_partition,
+            LogDirOffline(
+                f"Partition {topic_partition} is out of service: the configs of its topic are not "
+                f"valid here: {error.message}",
+                log_dir=unit.log_dir.path,
+            ),
+            directory,
+            f"Change the config (kafkalog configs alter --topic {topic}{change}) and start again, "
+            "or start with the version, or the defaults, that it was set under.",
+        )
+
+    def refuse_orphan(self, partition: FoundPartition) -> None:
+        """Out of service: of the partition there is only what a move has named, perhaps not all."""
+        self.put_out_of_service(
+            partition.topic_partition,
+            LogDirOffline(
+                f"No log directory serves partition {partition.topic_partition}; {partition.path} "
+                "holds records of it, left by a move between log directories",
+                log_dir=partition.log_dir,
+            ),
+            partition.path,
+            "Stop the daemon and bring back the log directory that served the partition. If it is "
+            f"lost, rename this directory to {partition.topic_partition} to serve what it holds "
+            "(newer records may be missing), or move it away and start with "
+            "create.missing.partitions=true to begin with an empty partition.",
+        )
+
+    def create(
+        self, unit: LogDirUnit, topic_partition: TopicPartition, topic: RegisteredTopic
+    ) -> UnifiedLog:
+        """Make the directory of a new partition and its log, names durable on return.
+
+        On the writer thread (or before it started). OSError is the caller's guard's matter. Crash:
+        an empty or half-made directory is loaded or completed by the next start.
+        """
+        path = f"{unit.log_dir.path}/{topic_partition}"
+        if self._filesystem.exists(path):
+            self._set_aside(unit, path, topic_partition)
+        log = self._make(unit, path, topic)
+        log.proof = LogProof(log_start_offset=0, is_gapless=True)
+        log.epochs.assign(0, log.log_end_offset)  # as Kafka's leader does before the first append
+        log.epochs.flush()
+        self._filesystem.sync_dir(unit.log_dir.path)
+        return log
+
+    def create_future(
+        self, unit: LogDirUnit, name: str, topic: RegisteredTopic, current: UnifiedLog
+    ) -> UnifiedLog:
+        """Make the empty copy of a log that is to move into the directory; as ``create``."""
+        log = self._make(unit, f"{unit.log_dir.path}/{name}", topic)
+        start = start_of_copy(current)
+        if start:
+            log.truncate_fully_and_start_at(start)
+        take_epochs(log, current)
+        log.epochs.flush()
+        self._filesystem.sync_dir(unit.log_dir.path)
+        return log
+
+    def load_future(
+        self, unit: LogDirUnit, topic_partition: TopicPartition, topic: RegisteredTopic, path: str
+    ) -> UnifiedLog:
+        """Load a copy that the start found; guarded. May take as long as a recovery.
+
+        Cut at the first bad batch whatever is configured: what is cut is copied again. Never taken
+        for clean: the last run may have ended before it loaded the copy. CorruptData.
+        """
+        recovery_points = self._checkpoints.found(unit.log_dir, RECOVERY_POINTS)
+        with unit.log_dir.guard():
+            try:
+                return self._open(
+                    unit,
+                    path,
+                    topic,
+                    0,
+                    recovery_points.get(topic_partition, 0),
+                    was_clean=False,
+                    corruption="kafka",
+                )
+            except FormatError as error:
+                raise CorruptCheckpoint(str(error), file=path, position=0) from error
+
+    def _make(self, unit: LogDirUnit, path: str, topic: RegisteredTopic) -> UnifiedLog:
+        """A new directory with an empty log; its name is not durable yet."""
+        self._filesystem.make_dir(path)
+        self._ensure_metadata(path, topic)
+        return self._open(unit, path, topic, 0, 0, was_clean=False)
+
+    def _set_aside(self, unit: LogDirUnit, path: str, topic_partition: TopicPartition) -> None:
+        """Rename what a creation that failed left behind: its metadata names a dead topic."""
+        unique = unit.environment.random.uuid_bytes().hex()
+        stray = directory_name(topic_partition, DirectoryState.STRAY, unique)
+        self._filesystem.rename(path, f"{unit.log_dir.path}/{stray}")
+        _log.warning(
+            "directory_set_aside",
+            directory=path,
+            now=stray,
+            reason="it was left behind by a deleted topic of the same name",
+        )
+
+    def _ensure_metadata(self, path: str, topic: RegisteredTopic) -> None:
+        """The topic's id in a directory that has none, or one that nobody can read."""
+        metadata = f"{path}/{PARTITION_METADATA}"
+        if self._filesystem.exists(metadata):
+            try:
+                decode_partition_metadata(self._filesystem.read_file(metadata))
+                return
+            except FormatError as error:
+                _log.warning(
+                    "partition_metadata_written_again",
+                    directory=path,
+                    topic_id=encode_id(topic.topic_id),
+                    reason=f"it is damaged: {error}",
+                )
+        self._filesystem.write_file_atomically(metadata, encode_partition_metadata(topic.topic_id))
+
+    def _open(
+        self,
+        unit: LogDirUnit,
+        path: str,
+        topic: RegisteredTopic,
+        log_start_offset: int,
+        recovery_point: int,
+        *,
+        was_clean: bool,
+        was_cleaned: bool = False,
+        corruption: Corruption | None = None,
+        proof: LogProof = NO_PROOF,
+    ) -> UnifiedLog:
+        """The log of a directory; sole replica: the high watermark is the log end.
+
+        ``was_cleaned``: compaction left gaps, whatever the topic's policy is by now.
+        What was recovered behind the recovery point is made durable first: it may be in the page
+        cache of a process that was killed only, and from here on it is readable.
+        """
+        config = self._config
+        configured: Corruption = "kafka" if config.log_recovery_corruption == "kafka" else "keep"
+        log = load_log(
+            path,
+            self._topic_config(topic),
+            replace(
+                unit.environment,
+                check_stop=self._check_stop,
+                check_producer=self._check_producer,
+                note_start_contradiction=partial(self._note_start, unit.log_dir),
+            ),
+            clean=was_clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            corruption=corruption or configured,
+            topic_id=encode_id(topic.topic_id),
+            producer_expiration_ms=config.producer_id_expiration_ms,
+            may_have_gaps=was_cleaned,
+            proof=proof,
+        )
+        if log.local.recovery_point < log.log_end_offset:
+            plan = log.plan_flush()
+            assert plan is not None, "the log reaches beyond what is durable"
+            plan.run()
+            log.mark_flushed(plan)
+        log.update_high_watermark(log.log_end_offset)
+        log_segment.lend(log.local.active_segment)
+        return log
+
+
+class _UnitLoader:
+    """The jobs of one directory, popped by its recovery threads."""
+
+    def __init__(self, loading: DirectoryLoading, unit: LogDirUnit, jobs: list[Job]) -> None:
+        self._loading = loading
+        self._unit = unit
+        self._jobs = deque(jobs)
+        log_dir = unit.log_dir
+        loading._checkpoints.read(log_dir)
+        loading._checkpoints.expect(log_dir, (found.topic_partition for found, _ in jobs))
+
+    def run(self) -> None:
+        """Thread body."""
+        try:
+            while self._jobs and self._unit.log_dir.is_online and not self._loading.is_stopped:
+                try:
+                    partition, topic = self._jobs.popleft()
+                except IndexError:
+                    return  # another thread took the last one
+                started_ns = self._loading._clock.monotonic_ns()
+                log = self._loading.load(
+                    self._unit,
+                    partition.topic_partition,
+                    topic,
+                    partition.path,
+                    was_clean=self._unit.log_dir.was_clean,
+                )
+                self._loading._checkpoints.settle(self._unit.log_dir, partition.topic_partition)
+                self._loading._progress.log_done(self._unit.log_dir, log, started_ns)
+        except LoadStopped:
+            return  # not settled: what the checkpoints say of it stays
+        except BaseException as error:  # noqa: BLE001 - a thread body: the start re-raises it
+            self._loading._crashes.append(error)
+
+
+class PartitionReload:
+    """See the module."""
+
+    def __init__(self, manager: LogManager, loading: DirectoryLoading) -> None:
+        self._manager = manager
+        self._loading = loading
+
+    def run_once(self, log_dir: LogDir) -> None:
+        """Try those of one directory, none while its disk is full; guarded. May block for long."""
+        for partition in self._manager.table.out_of_service(log_dir.path):
+            if not is_passing(partition.fault):
+                continue
+            if log_dir.is_full:
+                log_dir.measure_space()
+            if log_dir.is_full:
+                return
+            self._load(self._manager.unit_at(log_dir.path), partition)
+
+    def _load(self, unit: LogDirUnit, partition: OutOfService) -> None:
+        """Serve the partition unless its topic is gone, the daemon stops, or the fault is not over.
+
+        Crash: as in any load, the next start recovers.
+        """
+        manager, topic_partition = self._manager, partition.topic_partition
+        with manager.topics.lock:
+            topic = manager.registry.topics.get(topic_partition.topic)
+            is_over = manager.table.find_fault(topic_partition) is not partition
+            if topic is None or is_over or not manager.is_loaded:
+                return
+            if self._loading.load_again(unit, partition, topic) is not None:
+                manager.archived_offsets.lower_to_ends([topic])
+                _log.info(
+                    "partition_online",
+                    partition=str(topic_partition),
+                    directory=partition.directory,
+                )

@@ -1,0 +1,199 @@
+"""MissingPartitions: partitions that no log directory holds at the start are not made anew, empty.
+
+The registry remembers the ``directory.id`` and the last path of every log directory that served. An
+entry left out of ``log.dirs``, a mount point that is not mounted, a disk that was replaced, or
+partition directories that somebody removed must not look like empty partitions: appends would be
+acknowledged from offset 0, and the records could not come back beside them. So what is found
+nowhere stays out of service, until it is back or ``create.missing.partitions`` says that it is gone
+for good. Only what a creation or a growth has not ended is completed without asking.
+Source: in Kafka (KRaft) the controller knows each replica's directory.id, and the replicas of a
+missing one stay offline; unlike here, a directory that vanished from a present one is made anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.errors import LogDirOffline, StorageFault
+from kafkalog.format.topic_names import TopicPartition, encode_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.startup.load import DirectoryLoading
+    from kafkalog.broker.startup.plan import StartupPlan
+    from kafkalog.broker.topics.registry import RegisteredTopic
+
+_GONE = (
+    "If the records are gone for good, start once with --override "
+    "create.missing.partitions=true: the partition is then made anew, empty."
+)
+
+_NAMED = 10
+
+_log = structlog.get_logger(__name__)
+
+
+def log_partitions_offline(partitions: Iterable[TopicPartition]) -> None:
+    """One line for all that a directory takes with it: count and first names; none for nothing."""
+    names = sorted(map(str, partitions))
+    if names:
+        _log.error("partitions_offline", count=len(names), first=names[:_NAMED])
+
+
+class MissingPartitions:
+    """Owned by the starting thread."""
+
+    def __init__(self, manager: LogManager, loading: DirectoryLoading) -> None:
+        # constant after construction
+        self._manager = manager
+        self._loading = loading
+
+    def remember_log_dirs(self) -> None:
+        """The directories that were claimed belong to the daemon; durable before they are loaded.
+
+        On a full disk they the next start notes them. Crash: a
+        fresh one may be forgotten, which holds nothing yet.
+        """
+        manager = self._manager
+        log_dirs = [unit.log_dir for unit in manager.online_units]
+        present = {
+            log_dir.meta.directory_id: log_dir.path
+            for log_dir in log_dirs
+            if log_dir.meta is not None and log_dir.meta.directory_id is not None
+        }
+        try:
+            manager.registry.remember_log_dirs(
+                present, manager.cluster_id, manager.config.node_id, log_dirs
+            )
+        except StorageFault as fault:
+            _log.warning("log_dirs_not_remembered", reason=fault.message)
+
+    def complete(self, plan: StartupPlan) -> None:
+        """Make or refuse what was found nowhere; not while a directory is offline: it may hold it.
+
+        Behind the loading. Made without asking, unless a log directory is missing: what a creation
+        has not made, and what had an empty or a deleted topic's directory in its place. When
+        nothing is missing, topics are no longer in making and directories that are not there are
+        forgotten: they hold nothing. A full disk leaves that to the next start.
+        """
+        manager = self._manager
+        absent = self._absent_log_dirs()
+        for directory_id, path in absent.items():
+            _log.warning("log_dir_missing", directory_id=encode_id(directory_id), last_path=path)
+        if len(manager.online_units) < len(manager.units):
+            log_partitions_offline(self._offline())
+            return
+        for orphan in plan.orphans:
+            self._loading.refuse_orphan(orphan)
+        put_aside = {partition.topic_partition for partition in plan.stray + plan.delete}
+        in_making = manager.registry.state.in_making
+        is_settled = not plan.orphans
+        for topic_partition, topic in self._found_nowhere():
+            first_in_making = in_making.get(topic.topic_id, topic.partition_count)
+            never_was = topic_partition.partition >= first_in_making or topic_partition in put_aside
+            if manager.config.create_missing_partitions or (never_was and not absent):
+                is_settled &= self._create(topic_partition, topic)
+            else:
+                self._refuse(topic_partition, absent)
+                is_settled = False
+        if is_settled and (absent or in_making):
+            self._settle(absent)
+
+    def _offline(self) -> list[TopicPartition]:
+        """Partitions that no directory serves, but for those with a line of their own."""
+        manager = self._manager
+        told = manager.table.faults()
+        return [
+            TopicPartition(topic.name, number)
+            for topic in manager.registry.topics.values()
+            for number in manager.faults_of(topic)
+            if (topic.name, number) not in told
+        ]
+
+    def _absent_log_dirs(self) -> dict[UUID, str]:
+        """Last paths of the remembered directories that are not among those of this start.
+
+        One that failed before it said who it is is known by its path.
+        """
+        manager = self._manager
+        identities = {unit.log_dir.path: unit.log_dir.meta for unit in manager.units}
+        present = {meta.directory_id for meta in identities.values() if meta is not None}
+        unread = {path for path, meta in identities.items() if meta is None}
+        remembered = manager.registry.state.log_dirs
+        return {
+            each: path
+            for each, path in remembered.items()
+            if each not in present and path not in unread
+        }
+
+    def _found_nowhere(self) -> list[tuple[TopicPartition, RegisteredTopic]]:
+        """Partitions of living topics that are neither served nor at fault."""
+        manager = self._manager
+        faults = manager.table.faults()
+        return [
+            (TopicPartition(topic.name, number), topic)
+            for topic in manager.registry.topics.values()
+            for number in range(topic.partition_count)
+            if (topic.name, number) not in faults and manager.table.get(topic.name, number) is None
+        ]
+
+    def _create(self, topic_partition: TopicPartition, topic: RegisteredTopic) -> bool:
+        """Make the partition, empty; whether that succeeded."""
+        manager = self._manager
+        unit = manager.unit_at(manager.topics.place(1)[0])
+        path = f"{unit.log_dir.path}/{topic_partition}"
+        _log.error(
+            "partition_missing_created_empty",
+            partition=str(topic_partition),
+            directory=path,
+            remedy="To bring its records back, stop the daemon, move this directory away "
+            "and put the one with the records in its place.",
+        )
+        try:
+            with unit.log_dir.guard():
+                manager.checkpoints.renew(unit.log_dir)
+                manager.table.add(self._loading.create(unit, topic_partition, topic))
+        except StorageFault as fault:
+            self._loading.put_out_of_service(topic_partition, fault, path)
+            return False
+        return True
+
+    def _refuse(self, topic_partition: TopicPartition, absent: Mapping[UUID, str]) -> None:
+        """Out of service, with the directories that may hold it."""
+        if absent:
+            where = next(iter(absent.values()))
+            named = ", ".join(
+                f"directory.id {encode_id(directory_id)} (last at {path})"
+                for directory_id, path in absent.items()
+            )
+            reason = f"these log directories of the daemon are missing: {named}"
+            remedy = f"Stop the daemon, bring the missing log directories back and start. {_GONE}"
+        else:
+            where = self._manager.units[0].log_dir.path
+            reason = "no log directory is missing: its directory was removed"
+            remedy = f"Stop the daemon, bring the partition's directory back and start. {_GONE}"
+        self._loading.put_out_of_service(
+            topic_partition,
+            LogDirOffline(
+                f"No log directory holds partition {topic_partition}, and {reason}", log_dir=where
+            ),
+            f"{where}/{topic_partition}",
+            remedy,
+        )
+
+    def _settle(self, absent: Mapping[UUID, str]) -> None:
+        """Forget the directories that hold nothing; no topic is in making any more."""
+        manager = self._manager
+        state = manager.registry.state.all_settled().without_log_dirs(absent)
+        try:
+            manager.registry.change(state, [unit.log_dir for unit in manager.online_units])
+        except StorageFault as fault:
+            _log.warning("registry_not_settled", reason=fault.message)
+            return
+        for directory_id, path in absent.items():
+            _log.warning("log_dir_forgotten", directory_id=encode_id(directory_id), last_path=path)

@@ -1,0 +1,233 @@
+"""ManagerTasks: the periodic tasks of the manager, with Kafka's names, first runs and periods.
+
+Owns the schedule; the work is a call into checkpoints or writers. What fails for one directory or
+log is logged and the others are still served; the first fault is raised at the end, so that the
+scheduler counts the run as failed.
+Source: log-lifecycle 11.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalog.broker.directory.commands import EachCommand, FlushCommand
+from kafkalog.broker.directory.storage_fault import remedy_of
+from kafkalog.broker.groups.offsets import EXPIRY_TASK
+from kafkalog.broker.retention.retention import RETENTION_TASK
+from kafkalog.broker.transactions import coordinator
+from kafkalog.errors import first_fault, work_on_each
+from kafkalog.format.integers import INT64_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.broker.directory.log_dir import LogDir
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.env.scheduler import ScheduledTask
+    from kafkalog.errors import KafkalogError
+    from kafkalog.log.unified_log import UnifiedLog
+
+HIGH_WATERMARK_TASK = "highwatermark-checkpoint"
+RECOVERY_POINT_TASK = "kafka-recovery-point-checkpoint"
+START_OFFSET_TASK = "kafka-log-start-offset-checkpoint"
+FLUSHER_TASK = "kafka-log-flusher"
+PRODUCER_EXPIRATION_TASK = "PeriodicProducerExpirationCheck"
+LOG_DIR_METRICS_TASK = "kafkalog-log-dir-metrics"
+FLUSH_MS_PERIOD_MAX_MS = 1_000
+RELOAD_TASK = "kafkalog-partition-reload"
+_METRICS_PERIOD_MS = 10_000
+_RELOAD_PERIOD_MS = 10_000
+_TOLD_AGAIN_NS = 60_000_000_000
+
+_log = structlog.get_logger(__name__)
+
+
+class ManagerTasks:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._tasks: list[ScheduledTask] = []
+        # (task, directory) -> (reason, when it was told); each task's own entries
+        self._told: dict[tuple[str, str], tuple[str, int]] = {}
+
+    def start(self) -> None:
+        """Measure the directories, then schedule all."""
+        manager, config = self._manager, self._manager.config
+        manager.seams.metrics.watch_tasks(manager.seams.scheduler.tasks)
+        # Now: who asks right after the start shall see their space.
+        self._first_fault(LOG_DIR_METRICS_TASK, self._measure)
+        checkpoints = manager.checkpoints
+        delay_ms = config.log_initial_task_delay_ms
+        self._every(
+            HIGH_WATERMARK_TASK,
+            lambda: self.for_each_dir(HIGH_WATERMARK_TASK, checkpoints.write_high_watermarks),
+            0,
+            config.replica_high_watermark_checkpoint_interval_ms,
+        )
+        period_ms = config.log_retention_check_interval_ms
+        _log.info(f"Starting log cleanup with a period of {period_ms} ms.")
+        self._every(
+            RETENTION_TASK,
+            self.retain_once,
+            delay_ms,
+            period_ms,
+        )
+        self._every(
+            RECOVERY_POINT_TASK,
+            lambda: self.for_each_dir(RECOVERY_POINT_TASK, checkpoints.write_recovery_points),
+            delay_ms,
+            config.log_flush_offset_checkpoint_interval_ms,
+        )
+        self._every(
+            START_OFFSET_TASK,
+            lambda: self.for_each_dir(START_OFFSET_TASK, checkpoints.write_start_offsets),
+            delay_ms,
+            config.log_flush_start_offset_checkpoint_interval_ms,
+        )
+        self._start_flusher()
+        self._every(
+            PRODUCER_EXPIRATION_TASK,
+            self.expire_producers_once,
+            config.producer_id_expiration_check_interval_ms,
+            config.producer_id_expiration_check_interval_ms,
+        )
+        manager.group_offsets.start()
+        self._every(
+            EXPIRY_TASK,
+            manager.group_offsets.expire_once,
+            config.offsets_retention_check_interval_ms,
+            config.offsets_retention_check_interval_ms,
+        )
+        self._start_sinks()
+        self._every(LOG_DIR_METRICS_TASK, self.measure_once, 0, _METRICS_PERIOD_MS)
+        manager.meter.start(delay_ms)
+        self._every(RELOAD_TASK, self.reload_once, _RELOAD_PERIOD_MS, _RELOAD_PERIOD_MS)
+        manager.deletion.schedule(delay_ms)
+
+    def _start_flusher(self) -> None:
+        """Kafka's scheduler interval is "never" by default, which makes flush.ms of a topic void.
+
+        Here flush.ms holds by itself (fewer than T + 1 s of records are at risk).
+        """
+        config = self._manager.config
+        period_ms = config.log_flush_scheduler_interval_ms
+        _log.info(f"Starting log flusher with a default period of {period_ms} ms.")
+        delay_ms = config.log_initial_task_delay_ms
+        if period_ms == INT64_MAX:
+            delay_ms = period_ms = FLUSH_MS_PERIOD_MAX_MS
+        self._every(FLUSHER_TASK, self.flush_due_once, delay_ms, period_ms)
+
+    def _start_sinks(self) -> None:
+        """What the coordinator of exactly-once sinks has to do."""
+        manager, config = self._manager, self._manager.config
+        manager.sinks.start()
+        period_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._every(coordinator.ABORT_TASK, manager.sinks.settle_once, period_ms, period_ms)
+        period_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._every(coordinator.EXPIRY_TASK, manager.sinks.expire_once, period_ms, period_ms)
+
+    def stop(self) -> None:
+        """No further runs."""
+        for task in self._tasks:
+            task.cancel()
+        self._manager.meter.stop()
+        self._manager.deletion.stop()
+        self._manager.group_offsets.stop()
+        self._manager.sinks.stop()
+
+    def for_each_dir(self, task: str, work: Callable[[LogDir], None]) -> None:
+        """A task's work on every online directory; raises the first fault after the last."""
+        fault = self._first_fault(task, work)
+        if fault is not None:
+            raise fault
+
+    def _first_fault(self, task: str, work: Callable[[LogDir], None]) -> KafkalogError | None:
+        """Work on every online directory; each fault is its directory's alone.
+
+        It is logged, the same one a minute later again: some tasks run every few seconds.
+        """
+
+        def tell(log_dir: LogDir, fault: KafkalogError) -> None:
+            key, now_ns = (task, log_dir.path), self._manager.seams.clock.monotonic_ns()
+            reason, told_ns = self._told.get(key, ("", 0))
+            if reason == fault.message and now_ns - told_ns < _TOLD_AGAIN_NS:
+                return
+            self._told[key] = fault.message, now_ns
+            _log.error(
+                "task_failed",
+                task=task,
+                log_dir=log_dir.path,
+                reason=fault.message,
+                remedy=remedy_of(fault),
+            )
+
+        return first_fault((unit.log_dir for unit in self._manager.online_units), work, tell)
+
+    def flush_due_once(self) -> None:
+        """Ask the writers to flush logs whose ``flush.ms`` is over; does not wait. Loop body."""
+        now_ms = self._manager.seams.clock.wall_ms()
+        work_on_each(
+            [log for log in self._manager.table.logs() if _is_flush_due(log, now_ms)],
+            lambda log: self._manager.unit_of(log).writer.submit(FlushCommand(log)),
+            _tell_unflushed,
+        )
+
+    def retain_once(self) -> None:
+        """A retention check over all logs. Loop body."""
+        self._manager.retention.run_once()
+
+    def expire_producers_once(self) -> None:
+        """Ask the writers to forget idle producers; does not wait. Loop body."""
+        self.for_each_dir(PRODUCER_EXPIRATION_TASK, self._expire_producers)
+
+    def _expire_producers(self, log_dir: LogDir) -> None:
+        logs = self._manager.table.logs_in(log_dir.path)
+        if logs:
+            works = [log.remove_expired_producers for log in logs]
+            self._manager.unit_of(logs[0]).writer.submit(EachCommand(works, 1))
+
+    def measure_once(self) -> None:
+        """Gauges of all directories, and a turn of every idle thread. Loop body."""
+        seams = self._manager.seams
+        seams.metrics.beat("scheduler", seams.clock.wall_ms())
+        for unit in self._manager.online_units:
+            unit.wake()
+        self._manager.cleaning.cleaner.wake()
+        self.for_each_dir(LOG_DIR_METRICS_TASK, self._measure)
+
+    def _measure(self, log_dir: LogDir) -> None:
+        """Sizes of one directory for the metrics page, which never touches the disk itself."""
+        metrics, path = self._manager.seams.metrics, log_dir.path
+        metrics.set_log_dir_space(path, *log_dir.measure_space())
+        logs = self._manager.table.logs_in(path)
+        metrics.log_dir_partitions.labels(path).set(len(logs))
+        metrics.log_dir_segments.labels(path).set(sum(len(log.segments) for log in logs))
+        disputed = sum(log.disputed_start_offset is not None for log in logs)
+        metrics.log_starts_disputed.labels(path).set(disputed)
+
+    def reload_once(self) -> None:
+        """Load partitions again whose fault has passed. Loop body."""
+        self.for_each_dir(RELOAD_TASK, self._manager.reload.run_once)
+
+    def _every(self, name: str, task: Callable[[], None], first_ms: int, period_ms: int) -> None:
+        """Two keys allow a period of 0, which is once, as in Kafka's scheduler."""
+        scheduler = self._manager.seams.scheduler
+        if period_ms > 0:
+            handle = scheduler.schedule_periodic(name, task, first_ms, period_ms)
+        else:
+            handle = scheduler.schedule_once(name, task, first_ms)
+        self._tasks.append(handle)
+
+
+def _is_flush_due(log: UnifiedLog, now_ms: int) -> bool:
+    limit_ms = log.config.flush_ms
+    if limit_ms == INT64_MAX or log.recovery_point >= log.log_end_offset:
+        return False
+    return now_ms - log.local.last_flush_ms >= limit_ms
+
+
+def _tell_unflushed(log: UnifiedLog, fault: KafkalogError) -> None:
+    _log.error("flush_failed", partition=str(log.topic_partition), reason=fault.message)

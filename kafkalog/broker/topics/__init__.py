@@ -1,0 +1,1 @@
+"""The topic registry and changes of topics."""

@@ -1,0 +1,1 @@
+"""Producers, and writes of external systems that are committed as one."""

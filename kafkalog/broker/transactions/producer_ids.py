@@ -1,0 +1,189 @@
+"""ProducerIds: producer ids and epochs for idempotent clients, and the fence of older epochs.
+
+Ids come in blocks of 1000, as Kafka's controller gives them: the end of a block is durable in the
+topic registry of every online log directory before the first id of it is given. A crash skips what
+was left of a block; no id is given twice. They begin at 2^40: an adopted directory holds ids of its
+Kafka, which counts from 0, also in records whose producers no log remembers any more, and goes on
+counting there when it gets the directory back. What a log knows in a block is left out all the
+same (a registry that was lost), and a restored backup goes on far behind what it says.
+
+An epoch is durable before it is given, and from then on every log refuses batches of an older one
+on its writer. Epochs are forgotten ``producer.id.expiration.ms`` after they were given when no log
+remembers the producer either: what Kafka's logs remember of one lives as long. What is forgotten is
+no fence any more, but it is not given again: the newest of all that were forgotten stays, and who
+is not remembered goes on behind it.
+
+Threads: any that may block; one change at a time under a mutex, which is taken before the topics
+lock. Source: Kafka's ProducerIdControlManager, RPCProducerIdManager, TransactionManager (epochs).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.broker.directory.unit import wait_behind_queues
+from kafkalog.broker.topics.registry import RETIRED, ProducerEpoch
+from kafkalog.errors import InvalidProducerEpoch, InvalidTxnState, Overloaded, UnknownProducer
+from kafkalog.format.integers import INT16_MAX
+from kafkalog.log.values import NO_PRODUCER_EPOCH
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.topics.registry import RegistryState
+
+FIRST_PRODUCER_ID = 1 << 40
+BLOCK_IDS = 1000
+# More than anybody is given between a backup and its restore: four million writes of the registry.
+_BACKUP_IDS = 1 << 32
+# Fenced producers in the registry: half a megabyte of the file, which each change writes.
+_EPOCHS_MAX = 10_000
+
+
+class ProducerIdentity(NamedTuple):
+    """What a producer writes into its batches."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+def past_backup(state: RegistryState) -> RegistryState:
+    """The same generation as a restore has it: ids that were given after the backup are skipped."""
+    next_id = max(state.next_producer_id, FIRST_PRODUCER_ID) + _BACKUP_IDS
+    return replace(state, next_producer_id=next_id)
+
+
+class ProducerIds:
+    """See the module."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+        self._registry = manager.registry
+        self._mutex = manager.seams.threads.mutex()
+        # under the mutex
+        self._free: deque[int] = deque()  # of the newest block, not given yet
+
+    def were_given(self, producer_id: int) -> bool:
+        """Whether it is one of ours, not an adopted Kafka's; any thread."""
+        return FIRST_PRODUCER_ID <= producer_id < self._registry.state.next_producer_id
+
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """InvalidProducerEpoch when a newer one was given out; any thread."""
+        given = self._registry.state.producer_epochs.get(producer_id)
+        if given is None or producer_epoch >= given.epoch:
+            return
+        current = min(given.epoch, INT16_MAX)
+        says = f"was given epoch {current}" if given.epoch <= INT16_MAX else "has no epoch left"
+        raise InvalidProducerEpoch(
+            f"Epoch {producer_epoch} of producer {producer_id} is fenced: the producer {says}",
+            current_epoch=current,
+        )
+
+    def newest_epoch_in_logs(self, producer_id: int) -> int:
+        """The newest that a served log remembers, NO_PRODUCER_EPOCH when none does; any thread.
+
+        What is given next has to be newer, whatever was written down of what was given: a restored
+        backup may have that of an earlier moment than its logs, where a batch of an old epoch would
+        be taken for a repetition. No disk; costs a look at each log.
+        """
+        entries = [log.producers.entries.get(producer_id) for log in self._manager.table.logs()]
+        epochs = [entry.producer_epoch for entry in entries if entry is not None]
+        return max(epochs, default=NO_PRODUCER_EPOCH)
+
+    def allocate(self) -> ProducerIdentity:
+        """An id that nobody had, at epoch 0; StorageFault, NotReady. Crash: it is skipped."""
+        self._manager.check_ready()
+        with self._mutex:
+            return self._allocate()
+
+    def bump(self, producer_id: int) -> ProducerIdentity:
+        """The next epoch of the id, older ones refused by every log on return; else a new id.
+
+        A producer whose epochs are used up takes no records any more, and the answer is another id
+        at epoch 0. UnknownProducer, InvalidTxnState for a sink's, Overloaded when too many were
+        bumped lately, StorageFault, NotReady. Crash: the older epochs may be fenced though nobody
+        was told.
+        """
+        self._manager.check_ready()
+        self._manager.sinks.check_awaited()
+        if self._manager.sinks.owns(producer_id):
+            raise InvalidTxnState(
+                f"Producer {producer_id} is a sink's: a begin of its batch gives the next epoch"
+            )
+        with self._mutex:
+            epoch = self._current_epoch(producer_id) + 1
+            if epoch <= INT16_MAX:
+                self._fence(producer_id, epoch)
+                return ProducerIdentity(producer_id, epoch)
+            successor = self._allocate()
+            self._fence(producer_id, RETIRED)
+            return successor
+
+    # ---- under the mutex
+
+    def _allocate(self) -> ProducerIdentity:
+        if not self._free:
+            self._free.extend(self._take_block())
+        return ProducerIdentity(self._free.popleft(), 0)
+
+    def _take_block(self) -> list[int]:
+        """The ids of the next block, durably taken."""
+        self._manager.sinks.check_awaited()
+        known = self._known_ids()
+        with self._manager.topics.lock:
+            self._manager.check_ready()
+            state = self._registry.state
+            end = max(state.next_producer_id, FIRST_PRODUCER_ID)
+            block: list[int] = []
+            while not block:
+                end += BLOCK_IDS
+                block = [each for each in range(end - BLOCK_IDS, end) if each not in known]
+            self._change_registry_to(state.with_next_producer_id(end))
+        return block
+
+    def _current_epoch(self, producer_id: int) -> int:
+        """The newest that was given or that a log has seen; UnknownProducer."""
+        seen, state = self.newest_epoch_in_logs(producer_id), self._registry.state
+        is_known = self.were_given(producer_id) or producer_id in state.producer_epochs
+        if not (is_known or seen != NO_PRODUCER_EPOCH) or producer_id in self._free:
+            message = f"No producer has the id {producer_id}"
+            raise UnknownProducer(message, producer_id=producer_id)
+        given = state.producer_epochs.get(producer_id)
+        return max(state.forgotten_epoch if given is None else given.epoch, seen, 0)
+
+    def _fence(self, producer_id: int, epoch: int) -> None:
+        """Durable, and no append that was checked before it is still on its way."""
+        manager = self._manager
+        with manager.topics.lock:
+            manager.check_ready()
+            state, now_ms = self._registry.state, manager.seams.clock.wall_ms()
+            kept = self._without_expired(state.producer_epochs, now_ms)
+            kept[producer_id] = ProducerEpoch(epoch, now_ms)
+            if len(kept) > _EPOCHS_MAX:
+                raise Overloaded(f"{_EPOCHS_MAX} producers were bumped lately; nothing was done")
+            self._change_registry_to(state.with_producer_epochs(kept))
+        wait_behind_queues(manager.online_units)
+
+    def _without_expired(
+        self, epochs: Mapping[int, ProducerEpoch], now_ms: int
+    ) -> dict[int, ProducerEpoch]:
+        """Those that are younger than the expiration or whose producer some log remembers."""
+        expired_ms = now_ms - self._manager.config.producer_id_expiration_ms
+        old = {each for each, given in epochs.items() if given.since_ms <= expired_ms}
+        forgotten = old - self._known_ids() if old else old
+        return {each: given for each, given in epochs.items() if each not in forgotten}
+
+    def _known_ids(self) -> set[int]:
+        """Producers that some served log remembers."""
+        known: set[int] = set()
+        for log in self._manager.table.logs():
+            known.update(list(log.producers.entries))
+        known.update(self._manager.sinks.producer_ids())
+        return known
+
+    def _change_registry_to(self, state: RegistryState) -> None:
+        self._registry.change(state, [unit.log_dir for unit in self._manager.online_units])

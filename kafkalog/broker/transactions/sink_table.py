@@ -1,0 +1,507 @@
+"""SinkTable: all sinks in memory, beside the log that says what is true of them.
+
+Owns the turns, the replay of a start, the order of a change (durable, then true, then told to the
+writers), and what the writers are told: which epoch of which producer may append. A change whose
+durability is unclear waits in its sink until a flush made it clear.
+
+Threads: a sink is changed under its turn, which is taken before any other lock; writers and those
+who look read whole values.
+
+SinkLog: the compacted topic ``__sink_state``, one partition, written synced and read at a start.
+
+Owns the topic (made at the first write) and the bytes; what the records mean is ``sink.py``'s. A
+write that raises AppendOutcomeUnknown lies in the log and may be durable or not: once ``flush``
+returns it is, and a restart reads it or it is gone. But one of which a part was written and could
+not be cut off again is known by a restart alone: from then on ``flush`` refuses, also when the log
+was moved meanwhile, without the torn end. Nothing here is passed over: a damaged or newer
+record would be a decision that is not carried out.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.broker.directory.commands import AppendCommand, CoordinatorAppendCommand, FlushCommand
+from kafkalog.broker.transactions.sink import Sink
+from kafkalog.broker.values import Acks
+from kafkalog.errors import (
+    AppendOutcomeUnknown,
+    ConcurrentTransactions,
+    CorruptBatch,
+    CorruptData,
+    InvalidProducerEpoch,
+    InvalidRequest,
+    InvalidTxnState,
+    LogDirOffline,
+    NotReady,
+    Overloaded,
+)
+from kafkalog.format.disk.sink_state import (
+    MAX_MESSAGE_BYTES,
+    ProducerKey,
+    ProducerValue,
+    QueryKey,
+    QueryValue,
+    decode_key,
+    decode_producer,
+    decode_query,
+    encode_key,
+    encode_producer,
+    encode_query,
+    query_name_fault,
+)
+from kafkalog.format.integers import FormatError
+from kafkalog.format.records.batch_builder import RecordColumns, build_plain_batch
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record_batch import read_header
+from kafkalog.format.topic_names import SINK_STATE_TOPIC
+from kafkalog.log.validator import validate_built
+from kafkalog.log.values import Isolation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.transactions.sink import Entry, Key, Value
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.unified_log import UnifiedLog
+
+
+_READ_BYTES = 1 << 20
+
+
+class SinkLog:
+    """See the module. Blocking; for control threads and tasks."""
+
+    def __init__(self, manager: LogManager) -> None:
+        # constant after construction
+        self._manager = manager
+        self._config = manager.config
+        # under a mutex of its own, held while a file is read
+        self._reads = manager.seams.threads.mutex()
+        self._is_stopped = False
+        # set by whoever writes, for good
+        self._is_torn = False  # a write left something that only a restart can tell
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever written."""
+        return SINK_STATE_TOPIC in self._manager.registry.topics
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the partition can be read; also before there is one: then nothing is."""
+        log = self._manager.table.get(SINK_STATE_TOPIC, 0)
+        return log is not None and self._manager.unit_of(log).log_dir.is_online
+
+    def check(self) -> None:
+        """What keeps the partition from being served; nothing when there is none yet."""
+        if self.exists:
+            self._log()
+
+    def stop(self) -> None:
+        """No file of the topic is read any more on return."""
+        with self._reads:
+            self._is_stopped = True
+
+    def write(self, entries: Sequence[Entry], *, ends_transaction: bool = False) -> None:
+        """One batch, durable on return: all or none.
+
+        ``ends_transaction``: it may take the space that is kept free for that.
+        AppendOutcomeUnknown: see the module. Anything else that is raised wrote nothing.
+        """
+        if not self.exists:
+            self._create()
+        log = self._log()
+        columns = RecordColumns.of(
+            [encode_key(key) for key, _ in entries],
+            [_encode_value(value) for _, value in entries],
+            self._manager.seams.clock.wall_ms(),
+        )
+        records = validate_built(
+            build_plain_batch(columns),
+            log.config,
+            self._manager.seams.clock.wall_ms(),
+            max_decompressed_bytes=self._config.max_decompressed_batch_bytes,
+        )
+        command = (
+            CoordinatorAppendCommand(log, records)
+            if ends_transaction
+            else AppendCommand(log, records, Acks.ALL, None, None)
+        )
+        try:
+            self._manager.unit_of(log).writer.run(command)
+        except AppendOutcomeUnknown:
+            self._is_torn = self._is_torn or log.is_broken
+            raise
+
+    def flush(self) -> None:
+        """All that was written is durable on return. StorageFault, NotReady.
+
+        LogDirOffline until a restart once nobody can tell what was written.
+        """
+        log = self._log()
+        if self._is_torn:
+            raise LogDirOffline(
+                f"A record of {SINK_STATE_TOPIC} was written in part and could not be cut off: "
+                "restart the daemon, whose load tells whether it is there",
+                log_dir=self._manager.unit_of(log).log_dir.path,
+            )
+        self._manager.unit_of(log).writer.run(FlushCommand(log))
+
+    def read(self, apply: Callable[[Entry], None]) -> None:
+        """Every record in order, durable before it is given to anybody.
+
+        CorruptData, StorageFault, NotReady when the daemon stops.
+        """
+        if not self.exists:
+            return
+        self.flush()
+        log = self._log()
+        log_dir = self._manager.unit_of(log).log_dir
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            with self._reads, log_dir.guard():
+                if self._is_stopped:
+                    raise NotReady("The daemon is stopping")
+                found = log.read(offset, _READ_BYTES, Isolation.LOG_END)
+            self._read_batches(log, memoryview(found.data), apply)
+            if found.next_offset <= offset:
+                break  # nothing but a gap of compaction is left
+            offset = found.next_offset
+
+    # ---- parts
+
+    def _log(self) -> UnifiedLog:
+        return self._manager.log_of(SINK_STATE_TOPIC, 0)
+
+    def _create(self) -> None:
+        """Make the topic unless it exists; durable on return."""
+        overrides = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "max.message.bytes": str(MAX_MESSAGE_BYTES),
+            "segment.bytes": str(self._config.transaction_state_log_segment_bytes),
+        }
+        with self._manager.topics.lock:
+            self._manager.check_ready()
+            if not self.exists:
+                self._manager.topics.create(SINK_STATE_TOPIC, 1, overrides)
+
+    def _read_batches(
+        self, log: UnifiedLog, data: memoryview, apply: Callable[[Entry], None]
+    ) -> None:
+        position = 0
+        while position < len(data):
+            header = read_header(data[position:])
+            batch = data[position : position + header.size_bytes]
+            position += header.size_bytes
+            try:
+                for record in iterate_records(batch, self._config.max_decompressed_batch_bytes):
+                    apply(_decode(record.key, record.value))
+            except FormatError as error:
+                raise CorruptBatch(
+                    f"A record of {SINK_STATE_TOPIC} cannot be read: {error.reason}",
+                    file=log.directory,
+                    position=0,
+                    base_offset=header.base_offset,
+                    last_offset=header.last_offset,
+                ) from error
+
+
+def _encode_value(value: Value) -> bytes | None:
+    if isinstance(value, QueryValue):
+        return encode_query(value)
+    return None if value is None else encode_producer(value)
+
+
+def _decode(key: bytes | None, data: bytes | None) -> Entry:
+    """FormatError."""
+    if key is None:
+        raise FormatError("it has no key")
+    decoded: Key = decode_key(key)
+    if data is None:
+        return decoded, None
+    value: QueryValue | ProducerValue
+    value = decode_producer(data) if isinstance(decoded, ProducerKey) else decode_query(data)
+    return decoded, value
+
+
+LOAD_TASK = "kafkalog-sinks-load"
+SINKS_MAX = 10_000
+# As long as any number of begins takes, and short for who waits behind a disk that hangs.
+TURN_SECONDS = 5.0
+
+
+class _Given(NamedTuple):
+    """What the writers must know of a producer of a sink."""
+
+    sink: Sink
+    producer_epoch: int
+    is_open: bool
+
+
+class SinkTable:
+    """See the module."""
+
+    def __init__(self, manager: LogManager, after_load: Callable[[], None]) -> None:
+        """``after_load`` does what a crash interrupted; on the thread of the load."""
+        # constant after construction
+        self._manager = manager
+        self._seams = manager.seams
+        self._after_load = after_load
+        self._log = SinkLog(manager)
+        self._mutex = manager.seams.threads.mutex()
+        # published; changed under the mutex
+        self._sinks: dict[str, Sink] = {}
+        self._is_loading = False
+        self.is_loaded = False
+        self._damage: CorruptData | None = None  # why the last load ended
+        # single operations by any thread; an entry is replaced under its sink's turn
+        self._given: dict[int, _Given] = {}  # by producer id
+
+    # ---- start and stop
+
+    def start(self) -> None:
+        """Read the log in the background; every call is NotReady until then."""
+        if self._log.exists:
+            self.schedule_load()
+        else:
+            self.is_loaded = True
+
+    def stop(self) -> None:
+        """No file of the topic is read any more on return."""
+        self._log.stop()
+
+    def check_loaded(self) -> None:
+        """NotReady while the log is read, or what keeps it from being read; CorruptData: a load's.
+
+        The next load follows all the same: somebody may have mended the file.
+        """
+        if self.is_loaded:
+            return
+        self._manager.check_ready()
+        self._log.check()
+        damage = self._damage
+        self.schedule_load()
+        if damage is not None:
+            raise damage.with_traceback(None)
+        raise NotReady("The sinks are being loaded")
+
+    def check_awaited(self) -> None:
+        """NotReady while the log is still to be read.
+
+        One that cannot be read keeps nobody waiting: its producers are as unknown as those of any
+        log that is not served.
+        """
+        if not self.is_loaded and self._damage is None and self._log.is_served:
+            raise NotReady("The sinks are being loaded")
+
+    def schedule_load(self) -> None:
+        """Unless it is loaded or on the way. A failure is tried again at the next call."""
+        with self._mutex:
+            if self._is_loading or self.is_loaded:
+                return
+            self._is_loading = True
+        self._seams.scheduler.schedule_once(LOAD_TASK, self._load, 0)
+
+    def _load(self) -> None:
+        sinks: dict[str, Sink] = {}
+
+        def apply(entry: Entry) -> None:
+            query = entry[0].query
+            if query not in sinks:
+                sinks[query] = self._new_sink(query)
+            sinks[query].apply((entry,))
+
+        try:
+            self._damage = None
+            self._log.read(apply)
+            with self._mutex:
+                self._sinks = {name: sink for name, sink in sinks.items() if not sink.is_empty}
+            for sink in self.all():
+                self._publish(sink, sink.producers.values())
+            self.is_loaded = True
+        except CorruptData as damage:
+            self._damage = damage
+            raise
+        finally:
+            with self._mutex:
+                self._is_loading = False
+        self._after_load()
+
+    # ---- look-ups, any thread
+
+    def all(self) -> list[Sink]:
+        """By name."""
+        return sorted(self.unordered(), key=lambda sink: sink.name)
+
+    def unordered(self) -> list[Sink]:
+        """In no order, for who counts; any thread."""
+        return list(self._sinks.copy().values())
+
+    def find(self, query: str) -> Sink | None:
+        """The sink of a query that has begun something."""
+        sink = self._sinks.get(query)
+        return None if sink is None or sink.is_empty else sink
+
+    def owner_of(self, producer_id: int) -> Sink | None:
+        """The sink of a producer."""
+        given = self._given.get(producer_id)
+        return None if given is None else given.sink
+
+    def producer_ids(self) -> list[int]:
+        """Of all sinks."""
+        return list(self._given)
+
+    @property
+    def producer_count(self) -> int:
+        """Of all sinks."""
+        return len(self._given)
+
+    def wants(self, producer_id: int, producer_epoch: int, at: TopicPartition) -> bool:
+        """Whether an open transaction in a log is of an open batch, or shall be committed."""
+        owner = self.owner_of(producer_id)
+        return owner is not None and owner.wants(producer_id, producer_epoch, at)
+
+    def check_append(self, producer_id: int, producer_epoch: int, is_transactional: bool) -> None:
+        """Raise why a client's batch of a producer may not be appended now; writer threads.
+
+        InvalidProducerEpoch for any but the newest epoch, InvalidTxnState for what was not begun or
+        is over, NotReady while nobody knows yet.
+        """
+        given = self._given.get(producer_id)
+        if given is None:
+            if not is_transactional:
+                return
+            if not self.is_loaded:
+                raise NotReady("The sinks are being loaded")
+            raise InvalidTxnState(
+                f"Producer {producer_id} has no transaction: begin a batch of a sink first",
+                producer_id=producer_id,
+            )
+        if producer_epoch != given.producer_epoch:
+            raise InvalidProducerEpoch(
+                f"Epoch {producer_epoch} of producer {producer_id} is fenced: the newest begin of "
+                f"its sink gave epoch {given.producer_epoch}",
+                current_epoch=given.producer_epoch,
+            )
+        if not given.is_open or not is_transactional:
+            raise InvalidTxnState(
+                f"The transaction of producer {producer_id} has ended: begin again"
+                if is_transactional
+                else f"Producer {producer_id} is a sink's: its batches are transactional",
+                producer_id=producer_id,
+            )
+        given.sink.used_ns = self._seams.clock.monotonic_ns()
+
+    # ---- changes
+
+    @contextmanager
+    def turn(self, query: str) -> Iterator[Sink]:
+        """The sink of a query, to be changed by nobody else meanwhile; made when there is none.
+
+        Waits ``TURN_SECONDS`` for another call of it. ConcurrentTransactions then; InvalidRequest
+        for its name, Overloaded, and what ``check_loaded`` raises.
+        """
+        with self._turn_within(query, TURN_SECONDS) as sink:
+            if sink is None:
+                raise ConcurrentTransactions(
+                    f"Another call of query {query} is at work, for more than {TURN_SECONDS} s"
+                )
+            yield sink
+
+    @contextmanager
+    def free_turn(self, query: str) -> Iterator[Sink | None]:
+        """As ``turn``, for who comes again by himself: None while another call is at work."""
+        with self._turn_within(query, 0) as sink:
+            yield sink
+
+    @contextmanager
+    def _turn_within(self, query: str, seconds: float) -> Iterator[Sink | None]:
+        fault = query_name_fault(query)
+        if fault is not None:
+            raise InvalidRequest(fault)
+        self.check_loaded()
+        while True:
+            sink = self._sink_of(query)
+            if not sink.turn.acquire(timeout=seconds):
+                yield None
+                return
+            try:
+                if self._sinks.get(query) is not sink:
+                    continue  # it was forgotten while we waited
+                try:
+                    yield sink
+                finally:
+                    if sink.is_empty:
+                        with self._mutex:
+                            del self._sinks[query]
+                return
+            finally:
+                sink.turn.release()
+
+    def write(self, sink: Sink, entries: Sequence[Entry]) -> None:
+        """Make records durable, then true; under the turn.
+
+        After AppendOutcomeUnknown they may be durable: ``settle`` tells. Anything else that is
+        raised changed nothing.
+        """
+        assert not sink.unsettled, "what is unclear is settled first"
+        # What ends an open batch. Its begin took no reserve, so neither has it much to ask for.
+        ends_transaction = bool(sink.open or sink.is_decided) and all(
+            isinstance(key, QueryKey) for key, _ in entries
+        )
+        try:
+            self._log.write(entries, ends_transaction=ends_transaction)
+        except AppendOutcomeUnknown:
+            sink.unsettled = tuple(entries)
+            raise
+        self._apply(sink, entries)
+
+    def settle(self, sink: Sink) -> None:
+        """Make true what was written before; under the turn. StorageFault: it stays unclear."""
+        if not sink.unsettled:
+            return
+        self._log.flush()
+        entries, sink.unsettled = sink.unsettled, ()
+        self._apply(sink, entries)
+
+    def close(self, sink: Sink) -> None:
+        """Take no append of the open batch any more; under the turn. Some may be on their way."""
+        for producer_id in sink.open:
+            self._given[producer_id] = self._given[producer_id]._replace(is_open=False)
+
+    def _apply(self, sink: Sink, entries: Sequence[Entry]) -> None:
+        for key, value in entries:
+            former = sink.producers.get(key) if isinstance(key, ProducerKey) else None
+            sink.apply(((key, value),))
+            if isinstance(key, QueryKey):
+                self._publish(sink, sink.producers.values())
+            elif isinstance(value, ProducerValue):
+                self._publish(sink, (value,))
+            if former is not None and not _is_same(former, value):
+                self._given.pop(former.producer_id, None)
+
+    def _publish(self, sink: Sink, producers: Iterable[ProducerValue]) -> None:
+        for each in producers:
+            is_open = each.producer_id in sink.open
+            self._given[each.producer_id] = _Given(sink, each.producer_epoch, is_open)
+
+    def _sink_of(self, query: str) -> Sink:
+        with self._mutex:
+            sink = self._sinks.get(query)
+            if sink is None:
+                if len(self._sinks) >= SINKS_MAX:
+                    raise Overloaded(f"{SINKS_MAX} queries are known; nothing was done")
+                sink = self._sinks[query] = self._new_sink(query)
+            return sink
+
+    def _new_sink(self, query: str) -> Sink:
+        return Sink(query, self._seams.threads.mutex(), self._seams.clock.monotonic_ns())
+
+
+def _is_same(former: ProducerValue, value: Value) -> bool:
+    """Whether the producer of a key kept its id."""
+    return isinstance(value, ProducerValue) and value.producer_id == former.producer_id

@@ -1,0 +1,366 @@
+"""``kafkalog spark``: jobs over whole directories of logs, in processes or on Spark.
+
+Owns the arguments and what is printed; the jobs are ``kafkalog.spark.jobs``. No server takes part.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog.broker.topics.registry import registered_configs
+from kafkalog.cli.arguments import config_pairs
+from kafkalog.cli.output import print_table
+from kafkalog.cli.retention import Duration
+from kafkalog.env.clock import SystemClock
+from kafkalog.errors import KafkalogError
+from kafkalog.log.log_config import LogConfig
+from kafkalog.observe.logging import configure_logging
+from kafkalog.settings.topic_configs import parse_topic_config
+from kafkalog.spark.jobs import audit as audit_job
+from kafkalog.spark.jobs import compact as compact_job
+from kafkalog.spark.jobs import whatif as whatif_job
+from kafkalog.spark.jobs.compact import CompactedPartition
+from kafkalog.spark.jobs.fleet import (
+    ArrowMissing,
+    columns_of,
+    find_partitions,
+    json_rows,
+    write_parquet,
+)
+from kafkalog.spark.jobs.tasks import NoProgress, ProcessPool, ProgressLine
+from kafkalog.spark.logs.object_store import filesystem_for, scheme_of, shown, trimmed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from kafkalog.spark.jobs.fleet import FleetPartition
+    from kafkalog.spark.jobs.tasks import Progress, Runner
+
+_WITHOUT_SPARK = "; or --no-spark: the same job runs in processes of this machine"
+
+
+@dataclass(frozen=True, slots=True)
+class JobArguments:
+    """What every job is asked: over which directories, where it runs, how its rows come out."""
+
+    dirs: tuple[str, ...]
+    topics: tuple[str, ...]
+    is_on_spark: bool
+    processes: int
+    output: str
+    file: str | None
+
+    @property
+    def paths(self) -> list[str]:
+        """Of --dirs: absolute, or on a store. Raises StoreMissing."""
+        return [
+            trimmed(each) if scheme_of(each) else os.path.abspath(each.removeprefix("file://"))
+            for text in self.dirs
+            for each in text.split(",")
+            if each
+        ]
+
+    def partitions(self, configs: Mapping[str, str]) -> list[FleetPartition]:
+        """What lies there; topics' own configs are those of a registry, ``configs`` go over them.
+
+        Raises KafkalogError and OSError.
+        """
+        dirs = self.paths
+        if not dirs:
+            raise click.UsageError("Missing option '--dirs'.")
+        filesystem = filesystem_for(dirs)
+        overrides = {each: registered_configs(each, filesystem) for each in _log_dirs(dirs)}
+
+        def config_of(log_dir: str, topic: str) -> LogConfig:
+            own = overrides.get(log_dir, {}).get(topic, {})
+            return parse_topic_config({**own, **configs}, LogConfig())
+
+        topics = frozenset(self.topics) or None
+        return find_partitions(dirs, filesystem, config_of=config_of, topics=topics)
+
+    def runner(self, job: str) -> Runner:
+        """Spark, or processes of this machine. Raises SparkMissing."""
+        if not self.is_on_spark:
+            return ProcessPool(self.processes)
+        from kafkalog.spark.jobs.on_spark import SparkRunner, open_session
+
+        return SparkRunner(open_session(f"kafkalog {job}", _WITHOUT_SPARK))
+
+    def show(
+        self,
+        kind: type[tuple[Any, ...]],
+        rows: Sequence[Any],
+        totals: Mapping[str, Any],
+    ) -> None:
+        """The rows as they were asked for, and the totals. Raises ArrowMissing and OSError."""
+        if self.output == "json":
+            click.echo(json.dumps({"rows": json_rows(rows), "totals": totals}))
+            return
+        if self.output == "parquet":
+            assert self.file is not None, "checked with the arguments"
+            write_parquet(self.file, kind, rows)
+        elif rows:
+            head = tuple(name.replace("_", " ").upper() for name in columns_of(kind))
+            print_table([head, *(tuple(map(_cell, row)) for row in rows)])
+        click.echo(", ".join(f"{name.replace('_', ' ')}: {_cell(totals[name])}" for name in totals))
+
+
+def path_on_disk(option: str, value: str, instead: str = "") -> str:
+    """Absolute; UsageError for a path on a store, where nothing is written to."""
+    if scheme_of(value) is not None:
+        raise click.UsageError(f"{option} is a path on a disk, not {shown(value)}{instead}")
+    return os.path.abspath(value.removeprefix("file://"))
+
+
+def _log_dirs(dirs: Sequence[str]) -> set[str]:
+    """Each may be a log directory, or a partition in one."""
+    parents = (os.path.dirname(each) for each in dirs)
+    return {*dirs, *(each for each in parents if not each.endswith(":"))}  # s3://logs has none
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+_SHARED = (
+    click.option(
+        "--dirs",
+        multiple=True,
+        metavar="DIR,...",
+        help="Log directories, or single partition directories. Repeatable.",
+    ),
+    click.option("--topic", "topics", multiple=True, help="Only this topic. Repeatable."),
+    click.option(
+        "--spark/--no-spark",
+        "is_on_spark",
+        default=False,
+        help="Run on Spark (needs kafkalog[spark] and Java 17), or in processes here.",
+    ),
+    click.option(
+        "--processes",
+        type=click.IntRange(min=1),
+        default=lambda: os.cpu_count() or 1,
+        show_default="as many as the machine has processors",
+        metavar="N",
+        help="Without Spark.",
+    ),
+    click.option(
+        "--output",
+        type=click.Choice(["text", "json", "parquet"]),
+        default="text",
+        show_default=True,
+        help="Lines for people, one JSON document, or a file of rows.",
+    ),
+    click.option("--file", metavar="FILE", help="The Parquet file."),
+)
+
+
+def job_options(
+    command: Callable[..., None],
+) -> Callable[..., None]:
+    """Add what every job is asked; the command gets ``arguments`` in their place.
+
+    Errors of the job become click's; an interrupt by a signal ends the job as Ctrl-C does.
+    """
+
+    def body(*places: Any, **given: Any) -> None:  # noqa: ANN401 - click's
+        names = ("dirs", "topics", "is_on_spark", "processes", "output", "file")
+        values = {name: given.pop(name) for name in names}
+        if values["file"] is not None:
+            values["file"] = path_on_disk("--file", values["file"])
+        arguments = JobArguments(**values)
+        if (arguments.output == "parquet") != (arguments.file is not None):
+            raise click.UsageError("--output parquet and --file belong together")
+        configure_logging(sys.stderr, log_format="console", level="warning")
+        try:
+            with _ended_by_signals():
+                command(*places, arguments, **given)
+        except KafkalogError as error:
+            notes = getattr(error, "__notes__", ())
+            raise click.ClickException("\n".join([error.message, *notes])) from error
+        except OSError as error:
+            raise click.ClickException(str(error)) from error
+
+    body.__name__, body.__doc__ = command.__name__, command.__doc__
+    body.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]  # click's
+    for option in reversed(_SHARED):
+        body = option(body)
+    return body
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM interrupts as Ctrl-C does, so that a job takes back what it made."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def job_progress() -> Progress:
+    """A line of the terminal, if there is one."""
+    return ProgressLine(sys.stderr, SystemClock()) if sys.stderr.isatty() else NoProgress()
+
+
+config_option = click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Topic config over the topics' own. Repeatable.",
+)
+now_option = click.option(
+    "--now", type=click.IntRange(min=0), metavar="MS", help="The time. Default: the clock's."
+)
+
+
+def _now_ms(now: int | None) -> int:
+    return SystemClock().wall_ms() if now is None else now
+
+
+@click.command()
+@click.pass_context
+@job_options
+@config_option
+def audit(ctx: click.Context, arguments: JobArguments, configs: tuple[str, ...]) -> None:
+    """Check every batch, index, producer sequence and epoch. Exit 1 with errors.
+
+    Nothing is written, and directories may be served meanwhile. --config cleanup.policy=compact
+    says that offsets may be missing, where nothing else does.
+
+    Example: kafkalog spark audit --dirs ./data1,./data2 --output json
+    """
+    partitions = arguments.partitions(dict(config_pairs(configs)))
+    found = audit_job.audit_directories(
+        partitions, arguments.runner("audit"), progress=job_progress()
+    )
+    arguments.show(audit_job.AuditRow, found.rows, found.totals)
+    if found.totals["errors"]:
+        ctx.exit(1)
+
+
+@click.command()
+@job_options
+@click.option("--out", required=True, metavar="DIR", help="The new log directory.")
+@click.option(
+    "--map-bytes",
+    type=click.IntRange(min=24, max=2**31 - 1),
+    default=compact_job.MAP_BYTES,
+    show_default=True,
+    metavar="N",
+    help="Offset map of each process.",
+)
+@config_option
+@now_option
+def compact(
+    arguments: JobArguments,
+    out: str,
+    map_bytes: int,
+    configs: tuple[str, ...],
+    now: int | None,
+) -> None:
+    """Write a new log directory with the latest record of each key; sources are only read.
+
+    For directories that no daemon serves. Tombstones stay until delete.retention.ms has gone by;
+    records without a key are dropped, as the cleaner drops them.
+
+    Example: kafkalog spark compact --dirs ./archive --out ./compacted
+    """
+    target = path_on_disk("--out", out)
+    rows = compact_job.compact_directories(
+        arguments.partitions(dict(config_pairs(configs))),
+        target,
+        arguments.runner("compact"),
+        now_ms=_now_ms(now),
+        map_bytes=map_bytes,
+        progress=job_progress(),
+    )
+    arguments.show(CompactedPartition, rows, compact_job.totals_of(rows))
+
+
+@click.command()
+@job_options
+@click.option("--horizon", type=Duration(), default="0ms", help="How far to look: 30d, 12h, 45m.")
+@click.option("--compaction", is_flag=True, help="Dry runs of the cleaner, too: reads everything.")
+@config_option
+@now_option
+def whatif(
+    arguments: JobArguments,
+    horizon: int,
+    compaction: bool,
+    configs: tuple[str, ...],
+    now: int | None,
+) -> None:
+    """What retention would delete, and compaction would save, if --config were the topics' configs.
+
+    Nothing is changed, and directories may be served meanwhile.
+
+    Example: kafkalog spark whatif --dirs ./data --config retention.ms=86400000 --horizon 30d
+    """
+    rows = whatif_job.forecast(
+        arguments.partitions(dict(config_pairs(configs))),
+        arguments.runner("whatif"),
+        now_ms=_now_ms(now),
+        horizon_ms=horizon,
+        with_compaction=compaction,
+        progress=job_progress(),
+    )
+    arguments.show(whatif_job.WhatifRow, rows, whatif_job.totals_of(rows))
+
+
+@click.command()
+@job_options
+@click.option(
+    "--by",
+    type=click.Choice(["partition", "key", "size", "time"]),
+    default="partition",
+    show_default=True,
+    help="What a row is of: a partition, or a heavy key, a size or a span of time of a topic.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(min=1, max=1_000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Keys of each topic.",
+)
+@click.option("--width", type=Duration(), default="1h", show_default=True, help="Span of time.")
+def stats(arguments: JobArguments, by: str, top: int, width: int) -> None:
+    """Count records and bytes, heavy keys, sizes of values, rates, null and tombstone shares.
+
+    Reads everything. The number of keys, and what compaction would leave, are estimates where a
+    partition has more than 4096 keys.
+
+    Example: kafkalog spark stats --dirs ./data --topic orders --by key
+    """
+    try:
+        from kafkalog.spark.jobs import stats as stats_job
+    except ImportError as error:
+        raise ArrowMissing("stats needs pyarrow: pip install 'kafkalog[spark]'") from error
+    if width < 1:
+        raise click.UsageError("--width is at least 1ms")
+    found = stats_job.count_records(
+        arguments.partitions({}), arguments.runner("stats"), width_ms=width, progress=job_progress()
+    )
+    totals = stats_job.totals_of(found)
+    match by:
+        case "key":
+            arguments.show(stats_job.KeyRow, stats_job.key_rows(found, top), totals)
+        case "size":
+            arguments.show(stats_job.SizeRow, stats_job.size_rows(found), totals)
+        case "time":
+            arguments.show(stats_job.TimeRow, stats_job.time_rows(found), totals)
+        case _:
+            arguments.show(stats_job.PartitionRow, stats_job.partition_rows(found), totals)

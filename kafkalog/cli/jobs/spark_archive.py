@@ -1,0 +1,128 @@
+"""``kafkalog spark archive``: topics of daemons or directories into a Parquet or Iceberg table."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkalog.cli.arguments import config_pairs
+from kafkalog.cli.connection import RequestFailed, message_of, with_credentials
+from kafkalog.cli.jobs.spark import job_options, job_progress, path_on_disk
+from kafkalog.cli.retention import Duration
+from kafkalog.client import ClientError
+from kafkalog.env.clock import SystemClock
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.spark.jobs.fleet import ArrowMissing
+from kafkalog.spark.logs.open import TARGET_BYTES, Access
+
+if TYPE_CHECKING:
+    from kafkalog.cli.jobs.spark import JobArguments
+    from kafkalog.client import Basic, Bearer, Tls
+    from kafkalog.spark.archive.archive_table import ArchiveTable
+
+
+def _check_arrow() -> None:
+    """Everything below needs it; ArrowMissing."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ArrowMissing("An archive needs pyarrow: pip install 'kafkalog[spark]'")
+
+
+def _table(
+    parquet: str | None, iceberg: str | None, catalog: str, properties: dict[str, str]
+) -> ArchiveTable:
+    """The one that was named, opened. UnusableTable, IcebergMissing, OSError."""
+    if parquet is not None:
+        root = path_on_disk("--parquet", parquet, "; --iceberg writes to stores")
+        from kafkalog.spark.archive.parquet_table import ParquetTable
+
+        return ParquetTable(root, SystemFilesystem())
+    assert iceberg is not None, "checked with the arguments"
+    if "." not in iceberg:
+        raise click.UsageError("--iceberg takes NAMESPACE.TABLE")
+    from kafkalog.spark.archive.iceberg_table import IcebergTable
+
+    return IcebergTable(catalog, iceberg, properties)
+
+
+@click.command()
+@job_options
+@click.option(
+    "--url", "urls", metavar="URL,...", help="Daemons, instead of --dirs: http(s)://host:port."
+)
+@with_credentials
+@click.option("--parquet", metavar="DIR", help="Into Parquet files, in a directory of their own.")
+@click.option("--iceberg", metavar="NAMESPACE.TABLE", help="Into an Iceberg table.")
+@click.option("--catalog", default="default", show_default=True, help="Of the Iceberg table.")
+@click.option(
+    "--catalog-property",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Over those of pyiceberg's own configuration: type, uri, warehouse, ... Repeatable.",
+)
+@click.option("--min-age", type=Duration(), help="Leave younger records for later: 1h, 30m.")
+@click.option("--uncommitted", is_flag=True, help="Also records of open and aborted transactions.")
+@click.option(
+    "--may-lose", is_flag=True, help="Go on when records were deleted before they were archived."
+)
+@click.option(
+    "--target-bytes",
+    type=click.IntRange(min=1),
+    default=TARGET_BYTES,
+    show_default=True,
+    metavar="N",
+    help="Of log in a file.",
+)
+def archive(
+    arguments: JobArguments,
+    urls: str | None,
+    credentials: Basic | Bearer | None,
+    tls: Tls | None,
+    parquet: str | None,
+    iceberg: str | None,
+    catalog: str,
+    properties: tuple[str, ...],
+    min_age: int | None,
+    uncommitted: bool,
+    may_lose: bool,
+    target_bytes: int,
+) -> None:
+    """Put what is new in topics into a table, each record once; then tell the daemons.
+
+    The table knows how far it is: run this again and again, also after it was killed. With
+    archive.hold=true a daemon keeps records until they are archived.
+
+    Example: kafkalog spark archive --url http://127.0.0.1:8082 --parquet ./archive
+    """
+    if (parquet is None) is (iceberg is None):
+        raise click.UsageError("Give either --parquet or --iceberg")
+    if bool(urls) is bool(arguments.dirs):
+        raise click.UsageError("Give either --url or --dirs")
+    access = Access(
+        paths=tuple(arguments.paths),
+        urls=tuple(each for each in (urls or "").split(",") if each),
+        credentials=credentials,
+        tls=tls,
+        read_committed=not uncommitted,
+    )
+    _check_arrow()
+    from kafkalog.spark.archive import archive as job
+    from kafkalog.spark.archive.archive_sources import open_source
+
+    options = job.ArchiveOptions(
+        topics=frozenset(arguments.topics) or None,
+        before_ms=None if min_age is None else SystemClock().wall_ms() - min_age,
+        target_bytes=target_bytes,
+        may_lose=may_lose,
+    )
+    table = _table(parquet, iceberg, catalog, dict(config_pairs(properties, "--catalog-property")))
+    try:
+        with open_source(access) as source:
+            rows = job.archive(source, table, options, arguments.runner("archive"), job_progress())
+    except ClientError as error:
+        raise RequestFailed(message_of(error)) from error
+    finally:
+        table.close()
+    arguments.show(job.ArchivedPartition, rows, job.totals_of(rows))

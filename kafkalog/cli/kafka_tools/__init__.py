@@ -1,0 +1,1 @@
+"""Command lines with the names and options of Kafka's own tools."""

@@ -1,0 +1,304 @@
+"""``kafkalog compat kafka-console-consumer``: the tool's options, lines, messages and exit status.
+
+Owns the round over the partitions and, with --group, the commits of what was printed. Source:
+`org.apache.kafka.tools.consumer.ConsoleConsumer` 4.1; tests/oracle compares both.
+
+Differs from Kafka: a topic that does not exist is an error at once (Kafka's waits for it); with
+--group it reads and commits all partitions beside the members of the group, of which it becomes
+none; topics that come to match --include later are not seen.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog.cli.kafka_tools.access import client_of_tool, read_properties
+from kafkalog.cli.kafka_tools.pairs import is_true, key_values
+from kafkalog.cli.kafka_tools.record_formatter import RecordFormatter, UnreadableField
+from kafkalog.cli.kafka_tools.tool import ToolFailed
+from kafkalog.cli.kafka_tools.topic_filter import matching
+from kafkalog.client import OffsetOutOfRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.client import Client
+    from kafkalog.client.records import Isolation
+
+_FORMATTER = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
+_TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+_WAIT_MS = 500
+_COMMIT_SECONDS = 5.0  # Kafka's auto.commit.interval.ms
+_APPLIED = frozenset({"auto.offset.reset", "enable.auto.commit", "group.id", "isolation.level"})
+
+Partition = tuple[str, int]
+
+
+@click.command("kafka-console-consumer")
+@click.option("--topic", help="The topic.")
+@click.option("--include", help="Topics by a regular expression or a list, instead of --topic.")
+@click.option("--partition", type=int, help="Only this one; from its end, but for --offset.")
+@click.option("--offset", help="With --partition: earliest, latest, or a number.")
+@click.option("--from-beginning", is_flag=True, help="From the first record of each partition.")
+@click.option("--max-messages", type=int, default=-1, help="Stop after so many records.")
+@click.option("--timeout-ms", type=int, default=-1, help="Stop when none came for so long.")
+@click.option(
+    "--property", "pairs", multiple=True, help="print.key=true, key.separator=: and so on."
+)
+@click.option("--formatter-config", help="A file of such properties; --property goes before it.")
+@click.option("--formatter", default=_FORMATTER, help="Only Kafka's default.")
+@click.option("--key-deserializer", help="Kafka's class for String, Short, Integer or Long.")
+@click.option("--value-deserializer", help="The same, for values.")
+@click.option("--isolation-level", help="read_committed, or read_uncommitted, the default.")
+@click.option("--group", help="Go on where this group is, and commit what was printed.")
+@click.option(
+    "--consumer-property", "consumer_pairs", multiple=True, help="group.id, auto.offset.reset."
+)
+@click.option("--skip-message-on-error", is_flag=True, help="Go on behind what cannot be shown.")
+@click.option("--enable-systest-events", is_flag=True, help="Say so at the end.")
+@client_of_tool("--consumer.config")
+def console_consumer(
+    client: Client,
+    **options: Any,  # noqa: ANN401 - click gives them by name
+) -> None:
+    """As kafka-console-consumer.sh.
+
+    Example: kafkalog compat kafka-console-consumer --bootstrap-server localhost:8082
+    --topic orders --from-beginning --timeout-ms 1000
+    """
+    consumer = _Consumer(client, _plan(options))
+    try:
+        try:
+            consumer.run()
+        finally:
+            consumer.commit()
+    except UnreadableField as error:
+        raise ToolFailed(f"Unknown error when running consumer: {error}") from error
+    except BrokenPipeError:
+        click.echo("Unable to write to standard out, closing consumer.", err=True)
+    finally:
+        click.echo(f"Processed a total of {consumer.count} messages", err=True)
+        if options["enable_systest_events"]:
+            click.echo("shutdown_complete")
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What to read and how to show it. Times None and counts -1: no bound.
+
+    offset  where a partition begins: earliest, latest or a number
+    reset   where it goes on when its offset is not in the log: earliest or latest
+    """
+
+    topic: str | None
+    include: str | None
+    partition: int | None
+    offset: int | str
+    reset: str
+    max_messages: int
+    timeout_seconds: float | None
+    isolation: Isolation
+    group: str | None
+    commits: bool
+    skips_errors: bool
+    formatter: RecordFormatter
+
+
+def _plan(options: dict[str, Any]) -> _Plan:
+    """ToolFailed in the tool's words and order."""
+    topic, include, partition = options["topic"], options["include"], options["partition"]
+    if (topic is None) is (include is None):
+        raise ToolFailed("Exactly one of --include/--topic is required. ")
+    if partition is not None and topic is None:
+        raise ToolFailed("The topic is required when partition is specified.")
+    if partition is not None and options["from_beginning"] and options["offset"] is not None:
+        raise ToolFailed("Options from-beginning and offset cannot be specified together.")
+    if partition is None and options["offset"] is not None:
+        raise ToolFailed("The partition is required when offset is specified.")
+    properties = key_values(options["consumer_pairs"])
+    for name in sorted(properties.keys() - _APPLIED):
+        click.echo(f"The property {name} has no effect here", err=True)
+    group = options["group"] or properties.get("group.id")
+    if group is not None and partition is not None:
+        raise ToolFailed("Options group and partition cannot be specified together.")
+    if options["formatter"] != _FORMATTER:
+        raise ToolFailed(f"--formatter can be {_FORMATTER} only")
+    timeout_ms = options["timeout_ms"]
+    return _Plan(
+        topic,
+        include,
+        partition,
+        *_start(options, properties),
+        options["max_messages"],
+        None if timeout_ms < 0 else timeout_ms / 1000,
+        _isolation(options["isolation_level"] or properties.get("isolation.level")),
+        group,
+        group is not None and is_true(properties, "enable.auto.commit", default=True),
+        options["skip_message_on_error"],
+        _formatter(options),
+    )
+
+
+def _isolation(text: str | None) -> Isolation:
+    if text in (None, "read_uncommitted"):
+        return "read_uncommitted"
+    if text == "read_committed":
+        return "read_committed"
+    raise ToolFailed(f"isolation.level is read_committed or read_uncommitted, not {text}")
+
+
+def _start(options: dict[str, Any], properties: dict[str, str]) -> tuple[int | str, str]:
+    """``offset`` and ``reset`` of the plan. ToolFailed."""
+    text, from_beginning = options["offset"], options["from_beginning"]
+    reset = properties.get("auto.offset.reset", "earliest" if from_beginning else "latest")
+    if from_beginning and reset != "earliest":
+        raise ToolFailed(
+            f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}',"
+            " please remove one option"
+        )
+    if reset not in ("earliest", "latest"):
+        raise ToolFailed(f"auto.offset.reset is earliest or latest, not {reset}")
+    if text is None and options["partition"] is None:
+        return reset, reset
+    if text is None:
+        return "earliest" if from_beginning else "latest", reset
+    place = str(text).lower()
+    if place in ("earliest", "latest"):
+        return place, reset
+    if not (text.isascii() and text.isdigit()):
+        raise ToolFailed(
+            f"The provided offset value '{text}' is incorrect. Valid values are 'earliest',"
+            " 'latest', or a non-negative long."
+        )
+    return int(text), reset
+
+
+def _formatter(options: dict[str, Any]) -> RecordFormatter:
+    file = options["formatter_config"]
+    properties = {} if file is None else read_properties(file)
+    for name in ("key_deserializer", "value_deserializer"):
+        if options[name]:
+            properties[name.replace("_", ".")] = options[name]
+    return RecordFormatter.of({**properties, **key_values(options["pairs"])})
+
+
+@dataclass(slots=True)
+class _Consumer:
+    """One run. ``positions``: behind the last record that was printed, of each partition."""
+
+    client: Client
+    plan: _Plan
+    count: int = 0
+    positions: dict[Partition, int] = field(default_factory=dict)
+    _committed: dict[Partition, int] = field(default_factory=dict)
+    _committed_at: float = 0.0
+
+    def run(self) -> None:
+        """Until the records asked for were printed, none came in time, or for ever."""
+        self.positions = self._begin()
+        self._committed, self._committed_at = dict(self.positions), time.monotonic()
+        last = time.monotonic()
+        is_idle = False
+        while self.plan.max_messages < 0 or self.count < self.plan.max_messages:
+            before = dict(self.positions)
+            for partition in before:
+                self._print_page(partition, is_idle)
+            sys.stdout.buffer.flush()
+            if not before:
+                time.sleep(_WAIT_MS / 1000)  # no topic matches: nothing else waits
+            is_idle = self.positions == before  # a position that was set back is no silence
+            now = time.monotonic()
+            if not is_idle:
+                last = now
+            elif self.plan.timeout_seconds is not None and now - last > self.plan.timeout_seconds:
+                click.echo(
+                    "Error processing message, terminating consumer process: \n"
+                    "org.apache.kafka.common.errors.TimeoutException",
+                    err=True,
+                )
+                return
+            if now - self._committed_at >= _COMMIT_SECONDS:
+                self.commit()
+
+    def commit(self) -> None:
+        """What was printed since the last commit, if a group wants it."""
+        if self.plan.commits and self.positions != self._committed:
+            assert self.plan.group is not None
+            self.client.commit_offsets(self.plan.group, self.positions)
+            self._committed = dict(self.positions)
+        self._committed_at = time.monotonic()
+
+    def _begin(self) -> dict[Partition, int]:
+        """Where each partition is read from."""
+        plan, client = self.plan, self.client
+        if plan.partition is not None:
+            assert plan.topic is not None
+            partitions = [(plan.topic, plan.partition)]
+        else:
+            topics = [plan.topic] if plan.topic else matching(client.list_topics(), plan.include)
+            partitions = [
+                (topic, int(entry["partition"]))
+                for topic in topics
+                for entry in client.partitions(topic)
+            ]
+        committed = {} if plan.group is None else client.group_offsets(plan.group)
+        return {
+            partition: committed[partition]
+            if partition in committed
+            else self._place(partition, plan.offset)
+            for partition in partitions
+        }
+
+    def _place(self, partition: Partition, wanted: int | str) -> int:
+        if isinstance(wanted, int):
+            return wanted
+        first, end = self.client.offset_range(*partition)
+        return first if wanted == "earliest" else end
+
+    def _print_page(self, partition: Partition, is_idle: bool) -> None:
+        """What can be read of it now; a round that found nothing is followed by one that waits."""
+        from kafkalog.client.batches import consumer_records  # late: it compiles kernels
+
+        wait_ms = max(_WAIT_MS // len(self.positions), 1) if is_idle else 0
+        offset = self.positions[partition]
+        try:
+            fetched = self.client.fetch_batches(
+                *partition, offset, max_wait_ms=wait_ms, isolation=self.plan.isolation
+            )
+        except OffsetOutOfRange:
+            self.positions[partition] = self._place(partition, self.plan.reset)
+            return
+        stamps = _stamps(fetched.data)
+        last_offset, timestamp_type = -1, ""
+        for record in consumer_records(*partition, fetched.data, offset):
+            while record.offset > last_offset:
+                last_offset, timestamp_type = next(stamps)
+            if self.count == self.plan.max_messages:
+                return
+            self.count += 1
+            try:
+                line = self.plan.formatter.line(record, timestamp_type)
+            except UnreadableField as error:
+                if not self.plan.skips_errors:
+                    raise
+                click.echo(f"Error processing message, skipping this message: {error}", err=True)
+                line = b""
+            sys.stdout.buffer.write(line)
+            self.positions[partition] = record.offset + 1
+        self.positions[partition] = fetched.position.next_offset
+
+
+def _stamps(data: bytes) -> Iterator[tuple[int, str]]:
+    """Of each batch: last offset, kind of timestamps."""
+    from kafkalog.format.records.record_batch import read_header, timestamp_type_of
+
+    position = 0
+    while position < len(data):
+        header = read_header(data, position)
+        position += header.size_bytes
+        yield header.last_offset, _TIMESTAMP_TYPES[timestamp_type_of(header.attributes)]

@@ -1,0 +1,211 @@
+"""``kafkalog compat kafka-console-producer``: the tool's options, messages and exit status.
+
+Owns how lines become batches: those that came within ``--timeout`` go together, as the tool's
+producer lingers. Source: `org.apache.kafka.tools.ConsoleProducer` 4.1; tests/oracle compares both.
+
+As Kafka's: a record that was not appended is an error on standard error; the status tells it with
+--sync only. Differs from Kafka: no stack trace follows a message, records without a key go to one
+partition a batch, and batches carry no producer id.
+"""
+
+from __future__ import annotations
+
+import io
+import queue
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+
+import click
+
+from kafkalog.cli.connection import message_of
+from kafkalog.cli.kafka_tools.access import client_of_tool, read_properties
+from kafkalog.cli.kafka_tools.line_reader import LineReader, UnreadableLine
+from kafkalog.cli.kafka_tools.pairs import key_values
+from kafkalog.cli.kafka_tools.tool import ToolFailed, without_effect
+from kafkalog.client import ClientError
+from kafkalog.client.produce import BATCH_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.client import Client, ProducerRecord
+    from kafkalog.client.records import Acks, CodecName
+
+_LINE_READER = "org.apache.kafka.tools.LineMessageReader"
+_ACKS: dict[str, Acks] = {"-1": "all", "all": "all", "1": "1", "0": "0"}
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_LINGER_MS = 1000
+_QUEUED_LINES = 10_000
+_NO_RETRIES = "the daemon answers each request once"
+
+
+@click.command("kafka-console-producer")
+@click.option("--topic", required=True, help="Where the records go.")
+@click.option("--sync", is_flag=True, help="A request for each record; the first failure ends it.")
+@click.option(
+    "--compression-codec",
+    "codec",
+    is_flag=False,
+    flag_value="gzip",
+    default="none",
+    type=click.Choice(_CODECS),
+    help="Of the batches; alone: gzip.",
+)
+@click.option("--batch-size", type=click.IntRange(min=0), help="Bytes of a batch.")
+@click.option("--max-partition-memory-bytes", type=click.IntRange(min=0), help="The same.")
+@click.option(
+    "--timeout",
+    "linger_ms",
+    type=click.IntRange(min=0),
+    help=f"ms for which a batch waits for more. Default: {_LINGER_MS}.",
+)
+@click.option("--request-required-acks", "acks", help="-1 or all, 1, 0. Default: -1.")
+@click.option(
+    "--property", "pairs", multiple=True, help="parse.key=true, key.separator=: and so on."
+)
+@click.option("--reader-config", help="A file of such properties; --property goes before it.")
+@click.option(
+    "--producer-property", "producer_pairs", multiple=True, help="acks, linger.ms, batch.size."
+)
+@click.option("--line-reader", default=_LINE_READER, help="Only Kafka's own.")
+@without_effect(
+    "--message-send-max-retries", "--retry-backoff-ms", "--request-timeout-ms", "--max-block-ms",
+    reason=_NO_RETRIES,
+)  # fmt: skip
+@without_effect("--metadata-expiry-ms", reason="there is one broker")
+@without_effect("--max-memory-bytes", "--socket-buffer-size", reason="nothing is buffered in them")
+@client_of_tool("--producer.config")
+def console_producer(
+    client: Client,
+    topic: str,
+    sync: bool,
+    codec: CodecName,
+    **options: Any,  # noqa: ANN401 - click gives them by name
+) -> None:
+    """As kafka-console-producer.sh: a line of standard input is a record.
+
+    Example: echo k:v | kafkalog compat kafka-console-producer --bootstrap-server localhost:8082
+    --topic orders --property parse.key=true --property key.separator=:
+    """
+    if options["line_reader"] != _LINE_READER:
+        raise ToolFailed(f"--line-reader can be {_LINE_READER} only")
+    producer = key_values(options["producer_pairs"])
+    for name in sorted(producer.keys() - {"acks", "linger.ms", "batch.size"}):
+        click.echo(f"The property {name} has no effect here", err=True)
+    acks = _acks(options["acks"] or producer.get("acks", "-1"))
+    linger_ms = _number(options["linger_ms"], producer.get("linger.ms"), _LINGER_MS)
+    sizes = (options["max_partition_memory_bytes"], options["batch_size"])
+    given_size = next((size for size in sizes if size is not None), None)
+    batch_bytes = max(_number(given_size, producer.get("batch.size"), BATCH_BYTES), 1)
+    lines = _Lines(_reader(options["reader_config"], options["pairs"]), _text_of(sys.stdin.buffer))
+    groups = lines.one_by_one() if sync else lines.groups(linger_ms / 1000, batch_bytes)
+    for group in groups:
+        try:
+            client.produce(topic, group, acks=acks, codec=codec, batch_bytes=batch_bytes)
+        except ClientError as error:
+            if sync:
+                raise ToolFailed(message_of(error)) from error
+            count = len(group) - _appended(error)
+            reason = message_of(error)
+            click.echo(f"Error when sending {count} messages to topic {topic}: {reason}", err=True)
+
+
+def _appended(error: ClientError) -> int:
+    """How many of the call's records went in before its failure."""
+    return sum(receipt.last_offset - receipt.base_offset + 1 for receipt in error.appended)
+
+
+def _acks(text: str) -> Acks:
+    if text not in _ACKS:
+        raise ToolFailed(f"Invalid value {text} for configuration acks: it is one of -1, all, 1, 0")
+    return _ACKS[text]
+
+
+def _number(option: int | None, text: str | None, default: int) -> int:
+    """The option, or else the property, or else the default."""
+    if option is not None:
+        return option
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit()):
+        raise ToolFailed(f"Not a number: {text}")
+    return int(text)
+
+
+def _reader(file: str | None, pairs: tuple[str, ...]) -> LineReader:
+    properties = {} if file is None else read_properties(file)
+    try:
+        return LineReader.of({**properties, **key_values(pairs)})
+    except UnreadableLine as error:
+        raise _kafkas(error) from error
+
+
+def _kafkas(error: UnreadableLine) -> ToolFailed:
+    return ToolFailed(f"org.apache.kafka.common.KafkaException: {error}")
+
+
+def _text_of(stream: BinaryIO) -> TextIO:
+    """Lines end as for Java's reader: at a line feed, a carriage return, or both."""
+    return io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline=None)
+
+
+class _Lines:
+    """Records of a text, in groups that do not wait for its end: a thread of its own reads it."""
+
+    def __init__(self, reader: LineReader, text: TextIO) -> None:
+        self._reader = reader
+        self._text = text
+        self._has_prompt = sys.stdin.isatty() and sys.stdout.isatty()
+        self._read: queue.Queue[ProducerRecord | UnreadableLine | None] = queue.Queue(_QUEUED_LINES)
+
+    def one_by_one(self) -> Iterator[list[ProducerRecord]]:
+        """A record a group. ToolFailed at the first line that is none."""
+        try:
+            yield from ([record] for record in self._records())
+        except UnreadableLine as error:
+            raise _kafkas(error) from error
+
+    def groups(self, linger_seconds: float, batch_bytes: int) -> Iterator[list[ProducerRecord]]:
+        """As many as came within the time, or fill the bytes. ToolFailed, behind the last group."""
+        threading.Thread(target=self._feed, name="lines", daemon=True).start()
+        while (item := self._read.get()) is not None:
+            group: list[ProducerRecord] = []
+            deadline = time.monotonic() + linger_seconds
+            size = 0
+            while item is not None and not isinstance(item, UnreadableLine):
+                group.append(item)
+                size += len(item.value or "") + len(item.key or "")
+                wait = deadline - time.monotonic()
+                if size >= batch_bytes:
+                    break
+                try:
+                    item = self._read.get(timeout=wait) if wait > 0 else self._read.get_nowait()
+                except queue.Empty:
+                    break
+            if group:
+                yield group
+            if isinstance(item, UnreadableLine):
+                raise _kafkas(item)
+            if item is None:
+                return
+
+    def _feed(self) -> None:
+        try:
+            for record in self._records():
+                self._read.put(record)
+        except UnreadableLine as error:
+            self._read.put(error)
+        else:
+            self._read.put(None)
+
+    def _records(self) -> Iterator[ProducerRecord]:
+        self._prompt()
+        for number, line in enumerate(self._text, 1):
+            yield self._reader.record(line.removesuffix("\n"), number)
+            self._prompt()
+
+    def _prompt(self) -> None:
+        if self._has_prompt:
+            click.echo(">", nl=False)

@@ -1,0 +1,129 @@
+"""``kafkalog compat kafka-delete-records``: the tool's options, lines, messages and exit status.
+
+Owns the tool's reading of its file, which is laxer than ours (fields that it does not know, an
+empty list, text behind the document) and words every refusal in its own way. Source:
+`org.apache.kafka.tools.DeleteRecordsCommand` 4.1; tests/oracle compares both.
+
+Differs from Kafka: partitions are printed in the order of the file (Kafka's follows a hash table),
+no stack trace follows a message, a missing option is wrong usage (exit 2, Kafka's is 1), and a
+partition that does not exist fails at once (Kafka's client asks for a minute and then reports a
+time-out).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from kafkalog.cli.kafka_tools.access import client_of_tool
+from kafkalog.cli.kafka_tools.tool import ToolFailed
+from kafkalog.cli.records import TOOL_HEAD
+from kafkalog.format.integers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
+
+if TYPE_CHECKING:
+    from kafkalog.client import Client
+
+_VERSION = 1
+
+
+@click.command("kafka-delete-records")
+@click.option("--offset-json-file", required=True, help="The file; -1 is the high watermark.")
+@client_of_tool()
+def delete_records(client: Client, offset_json_file: str) -> None:
+    """As kafka-delete-records.sh: exit 0 also when a partition failed.
+
+    Example: kafkalog compat kafka-delete-records --bootstrap-server http://127.0.0.1:8082
+    --offset-json-file offsets.json
+    """
+    try:
+        data = Path(offset_json_file).read_bytes()
+    except OSError as error:
+        raise ToolFailed(f"Unable to read file {offset_json_file}: {error.strerror}") from error
+    entries = read_offsets(data)
+    if not entries:
+        click.echo(TOOL_HEAD, nl=False)  # the daemon refuses an empty list
+        return
+    answer = client.call(
+        "POST",
+        "/v1/records:delete",
+        {"partitions": entries, "version": _VERSION},
+        accept="text/plain",
+    )
+    click.echo(answer.body, nl=False)
+
+
+def read_offsets(data: bytes) -> list[dict[str, str | int]]:
+    """Topic, partition and offset of each entry; ToolFailed in the tool's words and order."""
+    document = _object(_parse(data))
+    version = _integer(document["version"]) if "version" in document else _VERSION
+    if version != _VERSION:
+        raise ToolFailed(f"Not supported version field value {version}")
+    if "partitions" not in document:
+        raise ToolFailed("Missing partitions field")
+    partitions = document["partitions"]
+    if not isinstance(partitions, list):
+        raise ToolFailed(f"Expected JSON array, received {_json(partitions)}")
+    entries = [_entry(_object(each)) for each in partitions]
+    names = Counter((entry["topic"], entry["partition"]) for entry in entries)
+    twice = [f"{topic}-{number}" for (topic, number), times in names.items() if times > 1]
+    if twice:
+        raise ToolFailed(f"Offset json file contains duplicate topic partitions: {','.join(twice)}")
+    return entries
+
+
+def _parse(data: bytes) -> object:
+    """The first JSON document of the file; of a key that is there twice, the last counts."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(constant)  # NaN and the infinities: JSON has none
+
+    try:
+        text = data.decode("utf-8").lstrip(" \t\r\n")
+        return json.JSONDecoder(parse_constant=refuse).raw_decode(text)[0]
+    except (ValueError, RecursionError) as error:
+        raise ToolFailed("The input string is not a valid JSON") from error
+
+
+def _entry(entry: dict[str, object]) -> dict[str, str | int]:
+    topic = _field(entry, "topic")
+    if not isinstance(topic, str):
+        raise ToolFailed(f"Expected `String` value, received {_json(topic)}")
+    return {
+        "topic": topic,
+        "partition": _integer(_field(entry, "partition")),
+        "offset": _long(_field(entry, "offset")),
+    }
+
+
+def _field(entry: dict[str, object], name: str) -> object:
+    if name not in entry:
+        raise ToolFailed(f"No such field exists: `{name}`")
+    return entry[name]
+
+
+def _object(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise ToolFailed(f"Expected JSON object, received {_json(value)}")
+    return value
+
+
+def _integer(value: object) -> int:
+    return _whole(value, "Integer", INT32_MIN, INT32_MAX)
+
+
+def _long(value: object) -> int:
+    return _whole(value, "Long", INT64_MIN, INT64_MAX)
+
+
+def _whole(value: object, kind: str, least: int, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ToolFailed(f"Expected `{kind}` value, received {_json(value)}")
+    return value
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,130 @@
+"""``kafkalog compat kafka-get-offsets``: the tool's options, lines, messages and exit status.
+
+Source: `org.apache.kafka.tools.GetOffsetShell` 4.1; tests/oracle compares both.
+
+Differs from Kafka: why a partition was skipped is worded as the daemon words it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkalog.cli.connection import message_of
+from kafkalog.cli.kafka_tools.access import client_of_tool
+from kafkalog.cli.kafka_tools.tool import ToolFailed
+from kafkalog.cli.kafka_tools.topic_filter import (
+    PartitionRule,
+    listed_partitions,
+    partition_rules,
+    topic_pattern,
+)
+from kafkalog.client import ClientError
+from kafkalog.client.records import NO_OFFSET
+from kafkalog.format.integers import INT64_MAX, INT64_MIN
+from kafkalog.format.topic_names import is_internal
+
+if TYPE_CHECKING:
+    from kafkalog.client import Client
+    from kafkalog.client.records import Place
+
+# None: what is kept elsewhere, which is nothing
+_PLACES: dict[str, Place | None] = {
+    "latest": "latest",
+    "-1": "latest",
+    "earliest": "earliest",
+    "-2": "earliest",
+    "max-timestamp": "max_timestamp",
+    "-3": "max_timestamp",
+    "earliest-local": "earliest",
+    "-4": "earliest",
+    "latest-tiered": None,
+    "-5": None,
+}
+
+
+@click.command("kafka-get-offsets")
+@click.option("--topic", help="A name, a list or a regular expression. Default: all.")
+@click.option("--partitions", help="Only these, as 0,1,2.")
+@click.option("--topic-partitions", help="Instead of both: topic1:1,topic2:0-3,topic3,topic4:5-.")
+@click.option(
+    "--time",
+    "at",
+    default="latest",
+    show_default=True,
+    help="ms since 1970; -1 or latest, -2 or earliest, -3 or max-timestamp, -4 or earliest-local,"
+    " -5 or latest-tiered.",
+)
+@click.option("--exclude-internal-topics", is_flag=True, help="Leave out Kafka's own topics.")
+@client_of_tool()
+def get_offsets(
+    client: Client,
+    topic: str | None,
+    partitions: str | None,
+    topic_partitions: str | None,
+    at: str,
+    exclude_internal_topics: bool,
+) -> None:
+    """As kafka-get-offsets.sh.
+
+    Example: kafkalog compat kafka-get-offsets --bootstrap-server localhost:8082 --topic orders
+    """
+    try:
+        if topic_partitions is not None and not (topic is None and partitions is None):
+            raise ToolFailed("--topic-partitions cannot be used with --topic or --partitions")
+        place = _place(at)
+        if topic_partitions is not None:
+            rules = partition_rules(topic_partitions)
+        else:
+            listed = listed_partitions(partitions or "")
+            rules = [PartitionRule(topic_pattern(".*" if topic is None else topic), listed)]
+        found = _partitions(client, rules, with_internal=not exclude_internal_topics)
+        if not found:
+            raise ToolFailed("Could not match any topic-partitions with the specified filters")
+        if place is not None:
+            _print_offsets(client, found, place)
+    except ClientError as error:
+        raise ToolFailed(f"Error occurred: {message_of(error)}") from error
+    except ToolFailed as error:
+        raise ToolFailed(f"Error occurred: {error.message}") from error
+
+
+def _place(text: str) -> Place | int | None:
+    if text in _PLACES:
+        return _PLACES[text]
+    try:
+        moment = int(text)
+        if not INT64_MIN <= moment <= INT64_MAX:
+            raise ValueError(text)
+    except ValueError as error:
+        raise ToolFailed(
+            f"Malformed time argument {text}. Please use -1 or latest / -2 or earliest / -3 or"
+            " max-timestamp / -4 or earliest-local / -5 or latest-tiered, or a specified long"
+            " format timestamp"
+        ) from error
+    return moment
+
+
+def _partitions(
+    client: Client, rules: list[PartitionRule], *, with_internal: bool
+) -> list[tuple[str, int]]:
+    """In the order in which Kafka prints them: by their name as one text."""
+    found = [
+        (entity["topic_name"], number)
+        for entity in client.describe_topics()
+        if with_internal or not is_internal(entity["topic_name"])
+        for number in range(entity["partitions_count"])
+        if any(rule.allows(entity["topic_name"], number) for rule in rules)
+    ]
+    return sorted(found, key=lambda each: f"{each[0]}-{each[1]}")
+
+
+def _print_offsets(client: Client, partitions: list[tuple[str, int]], place: Place | int) -> None:
+    for entry in client.list_offsets(partitions, place):
+        name = f"{entry.topic}-{entry.partition}"
+        if entry.error is not None:
+            reason = f"due to error: {message_of(entry.error)}"
+            click.echo(f"Skip getting offsets for topic-partition {name} {reason}", err=True)
+        elif entry.offset != NO_OFFSET:
+            click.echo(f"{entry.topic}:{entry.partition}:{entry.offset}")

@@ -1,0 +1,90 @@
+"""``kafkalog compat kafka-log-dirs``: the tool's options, lines, messages and exit status.
+
+Source: `org.apache.kafka.tools.LogDirsCommand` 4.1; tests/oracle compares both. Directories and
+partitions are in the order of Java's hash tables, as the tool prints them.
+
+Differs from Kafka: partitions that share a bucket are in the order of their names; Kafka's is that
+of a concurrent map of the broker, and depends on how that one grew.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog.cli.connection import message_of
+from kafkalog.cli.kafka_tools.access import client_of_tool
+from kafkalog.cli.kafka_tools.java_hash import in_hash_map_order, string_hash, topic_partition_hash
+from kafkalog.cli.kafka_tools.tool import ToolFailed
+from kafkalog.client import ClientError
+
+if TYPE_CHECKING:
+    from kafkalog.client import Client
+
+QUERYING = "Querying brokers for log directories information"
+_VERSION = 1
+
+
+@click.command("kafka-log-dirs")
+@click.option("--describe", "is_described", is_flag=True, help="The one action; must be given.")
+@click.option("--topic-list", default="", help="Only these topics, as a,b. Default: all.")
+@click.option("--broker-list", default="", help="Only these brokers, as 0,1: there is one.")
+@client_of_tool()
+def log_dirs(client: Client, is_described: bool, topic_list: str, broker_list: str) -> None:
+    """As kafka-log-dirs.sh: its last line is JSON.
+
+    Example: kafkalog compat kafka-log-dirs --bootstrap-server localhost:8082 --describe | tail -1
+    """
+    if not is_described:
+        raise ToolFailed('Missing required argument "[describe]"')
+    try:
+        wanted = {int(text) for text in broker_list.split(",") if text}
+    except ValueError as error:
+        raise ToolFailed(f'For input string: "{broker_list}"') from error
+    try:
+        node = client.broker_id()
+        strangers = sorted(wanted - {node})
+        if strangers:
+            raise ToolFailed(
+                "ERROR: The given brokers do not exist from --broker-list:"
+                f" {','.join(map(str, strangers))}. Current existent brokers: {node}"
+            )
+        answer = client.describe_log_dirs(",".join(filter(None, topic_list.split(","))))
+    except ClientError as error:
+        raise ToolFailed(message_of(error)) from error
+    for line in tool_lines(answer):
+        click.echo(line)
+
+
+def tool_lines(answer: dict[str, Any]) -> list[str]:
+    """Kafka's three of the daemon's answer."""
+    brokers = ",".join(str(entry["broker"]) for entry in answer["brokers"])
+    document = {"brokers": [_broker(entry) for entry in answer["brokers"]], "version": _VERSION}
+    return [
+        QUERYING,
+        f"Received log directory information from brokers {brokers}",
+        json.dumps(document, separators=(",", ":"), ensure_ascii=False),
+    ]
+
+
+def _broker(entry: dict[str, Any]) -> dict[str, Any]:
+    """Kafka's fields in Kafka's order."""
+    by_path = {log_dir["logDir"]: log_dir for log_dir in entry["logDirs"]}
+    paths = in_hash_map_order(by_path, string_hash)
+    return {"broker": entry["broker"], "logDirs": [_log_dir(by_path[path]) for path in paths]}
+
+
+def _log_dir(entry: dict[str, Any]) -> dict[str, Any]:
+    by_name = {one["partition"]: one for one in entry["partitions"]}
+    names = in_hash_map_order(by_name, partition_hash)
+    fields = ("partition", "size", "offsetLag", "isFuture")
+    partitions = [{field: by_name[name][field] for field in fields} for name in names]
+    return {"partitions": partitions, "error": entry["error"], "logDir": entry["logDir"]}
+
+
+def partition_hash(name: str) -> int:
+    """Of the TopicPartition with this name."""
+    topic, _, number = name.rpartition("-")
+    return topic_partition_hash(topic, int(number))

@@ -1,0 +1,102 @@
+"""Which topics and partitions an option of a tool means: regular expressions, lists, ranges.
+
+Source: `TopicFilter`, `PartitionFilter` and `GetOffsetShell` of Kafka 4.1.
+
+Differs from Kafka: the expressions are those of `TopicPattern`, which knows no look-around and no
+back references.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog.cli.kafka_tools.tool import ToolFailed
+from kafkalog.format.integers import INT32_MAX
+from kafkalog.format.topic_names import is_internal
+from kafkalog.format.topic_pattern import MalformedPattern, TopicPattern
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_RULE = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
+
+
+def topic_pattern(text: str) -> TopicPattern:
+    """Names that an option lists or describes; a comma separates. ToolFailed in the tool's words.
+
+    Quotes at the ends go: a properties file brings them along.
+    """
+    expression = re.sub(r"^[\"']+|[\"']+$", "", text.strip().replace(",", "|").replace(" ", ""))
+    try:
+        return TopicPattern(expression)
+    except MalformedPattern as error:
+        raise ToolFailed(f"{expression} is an invalid regex.") from error
+
+
+def matching(names: Iterable[str], text: str | None, *, with_internal: bool = True) -> list[str]:
+    """Those of the names that the option means, in their order; None: all."""
+    pattern = None if text is None else topic_pattern(text)
+    return [
+        name
+        for name in names
+        if (with_internal or not is_internal(name)) and (pattern is None or pattern.matches(name))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRule:
+    """Topics by a pattern; of those the partitions that are listed, or lie in [lower, upper)."""
+
+    pattern: TopicPattern
+    numbers: frozenset[int] = frozenset()
+    lower: int = 0
+    upper: int = INT32_MAX
+
+    def allows(self, topic: str, partition: int) -> bool:
+        """Whether the rule means it."""
+        if not self.pattern.matches(topic):
+            return False
+        if self.numbers:
+            return partition in self.numbers
+        return self.lower <= partition < self.upper
+
+
+def partition_rules(text: str) -> list[PartitionRule]:
+    """``topic1:1,topic2:0-3,topic3,:5-``; a partition is meant when one of them means it."""
+    return [_rule(part) for part in _java_split(text)]
+
+
+def _rule(text: str) -> PartitionRule:
+    found = _RULE.fullmatch(text)
+    if found is None:
+        # The class is in the tool's words, too: it wraps the message on its way out.
+        reason = f"Invalid rule specification: {text}"
+        raise ToolFailed(f"org.apache.kafka.tools.TerseException: {reason}")
+    topic, number, lower, upper = found.groups()
+    pattern = topic_pattern(topic or ".*")
+    if number:
+        return PartitionRule(pattern, numbers=frozenset({int(number)}))
+    return PartitionRule(pattern, lower=int(lower or 0), upper=int(upper or INT32_MAX))
+
+
+def listed_partitions(text: str) -> frozenset[int]:
+    """``0,1,2``; nothing: all."""
+    if not text:
+        return frozenset()
+    try:
+        return frozenset(map(int, _java_split(text)))
+    except ValueError as error:
+        raise ToolFailed(
+            "--partitions expects a comma separated list of numeric partition ids,"
+            f" but received: {text}"
+        ) from error
+
+
+def _java_split(text: str) -> list[str]:
+    """At commas; Java leaves out what is empty at the end."""
+    parts = text.split(",")
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts

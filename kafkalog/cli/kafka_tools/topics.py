@@ -1,0 +1,328 @@
+"""``kafkalog compat kafka-topics``: the tool's options, lines, messages and exit status.
+
+Source: `org.apache.kafka.tools.TopicCommand` 4.1; tests/oracle compares both.
+
+Differs from Kafka: no stack trace follows a message, and the reasons of a refusal that no test of
+the tool fixes may be worded as the daemon words them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog.cli.connection import message_of
+from kafkalog.cli.kafka_tools.access import client_of_tool
+from kafkalog.cli.kafka_tools.java_hash import as_a_broker_answers, in_hash_map_order, string_hash
+from kafkalog.cli.kafka_tools.tool import ToolFailed, ToolFailedAloud
+from kafkalog.cli.kafka_tools.topic_filter import matching
+from kafkalog.cli.topics import COLLISION_WARNING, description_lines
+from kafkalog.client import ClientError, TopicExists
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.cli.connection import Command
+    from kafkalog.client import Client
+
+_ACTIONS = ("list", "describe", "create", "alter", "delete")
+# option -> the actions that know it
+_ALLOWED = {
+    "config": {"create", "alter"},
+    "partitions": {"create", "alter"},
+    "replication-factor": {"create"},
+    "replica-assignment": {"create", "alter"},
+    "under-replicated-partitions": {"describe"},
+    "unavailable-partitions": {"describe"},
+    "under-min-isr-partitions": {"describe"},
+    "at-min-isr-partitions": {"describe"},
+    "topics-with-overrides": {"describe"},
+    "if-exists": {"alter", "delete", "describe"},
+    "if-not-exists": {"create"},
+    "exclude-internal": {"list", "describe"},
+}
+_REPORTS = (
+    "under-replicated-partitions",
+    "unavailable-partitions",
+    "under-min-isr-partitions",
+    "at-min-isr-partitions",
+)
+_REPLICATION_MAX = 32767
+_DEFAULT_SOURCE = "DEFAULT_CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What was typed; ``given`` are the names of all options that were."""
+
+    action: str
+    given: frozenset[str]
+    topic: str | None
+    topic_id: str | None
+    partitions: int | None
+    replication_factor: int | None
+    replica_assignment: str | None
+    configs: tuple[str, ...]
+
+    def has(self, option: str) -> bool:
+        return option in self.given
+
+
+def _flag(name: str, text: str) -> Callable[[Command], Command]:
+    return click.option(f"--{name}", is_flag=True, help=text)
+
+
+@click.command("kafka-topics")
+@_flag("list", "Names of the topics.")
+@_flag("describe", "Partitions and configs of the topics.")
+@_flag("create", "Create a topic.")
+@_flag("alter", "Add partitions.")
+@_flag("delete", "Delete topics.")
+@click.option("--topic", help="A name; but for --create also a regular expression or a list.")
+@click.option("--topic-id", help="With --describe: of this topic.")
+@click.option("--config", multiple=True, help="With --create: name=value; repeatable.")
+@click.option("--delete-config", help="Kafka 4 knows it no more, and says so.")
+@click.option("--partitions", type=int, help="How many the topic gets, or grows to.")
+@click.option("--replication-factor", type=int, help="1: there is one broker.")
+@click.option("--replica-assignment", help="The broker of each partition, as 1,1,1.")
+@_flag("under-replicated-partitions", "Only partitions whose replica is out of service.")
+@_flag("unavailable-partitions", "Only partitions without a leader.")
+@_flag("under-min-isr-partitions", "Only partitions with too few replicas in service.")
+@_flag("at-min-isr-partitions", "Only partitions with just enough replicas in service.")
+@_flag("topics-with-overrides", "Only topics with configs of their own, without partitions.")
+@_flag("if-exists", "A topic that does not exist is no error.")
+@_flag("if-not-exists", "A topic that exists is no error.")
+@_flag("exclude-internal", "Leave out Kafka's own topics.")
+@click.option("--partition-size-limit-per-response", type=int, help="Changes nothing one sees.")
+@client_of_tool()
+def topics(
+    client: Client,
+    **options: Any,  # noqa: ANN401 - click gives them by name
+) -> None:
+    """As kafka-topics.sh.
+
+    Example: kafkalog compat kafka-topics --bootstrap-server localhost:8082 --list
+    """
+    given = {
+        name.replace("_", "-") for name, value in options.items() if value not in (None, (), False)
+    }
+    actions = [name for name in _ACTIONS if name in given]
+    if len(actions) != 1:
+        raise ToolFailed(
+            "Command must include exactly one action: --list, --describe, --create, --alter or"
+            " --delete"
+        )
+    if "delete-config" in given:
+        click.echo(
+            "delete-config option is no longer supported and deprecated since version 4.0. The"
+            " config will be fully removed in future releases.",
+            err=True,
+        )
+    asked = _Asked(
+        actions[0],
+        frozenset(given),
+        options["topic"],
+        options["topic_id"],
+        options["partitions"],
+        options["replication_factor"],
+        options["replica_assignment"],
+        options["config"],
+    )
+    _check(asked)
+    run = {"list": _list, "describe": _describe, "create": _create, "alter": _alter}
+    try:
+        run.get(asked.action, _delete)(client, asked)
+    except ToolFailed as error:
+        raise _failed(error.message) from error
+    except ClientError as error:
+        raise _failed(message_of(error)) from error
+
+
+def _failed(reason: str) -> ToolFailedAloud:
+    return ToolFailedAloud(f"Error while executing topic command : {reason}")
+
+
+def _check(asked: _Asked) -> None:
+    """Options that do not go together, or are missing. ToolFailed."""
+    is_described_if_there = asked.action == "describe" and asked.has("if-exists")
+    if is_described_if_there and asked.topic is None and asked.topic_id is None:
+        raise ToolFailed("--topic or --topic-id is required to describe a topic")
+    if asked.action not in ("list", "describe") and asked.topic is None:
+        raise ToolFailed('Missing required argument "[topic]"')
+    if asked.action == "alter" and asked.has("config"):
+        raise ToolFailed(
+            'Option combination "[bootstrap-server],[config]" can\'t be used with option "[alter]"'
+            " (To alter topic configurations, the kafka-configs tool can be used.)"
+        )
+    if asked.action == "alter" and asked.partitions is None:
+        raise ToolFailed('Missing required argument "[partitions]"')
+    for option, actions in _ALLOWED.items():
+        if asked.has(option) and asked.action not in actions:
+            raise ToolFailed(f'Option "[{option}]" can\'t be used with option "[{asked.action}]"')
+    for option in ("partitions", "replication-factor"):
+        if asked.action == "create" and asked.has("replica-assignment") and asked.has(option):
+            raise ToolFailed(
+                f'Option "[replica-assignment]" can\'t be used with option "[{option}]"'
+            )
+    reports = [name for name in _REPORTS if asked.has(name)]
+    if reports and asked.has("topics-with-overrides"):
+        other = "topics-with-overrides"
+        raise ToolFailed(f'Option "[{reports[0]}]" can\'t be used with option "[{other}]"')
+    if len(reports) > 1:
+        raise ToolFailed(f'Option "[{reports[0]}]" can\'t be used with option "[{reports[1]}]"')
+
+
+# ---- the actions
+
+
+def _found(client: Client, asked: _Asked) -> list[str]:
+    """The topics that --topic means, sorted; there must be one, if the tool says so."""
+    with_internal = not asked.has("exclude-internal")
+    names = matching(client.list_topics(), asked.topic, with_internal=with_internal)
+    if asked.action != "list" and asked.topic and not names and not asked.has("if-exists"):
+        raise ToolFailed(f"Topic '{asked.topic}' does not exist as expected")
+    return names
+
+
+def _list(client: Client, asked: _Asked) -> None:
+    click.echo("\n".join(_found(client, asked)))
+
+
+def _create(client: Client, asked: _Asked) -> None:
+    assert asked.topic is not None
+    name = asked.topic
+    pairs = [re.split(r"\s*=\s*", text.rstrip("=")) for text in asked.configs]
+    if not all(len(pair) == 2 for pair in pairs):
+        raise ToolFailed(
+            "requirement failed: Invalid topic config: all configs to be added must be in the"
+            ' format "key=val".'
+        )
+    configs = {key.strip(): value.strip() for key, value in pairs}
+    warning = COLLISION_WARNING if "." in name or "_" in name else None
+    try:
+        partitions = _partitions_asked(client, asked)
+        client.create_topic(name, partitions=partitions, configs=configs)
+    except TopicExists as error:
+        _tell(warning)
+        if not asked.has("if-not-exists"):
+            raise ToolFailed(f"Topic '{name}' already exists.") from error
+        return
+    except ClientError as error:
+        if error.kafka_error != "INVALID_CONFIG":  # those the tool finds by itself, before all else
+            _tell(warning)
+        raise
+    except ToolFailed:
+        _tell(warning)
+        raise
+    _tell(warning)
+    click.echo(f"Created topic {name}.")
+
+
+def _tell(line: str | None) -> None:
+    if line is not None:
+        click.echo(line)
+
+
+def _partitions_asked(client: Client, asked: _Asked) -> int | None:
+    """How many; None: the daemon's default. What one broker cannot do is refused as Kafka does."""
+    factor = asked.replication_factor
+    if factor is not None and not 1 <= factor <= _REPLICATION_MAX:
+        raise ToolFailed(
+            f"The replication factor must be between 1 and {_REPLICATION_MAX} inclusive"
+        )
+    if asked.partitions is not None and asked.partitions < 1:
+        raise ToolFailed("The partitions must be greater than 0")
+    if factor is not None and factor > 1:
+        raise ToolFailed(
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of"
+            f" {factor} cannot be reached because only 1 broker(s) are registered."
+        )
+    if asked.replica_assignment is None:
+        return asked.partitions
+    return len(_assigned(client, asked.replica_assignment))
+
+
+def _assigned(client: Client, text: str) -> list[str]:
+    """The broker of each partition, which can only be the one that there is."""
+    node = str(client.broker_id())
+    brokers = [part.strip() for part in text.split(",")]
+    for broker in brokers:
+        if broker != node:
+            raise ToolFailed(
+                f"The manual partition assignment includes broker {broker}, but no such broker is"
+                " registered."
+            )
+    return brokers
+
+
+def _alter(client: Client, asked: _Asked) -> None:
+    assert asked.partitions is not None
+    for name in _found(client, asked):
+        if asked.replica_assignment is not None:
+            _assigned(client, asked.replica_assignment)
+        client.grow_topic(name, asked.partitions)
+
+
+def _delete(client: Client, asked: _Asked) -> None:
+    for name in _found(client, asked):
+        client.delete_topic(name)
+
+
+# ---- describe
+
+
+def _describe(client: Client, asked: _Asked) -> None:
+    if asked.has("if-exists") and asked.topic is not None and asked.topic_id is not None:
+        click.echo(
+            "Only topic id will be used when both --topic and --topic-id are specified and topicId"
+            " is not Uuid.ZERO_UUID"
+        )
+    if asked.topic_id is not None:
+        entities = [each for each in client.describe_topics() if each["topic_id"] == asked.topic_id]
+        if not entities and not asked.has("if-exists"):
+            raise ToolFailed(f"TopicId '{asked.topic_id}' does not exist as expected")
+    else:
+        names = _found(client, asked)
+        names = in_hash_map_order(names, string_hash, capacity=len(names))
+        by_name = {each["topic_name"]: each for each in client.describe_topics()}
+        entities = [by_name[name] for name in names if name in by_name]  # none that went meanwhile
+    node = client.broker_id()
+    for entity in entities:
+        entries = client.topic_configs(entity["topic_name"])
+        for line in _lines(asked, entity, entries, node):
+            click.echo(line)
+
+
+def _lines(
+    asked: _Asked, entity: dict[str, Any], entries: list[dict[str, Any]], node: int
+) -> list[str]:
+    """Of one topic: its own line and those of its partitions, as far as they were asked for."""
+    by_name = {entry["name"]: entry for entry in entries}
+    names = in_hash_map_order(as_a_broker_answers(by_name), string_hash)
+    shown = [name for name in names if by_name[name]["source"] != _DEFAULT_SOURCE]
+    configs = ",".join(f"{name}={by_name[name]['value']}" for name in shown)
+    head, *partitions = description_lines(entity, configs, node)
+    if asked.has("topics-with-overrides"):
+        return [head] if shown else []
+    reports = [name for name in _REPORTS if asked.has(name)]
+    if not reports:
+        return [head, *partitions]
+    offline = {fault["partition_id"] for fault in entity["offline_partitions"]}
+    replicas_min = int(by_name["min.insync.replicas"]["value"])
+    return [
+        line
+        for number, line in enumerate(partitions)
+        if _is_reported(reports[0], is_served=number not in offline, replicas_min=replicas_min)
+    ]
+
+
+def _is_reported(report: str, *, is_served: bool, replicas_min: int) -> bool:
+    in_service = int(is_served)
+    if report == "under-min-isr-partitions":
+        return in_service < max(replicas_min, 1)
+    if report == "at-min-isr-partitions":
+        return in_service == replicas_min
+    return not is_served

@@ -1,0 +1,1 @@
+"""Commands on files of a log directory that no daemon serves."""

@@ -1,0 +1,115 @@
+"""``kafkalog offline compact SRC OUT``: one round of the cleaner on a copy of a partition.
+
+Owns the copy OUT, which ``cleaner.offline`` cleans; SRC is never written to. After an error
+OUT stays as it is. One thread.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkalog.cleaner.config import TombstoneHorizon
+from kafkalog.cleaner.offline import CompactOptions, clean_directory
+from kafkalog.cli.offline.partition_copy import (
+    OFFSET,
+    checked_target,
+    high_watermark_option,
+    log_start_option,
+    sets_option,
+    topic_config,
+)
+from kafkalog.env.system_filesystem import copy_files
+from kafkalog.errors import KafkalogError, LogCleaningAborted
+from kafkalog.observe.logging import configure_logging
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+_SIZE = click.IntRange(min=1, max=2**31 - 1)
+
+
+@click.command()
+@click.argument("source", metavar="SRC", type=click.Path(exists=True, file_okay=False))
+@click.argument("target", metavar="OUT", type=click.Path())
+@click.option("--now", type=int, metavar="MS", help="The time. Default: the clock's.")
+@click.option("--first-dirty", type=OFFSET, metavar="N", help="As in cleaner-offset-checkpoint.")
+@log_start_option
+@high_watermark_option
+@click.option("--unclean", is_flag=True, help="Load as after a crash; else as after a clean stop.")
+@click.option("--roll", is_flag=True, help="Close the active segment first.")
+@click.option(
+    "--map-bytes", type=_SIZE, default=4 << 20, show_default=True, metavar="N", help="Offset map."
+)
+@click.option(
+    "--io-buffer",
+    type=_SIZE,
+    default=262_144,
+    show_default=True,
+    metavar="N",
+    help="Bytes read at a time.",
+)
+@click.option(
+    "--load-factor",
+    type=click.FloatRange(min=0, min_open=True, max=1),
+    default=0.9,
+    show_default=True,
+    metavar="F",
+    help="How full the map may get.",
+)
+@click.option(
+    "--tombstone-horizon",
+    type=click.Choice([each.value for each in TombstoneHorizon]),
+    default=TombstoneHorizon.BATCH.value,
+    show_default=True,
+    help="As log.cleaner.tombstone.horizon.",
+)
+@sets_option
+def compact(
+    source: str,
+    target: str,
+    now: int | None,
+    first_dirty: int | None,
+    log_start: int,
+    hw: int | None,
+    unclean: bool,
+    roll: bool,
+    map_bytes: int,
+    io_buffer: int,
+    load_factor: float,
+    tombstone_horizon: Literal["batch", "segment"],
+    sets: tuple[str, ...],
+) -> None:
+    """Copy a partition directory, compact the copy once, close it; print the outcome as JSON.
+
+    OUT must not exist and must be named TOPIC-PARTITION; it keeps the result. SRC is only read.
+    The active segment is never compacted: --roll closes it first.
+
+    Example: kafkalog offline compact ./data/orders-0 /tmp/check/orders-0 --roll
+    """
+    config = topic_config(sets, cleanup_policy="compact")
+    directory = checked_target(source, target)
+    options = CompactOptions(
+        now_ms=now,
+        first_dirty=first_dirty,
+        log_start=log_start,
+        high_watermark=hw,
+        roll=roll,
+        unclean=unclean,
+        map_bytes=map_bytes,
+        io_buffer_bytes=io_buffer,
+        load_factor=load_factor,
+        tombstone_horizon=TombstoneHorizon(tombstone_horizon),
+    )
+    configure_logging(sys.stderr, log_format="console", level="warning")
+    try:
+        copy_files(source, directory)
+        result = clean_directory(directory, config, options)
+    except KafkalogError as error:
+        raise click.ClickException(error.message) from error
+    except (LogCleaningAborted, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(json.dumps(result, indent=2))

@@ -1,0 +1,419 @@
+"""`kafkalog segments dump`: the output of Kafka 4.1.0's DumpLogSegments, to the byte.
+
+Owns the lines printed for `.log`, `.index`, `.timeindex`, `.txnindex` and `.snapshot` files. Never
+changes a file and holds at most one batch in memory. Findings go to the error stream at the end,
+the status stays 0, as Kafka's. Source: `kafka.tools.DumpLogSegments`, log-format.md 14.
+
+Differs from Kafka: a broken record, index or position ends the tool with one line instead of a
+stack trace, a name without a dot is ignored like every unknown kind, a missing `.index` beside a
+dumped `.timeindex` is not created, and a cut snapshot is called so (Kafka prints "null").
+
+One record as DumpLogSegments prints it under `--deep-iteration` and `--print-data-log`.
+
+Pure functions. Source: Kafka 4.1 `DumpLogSegments.dumpLog`, log-format.md 14.1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from kafkalog.cli.offline.dump_report import (
+    DumpedBatch,
+    DumpedLog,
+    DumpedOffsetIndex,
+    DumpedTimeIndex,
+    DumpReport,
+)
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.errors import CorruptBatch, CorruptIndex, InvalidRequest, KafkalogError
+from kafkalog.format.disk.file_names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_of_file,
+    sibling,
+)
+from kafkalog.format.disk.index_entries import ABORTED_VERSION, unpack_aborted_entries
+from kafkalog.format.disk.producer_snapshot import ProducerSnapshotEntry, decode_snapshot
+from kafkalog.format.integers import INT32_MAX, FormatError
+from kafkalog.format.records.control_record import (
+    ControlRecordType,
+    read_control_type,
+    read_end_transaction_marker,
+)
+from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record_batch import (
+    NO_TIMESTAMP,
+    add_to_sequence,
+    codec_of,
+    is_control,
+    is_crc_valid,
+    is_transactional,
+    timestamp_type_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog.env.filesystem import Filesystem
+    from kafkalog.format.records.record import Record
+
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
+
+
+def record_line(
+    record: Record,
+    *,
+    timestamp_label: str,
+    is_control: bool,
+    with_metadata: bool,
+    with_contents: bool,
+) -> str:
+    """The line without its end; FormatError for a broken control record.
+
+    with_contents never shows those of control records. Without metadata and key Kafka 4.1 prints
+    no bar in front of the payload.
+    """
+    parts: list[str] = []
+    prefix = "| "
+    if with_metadata:
+        parts.append(_metadata(record, timestamp_label))
+        prefix = " "
+        if is_control:
+            parts.append(_control(record))
+    if with_contents and not is_control:
+        if record.key is not None:
+            parts.append(f"{prefix}key: {java_text(record.key)}")
+        if record.value is not None:
+            parts.append(f" payload: {java_text(record.value)}")
+    return "".join(parts)
+
+
+def _metadata(record: Record, timestamp_label: str) -> str:
+    header_keys = ",".join(java_text(key) for key, _ in record.headers)
+    return (
+        f"| offset: {record.offset} {timestamp_label}: {record.timestamp} "
+        f"keySize: {_size(record.key)} valueSize: {_size(record.value)} "
+        f"sequence: {record.sequence} headerKeys: [{header_keys}]"
+    )
+
+
+def _control(record: Record) -> str:
+    control_type = read_control_type(record.key)
+    if control_type in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
+        marker = read_end_transaction_marker(record.key, record.value)
+        return (
+            f" endTxnMarker: {marker.control_type.name} "
+            f"coordinatorEpoch: {marker.coordinator_epoch}"
+        )
+    assert record.key is not None  # read_control_type refused a record without one
+    number = int.from_bytes(record.key[2:4], "big", signed=True)
+    return f" controlType: {control_type.name}({number})"
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def java_text(data: bytes) -> str:
+    """As Java's String(bytes, UTF_8): broken bytes become the replacement character.
+
+    Java and Python agree on how many bytes make one, except for encoded surrogates: Java takes all
+    bytes of one together.
+    """
+    return _SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")
+
+
+MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
+MAX_BYTES_DEFAULT = INT32_MAX
+INFLATED_BATCH_MAX = INT32_MAX  # whatever Java could hold: the operator asked for this file
+TIMESTAMP_TYPE_NAMES = ("CreateTime", "LogAppendTime")
+
+
+@dataclass(frozen=True, slots=True)
+class DumpOptions:
+    """What to print; names and defaults are Kafka's. print_data_log implies deep_iteration."""
+
+    print_data_log: bool = False
+    deep_iteration: bool = False
+    skip_record_metadata: bool = False
+    verify_index_only: bool = False
+    index_sanity_check: bool = False
+    max_message_size: int = MAX_MESSAGE_SIZE_DEFAULT
+    max_bytes: int = MAX_BYTES_DEFAULT
+
+
+def dump(
+    files: Sequence[str],
+    options: DumpOptions,
+    out: TextIO,
+    err: TextIO,
+    filesystem: Filesystem | None = None,
+) -> None:
+    """Print files in order, then the findings of all of them.
+
+    Raises CorruptBatch, CorruptIndex or FormatError where Kafka's tool dies with a stack trace, and
+    OSError for files that cannot be read; the findings are lost then, as Kafka's are.
+    """
+    dumper = _Dumper(filesystem or SystemFilesystem(), options, out, err)
+    for file in files:
+        dumper.dump_file(_java_path(file))
+    dumper.report.write(err)
+
+
+@click.command("dump")
+@click.option("--files", required=True, help="Comma-separated list of files to dump.")
+@click.option("--print-data-log", is_flag=True, help="Print keys and values of records as UTF-8.")
+@click.option("--deep-iteration", is_flag=True, help="Print a line for every record.")
+@click.option("--skip-record-metadata", is_flag=True, help="Print keys and values only.")
+@click.option("--verify-index-only", is_flag=True, help="Verify index files, print no entries.")
+@click.option("--index-sanity-check", is_flag=True, help="Check what start-up would check.")
+@click.option(
+    "--max-message-size",
+    type=click.IntRange(min=1),
+    default=MAX_MESSAGE_SIZE_DEFAULT,
+    show_default=True,
+    help="Bytes to read where an index entry points.",
+)
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(min=1, max=MAX_BYTES_DEFAULT),
+    default=MAX_BYTES_DEFAULT,
+    show_default=True,
+    help="Read at most this much of a log.",
+)
+def dump_command(files: str, **flags: bool | int) -> None:
+    """Print segment files as Kafka's kafka-dump-log.sh does.
+
+    Example: kafkalog segments dump --files data/orders-0/00000000000000000000.log --print-data-log
+    """
+    # Values may hold anything; what the terminal cannot show must not end the dump.
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
+    options = DumpOptions(**flags)  # type: ignore[arg-type]  # click has typed each option
+    try:
+        dump(files.split(","), options, sys.stdout, sys.stderr)
+    except (KafkalogError, FormatError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+class _Dumper:
+    """The files of one run: where to read, where to print, what was found."""
+
+    def __init__(
+        self, filesystem: Filesystem, options: DumpOptions, out: TextIO, err: TextIO
+    ) -> None:
+        self._filesystem = filesystem
+        self._options = options
+        self._out = out
+        self._err = err
+        self.report = DumpReport()
+
+    def dump_file(self, path: str) -> None:
+        """Print one file; the text behind its last dot decides how."""
+        self._print(f"Dumping {path}")
+        name = path.rpartition("/")[2]
+        kinds = {
+            LOG_SUFFIX: self._dump_log,
+            OFFSET_INDEX_SUFFIX: self._dump_offset_index,
+            TIME_INDEX_SUFFIX: self._dump_time_index,
+            SNAPSHOT_SUFFIX: self._dump_snapshot,
+            TRANSACTION_INDEX_SUFFIX: self._dump_transaction_index,
+        }
+        dump_kind = kinds.get("." + name.rpartition(".")[2])
+        if dump_kind is None:
+            self._err.write(f"Ignoring unknown file {path}\n")
+        else:
+            dump_kind(path)
+
+    def _print(self, line: str) -> None:
+        self._out.write(line + "\n")
+
+    def _dump_log(self, path: str) -> None:
+        name = path.rpartition("/")[2]
+        self._print(f"Log starting offset: {offset_of_file(name)}")
+        log = DumpedLog(self._filesystem, path, self._options.max_bytes)
+        is_deep = self._options.deep_iteration or self._options.print_data_log
+        valid_bytes = 0
+        last_offset = -1
+        for batch in log.batches():
+            self._print(_batch_line(batch, path))
+            if is_deep:
+                last_offset = self._dump_records(batch, path, last_offset)
+            valid_bytes += len(batch.data)
+        log.close()
+        if valid_bytes < log.size_bytes and self._options.max_bytes == MAX_BYTES_DEFAULT:
+            rest = log.size_bytes - valid_bytes
+            self._print(f"Found {rest} invalid bytes at the end of {name}")
+
+    def _dump_records(self, batch: DumpedBatch, path: str, last_offset: int) -> int:
+        """Print the records of a batch; return the offset of the last one seen so far."""
+        label = TIMESTAMP_TYPE_NAMES[timestamp_type_of(batch.header.attributes)]
+        control = is_control(batch.header.attributes)
+        for record in _records(batch, path):
+            if last_offset not in (-1, record.offset - 1):
+                self.report.non_consecutive(_absolute(path), last_offset, record.offset)
+            last_offset = record.offset
+            line = record_line(
+                record,
+                timestamp_label=label,
+                is_control=control,
+                with_metadata=not self._options.skip_record_metadata,
+                with_contents=self._options.print_data_log,
+            )
+            self._print(line)
+        return last_offset
+
+    def _dump_offset_index(self, path: str) -> None:
+        base_offset = offset_of_file(path.rpartition("/")[2])
+        log = DumpedLog(self._filesystem, sibling(path, LOG_SUFFIX))
+        index = DumpedOffsetIndex(self._filesystem, path, base_offset)
+        if index.entry_count == 0:
+            self._print(f"{path} is empty.")
+        elif self._options.index_sanity_check:
+            index.check_sanity(_absolute(path))
+            self._print(f"{path} passed sanity check.")
+        else:
+            for slot, (offset, position) in enumerate(index.entries()):
+                batch = next(log.batches(position, self._options.max_message_size), None)
+                if batch is None:
+                    raise CorruptIndex(
+                        f"No batch at position {position} of the log", file=path, position=slot * 8
+                    )
+                if batch.header.last_offset != offset:
+                    self.report.index_mismatch(_absolute(path), offset, batch.header.last_offset)
+                if not self._options.verify_index_only:
+                    self._print(f"offset: {offset} position: {position}")
+        log.close()
+
+    def _dump_time_index(self, path: str) -> None:
+        base_offset = offset_of_file(path.rpartition("/")[2])
+        log = DumpedLog(self._filesystem, sibling(path, LOG_SUFFIX))
+        index_path = sibling(path, OFFSET_INDEX_SUFFIX)
+        index = DumpedOffsetIndex(self._filesystem, index_path, base_offset)
+        time_index = DumpedTimeIndex(self._filesystem, path, base_offset)
+        if self._options.index_sanity_check:
+            time_index.check_sanity(_absolute(path))
+            self._print(f"{path} passed sanity check.")
+        else:
+            previous = NO_TIMESTAMP
+            for timestamp, offset in time_index.entries():
+                self._check_time_entry(
+                    log, index.lookup(offset), path, (timestamp, offset), previous
+                )
+                if not self._options.verify_index_only:
+                    self._print(f"timestamp: {timestamp} offset: {offset}")
+                previous = timestamp
+        log.close()
+
+    def _check_time_entry(
+        self, log: DumpedLog, position: int, path: str, entry: tuple[int, int], previous: int
+    ) -> None:
+        """Compare one time index entry with the batch that it names."""
+        timestamp, offset = entry
+        batch = next((b for b in log.batches(position) if b.header.last_offset >= offset), None)
+        if batch is None or batch.header.last_offset != offset:
+            found = -1 if batch is None else batch.header.last_offset
+            self.report.offset_not_found(_absolute(path), offset, found)
+            return
+        log_timestamp = max(
+            (record.timestamp for record in _records(batch, log.path)), default=NO_TIMESTAMP
+        )
+        log_timestamp = max(log_timestamp, NO_TIMESTAMP)
+        if log_timestamp != timestamp:
+            self.report.time_mismatch(_absolute(path), timestamp, log_timestamp)
+        if previous >= timestamp:
+            self.report.out_of_order_timestamp(_absolute(path), timestamp, previous)
+
+    def _dump_snapshot(self, path: str) -> None:
+        try:
+            entries = decode_snapshot(self._filesystem.read_file(path))
+        except FormatError as error:
+            self._err.write(f"{error.reason}\n")
+            return
+        for entry in entries:
+            self._print(_producer_line(entry))
+
+    def _dump_transaction_index(self, path: str) -> None:
+        for producer_id, first, last, stable in unpack_aborted_entries(
+            self._filesystem.read_file(path)
+        ).tolist():
+            self._print(
+                f"version: {ABORTED_VERSION} producerId: {producer_id} firstOffset: {first} "
+                f"lastOffset: {last} lastStableOffset: {stable}"
+            )
+
+
+def _records(batch: DumpedBatch, path: str) -> Iterator[Record]:
+    """The records of a batch; a broken one is reported with file and position of its batch."""
+    try:
+        yield from iterate_records(batch.data, max_bytes=INFLATED_BATCH_MAX)
+    except (FormatError, InvalidRequest) as error:
+        raise CorruptBatch(str(error), file=path, position=batch.position) from error
+
+
+def _batch_line(batch: DumpedBatch, path: str) -> str:
+    header = batch.header
+    try:
+        codec = codec_of(header.attributes)
+    except FormatError as error:
+        raise CorruptBatch(error.reason, file=path, position=batch.position) from error
+    label = TIMESTAMP_TYPE_NAMES[timestamp_type_of(header.attributes)]
+    return (
+        f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} "
+        f"count: {header.record_count} baseSequence: {header.base_sequence} "
+        f"lastSequence: {header.last_sequence} producerId: {header.producer_id} "
+        f"producerEpoch: {header.producer_epoch} partitionLeaderEpoch: {header.leader_epoch} "
+        f"isTransactional: {_java_bool(is_transactional(header.attributes))} "
+        f"isControl: {_java_bool(is_control(header.attributes))} "
+        f"deleteHorizonMs: {_optional_long(header.delete_horizon_ms)} "
+        f"position: {batch.position} {label}: {header.max_timestamp} size: {header.size_bytes} "
+        f"magic: {header.magic} compresscodec: {codec.name.lower()} crc: {header.crc} "
+        f"isvalid: {_java_bool(is_crc_valid(batch.data))}"
+    )
+
+
+def _producer_line(entry: ProducerSnapshotEntry) -> str:
+    first_offset = entry.current_txn_first_offset
+    line = (
+        f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
+        f"coordinatorEpoch: {entry.coordinator_epoch} "
+        f"currentTxnFirstOffset: {_optional_long(first_offset if first_offset >= 0 else None)} "
+        f"lastTimestamp: {entry.last_timestamp_ms} "
+    )
+    if entry.last_offset < 0:
+        return line  # Kafka 4.1 leaves the space at the end
+    return (
+        f"{line}firstSequence: {add_to_sequence(entry.last_sequence, -entry.offset_delta)} "
+        f"lastSequence: {entry.last_sequence} lastOffset: {entry.last_offset} "
+        f"offsetDelta: {entry.offset_delta} timestamp: {entry.last_timestamp_ms}"
+    )
+
+
+def _java_bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _optional_long(value: int | None) -> str:
+    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+
+
+def _java_path(path: str) -> str:
+    """As java.io.File keeps it: no doubled slashes, none at the end."""
+    single = re.sub(r"/{2,}", "/", path)
+    return single if single == "/" else single.removesuffix("/")
+
+
+def _absolute(path: str) -> str:
+    """As File.getAbsolutePath: dots stay."""
+    return path if path.startswith("/") else f"{os.getcwd()}/{path}"

@@ -1,0 +1,160 @@
+"""``kafkalog offline load SRC OUT``: what a start of the daemon makes of a partition directory.
+
+Owns the copy OUT, which the loader works on; SRC is never written to. Options, defaults and the
+JSON that is printed are those of the oracle kit's ``load``, so that the two can be compared field
+by field. The removal of ``.deleted`` files, which the daemon does after a delay, never runs here:
+OUT shows what went. After an error OUT stays as it is, for a look at it. One thread.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog.cli.offline.partition_copy import (
+    OFFSET,
+    checked_target,
+    corruption_option,
+    high_watermark_option,
+    log_start_option,
+    sets_option,
+    topic_config,
+)
+from kafkalog.env.clock import FixedWallClock, SystemClock
+from kafkalog.env.system_filesystem import copy_files
+from kafkalog.errors import KafkalogError
+from kafkalog.log.inspect.offline_log import (
+    file_sizes,
+    flush_and_close,
+    log_state,
+    tool_environment,
+)
+from kafkalog.log.recovery.log_loader import load_log
+from kafkalog.log.retention import execute
+from kafkalog.observe.logging import configure_logging
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from kafkalog.log.log_config import LogConfig
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How to load; defaults are a start after a crash without any checkpoint."""
+
+    clean: bool = False
+    recovery_point: int = 0
+    log_start: int = 0
+    high_watermark: int | None = None  # None: the log end
+    now_ms: int | None = None  # None: the machine's clock
+    delete_records: int | None = None
+    roll: bool = False
+    retention: bool = False
+    corruption: Literal["kafka", "keep"] = "kafka"
+
+
+def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[str, Any]:
+    """Load, do what was asked for, close cleanly; the result as JSON values.
+
+    Writes to directory. Raises KafkalogError and OSError.
+    """
+    clock = SystemClock() if options.now_ms is None else FixedWallClock(options.now_ms)
+    log = load_log(
+        directory,
+        config,
+        tool_environment(clock),
+        clean=options.clean,
+        recovery_point=options.recovery_point,
+        log_start_offset=options.log_start,
+        corruption=options.corruption,
+        may_have_gaps=options.corruption == "kafka",
+    )
+    high_watermark = options.high_watermark
+    log.update_high_watermark(log.log_end_offset if high_watermark is None else high_watermark)
+    result: dict[str, Any] = {"loaded": log_state(log)}
+    if options.delete_records is not None:
+        result["deleteRecords"] = log.increment_log_start_offset(
+            options.delete_records, "client delete records"
+        )
+    if options.roll:
+        log.roll()
+    if options.retention:
+        # A copy: the steps need no disk between them, and Kafka's recovery point stays comparable.
+        base = execute.begin(log, execute.plan_of(log, clock.wall_ms()))
+        execute.raise_start(log, clock.wall_ms(), base)
+        result["deletedSegments"] = len(execute.finish(log))
+    if options.delete_records is not None or options.roll or options.retention:
+        result["after"] = log_state(log)
+    flush_and_close(log)
+    result["files"] = file_sizes(directory)
+    return result
+
+
+@click.command()
+@click.argument("source", metavar="SRC", type=click.Path(exists=True, file_okay=False))
+@click.argument("target", metavar="OUT", type=click.Path())
+@click.option("--clean", is_flag=True, help="As after a clean shutdown; else as after a crash.")
+@click.option(
+    "--recovery-point",
+    type=OFFSET,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="What lies below it was flushed.",
+)
+@log_start_option
+@high_watermark_option
+@click.option("--now", type=int, metavar="MS", help="The time. Default: the clock's.")
+@click.option("--delete-records", type=OFFSET, metavar="N", help="Then move the log start up.")
+@click.option("--roll", is_flag=True, help="Then start a new segment.")
+@click.option("--retention", is_flag=True, help="Then delete what retention lets go at that time.")
+@sets_option
+@corruption_option("kafka")
+def load(
+    source: str,
+    target: str,
+    clean: bool,
+    recovery_point: int,
+    log_start: int,
+    hw: int | None,
+    now: int | None,
+    delete_records: int | None,
+    roll: bool,
+    retention: bool,
+    sets: tuple[str, ...],
+    corruption: Literal["kafka", "keep"],
+) -> None:
+    """Copy a partition directory, load the copy, close it; print the outcome as JSON.
+
+    OUT must not exist and must be named TOPIC-PARTITION; it keeps the result. SRC is only read.
+    What the loader finds goes to standard error.
+
+    Example: kafkalog offline load ./data/orders-0 /tmp/check/orders-0
+    """
+    config = topic_config(sets)
+    directory = checked_target(source, target)
+    options = LoadOptions(
+        clean=clean,
+        recovery_point=recovery_point,
+        log_start=log_start,
+        high_watermark=hw,
+        now_ms=now,
+        delete_records=delete_records,
+        roll=roll,
+        retention=retention,
+        corruption=corruption,
+    )
+    configure_logging(sys.stderr, log_format="console", level="warning")
+    try:
+        copy_files(source, directory)
+        result = load_copy(directory, config, options)
+    except KafkalogError as error:
+        raise click.ClickException(error.message) from error
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(json.dumps(result, indent=2))

@@ -1,0 +1,77 @@
+"""The console's static files, by name, with the digest that stands in their address.
+
+An address holds a digest of the bytes behind it: it may be kept for ever, and a new version of a
+file has another one. Files of other projects are under ``static/vendor``; its manifest says whose,
+which version and licence, and the SHA-256 of each, which a test computes anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from importlib import resources
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ASSETS_PATH = "/console/assets"
+_DIGEST_CHARACTERS = 16
+_TYPES = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+    "txt": "text/plain; charset=utf-8",
+}
+
+
+class Asset(NamedTuple):
+    """One file."""
+
+    name: str
+    content: bytes
+    content_type: str
+    sha256: str
+
+    @property
+    def digest(self) -> str:
+        """As it stands in the address."""
+        return self.sha256[:_DIGEST_CHARACTERS]
+
+
+class VendoredPackage(NamedTuple):
+    """What the manifest says of a package: files by name with their SHA-256."""
+
+    name: str
+    version: str
+    licence: str
+    source: str
+    files: Mapping[str, str]
+
+
+@functools.cache
+def all_assets() -> Mapping[str, Asset]:
+    """By name; read once, about 100 KiB."""
+    static = resources.files("kafkalog.console") / "static"
+    found = {}
+    for directory in (static, static / "vendor"):
+        for entry in directory.iterdir():
+            content_type = _TYPES.get(entry.name.rpartition(".")[2])
+            if content_type is None:  # the manifest, the directory of vendored files
+                continue
+            content = entry.read_bytes()
+            sha256 = hashlib.sha256(content).hexdigest()
+            found[entry.name] = Asset(entry.name, content, content_type, sha256)
+    return found
+
+
+def vendored_packages() -> list[VendoredPackage]:
+    """The manifest."""
+    manifest = resources.files("kafkalog.console") / "static" / "vendor" / "manifest.json"
+    return [VendoredPackage(**each) for each in json.loads(manifest.read_text())["packages"]]
+
+
+def asset_address(name: str) -> str:
+    """Where a file is served; KeyError for one that there is not."""
+    return f"{ASSETS_PATH}/{all_assets()[name].digest}/{name}"

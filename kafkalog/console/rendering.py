@@ -1,0 +1,131 @@
+"""Two renderers of one view: HTML by its template, JSON as it is.
+
+Everything that a template prints is escaped; nothing in it may be a script or a style, which the
+policy that pages are sent with (``server/console/pages.py``) forbids. Jinja2 is loaded at the first
+page, or by ``prepare``.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from kafkalog import __version__
+from kafkalog.console import formatting
+from kafkalog.console.assets import all_assets, asset_address
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from kafkalog.console.view import View
+
+REFRESH_SECONDS = 10
+_ERROR = "error.html"
+
+
+class Frame(NamedTuple):
+    """What surrounds a page: its own address without a query, and its query as it was sent.
+
+    is_refreshing   the page asks for itself again every REFRESH_SECONDS
+    can_refresh     it may be told to; where it may not, nothing on it says so
+    is_administered forms that change something are shown
+    has_records     pages of records are there to lead to
+    """
+
+    path: str
+    query: str
+    is_refreshing: bool
+    can_refresh: bool = True
+    is_administered: bool = True
+    has_records: bool = True
+
+    @property
+    def twin(self) -> str:
+        """Where the same view is JSON."""
+        return self._with(f"{self.path}.json", self._own_query())
+
+    @property
+    def still(self) -> str:
+        """The same page without refreshing."""
+        return self._with(self.path, self._own_query())
+
+    @property
+    def refreshing(self) -> str:
+        """The same page that refreshes itself."""
+        return self._with(self.path, "&".join(filter(None, (self._own_query(), "refresh=true"))))
+
+    def _own_query(self) -> str:
+        """Without the frame's own parameter."""
+        parts = self.query.split("&") if self.query else []
+        return "&".join(each for each in parts if not each.startswith("refresh="))
+
+    @staticmethod
+    def _with(path: str, query: str) -> str:
+        return f"{path}?{query}" if query else path
+
+
+def render_json(view: View) -> bytes:
+    """The twin."""
+    return view.model_dump_json().encode()
+
+
+def render_html(view: View, frame: Frame) -> bytes:
+    """The page."""
+    template = _environment().get_template(view.template)
+    return template.render(view=view, frame=frame).encode()
+
+
+def render_error(status: int, error_code: int, message: str, request_id: str) -> bytes:
+    """An error as a page of its own."""
+    template = _environment().get_template(_ERROR)
+    return template.render(
+        status=status,
+        error_code=error_code,
+        message=formatting.visible(message),  # it may repeat what was sent
+        request_id=request_id,
+    ).encode()
+
+
+@functools.cache
+def prepare() -> None:
+    """Load what errors and static files are made of; the first call reads files for some 0.1 s."""
+    _environment().get_template(_ERROR)
+    all_assets()
+
+
+def is_prepared() -> bool:
+    """Whether ``render_error`` and ``all_assets`` have nothing to load: then they do not block."""
+    return prepare.cache_info().currsize > 0
+
+
+@functools.cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("kafkalog.console", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(
+        number=formatting.number,
+        size=formatting.size,
+        span=formatting.span,
+        moment=formatting.moment,
+        iso=formatting.iso,
+        field=formatting.field,
+        relative=formatting.relative,
+        segment=lambda text: quote(text, safe=""),
+    )
+    environment.globals.update(
+        asset=asset_address,
+        plural=formatting.plural,
+        offset_range=formatting.offset_range,
+        version=__version__,
+        refresh_seconds=REFRESH_SECONDS,
+    )
+    return environment

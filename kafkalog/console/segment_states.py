@@ -1,0 +1,148 @@
+"""What one segment is called on the strip, and the sentence that says why it is still here.
+
+Pure: the fates are those of ``retention_forecast.explain``, the planner that the pass itself runs;
+nothing is decided here a second time.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog.console.formatting import moment, relative, size, span
+from kafkalog.log.retention.plan import Keeper, Rule
+
+if TYPE_CHECKING:
+    from kafkalog.log.retention.forecast import Due, SegmentFate
+    from kafkalog.log.retention.plan import RetentionPolicy
+
+
+class SegmentState(enum.Enum):
+    """In the order of the legend; the value is what the JSON twin says."""
+
+    KEPT = "kept"
+    CLEAN = "clean"
+    DIRTY = "dirty"
+    UNCLEANABLE = "uncleanable"
+    CLEANING = "cleaning"
+    ACTIVE = "active"
+    DELETABLE = "deletable"
+    DELETING = "deleting"
+
+    @property
+    def letter(self) -> str:
+        """On the picture, because a colour alone tells not everybody."""
+        return _LETTERS[self]
+
+    @property
+    def meaning(self) -> str:
+        """For the legend."""
+        return _MEANINGS[self]
+
+
+_LETTERS = {
+    SegmentState.KEPT: "K",
+    SegmentState.CLEAN: "C",
+    SegmentState.DIRTY: "D",
+    SegmentState.UNCLEANABLE: "U",
+    SegmentState.CLEANING: "~",
+    SegmentState.ACTIVE: "A",
+    SegmentState.DELETABLE: "X",
+    SegmentState.DELETING: "W",
+}
+_MEANINGS = {
+    SegmentState.KEPT: "closed and kept; the log is not compacted",
+    SegmentState.CLEAN: "compacted: one record a key",
+    SegmentState.DIRTY: "not compacted yet",
+    SegmentState.UNCLEANABLE: "compaction may not touch it yet",
+    SegmentState.CLEANING: "being compacted now",
+    SegmentState.ACTIVE: "appends go here",
+    SegmentState.DELETABLE: "retention lets it go: the next check takes it, where one comes",
+    SegmentState.DELETING: "gone for readers, its files wait for deletion",
+}
+
+
+class CleanRange(NamedTuple):
+    """How far a compacted log is clean; ``is_in_progress``: a thread rewrites all below the end."""
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    is_in_progress: bool
+
+
+def state_of(
+    base_offset: int,
+    next_offset: int,
+    rule: Rule | None,
+    clean: CleanRange | None,
+    *,
+    is_active: bool,
+) -> SegmentState:
+    """Of a served segment; what retention takes comes first, then where appends go."""
+    if rule is not None:
+        return SegmentState.DELETABLE
+    if is_active:
+        return SegmentState.ACTIVE
+    if clean is None:
+        return SegmentState.KEPT
+    if base_offset >= clean.first_uncleanable_offset:
+        return SegmentState.UNCLEANABLE
+    if clean.is_in_progress:
+        return SegmentState.CLEANING
+    return SegmentState.CLEAN if next_offset <= clean.first_dirty_offset else SegmentState.DIRTY
+
+
+_KEPT = {
+    Keeper.OLDER_SEGMENT: "older segments go first",
+    Keeper.EMPTY_ACTIVE: "the active segment is empty",
+    Keeper.HIGH_WATERMARK: "it holds records above the high watermark",
+    Keeper.POLICY: "cleanup.policy has no delete",
+    Keeper.NO_LIMITS: "neither retention.ms nor retention.bytes is set",
+    Keeper.DISPUTED_START: "two files disagree about where the log starts",
+    Keeper.HOLD: "its records are not archived yet",
+}
+
+
+def reason_of(
+    fate: SegmentFate, policy: RetentionPolicy, now_ms: int, *, has_record_timestamp: bool
+) -> str:
+    """Why it goes or stays, and from when to when it can be deleted."""
+    age = _age(fate, now_ms, has_record_timestamp=has_record_timestamp)
+    if fate.rule is not None:
+        cause = {
+            Rule.START_OFFSET: "all its records lie below the log start",
+            Rule.SIZE: f"the log is larger than its limit of {size(policy.retention_bytes)}",
+            Rule.TIME: f"{age}, limit {span(policy.retention_ms)}",
+        }[fate.rule]
+        return f"deletable: {cause}" + _window(fate.due, now_ms)
+    assert fate.keeper is not None, "what no rule takes is kept by something"
+    if fate.keeper is Keeper.LIMITS:
+        cause = age
+        if policy.retention_ms >= 0:
+            cause += f", limit {span(policy.retention_ms)}"
+    else:
+        # In a log of which nothing goes, nothing goes first.
+        is_waiting = fate.keeper is Keeper.OLDER_SEGMENT and not policy.is_deleted
+        cause = _KEPT[Keeper.POLICY if is_waiting else fate.keeper]
+    more = ""
+    if fate.bytes_until is not None:
+        more = f"; or once {size(fate.bytes_until)} more are appended"
+    return f"kept: {cause}" + _window(fate.due, now_ms) + more
+
+
+def _age(fate: SegmentFate, now_ms: int, *, has_record_timestamp: bool) -> str:
+    what = "newest record" if has_record_timestamp else "no record time, file changed"
+    newest_ms = fate.facts.largest_timestamp_ms
+    if newest_ms > now_ms:
+        return f"{what} {span(newest_ms - now_ms)} in the future"
+    return f"{what} {span(now_ms - newest_ms)} old"
+
+
+def _window(due: Due | None, now_ms: int) -> str:
+    """The deletion window; empty where nobody can foresee it."""
+    if due is None:
+        return ""
+    return (
+        f" → earliest deletion {moment(due.moment_ms)} ({relative(due.moment_ms, now_ms)}), latest "
+        f"{moment(due.latest_ms)}; files gone by {moment(due.files_gone_ms)}"
+    )

@@ -1,0 +1,78 @@
+"""About: what runs here, and whose work it holds."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING, ClassVar
+
+from kafkalog import __version__
+from kafkalog.console.assets import asset_address, vendored_packages
+from kafkalog.console.view import Fragment, View
+
+if TYPE_CHECKING:
+    from kafkalog.broker.operations import Operations
+
+KAFKA = "4.1"
+"""The release whose files these are."""
+LICENCE = "Apache-2.0"
+
+
+class VendoredView(Fragment):
+    """Of another project, delivered with the console: its licence's text is at ``licence_address``.
+
+    files   names with their SHA-256
+    """
+
+    name: str
+    version: str
+    licence: str
+    licence_address: str
+    source: str
+    files: dict[str, str]
+
+
+class AboutView(View):
+    """See the module."""
+
+    template: ClassVar[str] = "about.html"
+
+    version: str
+    licence: str
+    kafka: str
+    python: str
+    platform: str
+    cluster_id: str
+    node_id: int
+    vendored: list[VendoredView]
+
+    @property
+    def title(self) -> str:
+        """See View."""
+        return "About"
+
+
+def about_view(operations: Operations) -> AboutView:
+    """Blocks the first time: the manifest and the files are read once."""
+    return AboutView(
+        now_ms=operations.now_ms(),
+        version=__version__,
+        licence=LICENCE,
+        kafka=KAFKA,
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        platform=f"{platform.system()} {platform.machine()}",
+        cluster_id=operations.cluster_id,
+        node_id=operations.node_id,
+        vendored=[
+            VendoredView(
+                name=each.name,
+                version=each.version,
+                licence=each.licence,
+                licence_address=asset_address(
+                    next(name for name in each.files if "LICENSE" in name)
+                ),
+                source=each.source,
+                files=dict(each.files),
+            )
+            for each in vendored_packages()
+        ],
+    )

@@ -1,0 +1,319 @@
+"""Compaction: what the cleaner's threads do and did, and of each log whether it is cleaned next.
+
+Facts are those of ``GET /v1/cleaner``. A trial is a dry run: the cleaner reads as a clean does, and
+writes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import ConfigDict, Field
+
+from kafkalog.broker.compaction.cleaning import LOG_CLEAN, WhyNot
+from kafkalog.console.formatting import number, plural, size, span
+from kafkalog.console.timeline import Phase, Stretch, lay_out
+from kafkalog.console.view import Fragment, View, page_count
+
+if TYPE_CHECKING:
+    from kafkalog.broker.background import BackgroundOperation
+    from kafkalog.broker.compaction.cleaning import CompactedLog
+    from kafkalog.broker.compaction.history import PastClean
+    from kafkalog.broker.operations import Operations
+    from kafkalog.cleaner.log_cleaner import ThreadStatus
+    from kafkalog.console.timeline import Timeline
+
+LOGS_A_PAGE = 100
+CLEANS_SHOWN = 300
+HOUR_MS = 3_600_000
+
+
+class CleanerThreadView(Fragment):
+    """One thread; null: it does not clean, nobody knows when it looks again."""
+
+    name: str
+    is_alive: bool
+    restarts: int
+    topic: str | None
+    partition: int | None
+    busy_since_ms: int | None
+    next_turn_ms: int | None
+
+
+class CleanView(Fragment):
+    """A clean that ended; bytes before and after are 0 unless its outcome is cleaned."""
+
+    thread: str
+    topic: str
+    partition: int
+    started_ms: int
+    ended_ms: int
+    outcome: str
+    map_seconds: float
+    copy_seconds: float
+    swap_seconds: float
+    bytes_before: int
+    bytes_after: int
+    reason: str | None
+
+
+class CompactedLogView(Fragment):
+    """A compacted log. ``rank``: its turn, from 1; null where ``why`` says why it has none."""
+
+    topic: str
+    partition: int
+    state: str
+    operator_pauses: int
+    rank: int | None
+    why_not: str | None
+    why: str
+    cleanable_ratio: float | None
+    min_cleanable_ratio: float
+    clean_bytes: int | None
+    cleanable_bytes: int | None
+    first_dirty_offset: int | None
+    first_uncleanable_offset: int | None
+    last_success_ms: int | None
+    failure: str | None
+
+    @property
+    def can_be_tried(self) -> bool:
+        """Whether a dry run would find something, and nobody has the log, and a thread would."""
+        is_out = self.why_not in (WhyNot.CLEANER_OFF.value, WhyNot.MOVING.value)
+        return bool(self.cleanable_bytes) and self.state == "none" and not is_out
+
+
+class TrialResult(Fragment):
+    """What a clean would do, or did when it was no dry run; the API's answer has more."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    outcome: str
+    dry_run: bool
+    bytes_before: int = 0
+    bytes_after: int = 0
+    records_before: int = 0
+    records_after: int = 0
+    removed: dict[str, int] = Field(default_factory=dict)
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        if self.outcome != "cleaned":
+            return f"{self.outcome.replace('_', ' ')}."
+        gone = plural(self.records_before - self.records_after, "record")
+        reasons = [f"{number(count)} {name}" for name, count in self.removed.items() if count]
+        told = f" ({', '.join(reasons)})" if reasons else ""
+        freed = size(max(self.bytes_before - self.bytes_after, 0))
+        went = "would go" if self.dry_run else "went"
+        return (
+            f"{gone} of {number(self.records_before)}{told}, {freed} of {size(self.bytes_before)} "
+            f"{went}."
+        )
+
+
+class TrialView(Fragment):
+    """A clean, or a dry run, that was asked for.
+
+    ``result``, and ``sentence`` which says it to people, are null until it ended well.
+    """
+
+    operation_id: str
+    partition: str
+    dry_run: bool
+    state: str
+    result: TrialResult | None
+    sentence: str | None
+    error: str | None
+
+
+class CleanerView(View):
+    """See the module. ``logs`` are those of one page, dirtiest first; ``cleans`` newest first."""
+
+    template: ClassVar[str] = "compaction.html"
+
+    topic: str
+    is_enabled: bool
+    backoff_ms: int
+    dedupe_buffer_bytes: int
+    throttle_bytes_per_second: float | None
+    threads: list[CleanerThreadView]
+    hours: int
+    clean_count: int
+    cleans: list[CleanView]
+    total: int
+    page: int
+    pages: int
+    logs: list[CompactedLogView]
+    trial: TrialView | None
+
+    @property
+    def title(self) -> str:
+        """See View."""
+        return f"Compaction of {self.topic}" if self.topic else "Compaction"
+
+    @property
+    def phases(self) -> list[Phase]:
+        """Those that the picture shows, in the order of the legend."""
+        shown = {bar.phase for lane in self.timeline.lanes for bar in lane.bars}
+        return [phase for phase in Phase if phase in shown]
+
+    @property
+    def timeline(self) -> Timeline:
+        """The picture of the last ``hours``."""
+        busy = [
+            Stretch(each.name, -1, Phase.RUNNING, each.busy_since_ms, self.now_ms)
+            for each in self.threads
+            if each.busy_since_ms is not None
+        ]
+        past = [part for number, each in enumerate(self.cleans) for part in _parts(number, each)]
+        # Those of today first; of others, which are no more, there may be cleans.
+        every = [each.name for each in self.threads] + [each.thread for each in self.cleans]
+        threads = list(dict.fromkeys(every))
+        from_ms = self.now_ms - self.hours * HOUR_MS
+        return lay_out(threads, past + busy, from_ms, self.now_ms)
+
+
+def _parts(number: int, clean: CleanView) -> list[Stretch]:
+    """A clean's phases one behind the other, each as long as it took of all groups together."""
+    if clean.outcome != "cleaned":
+        phase = Phase(clean.outcome)
+        return [Stretch(clean.thread, number, phase, clean.started_ms, clean.ended_ms)]
+    parts, at = [], float(clean.started_ms)
+    for phase, seconds in (
+        (Phase.MAP, clean.map_seconds),
+        (Phase.COPY, clean.copy_seconds),
+        (Phase.SWAP, clean.swap_seconds),
+    ):
+        parts.append(Stretch(clean.thread, number, phase, at, at + seconds * 1000))
+        at += seconds * 1000
+    return parts
+
+
+def compaction_view(
+    operations: Operations, topic: str, *, page: int, hours: int, operation_id: str
+) -> CleanerView:
+    """Page ``page`` (from 1) of the compacted logs, of all topics or of one: UnknownTopic.
+
+    ``operation_id``: of a trial whose end is shown, empty for none. Blocks: may read indexes.
+    """
+    report = operations.cleaning.describe(topic or None)
+    since_ms = report.now_ms - hours * HOUR_MS
+    cleans = [
+        each
+        for each in reversed(operations.cleaning.history())
+        if each.ended_ms >= since_ms and topic in ("", each.topic)
+    ]
+    pages = page_count(len(report.logs), LOGS_A_PAGE)
+    shown = min(page, pages)
+    first = (shown - 1) * LOGS_A_PAGE
+    trial = operations.background_operation(operation_id) if operation_id else None
+    return CleanerView(
+        now_ms=report.now_ms,
+        topic=topic,
+        is_enabled=report.is_enabled,
+        backoff_ms=report.config.backoff_ms,
+        dedupe_buffer_bytes=report.config.dedupe_buffer_size_bytes,
+        throttle_bytes_per_second=report.config.io_limit_bytes_per_second,
+        threads=[_thread(each) for each in report.threads],
+        hours=hours,
+        clean_count=len(cleans),
+        cleans=[_clean(each) for each in cleans[:CLEANS_SHOWN]],
+        total=len(report.logs),
+        page=shown,
+        pages=pages,
+        logs=[_log(each) for each in report.logs[first : first + LOGS_A_PAGE]],
+        trial=_trial(trial) if trial is not None and trial.kind == LOG_CLEAN else None,
+    )
+
+
+def _thread(status: ThreadStatus) -> CleanerThreadView:
+    at_work = status.topic_partition
+    return CleanerThreadView(
+        name=status.name,
+        is_alive=status.is_alive,
+        restarts=status.restarts,
+        topic=at_work and at_work.topic,
+        partition=at_work and at_work.partition,
+        busy_since_ms=status.busy_since_ms,
+        next_turn_ms=status.next_turn_ms,
+    )
+
+
+def _clean(clean: PastClean) -> CleanView:
+    return CleanView(**clean._asdict())
+
+
+def _log(each: CompactedLog) -> CompactedLogView:
+    standing = each.standing
+    log, plan, failure = standing.log, standing.to_clean, standing.failure
+    return CompactedLogView(
+        topic=log.topic_partition.topic,
+        partition=log.topic_partition.partition,
+        state=standing.state.phase.value,
+        operator_pauses=each.operator_pauses,
+        rank=each.rank,
+        why_not=each.why_not and each.why_not.value,
+        why=why_of(each),
+        cleanable_ratio=plan and plan.cleanable_ratio,
+        min_cleanable_ratio=log.config.min_cleanable_dirty_ratio,
+        clean_bytes=plan and plan.clean_bytes,
+        cleanable_bytes=plan and plan.cleanable_bytes,
+        first_dirty_offset=plan and plan.first_dirty_offset,
+        first_uncleanable_offset=plan and plan.first_uncleanable_offset,
+        last_success_ms=each.last_success_ms,
+        failure=failure and failure.reason,
+    )
+
+
+def why_of(each: CompactedLog) -> str:
+    """Why no thread takes the log now, or when one does."""
+    plan, why_not = each.standing.to_clean, each.why_not
+    if why_not is None:
+        overdue_ms = plan.plan.overdue_ms if plan is not None else 0
+        due = f", its compaction is due since {span(overdue_ms)}" if overdue_ms > 0 else ""
+        return f"cleaned when its turn comes: number {each.rank}{due}"
+    if why_not is WhyNot.BELOW_RATIO and plan is not None:
+        least = each.standing.log.config.min_cleanable_dirty_ratio
+        return f"{plan.cleanable_ratio:.1%} dirty; cleaned above {least:.1%}"
+    failure = each.standing.failure
+    if why_not in _FAILED and failure is not None:
+        return f"{_FAILED[why_not]} {plural(failure.attempts, 'time')}: {failure.reason}"
+    fault = each.standing.fault
+    if why_not is WhyNot.UNREADABLE and fault is not None:
+        return f"could not be looked at: {fault.public_message}"
+    return _WORDS[why_not]
+
+
+_FAILED = {
+    WhyNot.UNCLEANABLE: "uncleanable until somebody tries it again, it failed",
+    WhyNot.WAITS_FOR_RETRY: "tried again soon, it failed",
+}
+_WORDS = {
+    WhyNot.CLEANER_OFF: "the cleaner is off: log.cleaner.enable, log.cleaner.threads",
+    WhyNot.MOVING: "on its way to another log directory",
+    WhyNot.IN_PROGRESS: "a thread has it now",
+    WhyNot.PAUSED: "paused, by an operator or for a moment by the daemon",
+    WhyNot.UNCLEANABLE: "uncleanable until somebody tries it again",
+    WhyNot.WAITS_FOR_RETRY: "it failed and is tried again soon",
+    WhyNot.UNREADABLE: "could not be looked at",
+    WhyNot.NOTHING_CLEANABLE: (
+        "nothing to clean: all is clean, or in the active segment, within min.compaction.lag.ms, "
+        "or in an open transaction"
+    ),
+    WhyNot.BELOW_RATIO: "below min.cleanable.dirty.ratio",
+}
+
+
+def _trial(operation: BackgroundOperation) -> TrialView:
+    error = operation.error
+    result = TrialResult.model_validate(operation.result) if operation.result else None
+    return TrialView(
+        operation_id=operation.operation_id,
+        partition=operation.details["partition"],
+        dry_run=operation.details["dry_run"] == "true",
+        state=operation.state.value,
+        result=result,
+        sentence=result and result.sentence,
+        error=error and error.public_message,
+    )

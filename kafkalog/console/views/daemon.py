@@ -1,0 +1,163 @@
+"""What is about the daemon and not a topic: its log directories and its background tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from kafkalog.console.view import Fragment, View
+
+if TYPE_CHECKING:
+    from kafkalog.broker.operations import Operations
+    from kafkalog.broker.values import LogDirDescription
+    from kafkalog.env.scheduler import TaskStatus
+
+LARGEST = 20
+"""Partitions that are named of each log directory."""
+
+
+class PartitionSizeView(Fragment):
+    """A partition of a log directory."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    is_future: bool
+    offset_lag: int
+
+
+class LogDirView(Fragment):
+    """One log directory; bytes are null when its file system was not measured.
+
+    full_reason             why it refuses all or the larger appends; null: it does not
+    partitions, log_bytes   null where it is offline: nobody knows what is in it
+    largest                 its ``LARGEST`` partitions by size
+    """
+
+    path: str
+    offline_reason: str | None
+    full_reason: str | None
+    is_cordoned: bool
+    total_bytes: int | None
+    usable_bytes: int | None
+    used_ratio: float | None
+    partitions: int | None
+    log_bytes: int | None
+    largest: list[PartitionSizeView]
+
+
+class LogDirsView(View):
+    """Every log directory."""
+
+    template: ClassVar[str] = "log_dirs.html"
+
+    log_dirs: list[LogDirView]
+
+    @property
+    def title(self) -> str:
+        """See View."""
+        return "Log directories"
+
+
+def log_dirs_view(operations: Operations) -> LogDirsView:
+    """No disk; costs a look at every partition."""
+    return LogDirsView(
+        now_ms=operations.now_ms(),
+        log_dirs=[log_dir_view(each) for each in operations.log_dirs.describe()],
+    )
+
+
+def log_dir_view(log_dir: LogDirDescription) -> LogDirView:
+    """One of them."""
+    is_online = log_dir.offline_reason is None
+    is_measured = log_dir.total_bytes > 0 and log_dir.usable_bytes >= 0
+    largest = sorted(log_dir.partitions, key=lambda each: each.size_bytes, reverse=True)
+    return LogDirView(
+        path=log_dir.path,
+        offline_reason=log_dir.offline_reason,
+        full_reason=log_dir.full_reason,
+        is_cordoned=log_dir.is_cordoned,
+        total_bytes=log_dir.total_bytes if is_measured else None,
+        usable_bytes=log_dir.usable_bytes if is_measured else None,
+        used_ratio=1 - log_dir.usable_bytes / log_dir.total_bytes if is_measured else None,
+        partitions=len(log_dir.partitions) if is_online else None,
+        log_bytes=sum(each.size_bytes for each in log_dir.partitions) if is_online else None,
+        largest=[
+            PartitionSizeView(
+                topic=each.topic_partition.topic,
+                partition=each.topic_partition.partition,
+                size_bytes=each.size_bytes,
+                is_future=each.is_future,
+                offset_lag=each.offset_lag,
+            )
+            for each in largest[:LARGEST]
+        ],
+    )
+
+
+class TaskRow(Fragment):
+    """The tasks of one name; null: never, none."""
+
+    name: str
+    state: str
+    period_ms: int | None
+    next_run_ms: int | None
+    last_run_ms: int | None
+    last_duration_ms: int | None
+    last_success_ms: int | None
+    last_failure_ms: int | None
+    last_error: str | None
+    waiting: int
+    running: int
+    runs: int
+    failures: int
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether its latest end was a failure."""
+        if self.last_failure_ms is None:
+            return False
+        return self.last_success_ms is None or self.last_success_ms < self.last_failure_ms
+
+
+class TasksView(View):
+    """Every background task, by name."""
+
+    template: ClassVar[str] = "tasks.html"
+
+    tasks: list[TaskRow]
+
+    @property
+    def title(self) -> str:
+        """See View."""
+        return "Tasks"
+
+
+def tasks_view(operations: Operations) -> TasksView:
+    """No disk."""
+    return TasksView(
+        now_ms=operations.now_ms(), tasks=[task_row(each) for each in operations.tasks()]
+    )
+
+
+def task_row(task: TaskStatus) -> TaskRow:
+    """One name."""
+    return TaskRow(
+        name=task.name,
+        state=task.state.value,
+        period_ms=_known(task.period_ms),
+        next_run_ms=_known(task.next_run_ms),
+        last_run_ms=_known(task.last_run_ms),
+        last_duration_ms=_known(task.last_duration_ms),
+        last_success_ms=_known(task.last_success_ms),
+        last_failure_ms=_known(task.last_failure_ms),
+        last_error=task.last_error,
+        waiting=task.waiting,
+        running=task.running,
+        runs=task.runs,
+        failures=task.failures,
+    )
+
+
+def _known(value: int) -> int | None:
+    """-1 stands for none."""
+    return None if value < 0 else value

@@ -1,0 +1,168 @@
+"""Delete records: what would go if the log began at an offset, before anybody deletes anything.
+
+Readers lose everything below the offset at once. Files go with the next retention check, and only
+whole segments: which ones is the planner's answer for the log as it would be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from kafkalog.broker.topics.topics import is_closed_to_clients
+from kafkalog.console.formatting import number
+from kafkalog.console.view import Fragment, View
+from kafkalog.console.views.partition import ScheduleView, schedule_view
+from kafkalog.log.retention.plan import Rule, plan
+from kafkalog.log.values import Isolation
+
+if TYPE_CHECKING:
+    from kafkalog.broker.operations import Operations
+    from kafkalog.broker.retention.report import SegmentReport
+    from kafkalog.console.views.offsets import Question
+
+SEGMENTS_SHOWN = 200
+
+
+class DoomedSegment(Fragment):
+    """A segment below the offset. ``is_whole``: its files go; else only some of its records do."""
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    is_whole: bool
+
+
+class Preview(Fragment):
+    """What deleting before ``offset`` does. ``segments``: the first SEGMENTS_SHOWN.
+
+    bytes_freed         of the segments whose files go with the next retention check
+    bytes_kept          of the one that stays although the offset lies behind its first record
+    is_dividing         it has records from the offset on as well; else it is the active one
+    others_going        segments that the same check takes by the limits of the topic
+    unarchived_offsets  of those that go; a hold keeps them from retention
+    """
+
+    offset: int
+    offsets_going: int
+    segments_going: int
+    bytes_freed: int
+    bytes_kept: int
+    is_dividing: bool
+    others_going: int
+    unarchived_offsets: int
+    segments: list[DoomedSegment]
+
+
+class DeleteRecordsView(View):
+    """See the module.
+
+    refusal         why nothing would be deleted; then there is no preview
+    confirmation    what has to be typed
+    """
+
+    template: ClassVar[str] = "delete_records.html"
+
+    topic: str
+    topic_id: str
+    partition: int
+    log_start_offset: int
+    high_watermark: int
+    schedule: ScheduleView | None
+    asked_offset: int | None
+    asked_timestamp_ms: int | None
+    refusal: str | None
+    preview: Preview | None
+    confirmation: str
+
+    @property
+    def title(self) -> str:
+        """See View."""
+        return f"Delete records of {self.topic}-{self.partition}"
+
+
+def confirmation_of(topic: str, partition: int) -> str:
+    """What somebody has to type who means it: which partition loses records."""
+    return f"{topic}-{partition}"
+
+
+def delete_records_view(
+    operations: Operations, topic: str, partition: int, question: Question
+) -> DeleteRecordsView:
+    """Blocks: may read indexes. UnknownTopic, UnknownPartition, why it is not served."""
+    # First: of no later topic than what is shown.
+    topic_id = operations.topics.describe(topic).topic_id
+    report = operations.describe_segments(topic, partition)
+    target = _target(operations, topic, partition, question, report)
+    refusal = None if target is None else _refusal(report, topic, target)
+    return DeleteRecordsView(
+        now_ms=report.now_ms,
+        topic=topic,
+        topic_id=topic_id,
+        partition=partition,
+        log_start_offset=report.facts.log_start_offset,
+        high_watermark=report.facts.high_watermark,
+        schedule=schedule_view(report.schedule),
+        asked_offset=question.offset,
+        asked_timestamp_ms=question.timestamp_ms,
+        refusal=refusal,
+        preview=None if target is None or refusal is not None else _preview(report, target),
+        confirmation=confirmation_of(topic, partition),
+    )
+
+
+def _target(
+    operations: Operations, topic: str, partition: int, question: Question, report: SegmentReport
+) -> int | None:
+    """The new log start; None: nothing is asked."""
+    if question.timestamp_ms is None:
+        return question.offset
+    found = operations.list_offset(
+        topic, partition, question.timestamp_ms, Isolation.HIGH_WATERMARK, may_block=True
+    )
+    return report.facts.high_watermark if found is None else found.offset
+
+
+def _refusal(report: SegmentReport, topic: str, target: int) -> str | None:
+    facts = report.facts
+    if is_closed_to_clients(topic):
+        return "The topic is one of Kafka's own: clients delete nothing from it."
+    if not report.policy.is_deleted:
+        return "cleanup.policy of the topic has no delete: its records cannot be deleted."
+    if target > facts.high_watermark:
+        return (
+            f"Offset {number(target)} lies above the high watermark, "
+            f"{number(facts.high_watermark)}: that is the most that can be deleted."
+        )
+    if target <= facts.log_start_offset:
+        start = number(facts.log_start_offset)
+        return f"Nothing lies before offset {number(target)}: the log begins at {start}."
+    return None
+
+
+def _preview(report: SegmentReport, target: int) -> Preview:
+    """By the planner, as if the log began at the target."""
+    would_be = plan(report.facts._replace(log_start_offset=target), report.policy, report.now_ms)
+    going = {each.base_offset for each in would_be.deletions if each.rule is Rule.START_OFFSET}
+    below = [
+        DoomedSegment(
+            base_offset=each.facts.base_offset,
+            next_offset=each.next_offset,
+            size_bytes=each.facts.size_bytes,
+            is_whole=each.facts.base_offset in going,
+        )
+        for each in report.segments
+        if each.facts.base_offset < target
+    ]
+    hold = report.facts.hold
+    lost = target - report.facts.log_start_offset
+    return Preview(
+        offset=target,
+        offsets_going=lost,
+        segments_going=len(going),
+        bytes_freed=sum(each.size_bytes for each in below if each.is_whole),
+        bytes_kept=sum(each.size_bytes for each in below if not each.is_whole),
+        is_dividing=any(each.next_offset > target for each in below),
+        others_going=len(would_be.deletions) - len(going),
+        unarchived_offsets=0 if hold is None else min(max(target - hold.offset, 0), lost),
+        segments=below[:SEGMENTS_SHOWN],
+    )

@@ -1,0 +1,1 @@
+"""Routes that describe and change topics, logs and the daemon."""

@@ -1,0 +1,340 @@
+"""``/debug/``: a look into the process, for whoever operates it (operations.md 6.2).
+
+Behind ``admin.port``; without one for this machine alone, whatever the access rules say: what is
+shown here is no client's. Answered also while the daemon starts and stops.
+
+What is shown of the process itself: coroutines, threads, configuration, metrics; all as a file.
+
+Reads what the process has in memory, and its own entries under /proc; never a log directory. The
+values that nobody may see are hidden where the settings are shown (``ResolvedValue``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import platform
+import re
+import tarfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiohttp import hdrs, web
+from yarl import URL
+
+from kafkalog import __version__
+from kafkalog.errors import ClusterAccessDenied
+from kafkalog.observe.logging import log_levels, set_log_level
+from kafkalog.observe.metrics_options import Question
+from kafkalog.observe.stacks import thread_stacks
+from kafkalog.server.admin.answers import InsideConfig, InsideTasks, LogLevels, MetricsCardinality
+from kafkalog.server.admin.operations import tasks_document
+from kafkalog.server.admin.probes import metrics_text, readiness
+from kafkalog.server.api import Api, api_of
+from kafkalog.server.protocol.bodies import Body
+from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.replies import bytes_reply, json_reply
+from kafkalog.server.protocol.schemas import LogLevelRequest, parse_body
+from kafkalog.server.security.audit import note_subject
+from kafkalog.settings.server_config import is_loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog.settings import Settings
+
+
+_SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(?P<labels>.*)\})? ")
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+# Of this process; what a report of a fault is judged by.
+_PROC_FILES = ("status", "limits", "mountinfo")
+_GZIP_LEVEL = 6
+_SLICE = 100  # lines of the metrics page between two turns of the loop: less than a millisecond
+
+
+def inside_tasks() -> dict[str, object]:
+    """Coroutines and threads. On the event loop."""
+    return {
+        "loop": [
+            {"name": task.get_name(), **_coroutine(task.get_coro())}
+            for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
+        ],
+        "threads": [
+            {"name": one.name, "native_id": one.native_id, "is_daemon": one.daemon}
+            for one in threading.enumerate()
+        ],
+    }
+
+
+def _coroutine(outermost: Any) -> dict[str, object]:  # noqa: ANN401 - coroutine, generator or other awaitable
+    """Its name, and the lines on which it and those it awaits stand still."""
+    lines: list[str] = []
+    inner = outermost
+    while inner is not None:
+        frame = getattr(inner, "cr_frame", None) or getattr(inner, "gi_frame", None)
+        if frame is None:
+            break
+        place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        lines.append(f"{place} {frame.f_code.co_qualname}")
+        inner = getattr(inner, "cr_await", None) or getattr(inner, "gi_yieldfrom", None)
+    return {"coroutine": getattr(outermost, "__qualname__", repr(outermost)), "waits_at": lines}
+
+
+def inside_config(settings: Settings) -> dict[str, object]:
+    """Every listed key with its value, or ``***``, and who gave it."""
+    return {
+        "configs": [
+            {
+                "name": key,
+                "value": one.shown_text,
+                "source": one.source.value,
+                "origin": one.origin,
+            }
+            for key, one in sorted(settings.values.items())
+            if not one.setting.internal
+        ],
+        "notices": [notice.message for notice in settings.notices],
+    }
+
+
+async def metrics_cardinality(page: bytes) -> dict[str, object]:
+    """Samples and label values of every family of a page in the Prometheus text format.
+
+    On the event loop, which has a turn after each ``_SLICE`` of its lines: a thread of Python would
+    take turns from it all the same, and longer ones.
+    """
+    family = ""
+    samples: dict[str, int] = {}
+    labels: dict[str, dict[str, set[str]]] = {}
+    for number, text in enumerate(io.BytesIO(page)):
+        if number % _SLICE == 0:
+            await asyncio.sleep(0)
+        line = text.decode()
+        if line.startswith("# TYPE "):
+            family = line.split(" ")[2]
+            samples.setdefault(family, 0)
+        found = None if line.startswith("#") else _SAMPLE.match(line)
+        if found is None:
+            continue
+        samples[family] = samples.get(family, 0) + 1
+        for label, value in _LABEL.findall(found["labels"] or ""):
+            labels.setdefault(family, {}).setdefault(label, set()).add(value)
+    families = [
+        {
+            "name": name,
+            "samples": count,
+            "labels": {label: len(values) for label, values in labels.get(name, {}).items()},
+        }
+        for name, count in sorted(samples.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    return {"samples": sum(samples.values()), "families": families}
+
+
+def process_facts() -> dict[str, str]:
+    """File name -> text: versions, and what the system says of this process. Blocks."""
+    versions = (
+        f"kafkalog {__version__}\nPython {platform.python_version()}\n{platform.platform()}\n"
+    )
+    facts = {"version.txt": versions}
+    for name in _PROC_FILES:
+        facts[f"proc-{name}.txt"] = Path("/proc/self", name).read_text(errors="replace")
+    return facts
+
+
+def bundle(name: str, parts: Mapping[str, bytes], moment_s: int) -> bytes:
+    """A tar.gz with the parts as files of one directory. Blocks."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=_GZIP_LEVEL) as archive:
+        for part, data in sorted(parts.items()):
+            entry = tarfile.TarInfo(f"{name}/{part}")
+            entry.size, entry.mtime, entry.mode = len(data), moment_s, 0o640
+            archive.addfile(entry, io.BytesIO(data))
+    return packed.getvalue()
+
+
+ROUTES = web.RouteTableDef()
+LOOK = web.AppKey("look", asyncio.Lock)
+_OPERATE = Access(Action.CLUSTER, Resource.CLUSTER)
+_TEXT_TYPE = "text/plain; charset=utf-8"
+_BUNDLE_TYPE = "application/gzip"
+# Who sends a name that begins so speaks for somebody else, whose address is not the connection's.
+_FORWARDED = ("forwarded", "via", "x-forwarded-", "x-real-", "x-envoy-", "x-client-", "x-cluster-")
+
+
+def _inside(request: web.Request) -> Api:
+    """The graph, for those who may look inside; ClusterAccessDenied."""
+    api = api_of(request)
+    if api.config.admin_port is None and not _is_from_here(request):
+        raise ClusterAccessDenied(
+            "Without admin.port, /debug/ answers this machine alone: connect to it from there, "
+            "without a proxy."
+        )
+    api.operations.look_inside()
+    return api
+
+
+def _is_from_here(request: web.Request) -> bool:
+    """Whether the connection's other end, and the name it was asked for by, are this machine's.
+
+    The name, because a page in a browser on this machine may have any other one lead here. Where
+    proxies are named, connections from this machine are theirs. One that forwards on layer 4, or
+    with its own ``Host`` and no header, cannot be told from a user of this machine.
+    """
+    if api_of(request).config.http_trusted_proxies:
+        return False
+    peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+    if not isinstance(peer, tuple) or not is_loopback(str(peer[0])):
+        return False
+    # The header and the name in the request line, which may be whole and then goes before it.
+    try:
+        named = URL.build(authority=request.headers.get(hdrs.HOST, "")).host
+    except ValueError:
+        return False
+    if not (is_loopback(named or "") and is_loopback(request.url.host or "")):
+        return False
+    return not any(name.lower().startswith(_FORWARDED) for name in request.headers)
+
+
+def _alone(request: web.Request) -> asyncio.Lock:
+    """For what takes a whole page of metrics into memory: one at a time. ApiError 42902."""
+    look = request.app[LOOK]
+    if look.locked():
+        raise ApiError(42902, "Another bundle or count of samples is being made. Try again.")
+    return look
+
+
+@ROUTES.get("/debug/stacks")
+@endpoint(
+    "debugStacks", "debug", _OPERATE, {200: Answer("Stacks.", {_TEXT_TYPE: {"type": "string"}})}
+)
+async def stacks(request: web.Request) -> web.Response:
+    """The stack of every thread, as text; SIGUSR1 writes them to stderr when this hangs."""
+    _inside(request)
+    return bytes_reply(thread_stacks().encode(), content_type=_TEXT_TYPE)
+
+
+@ROUTES.get("/debug/tasks")
+@endpoint("debugTasks", "debug", _OPERATE, {200: Answer("By name.", {JSON: InsideTasks})})
+async def tasks(request: web.Request) -> web.Response:
+    """Coroutines of the event loop with the lines they wait at, and threads."""
+    _inside(request)
+    return json_reply(inside_tasks())
+
+
+@ROUTES.get("/debug/config")
+@endpoint("debugConfig", "debug", _OPERATE, {200: Answer("By name.", {JSON: InsideConfig})})
+async def config(request: web.Request) -> web.Response:
+    """What the start resolved: every key with its value, source, and the variable or file.
+
+    Values that came by a ``..._FILE`` variable are ``***``. ``/v1/configs`` has what changed since.
+    """
+    return json_reply(inside_config(_inside(request).settings))
+
+
+@ROUTES.get("/debug/log-level")
+@endpoint("debugLogLevels", "debug", _OPERATE, {200: Answer("Levels.", {JSON: LogLevels})})
+async def levels(request: web.Request) -> web.Response:
+    """The level of log lines, and of the loggers that have one of their own."""
+    _inside(request)
+    return _levels_reply()
+
+
+@ROUTES.put("/debug/log-level")
+@endpoint(
+    "setDebugLogLevel",
+    "debug",
+    _OPERATE,
+    {200: Answer("Levels.", {JSON: LogLevels})},
+    body={JSON: LogLevelRequest},
+    errors=(404,),
+)
+async def set_level(request: web.Request) -> web.Response:
+    """Change the level of all lines, or of one logger, until the daemon ends.
+
+    Level null: that of ``log.level``, or of a logger that of the one above it. Lines of the audit
+    are printed at every level.
+    """
+    api = _inside(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(LogLevelRequest, data)
+    note_subject(request, logger=wanted.logger, level=wanted.level)
+    level = wanted.level if wanted.level or wanted.logger else api.config.log_level
+    if not set_log_level(wanted.logger, level):
+        raise ApiError(404, "No logger of that name has written or been asked for yet.")
+    return _levels_reply()
+
+
+def _levels_reply() -> web.Response:
+    found = log_levels()
+    return json_reply({"level": found.pop(""), "loggers": found})
+
+
+@ROUTES.get("/debug/metrics-cardinality")
+@endpoint(
+    "debugMetricsCardinality",
+    "debug",
+    _OPERATE,
+    {200: Answer("Largest first.", {JSON: MetricsCardinality})},
+)
+async def cardinality(request: web.Request) -> web.Response:
+    """How many samples a scrape has, by family and label."""
+    api = _inside(request)
+    async with _alone(request):
+        page = await metrics_text(api, Question())
+        return json_reply(await metrics_cardinality(page))
+
+
+@ROUTES.get("/debug/bundle")
+@endpoint(
+    "debugBundle",
+    "debug",
+    _OPERATE,
+    {
+        200: Answer(
+            "tar.gz",
+            {_BUNDLE_TYPE: {"type": "string", "format": "binary"}},
+            headers=("Content-Disposition",),
+        )
+    },
+)
+async def debug_bundle(request: web.Request) -> web.Response:
+    """All of it as one file for a report: stacks, tasks, configuration, readiness, metrics.
+
+    Names of topics, groups and directories are in it; records, credentials and values of secrets
+    are not.
+    """
+    api = _inside(request)
+    moment_s = api.operations.now_ms() // 1000
+    name = f"kafkalog-{api.operations.node_id}-{moment_s}"
+    async with _alone(request):
+        page = await metrics_text(api, Question())
+        sizes = msgspec.json.encode(await metrics_cardinality(page))
+        parts = {**_parts(api), "metrics.txt": page, "cardinality.json": sizes}
+        packed = await api.inside(_packed, name, parts, moment_s)
+    disposition = f'attachment; filename="{name}.tar.gz"'
+    return bytes_reply(
+        packed, content_type=_BUNDLE_TYPE, headers={hdrs.CONTENT_DISPOSITION: disposition}
+    )
+
+
+def _parts(api: Api) -> dict[str, bytes]:
+    """Of the bundle: what the event loop knows."""
+    documents = {
+        "tasks.json": inside_tasks(),
+        "scheduler.json": tasks_document(api.operations),
+        "config.json": inside_config(api.settings),
+        "log-levels.json": log_levels(),
+        "readiness.json": readiness(api)[1],
+    }
+    parts = {name: msgspec.json.encode(document) for name, document in documents.items()}
+    return {**parts, "stacks.txt": thread_stacks().encode()}
+
+
+def _packed(name: str, parts: dict[str, bytes], moment_s: int) -> bytes:
+    """The bundle, with what the system says of the process. Blocks."""
+    facts = {each: text.encode() for each, text in process_facts().items()}
+    return bundle(name, {**parts, **facts}, moment_s)

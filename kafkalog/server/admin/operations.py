@@ -1,0 +1,196 @@
+"""Operations that outlast a request: ``Prefer: respond-async`` begins one; how far it is.
+
+Backups over HTTP: begin one; ``operations`` tells how far it is.
+
+``GET /v1/tasks``: what the background tasks do and did, for operators.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog.server.admin.answers import TasksAnswer
+from kafkalog.server.admin.answers_logs import OperationAnswer, OperationsAnswer
+from kafkalog.server.api import Api, api_of
+from kafkalog.server.protocol.bodies import Body
+from kafkalog.server.protocol.endpoint import Access, Action, Answer, Link, Resource, endpoint
+from kafkalog.server.protocol.errors import ApiError, error_body
+from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.replies import json_reply
+from kafkalog.server.protocol.schemas import BackupRequest, parse_body
+from kafkalog.server.security.audit import note_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.broker.background import BackgroundOperation
+    from kafkalog.broker.operations import Operations
+    from kafkalog.env.scheduler import TaskStatus
+    from kafkalog.format.topic_names import TopicPartition
+
+
+ROUTES = web.RouteTableDef()
+BEGUN = Answer(
+    "It has begun: with Prefer: respond-async; see Location.",
+    {JSON: OperationAnswer},
+    ("Location",),
+    (Link("describeOperation", {"operation_id": "$response.body#/id"}),),
+)
+_LOOK = Access(Action.DESCRIBE, Resource.CLUSTER)
+
+
+@ROUTES.get("/v1/operations")
+@endpoint(
+    "listOperations", "operation", _LOOK, {200: Answer("All known.", {JSON: OperationsAnswer})}
+)
+async def operations(request: web.Request) -> web.Response:
+    """What runs in the background, and the latest that ended. Forgotten at a restart."""
+    known = api_of(request).operations.background_operations()
+    return json_reply({"operations": [_operation_json(each) for each in known]})
+
+
+@ROUTES.get("/v1/operations/{operation_id}")
+@endpoint(
+    "describeOperation",
+    "operation",
+    _LOOK,
+    {200: Answer("As far as it has come.", {JSON: OperationAnswer})},
+    errors=(404,),
+)
+async def describe(request: web.Request) -> web.Response:
+    """State, progress, and what came of it. Forgotten when the daemon restarts."""
+    operation_id = request.match_info["operation_id"]
+    operation = api_of(request).operations.background_operation(operation_id)
+    if operation is None:
+        raise ApiError(404, "No such operation: it is forgotten, or the daemon was restarted.")
+    return json_reply(_operation_json(operation))
+
+
+def begun(operation: BackgroundOperation) -> web.Response:
+    """202 with the operation and where to look."""
+    headers = {"Location": f"/v1/operations/{operation.operation_id}"}
+    return json_reply(_operation_json(operation), status=202, headers=headers)
+
+
+async def now_or_later(
+    request: web.Request,
+    kind: str,
+    key: TopicPartition | None,
+    work: Callable[[], dict[str, object]],
+) -> web.Response:
+    """The answer that ``work`` makes off the loop; with ``Prefer: respond-async`` 202 at once.
+
+    Then the same answer is the operation's result. A partition that is unknown or not served is
+    refused before anything is begun.
+    """
+    api: Api = api_of(request)
+    if not prefers_async(request):
+        return await api.blocking(lambda: json_reply(work()))
+    details = {}
+    if key is not None:
+        api.operations.partition_log(key.topic, key.partition)
+        details["partition"] = str(key)
+    return begun_async(api.operations.in_background(kind, details, work))
+
+
+def begun_async(operation: BackgroundOperation) -> web.Response:
+    """The same to who asked for it with ``Prefer``."""
+    response = begun(operation)
+    response.headers["Preference-Applied"] = "respond-async"
+    return response
+
+
+def prefers_async(request: web.Request) -> bool:
+    """Whether a Prefer header (RFC 7240; there may be several) asks for it."""
+    preferences = ",".join(request.headers.getall("Prefer", [])).split(",")
+    return any(each.partition(";")[0].strip().lower() == "respond-async" for each in preferences)
+
+
+def _operation_json(operation: BackgroundOperation) -> dict[str, object]:
+    state, error = operation.state, operation.error  # the state is written last
+    return {
+        "id": operation.operation_id,
+        "kind": operation.kind,
+        "details": operation.details,
+        "state": state.value,
+        "started_ms": operation.started_ms,
+        "ended_ms": None if operation.ended_ms < 0 else operation.ended_ms,
+        "progress": operation.progress,
+        "result": operation.result or None,
+        "error": None if error is None else error_body(error)[1],
+    }
+
+
+_ACCESS = Access(Action.CLUSTER, Resource.CLUSTER)
+
+
+@ROUTES.post("/v1/backups")
+@endpoint(
+    "beginBackup",
+    "operation",
+    _ACCESS,
+    {202: BEGUN},
+    body={JSON: BackupRequest},
+    errors=(40002, 40401, 40909, 50010, 50011, 50302, 50303, 50701),
+)
+async def begin(request: web.Request) -> web.Response:
+    """Begin a backup into a directory of the daemon's machine: 202 with the operation.
+
+    Refused before anything is written: a directory that is not empty, relative, or in a log
+    directory (400), a backup that runs already (409), too little room (507).
+    """
+    api = api_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(BackupRequest, data)
+    for topic in wanted.topics or (None,):
+        note_subject(request, directory=wanted.directory, topic=topic)
+    if wanted.topics is not None and not wanted.topics:
+        raise ApiError(40002, "Name topics, or leave them out for all.")
+    operation = await api.blocking(
+        api.operations.begin_backup, wanted.directory, wanted.topics or (), may_link=wanted.link
+    )
+    return begun(operation)
+
+
+def _known(value: int) -> int | None:
+    """-1 stands for none; JSON has null for it."""
+    return None if value < 0 else value
+
+
+def _task_json(task: TaskStatus) -> dict[str, object]:
+    return {
+        "name": task.name,
+        "state": task.state.value,
+        "initial_delay_ms": task.initial_delay_ms,
+        "period_ms": _known(task.period_ms),
+        "next_run_ms": _known(task.next_run_ms),
+        "last_run_ms": _known(task.last_run_ms),
+        "last_duration_ms": _known(task.last_duration_ms),
+        "last_success_ms": _known(task.last_success_ms),
+        "last_failure_ms": _known(task.last_failure_ms),
+        "last_error": task.last_error,
+        "waiting": task.waiting,
+        "running": task.running,
+        "runs": task.runs,
+        "failures": task.failures,
+    }
+
+
+@ROUTES.get("/v1/tasks")
+@endpoint(
+    "listTasks",
+    "operation",
+    Access(Action.DESCRIBE, Resource.CLUSTER),
+    {200: Answer("By name.", {JSON: TasksAnswer})},
+)
+async def tasks(request: web.Request) -> web.Response:
+    """What the background tasks do and did; one-shots of a name are counted together."""
+    return json_reply(tasks_document(api_of(request).operations))
+
+
+def tasks_document(operations: Operations) -> dict[str, object]:
+    """The answer, for the bundle too."""
+    entries = [_task_json(task) for task in operations.tasks()]
+    return {"now_ms": operations.now_ms(), "tasks": entries}

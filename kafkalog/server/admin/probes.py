@@ -1,0 +1,171 @@
+"""Probes and metrics: /livez touches nothing, /readyz says what is missing (operations.md 6.2).
+
+``GET /openapi.json`` and ``.yaml``: the API describes itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog.errors import NAMES_PATHS, UnusableLogDirs
+from kafkalog.observe.exposition import Exposition
+from kafkalog.observe.metrics_options import Question
+from kafkalog.observe.partition_metrics import BrokerState
+from kafkalog.server.admin.answers_logs import Readiness, Status
+from kafkalog.server.api import Api, Phase, api_of
+from kafkalog.server.protocol.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.media_types import JSON, exposition_of
+from kafkalog.server.protocol.parameters import ListParameter
+from kafkalog.server.protocol.replies import bytes_reply, json_reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.broker.values import LogDirFault
+
+
+ROUTES = web.RouteTableDef()
+_FAMILY = ListParameter(
+    "family", "Only families whose names begin so, with commas between them, or one each."
+)
+_TOPIC = ListParameter("topic", "Only series of these topics; those without a topic stay out.")
+
+
+@ROUTES.get("/livez")
+@endpoint("live", "probes", OPEN, {200: Answer("It turns.", {JSON: Status})})
+async def live(_: web.Request) -> web.Response:
+    """200 while the event loop turns."""
+    return json_reply({"status": "ok"})
+
+
+@ROUTES.get("/readyz")
+@ROUTES.get("/healthz")
+@ROUTES.get("/ready")
+@ROUTES.get("/healthy")
+@ROUTES.get("/_health")
+@ROUTES.get("/status/ready")
+@ROUTES.get("/startupz")
+@endpoint(
+    "ready",
+    "probes",
+    OPEN,
+    {
+        200: Answer("Ready.", {JSON: Readiness}),
+        503: Answer("Not ready: the checks say why", {JSON: Readiness}),
+    },
+)
+async def ready(request: web.Request) -> web.Response:
+    """200 when the logs are loaded, a directory is online and no stop is under way; else 503.
+
+    A full disk takes no readiness: reads and deletions go on (reliability.md 2.2).
+    """
+    is_ready, body = readiness(api_of(request))
+    if is_ready:
+        return json_reply(body)
+    return json_reply(body, status=503, headers={"Retry-After": "1"})
+
+
+def readiness(api: Api) -> tuple[bool, dict[str, object]]:
+    """Whether it is ready, and what a probe is told."""
+    status = api.operations.readiness()
+    checks = {
+        "logs_loaded": api.phase is not Phase.STARTING and status.is_loaded,
+        "log_dir_online": status.online_dirs > 0,
+        "not_stopping": not api.stopping,
+    }
+    is_ready = all(checks.values())
+    body: dict[str, object] = {
+        "status": "ready" if is_ready else "not ready",
+        "checks": checks,
+        "online_log_dirs": status.online_dirs,
+        "offline_log_dirs": status.offline_dirs,
+        "partitions": status.partitions,
+        "offline_partitions": status.offline_partitions,
+        "full_log_dirs": status.full_dirs,
+        "log_dir_faults": [_fault_json(fault) for fault in status.faults],
+    }
+    if api.start_refusal is not None:
+        body["start_refused"] = (
+            api.start_refusal if NAMES_PATHS.get() else UnusableLogDirs.without_paths
+        )
+    elif not status.is_loaded:
+        body["loading"] = dataclasses.asdict(api.operations.loading())
+    return is_ready, body
+
+
+def _fault_json(fault: LogDirFault) -> dict[str, str | None]:
+    """Its state to everybody, what and why to whoever may know where files lie."""
+    facts: dict[str, str | None] = dataclasses.asdict(fault)
+    return facts if NAMES_PATHS.get() else {**facts, "log_dir": None, "reason": None}
+
+
+@ROUTES.get("/metrics")
+@endpoint(
+    "metrics",
+    "probes",
+    Access(Action.DESCRIBE, Resource.CLUSTER),
+    {
+        200: Answer(
+            "The metrics.", {each.value: {"type": "string"} for each in Exposition}, ("Vary",)
+        )
+    },
+    parameters=(_FAMILY, _TOPIC),
+)
+async def metrics(request: web.Request) -> web.Response:
+    """Prometheus text, or OpenMetrics for whom wants that more; never touches the disk."""
+    api = api_of(request)
+    exposition = exposition_of(request.headers.get("Accept", ""))
+    question = Question(exposition, _FAMILY.read(request), _TOPIC.read(request))
+    body = await metrics_text(api, question)
+    return bytes_reply(body, content_type=exposition.value, headers={"Vary": "Accept"})
+
+
+async def metrics_text(api: Api, question: Question) -> bytes:
+    """A page of metrics; the event loop turns meanwhile."""
+    snapshot, state = api.operations.metrics_snapshot(), _state_of(api)
+    return await api.metrics_page.render(snapshot, state, question)
+
+
+def _state_of(api: Api) -> BrokerState:
+    """The phase in Kafka's words; a start that has nothing to recover is none of recovery."""
+    if api.phase is Phase.STOPPING:
+        return BrokerState.SHUTTING_DOWN
+    if api.phase is Phase.SERVING:
+        return BrokerState.RUNNING
+    is_recovering = api.operations.loading().bytes_to_recover > 0
+    return BrokerState.RECOVERY if is_recovering else BrokerState.STARTING
+
+
+# Makes the document at the first request: few ask for it.
+DESCRIPTION: web.AppKey[Callable[[], bytes]] = web.AppKey("description")
+
+_YAML = "application/yaml"
+
+
+@ROUTES.get("/openapi.json")
+@ROUTES.get("/openapi")
+@ROUTES.get("/openapi/v3")
+@endpoint(
+    "openapi",
+    "description",
+    OPEN,
+    {200: Answer("OpenAPI 3.1.", {JSON: {"type": "object"}})},
+)
+async def openapi(request: web.Request) -> web.Response:
+    """The API's own description."""
+    return bytes_reply(request.app[DESCRIPTION](), content_type=JSON)
+
+
+@ROUTES.get("/openapi.yaml")
+@endpoint(
+    "openapiYaml",
+    "description",
+    OPEN,
+    {200: Answer("OpenAPI 3.1.", {_YAML: {"type": "object"}})},
+)
+async def openapi_yaml(request: web.Request) -> web.Response:
+    """The same for tools that ask for YAML: every JSON text is one (YAML 1.2)."""
+    return bytes_reply(request.app[DESCRIPTION](), content_type=_YAML)

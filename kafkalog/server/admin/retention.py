@@ -1,0 +1,474 @@
+"""Retention over HTTP: why a segment is here, when it goes, what a pass would take (N11, N12).
+
+Answers may name 20,000 segments: they are made and encoded where they are looked up, off the loop.
+Moments are ms since 1970. One that lies beyond what a Kafka timestamp can say is never: ``null``.
+
+Archived offsets over HTTP: how far an archive has come, and that it has come further.
+
+Who copies a topic elsewhere says so after each commit; with ``archive.hold`` retention waits for
+it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog.broker.retention.retention import RETENTION_TASK
+from kafkalog.errors import InvalidRequest, KafkalogError, UnknownSegment
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.log.retention.forecast import told_moment
+from kafkalog.server.admin.answers import (
+    ArchivedOffsetsAnswer,
+    RaisedOffsetsAnswer,
+    RetainAnswer,
+    RetentionRunAnswer,
+    RetentionSimulateAnswer,
+    SegmentAnswer,
+    SegmentsAnswer,
+)
+from kafkalog.server.admin.operations import BEGUN, now_or_later
+from kafkalog.server.api import api_of
+from kafkalog.server.protocol.bodies import Body
+from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.errors import ApiError, entry_error
+from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.parameters import (
+    base_offset_of,
+    parse_timestamp,
+    partition_of,
+    topic_of,
+)
+from kafkalog.server.protocol.replies import json_reply
+from kafkalog.server.protocol.schemas import (
+    MAX_PARTITIONS,
+    ArchivedOffsetsRequest,
+    PartitionName,
+    RetainRequest,
+    RetentionRunRequest,
+    RetentionSimulateRequest,
+    parse_body,
+    parse_optional_body,
+)
+from kafkalog.server.security.audit import note_entries, note_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from kafkalog.broker.operations import Operations
+    from kafkalog.broker.retention.report import (
+        RetentionOutcome,
+        RetentionSimulation,
+        SegmentReport,
+    )
+    from kafkalog.broker.retention.retention import Taken
+    from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
+    from kafkalog.log.retention.forecast import Due, Schedule, SegmentFate
+    from kafkalog.log.retention.plan import RetentionPolicy
+
+
+ROUTES = web.RouteTableDef()
+_DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
+_DELETE = Access(Action.DELETE, Resource.TOPIC)
+
+
+# ---- segments
+
+
+@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/segments/{base_offset}")
+@endpoint(
+    "describeSegment",
+    "retention",
+    _DESCRIBE,
+    {200: Answer("The segment.", {JSON: SegmentAnswer})},
+    errors=(404,),
+)
+async def segment(request: web.Request) -> web.Response:
+    """The segment that begins at an offset, with its fate."""
+    api = api_of(request)
+    topic, partition = topic_of(request), partition_of(request)
+    return await api.blocking(_segment, api.operations, topic, partition, base_offset_of(request))
+
+
+def _segment(operations: Operations, topic: str, partition: int, base_offset: int) -> web.Response:
+    report = operations.describe_segments(topic, partition)
+    for listed, fate in zip(report.segments, report.fates, strict=True):
+        if listed.facts.base_offset == base_offset:
+            (entries,) = operations.count_index_entries(topic, partition, [listed])
+            head = {"topic": topic, "partition": partition, "now_ms": report.now_ms}
+            return json_reply({**head, **_segment_json(listed, entries, fate)})
+    raise UnknownSegment(f"{topic}-{partition} has no segment {base_offset}")
+
+
+@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/segments")
+@endpoint(
+    "listSegments", "retention", _DESCRIBE, {200: Answer("Oldest first.", {JSON: SegmentsAnswer})}
+)
+async def segments(request: web.Request) -> web.Response:
+    """Every segment with its fate: the rule that takes it or what keeps it, and when it goes."""
+    api = api_of(request)
+    topic, partition = topic_of(request), partition_of(request)
+    return await api.blocking(_segments, api.operations, topic, partition)
+
+
+def _segments(operations: Operations, topic: str, partition: int) -> web.Response:
+    report = operations.describe_segments(topic, partition)
+    entries = operations.count_index_entries(topic, partition, report.segments)
+    return json_reply({"topic": topic, "partition": partition, **_report_json(report, entries)})
+
+
+def _report_json(report: SegmentReport, entries: Sequence[IndexEntries]) -> dict[str, object]:
+    facts = report.facts
+    deleting: list[dict[str, object]] = [
+        {
+            "base_offset": each.base_offset,
+            "size_bytes": each.size_bytes,
+            "state": "deleting",
+            "files_gone_ms": told_moment(each.files_gone_ms),
+        }
+        for each in report.deleting
+    ]
+    served = [
+        _segment_json(*each) for each in zip(report.segments, entries, report.fates, strict=True)
+    ]
+    return {
+        "now_ms": report.now_ms,
+        "log_start_offset": facts.log_start_offset,
+        "high_watermark": facts.high_watermark,
+        "log_end_offset": facts.log_end_offset,
+        "size_bytes": facts.size_bytes,
+        "hold_offset": facts.hold and facts.hold.offset,
+        "hold_max_bytes": facts.hold and facts.hold.max_bytes,
+        "held_segments": report.held.segments,
+        "held_bytes": report.held.size_bytes,
+        "policy": _policy_json(report.policy),
+        "schedule": _schedule_json(report.schedule),
+        "segments": deleting + served,
+    }
+
+
+def _segment_json(
+    segment: ListedSegment, entries: IndexEntries, fate: SegmentFate
+) -> dict[str, object]:
+    return {
+        "base_offset": segment.facts.base_offset,
+        "next_offset": segment.next_offset,
+        "size_bytes": segment.facts.size_bytes,
+        "offset_index_entries": entries.offset_index_entries,
+        "offset_index_bytes": entries.offset_index_bytes,
+        "time_index_entries": entries.time_index_entries,
+        "time_index_bytes": entries.time_index_bytes,
+        "largest_timestamp_ms": segment.facts.largest_timestamp_ms,
+        "largest_timestamp_source": "record" if segment.has_record_timestamp else "file_mtime",
+        "state": "active" if segment.is_active else "inactive",
+        "rule": fate.rule and fate.rule.value,
+        "keeper": fate.keeper and fate.keeper.value,
+        "bytes_until": fate.bytes_until,
+        "due": _due_json(fate.due),
+    }
+
+
+def _policy_json(policy: RetentionPolicy) -> dict[str, object]:
+    return {
+        "is_deleted": policy.is_deleted,
+        "retention_ms": policy.retention_ms,
+        "retention_bytes": policy.retention_bytes,
+    }
+
+
+def _schedule_json(schedule: Schedule | None) -> dict[str, object] | None:
+    """None: no task looks at the log."""
+    if schedule is None:
+        return None
+    return {
+        "runs_in": "log_cleaner" if schedule.is_cleaners else RETENTION_TASK,
+        "next_check_ms": told_moment(schedule.next_check_ms),
+        "check_interval_ms": schedule.check_interval_ms,
+        "delete_delay_ms": schedule.delete_delay_ms,
+    }
+
+
+def _due_json(due: Due | None) -> dict[str, object] | None:
+    if due is None or told_moment(due.moment_ms) is None:
+        return None
+    return {
+        "earliest_ms": due.moment_ms,
+        "expected_ms": told_moment(due.expected_ms),
+        "latest_ms": told_moment(due.latest_ms),
+        "files_gone_ms": told_moment(due.files_gone_ms),
+    }
+
+
+# ---- passes
+
+
+@ROUTES.post("/v1/topics/{topic}/partitions/{partition}/log:retain")
+@endpoint(
+    "retainPartition",
+    "retention",
+    _DELETE,
+    {200: Answer("What went.", {JSON: RetainAnswer}), 202: BEGUN},
+    body={JSON: RetainRequest},
+    is_body_required=False,
+)
+async def retain(request: web.Request) -> web.Response:
+    """A pass over one partition: what went, or with ``dry_run`` what would go, by which rule."""
+    api = api_of(request)
+    topic, partition = topic_of(request), partition_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_optional_body(RetainRequest, data)
+    note_subject(request, dry_run=wanted.dry_run)
+    key = TopicPartition(topic, partition)
+    return await now_or_later(
+        request,
+        "log-retain",
+        key,
+        lambda: _retain(api.operations, key, dry_run=wanted.dry_run),
+    )
+
+
+def _retain(operations: Operations, key: TopicPartition, *, dry_run: bool) -> dict[str, object]:
+    outcome = operations.retain(key.topic, key.partition, dry_run=dry_run)
+    return {"dry_run": dry_run, **_entry_json(key, outcome)}
+
+
+@ROUTES.post("/v1/retention:run")
+@endpoint(
+    "runRetention",
+    "retention",
+    _DELETE,
+    {200: Answer("An entry for each partition.", {JSON: RetentionRunAnswer}), 202: BEGUN},
+    body={JSON: RetentionRunRequest},
+    errors=(40002,),
+)
+async def run(request: web.Request) -> web.Response:
+    """A pass over the named partitions, or over all; a partition's failure is its own entry."""
+    api = api_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(RetentionRunRequest, data)
+    if wanted.partitions is not None:
+        _check_names(wanted.partitions)
+    note = partial(note_entries, request, dry_run=wanted.dry_run)
+    note(name.model_dump() for name in wanted.partitions or ())
+    return await now_or_later(
+        request, "retention-run", None, lambda: _run(api.operations, wanted, note)
+    )
+
+
+def _check_names(names: list[PartitionName]) -> None:
+    if not 1 <= len(names) <= MAX_PARTITIONS:
+        raise ApiError(40002, f"Name 1 to {MAX_PARTITIONS} partitions, or leave them out for all.")
+    if len({(name.topic, name.partition) for name in names}) < len(names):
+        raise ApiError(40002, "Name each partition once.")
+
+
+def _run(
+    operations: Operations,
+    wanted: RetentionRunRequest,
+    note: Callable[[list[dict[str, object]]], None],
+) -> dict[str, object]:
+    """Named partitions all have an entry; of the rest those where something went or failed.
+
+    They are noted; behind an answer 202 nobody reads that any more.
+    """
+    entries: list[dict[str, object]] = []
+    deleted: list[Taken] = []
+    for topic_partition, outcome in _outcomes(operations, wanted):
+        if not isinstance(outcome, KafkalogError):
+            deleted += outcome.deleted
+            if wanted.partitions is None and not outcome.deleted:
+                continue
+        entries.append(_entry_json(topic_partition, outcome))
+    note(entries)
+    return {
+        "dry_run": wanted.dry_run,
+        "segments": len(deleted),
+        "bytes": sum(each.size_bytes for each in deleted),
+        "partitions": entries,
+    }
+
+
+def _outcomes(
+    operations: Operations, wanted: RetentionRunRequest
+) -> Iterator[tuple[TopicPartition, RetentionOutcome | KafkalogError]]:
+    if wanted.partitions is None:
+        yield from operations.retain_all(dry_run=wanted.dry_run)
+        return
+    for name in wanted.partitions:
+        key = TopicPartition(name.topic, name.partition)
+        try:
+            outcome = operations.retain(name.topic, name.partition, dry_run=wanted.dry_run)
+        except KafkalogError as error:
+            yield key, error
+        else:
+            yield key, outcome
+
+
+def _entry_json(
+    topic_partition: TopicPartition, outcome: RetentionOutcome | KafkalogError
+) -> dict[str, object]:
+    head: dict[str, object] = {
+        "topic": topic_partition.topic,
+        "partition": topic_partition.partition,
+    }
+    if isinstance(outcome, KafkalogError):
+        return {**head, **entry_error(outcome)}
+    return {
+        **head,
+        "log_start_offset": outcome.log_start_offset,
+        "bytes": sum(each.size_bytes for each in outcome.deleted),
+        "segments": [
+            {
+                "base_offset": each.base_offset,
+                "size_bytes": each.size_bytes,
+                "reason": each.rule.value,
+            }
+            for each in outcome.deleted
+        ],
+    }
+
+
+# ---- what if
+
+
+@ROUTES.post("/v1/retention:simulate")
+@endpoint(
+    "simulateRetention",
+    "retention",
+    _DESCRIBE,
+    {200: Answer("By partition.", {JSON: RetentionSimulateAnswer})},
+    body={JSON: RetentionSimulateRequest},
+    errors=(40002, 40401, 40402, 50010, 50302, 50303, 50701),
+)
+async def simulate(request: web.Request) -> web.Response:
+    """What would go until ``horizon_ms`` from ``at`` on, were these configs the topic's.
+
+    Of a whole topic, a partition that is not served has an error entry.
+    """
+    api = api_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(RetentionSimulateRequest, data)
+    return await api.blocking(_simulate, api.operations, wanted)
+
+
+def _simulate(operations: Operations, wanted: RetentionSimulateRequest) -> web.Response:
+    start_ms = None if wanted.at is None else _parse_at(str(wanted.at))
+    numbers = (
+        range(operations.partition_count(wanted.topic))
+        if wanted.partition is None
+        else (wanted.partition,)
+    )
+    entries = []
+    for number in numbers:
+        try:
+            simulation = operations.simulate_retention(
+                wanted.topic,
+                number,
+                wanted.configs,
+                start_ms=start_ms,
+                horizon_ms=wanted.horizon_ms,
+            )
+        except InvalidRequest:
+            raise  # the request's fault, not the partition's
+        except KafkalogError as error:
+            if wanted.partition is not None:
+                raise
+            entries.append({"partition": number, **entry_error(error)})
+        else:
+            entries.append({"partition": number, **_simulation_json(simulation)})
+    return json_reply({"topic": wanted.topic, "partitions": entries})
+
+
+def _parse_at(text: str) -> int:
+    try:
+        return parse_timestamp(text, "at")
+    except ApiError as error:
+        raise ApiError(40002, error.message) from error
+
+
+def _simulation_json(simulation: RetentionSimulation) -> dict[str, object]:
+    return {
+        "start_ms": simulation.start_ms,
+        "end_ms": told_moment(simulation.end_ms),
+        "policy": _policy_json(simulation.policy),
+        "schedule": _schedule_json(simulation.schedule),
+        "segments": [
+            {
+                "base_offset": each.facts.base_offset,
+                "size_bytes": each.facts.size_bytes,
+                "reason": each.rule.value,
+                "due": _due_json(each.due),
+            }
+            for each in simulation.departures
+        ],
+        "segments_left": simulation.segments_left,
+        "bytes_left": simulation.bytes_left,
+    }
+
+
+_PATH = "/v1/topics/{topic}/archived-offsets"
+
+
+@ROUTES.get(_PATH)
+@endpoint(
+    "listArchivedOffsets",
+    "retention",
+    Access(Action.DESCRIBE, Resource.TOPIC),
+    {200: Answer("By partition.", {JSON: ArchivedOffsetsAnswer})},
+)
+async def archived_offsets(request: web.Request) -> web.Response:
+    """How far each served partition is archived, and what ``archive.hold`` keeps for it."""
+    api, topic = api_of(request), topic_of(request)
+    return await api.blocking(_list, api.operations, topic)
+
+
+def _list(operations: Operations, topic: str) -> web.Response:
+    entries = [
+        {
+            "partition": each.partition,
+            "archived_offset": each.archived_offset,
+            "log_start_offset": each.log_start_offset,
+            "high_watermark": each.high_watermark,
+            "lag": each.lag,
+            "held_segments": each.held.segments,
+            "held_bytes": each.held.size_bytes,
+        }
+        for each in operations.archived_offsets(topic)
+    ]
+    return json_reply({"topic": topic, "partitions": entries})
+
+
+@ROUTES.post(f"{_PATH}:raise")
+@endpoint(
+    "raiseArchivedOffsets",
+    "retention",
+    Access(Action.DELETE, Resource.TOPIC),
+    {200: Answer("What holds now.", {JSON: RaisedOffsetsAnswer})},
+    body={JSON: ArchivedOffsetsRequest},
+    errors=(40002, 40402, 41602, 50003, 50302, 50303, 50304, 50701),
+)
+async def raise_archived_offsets(request: web.Request) -> web.Response:
+    """Say that an archive has everything below these offsets: all or none, durable.
+
+    A lower offset than the one in force changes nothing; the answer has the one that holds. With
+    ``topic_id`` a topic that was made anew under the name is not taken for the archived one.
+    """
+    api, topic = api_of(request), topic_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(ArchivedOffsetsRequest, data)
+    for each in wanted.partitions:
+        note_subject(request, partition=each.partition, offset=each.offset)
+    offsets = {each.partition: each.offset for each in wanted.partitions}
+    if len(offsets) < len(wanted.partitions):
+        raise ApiError(40002, "Name each partition once.")
+    return await api.blocking(_raise, api.operations, topic, offsets, wanted.topic_id)
+
+
+def _raise(
+    operations: Operations, topic: str, offsets: Mapping[int, int], topic_id: str | None
+) -> web.Response:
+    risen = operations.raise_archived_offsets(topic, offsets, topic_id)
+    entries = [{"partition": number, "archived_offset": risen[number]} for number in sorted(risen)]
+    return json_reply({"topic": topic, "partitions": entries})

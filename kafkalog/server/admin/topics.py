@@ -1,0 +1,314 @@
+"""v2 metadata: topics, partitions, offsets; ``POST /admin/topics`` (http-api.md 1.3, 1.4).
+
+``GET /v1/info``, ``/v1/configs``: what runs here, and why it is set so (http-api.md N14).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog import __version__
+from kafkalog.errors import InvalidRequest, KafkalogError
+from kafkalog.server.admin.answers import ConfigsAnswer, InfoAnswer
+from kafkalog.server.admin.answers_logs import (
+    About,
+    BrokerIds,
+    EmptyObject,
+    OffsetRange,
+    TopicAnswer,
+    TopicNames,
+    TopicPartitionAnswer,
+    TopicPartitions,
+)
+from kafkalog.server.api import api_of
+from kafkalog.server.protocol.bodies import Body
+from kafkalog.server.protocol.endpoint import (
+    AUTHENTICATED,
+    OPEN,
+    Access,
+    Action,
+    Answer,
+    Link,
+    Resource,
+    endpoint,
+)
+from kafkalog.server.protocol.errors import ApiError, entry_error
+from kafkalog.server.protocol.media_types import JSON, V2_JSON, metadata_type
+from kafkalog.server.protocol.parameters import TextParameter, partition_of, topic_of
+from kafkalog.server.protocol.replies import json_reply
+from kafkalog.server.protocol.schemas import AdminTopic, parse_body
+from kafkalog.server.security.audit import note_subject
+
+if TYPE_CHECKING:
+    from kafkalog.broker.values import ConfigEntry, TopicDescription
+
+
+ROUTES = web.RouteTableDef()
+_NO_LEADER = -1  # as Kafka has it
+_TYPES = (V2_JSON, JSON)
+_ABOUT_IT = tuple(
+    Link(operation_id, {"topic": "$request.body#/topic_name"})
+    for operation_id in ("describeTopic", "describePartitions", "produce")
+)
+_DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
+
+
+def _reply(request: web.Request, value: object, status: int = 200) -> web.Response:
+    accept = request.headers.get("Accept", "")
+    return json_reply(value, content_type=metadata_type(accept), status=status)
+
+
+def _partition_entry(
+    broker_id: int, partition: int, fault: KafkalogError | None
+) -> dict[str, object]:
+    """One replica, which leads and is in sync: this is a single node. Not served: no leader."""
+    is_served = fault is None
+    replica = {"broker": broker_id, "leader": is_served, "in_sync": is_served}
+    leader = broker_id if is_served else _NO_LEADER
+    entry: dict[str, object] = {"partition": partition, "leader": leader, "replicas": [replica]}
+    return entry if fault is None else {**entry, **entry_error(fault)}
+
+
+def _partitions(broker_id: int, description: TopicDescription) -> list[dict[str, object]]:
+    return [
+        _partition_entry(broker_id, number, description.faults.get(number))
+        for number in range(description.partition_count)
+    ]
+
+
+@ROUTES.get("/")
+@endpoint(
+    "about",
+    "metadata",
+    OPEN,
+    {200: Answer("Name and version.", dict.fromkeys(_TYPES, About))},
+    errors=(406,),
+)
+async def root(request: web.Request) -> web.Response:
+    """Who answers here; the Bridge's clients read bridge_version."""
+    return _reply(request, {"bridge_version": "1.2.0", "name": "kafkalog", "version": __version__})
+
+
+@ROUTES.post("/")
+@endpoint(
+    "nothing",
+    "metadata",
+    OPEN,
+    {200: Answer("It answers.", dict.fromkeys(_TYPES, EmptyObject))},
+    errors=(406,),
+)
+async def nothing(request: web.Request) -> web.Response:
+    """The REST Proxy's sign of life; whatever is sent is not read."""
+    return _reply(request, {})
+
+
+@ROUTES.get("/brokers")
+@endpoint(
+    "listBrokerIds",
+    "metadata",
+    AUTHENTICATED,
+    {200: Answer("One.", dict.fromkeys(_TYPES, BrokerIds))},
+    errors=(406,),
+)
+async def brokers(request: web.Request) -> web.Response:
+    """The one node."""
+    return _reply(request, {"brokers": [api_of(request).operations.node_id]})
+
+
+@ROUTES.get("/topics")
+@endpoint(
+    "listTopicNames",
+    "metadata",
+    _DESCRIBE,
+    {200: Answer("Names.", dict.fromkeys(_TYPES, TopicNames))},
+    errors=(406,),
+)
+async def topics(request: web.Request) -> web.Response:
+    """Names of all topics, internal ones too."""
+    return _reply(request, api_of(request).operations.topic_names())
+
+
+@ROUTES.get("/topics/{topic}")
+@endpoint(
+    "describeTopic",
+    "metadata",
+    _DESCRIBE,
+    {200: Answer("The topic.", dict.fromkeys(_TYPES, TopicAnswer))},
+    errors=(406,),
+)
+async def topic(request: web.Request) -> web.Response:
+    """Name, effective configs as strings, partitions."""
+    operations = api_of(request).operations
+    description = operations.topics.describe(topic_of(request))
+    configs = {entry.name: entry.value for entry in description.configs if entry.value is not None}
+    return _reply(
+        request,
+        {
+            "name": description.name,
+            "configs": configs,
+            "partitions": _partitions(operations.node_id, description),
+        },
+    )
+
+
+@ROUTES.get("/topics/{topic}/partitions")
+@endpoint(
+    "describePartitions",
+    "metadata",
+    _DESCRIBE,
+    {200: Answer("By number.", dict.fromkeys(_TYPES, TopicPartitions))},
+    errors=(406,),
+)
+async def partitions(request: web.Request) -> web.Response:
+    """All partitions of a topic."""
+    operations = api_of(request).operations
+    description = operations.topics.describe(topic_of(request))
+    return _reply(request, _partitions(operations.node_id, description))
+
+
+@ROUTES.get("/topics/{topic}/partitions/{partition}")
+@endpoint(
+    "describePartition",
+    "metadata",
+    _DESCRIBE,
+    {200: Answer("The partition.", dict.fromkeys(_TYPES, TopicPartitionAnswer))},
+    errors=(406,),
+)
+async def partition(request: web.Request) -> web.Response:
+    """One partition, also one that is not served."""
+    operations = api_of(request).operations
+    name, number = topic_of(request), partition_of(request)
+    try:
+        operations.partition_log(name, number)
+    except InvalidRequest:
+        raise  # there is none
+    except KafkalogError as fault:
+        return _reply(request, _partition_entry(operations.node_id, number, fault))
+    return _reply(request, _partition_entry(operations.node_id, number, None))
+
+
+@ROUTES.get("/topics/{topic}/partitions/{partition}/offsets")
+@endpoint(
+    "getOffsetRange",
+    "metadata",
+    _DESCRIBE,
+    {200: Answer("Where the log begins and ends.", dict.fromkeys(_TYPES, OffsetRange))},
+    errors=(406,),
+)
+async def offsets(request: web.Request) -> web.Response:
+    """Log start offset and the next offset a reader has not seen (the high watermark)."""
+    log = api_of(request).operations.partition_log(topic_of(request), partition_of(request))
+    return _reply(
+        request,
+        {"beginning_offset": log.log_start_offset, "end_offset": log.high_watermark},
+    )
+
+
+@ROUTES.post("/admin/topics")
+@endpoint(
+    "createTopicAsBridge",
+    "topics",
+    Access(Action.CREATE, Resource.TOPIC),
+    {201: Answer("Made, durable.", dict.fromkeys(_TYPES, EmptyObject), links=_ABOUT_IT)},
+    body={JSON: AdminTopic},
+    errors=(406, 40002, 40904, 50302, 50303, 50701),
+)
+async def create_topic(request: web.Request) -> web.Response:
+    """The Bridge's topic creation: 201 ``{}``; an existing topic is 409/40904."""
+    api = api_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(AdminTopic, data)
+    note_subject(request, topic=wanted.topic_name, partition_count=wanted.partitions_count)
+    if wanted.replication_factor not in (None, 1, -1):
+        raise ApiError(40002, "Only replication_factor 1 is possible: there is one node.")
+    await api.blocking(
+        api.operations.topics.create, wanted.topic_name, wanted.partitions_count, wanted.configs
+    )
+    return _reply(request, {}, status=201)
+
+
+_DESCRIBE_CLUSTER = Access(Action.DESCRIBE, Resource.CLUSTER)
+_EXPLAIN = TextParameter("explain", "Only the config of this name.")
+_LIMITS = (
+    "socket_request_max_bytes",
+    "queued_max_request_bytes",
+    "max_decompressed_batch_bytes",
+    "max_connections",
+    "http_max_inflight_requests",
+    "http_max_streams",
+    "http_max_records",
+    "http_max_batch_entries",
+    "http_max_wait_ms",
+    "http_max_fetch_bytes",
+)
+# What a client may ask for that not every version has.
+_FEATURES = (
+    "acks",
+    "backup",
+    "delete-records",
+    "expected-offset",
+    "idempotent-produce",
+    "kafka-rest-v2",
+    "kafka-rest-v3",
+    "list-offsets",
+    "pages",
+    "produce-streams",
+    "raw-batches",
+    "respond-async",
+)
+
+
+@ROUTES.get("/v1/info")
+@endpoint(
+    "info", "operation", _DESCRIBE_CLUSTER, {200: Answer("Who runs here.", {JSON: InfoAnswer})}
+)
+async def info(request: web.Request) -> web.Response:
+    """Version, cluster, listeners, limits and features."""
+    api = api_of(request)
+    config = api.config
+    return json_reply(
+        {
+            "name": "kafkalog",
+            "version": __version__,
+            "cluster_id": api.cluster_id,
+            "node_id": api.operations.node_id,
+            "phase": api.phase.value,
+            "listeners": {"http": f"http://{config.http_host}:{config.http_port}"},
+            "limits": {name.replace("_", "."): getattr(config, name) for name in _LIMITS},
+            "features": list(_FEATURES),
+        }
+    )
+
+
+@ROUTES.get("/v1/configs")
+@endpoint(
+    "explainConfigs",
+    "operation",
+    _DESCRIBE_CLUSTER,
+    {200: Answer("By name.", {JSON: ConfigsAnswer})},
+    parameters=(_EXPLAIN,),
+    errors=(404,),
+)
+async def configs(request: web.Request) -> web.Response:
+    """The effective configs of the daemon, each with its chain of sources."""
+    name = _EXPLAIN.read(request)
+    entries = api_of(request).operations.describe_broker_configs()
+    chosen = [_config_json(entry) for entry in entries if name in (None, entry.name)]
+    if not chosen:
+        raise ApiError(404, "No config of that name; GET /v1/configs lists them.")
+    return json_reply({"configs": chosen})
+
+
+def _config_json(entry: ConfigEntry) -> dict[str, object]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "source": entry.source,
+        "is_default": entry.is_default,
+        "is_read_only": entry.is_read_only,
+        "synonyms": [
+            {"name": one.name, "value": one.value, "source": one.source} for one in entry.synonyms
+        ],
+    }

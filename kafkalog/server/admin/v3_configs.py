@@ -1,0 +1,343 @@
+"""v3 configs of topics, the one broker and the cluster: list, get, put, delete, alter.
+
+All have the same five routes; a ``_Resource`` is what they act on (http-api.md 1.7). The cluster's
+(``broker-configs``) are the broker's that can change at run time: with one broker its dynamic
+configs and the cluster's defaults of them are the same.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from aiohttp import web
+
+from kafkalog.broker.operations import ConfigChange
+from kafkalog.errors import UnknownTopic
+from kafkalog.server.admin.v3 import (
+    DESCRIBE_CLUSTER,
+    DESCRIBE_TOPIC,
+    PAGING,
+    broker_of,
+    cluster_of,
+    cluster_url,
+    page_reply,
+    v3_numbers,
+)
+from kafkalog.server.admin.v3_answers import (
+    KafkaBrokerConfig,
+    KafkaBrokerConfigList,
+    KafkaClusterConfig,
+    KafkaClusterConfigList,
+    KafkaTopicConfig,
+    KafkaTopicConfigList,
+)
+from kafkalog.server.protocol.bodies import Body
+from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.parameters import topic_of
+from kafkalog.server.protocol.replies import json_reply
+from kafkalog.server.protocol.schemas import AlterConfigs, ConfigValue, parse_body
+from kafkalog.server.security.audit import note_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from pydantic import BaseModel
+
+    from kafkalog.broker.values import ConfigEntry
+    from kafkalog.server.api import Api
+    from kafkalog.server.protocol.parameters import Parameter
+
+    _Act = Callable[[web.Request, "_Resource"], Awaitable[web.Response]]
+
+ROUTES = web.RouteTableDef()
+
+
+@dataclass(frozen=True, slots=True)
+class _Resource:
+    """A topic, the broker or the cluster, behind its path."""
+
+    api: Api
+    kind: str
+    path: str  # of its configs, below the cluster
+    crn: str  # of one config, below the cluster, without the config's name
+    owner: Mapping[str, str | int]  # how an entity names the resource
+    describe: Callable[[], Sequence[ConfigEntry]]
+    alter: Callable[[list[ConfigChange], bool], object]
+
+
+def _topic(request: web.Request) -> _Resource:
+    return _topic_named(cluster_of(request), topic_of(request))
+
+
+def _topic_named(api: Api, name: str) -> _Resource:
+    operations = api.operations
+    return _Resource(
+        api,
+        "KafkaTopicConfig",
+        f"topics/{name}/configs",
+        f"topic={name}/config",
+        {"topic_name": name},
+        lambda: operations.topics.describe(name).configs,
+        lambda changes, validate_only: operations.topics.alter_configs(
+            name, changes, validate_only=validate_only
+        ),
+    )
+
+
+def _broker(request: web.Request) -> _Resource:
+    api = cluster_of(request)
+    broker_of(request)
+    return _broker_resource(api)
+
+
+def _broker_resource(api: Api) -> _Resource:
+    node_id = api.operations.node_id
+    return _Resource(
+        api,
+        "KafkaBrokerConfig",
+        f"brokers/{node_id}/configs",
+        f"broker={node_id}/config",
+        {"broker_id": node_id},
+        api.operations.describe_broker_configs,
+        _broker_alteration(api),
+    )
+
+
+def _cluster(request: web.Request) -> _Resource:
+    api = cluster_of(request)
+    return _Resource(
+        api,
+        "KafkaClusterConfig",
+        "broker-configs",
+        "broker-config",
+        {"config_type": "BROKER"},
+        lambda: [e for e in api.operations.describe_broker_configs() if not e.is_read_only],
+        _broker_alteration(api),
+    )
+
+
+def _broker_alteration(api: Api) -> Callable[[list[ConfigChange], bool], object]:
+    return lambda changes, validate_only: api.operations.alter_broker_configs(
+        changes, validate_only=validate_only
+    )
+
+
+def _entity(request: web.Request, resource: _Resource, entry: ConfigEntry) -> dict[str, object]:
+    cluster_id = resource.api.cluster_id
+    return {
+        "kind": resource.kind,
+        "metadata": {
+            "self": f"{cluster_url(request)}/{resource.path}/{entry.name}",
+            "resource_name": f"crn:///kafka={cluster_id}/{resource.crn}={entry.name}",
+        },
+        "cluster_id": cluster_id,
+        **resource.owner,
+        "name": entry.name,
+        "value": entry.value,
+        "is_default": entry.is_default,
+        "is_read_only": entry.is_read_only,
+        "is_sensitive": False,
+        "source": entry.source,
+        "synonyms": [
+            {"name": one.name, "value": one.value, "source": one.source} for one in entry.synonyms
+        ],
+    }
+
+
+def _one(request: web.Request, resource: _Resource) -> ConfigEntry:
+    """The config in the path."""
+    name = request.match_info["config"]
+    for entry in resource.describe():
+        if entry.name == name:
+            return entry
+    raise ApiError(404, "No config of that name; GET .../configs lists them.")
+
+
+async def _list(request: web.Request, resource: _Resource) -> web.Response:
+    """All of them, by name."""
+    return page_reply(
+        request,
+        f"{resource.kind}List",
+        sorted(resource.describe(), key=lambda entry: entry.name),
+        key=lambda entry: entry.name,
+        entity=lambda entry: _entity(request, resource, entry),
+    )
+
+
+async def _get(request: web.Request, resource: _Resource) -> web.Response:
+    """One config with its sources."""
+    return json_reply(_entity(request, resource, _one(request, resource)))
+
+
+async def _put(request: web.Request, resource: _Resource) -> web.Response:
+    """Set one config; durable and in force before the answer."""
+    async with Body(request, resource.api) as data:
+        wanted = parse_body(ConfigValue, data)
+    name = _one(request, resource).name
+    return await _alter(resource, [_set(name, wanted.value)])
+
+
+async def _delete(request: web.Request, resource: _Resource) -> web.Response:
+    """Back to the default of one config."""
+    return await _alter(resource, [ConfigChange(_one(request, resource).name, None)])
+
+
+async def _post(request: web.Request, resource: _Resource) -> web.Response:
+    """Set and delete several configs, all or none."""
+    async with Body(request, resource.api) as data:
+        wanted = parse_body(AlterConfigs, data)
+    for each in wanted.data:
+        note_subject(request, config=each.name, validate_only=wanted.validate_only or None)
+    changes = [
+        ConfigChange(each.name, None) if each.operation == "DELETE" else _set(each.name, each.value)
+        for each in wanted.data
+    ]
+    return await _alter(resource, changes, validate_only=wanted.validate_only)
+
+
+def _set(name: str, value: str | None) -> ConfigChange:
+    if value is None:
+        raise ApiError(40002, f"Null value not supported for : {name}; DELETE resets a config.")
+    return ConfigChange(name, value)
+
+
+async def _alter(
+    resource: _Resource, changes: list[ConfigChange], *, validate_only: bool = False
+) -> web.Response:
+    await resource.api.blocking(resource.alter, changes, validate_only)
+    return web.Response(status=204)
+
+
+@ROUTES.get("/v3/clusters/{cluster_id}/brokers/-/configs")
+@endpoint(
+    "listAllBrokerConfigs",
+    "configs",
+    DESCRIBE_CLUSTER,
+    {200: Answer("A page of configs.", {JSON: KafkaBrokerConfigList})},
+    parameters=PAGING,
+)
+async def all_brokers(request: web.Request) -> web.Response:
+    """The configs of every broker: of the one."""
+    return await _list(request, _broker_resource(cluster_of(request)))
+
+
+@ROUTES.get("/v3/clusters/{cluster_id}/topics/-/configs")
+@endpoint(
+    "listAllTopicConfigs",
+    "configs",
+    DESCRIBE_TOPIC,
+    {200: Answer("A page of configs.", {JSON: KafkaTopicConfigList})},
+    parameters=PAGING,
+)
+async def all_topics(request: web.Request) -> web.Response:
+    """The configs of every topic in one list; made off the loop, for there are many."""
+    api = cluster_of(request)
+    return await api.blocking(_all_topics, request, api)
+
+
+def _all_topics(request: web.Request, api: Api) -> web.Response:
+    found: list[tuple[_Resource, str, ConfigEntry]] = []
+    for name in api.operations.topic_names():
+        resource = _topic_named(api, name)
+        with suppress(UnknownTopic):  # deleted since the names were taken
+            entries = sorted(resource.describe(), key=lambda entry: entry.name)
+            found += [(resource, name, entry) for entry in entries]
+    return page_reply(
+        request,
+        "KafkaTopicConfigList",
+        found,
+        key=lambda each: f"{each[1]}\0{each[2].name}",
+        entity=lambda each: _entity(request, each[0], each[2]),
+    )
+
+
+class _Offer(NamedTuple):
+    """One of the five routes; ``{}`` in its operation id is the resource's name."""
+
+    method: str
+    rest: str
+    operation_id: str
+    action: Action
+    act: _Act
+    status: int
+    body: type[BaseModel] | None = None
+    parameters: tuple[Parameter, ...] = ()
+
+
+class _Place(NamedTuple):
+    """Where the configs of one kind of resource are, and what they look like."""
+
+    path: str
+    name: str
+    find: Callable[[web.Request], _Resource]
+    resource: Resource
+    entity: type[BaseModel]
+    entities: type[BaseModel]
+
+
+_OFFERS = (
+    _Offer("GET", "", "list{}Configs", Action.DESCRIBE, _list, 200, parameters=PAGING),
+    _Offer("GET", "/{config}", "get{}Config", Action.DESCRIBE, _get, 200),
+    _Offer("PUT", "/{config}", "set{}Config", Action.ALTER, _put, 204, ConfigValue),
+    _Offer("DELETE", "/{config}", "reset{}Config", Action.ALTER, _delete, 204),
+    _Offer("POST", ":alter", "alter{}Configs", Action.ALTER, _post, 204, AlterConfigs),
+)
+_PLACES = (
+    _Place(
+        "topics/{topic}/configs",
+        "Topic",
+        _topic,
+        Resource.TOPIC,
+        KafkaTopicConfig,
+        KafkaTopicConfigList,
+    ),
+    _Place(
+        "brokers/{broker}/configs",
+        "Broker",
+        _broker,
+        Resource.CLUSTER,
+        KafkaBrokerConfig,
+        KafkaBrokerConfigList,
+    ),
+    _Place(
+        "broker-configs",
+        "Cluster",
+        _cluster,
+        Resource.CLUSTER,
+        KafkaClusterConfig,
+        KafkaClusterConfigList,
+    ),
+)
+
+
+def _route(place: _Place, offer: _Offer) -> None:
+    """Offer one route over one kind of resource, with its promise."""
+    answer = Answer("Done, durable.")
+    if offer.status == 200:
+        is_list = offer.act is _list
+        answer = Answer("As it is now.", {JSON: place.entities if is_list else place.entity})
+
+    async def handle(request: web.Request) -> web.Response:
+        with v3_numbers():
+            return await offer.act(request, place.find(request))
+
+    handle.__doc__ = offer.act.__doc__
+    promised = endpoint(
+        offer.operation_id.format(place.name),
+        "configs",
+        Access(offer.action, place.resource),
+        {offer.status: answer},
+        parameters=offer.parameters,
+        body=None if offer.body is None else {JSON: offer.body},
+        errors=(40002, 50302, 50303, 50701) if offer.action is Action.ALTER else (),
+    )(handle)
+    ROUTES.route(offer.method, f"/v3/clusters/{{cluster_id}}/{place.path}{offer.rest}")(promised)
+
+
+for _each in _PLACES:
+    for _offer in _OFFERS:
+        _route(_each, _offer)

@@ -1,0 +1,112 @@
+"""The page of the web console about the cleaner, and the orders that it gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from kafkalog.console.views.compaction import CleanerView, compaction_view
+from kafkalog.server.admin.cleaner import run_json
+from kafkalog.server.api import api_of
+from kafkalog.server.console.pages import (
+    FORM_DONE,
+    form_done,
+    form_fields,
+    form_schema,
+    page,
+    partition_field,
+    refuse_other_origins,
+)
+from kafkalog.server.protocol.endpoint import Access, Action, Resource, endpoint
+from kafkalog.server.protocol.media_types import FORM
+from kafkalog.server.protocol.parameters import IntegerParameter, TextParameter
+from kafkalog.server.security.audit import note_subject
+
+if TYPE_CHECKING:
+    from kafkalog.broker.operations import Operations
+
+ROUTES = web.RouteTableDef()
+_COMPACTION = "/console/compaction"
+_LOOK = Access(Action.DESCRIBE, Resource.CLUSTER)
+_OPERATE = Access(Action.CLUSTER, Resource.CLUSTER)
+
+_PAGE = IntegerParameter("page", "Page of the list.", 1, 1, 1_000_000)
+_TOPIC = TextParameter("topic", "Only the logs of this topic.", "")
+_HOURS = IntegerParameter("hours", "How far back the timeline goes.", 24, 1, 24)
+_OPERATION = TextParameter("operation", "The trial whose end is shown.", "")
+_OUT_OF_SERVICE = (50010, 50302, 50303, 50701)  # a partition tells its own reason
+_PARTITION_FORM = {FORM: form_schema("topic", "partition")}
+
+
+@page(
+    ROUTES,
+    _COMPACTION,
+    "consoleCompaction",
+    _LOOK,
+    CleanerView,
+    parameters=(_TOPIC, _PAGE, _HOURS, _OPERATION),
+    errors=(40401,),
+    asks_logs=True,
+)
+def compaction(request: web.Request, operations: Operations) -> CleanerView:
+    """Console: the cleaner's threads as a timeline; of each compacted log whether it is next."""
+    return compaction_view(
+        operations,
+        _TOPIC.read(request) or "",
+        page=_PAGE.read(request),
+        hours=_HOURS.read(request),
+        operation_id=_OPERATION.read(request) or "",
+    )
+
+
+@ROUTES.post(f"{_COMPACTION}/try")
+@endpoint(
+    "consoleTryClean",
+    "console",
+    _OPERATE,
+    FORM_DONE,
+    body=_PARTITION_FORM,
+    errors=(40002, 40401, 40402, 40907, 40910, *_OUT_OF_SERVICE),
+)
+async def try_clean(request: web.Request) -> web.Response:
+    """Console: a dry run of a clean; the page that follows shows its end.
+
+    Pages of other origins are refused.
+    """
+    refuse_other_origins(request)
+    api = api_of(request)
+    topic, partition = await _partition_named(request)
+    begin = api.operations.cleaning.begin
+    operation = await api.blocking(begin, topic, partition, is_dry=True, result=run_json)
+    return form_done(request, f"{_COMPACTION}?{urlencode({'operation': operation.operation_id})}")
+
+
+@ROUTES.post(f"{_COMPACTION}/retry")
+@endpoint(
+    "consoleRetryClean",
+    "console",
+    _OPERATE,
+    FORM_DONE,
+    body=_PARTITION_FORM,
+    errors=(40002, 40401, 40402, 40907, *_OUT_OF_SERVICE),
+)
+async def retry_clean(request: web.Request) -> web.Response:
+    """Console: let the cleaner try a partition again that failed or is uncleanable.
+
+    Pages of other origins are refused.
+    """
+    refuse_other_origins(request)
+    topic, partition = await _partition_named(request)
+    api = api_of(request)
+    await api.blocking(api.operations.cleaning.retry, topic, partition)
+    return form_done(request, _COMPACTION)
+
+
+async def _partition_named(request: web.Request) -> tuple[str, int]:
+    """By the form's fields."""
+    fields = await form_fields(request, api_of(request), "topic", "partition")
+    topic, partition = fields["topic"], partition_field(fields["partition"])
+    note_subject(request, topic=topic, partition=partition)
+    return topic, partition

@@ -1,0 +1,274 @@
+"""What all pages of the web console have in common: two renderers, headers, errors for people.
+
+A page is a view (``kafkalog.console``) that is made on a thread of the console's from the
+operations as the caller's principal may see them. Its address answers HTML, or JSON to who asks for
+that; with ``.json`` behind it JSON alone.
+
+Form bodies: what a page's form sends, its fields by name, each once and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import parse_qsl
+
+from aiohttp import hdrs, web
+
+from kafkalog.broker.catalog import log_dir_of
+from kafkalog.console.rendering import (
+    Frame,
+    is_prepared,
+    prepare,
+    render_error,
+    render_html,
+    render_json,
+)
+from kafkalog.errors import KafkalogError
+from kafkalog.server.api import api_of
+from kafkalog.server.protocol.bodies import Body
+from kafkalog.server.protocol.endpoint import CONSOLE_PREFIX, Answer, endpoint
+from kafkalog.server.protocol.errors import ApiError, error_body
+from kafkalog.server.protocol.media_types import (
+    FORM,
+    HTML,
+    JSON,
+    bare_type,
+    negotiate,
+    parse_accept,
+)
+from kafkalog.server.protocol.origin import is_of_other_page
+from kafkalog.server.protocol.parameters import (
+    NO_PARTITION,
+    FlagParameter,
+    partition_number,
+    partition_of,
+    topic_of,
+)
+from kafkalog.server.protocol.replies import bytes_reply
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from kafkalog.broker.operations import Operations
+    from kafkalog.console.view import View
+    from kafkalog.server.api import Api
+    from kafkalog.server.protocol.endpoint import Access
+    from kafkalog.server.protocol.parameters import Parameter
+
+    _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+V = TypeVar("V", bound="View")
+
+_HTML_UTF8 = f"{HTML}; charset=utf-8"
+_TWIN = ".json"
+_MANY_LOGS, _NO_LOG = "many logs", "no log"  # places of pages beside the log directories
+_TEXT = {"type": "string"}
+REFRESH = FlagParameter("refresh", "The page asks for itself again every ten seconds.")
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+PAGE_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    hdrs.CACHE_CONTROL: "no-store",
+    hdrs.VARY: "Accept",
+}
+"""Of every page: nothing runs or is loaded that does not come from this address."""
+
+
+def page(
+    routes: web.RouteTableDef,
+    path: str,
+    operation_id: str,
+    access: Access,
+    model: type[View],
+    *,
+    parameters: tuple[Parameter, ...] = (),
+    errors: tuple[int, ...] = (),
+    asks_logs: bool = False,
+    can_refresh: bool = True,
+) -> Callable[[Callable[[web.Request, Operations], V]], Callable[[web.Request, Operations], V]]:
+    """Register what makes a view as a page and as its twin; its docstring describes both.
+
+    It runs on a thread. What it raises is answered as everywhere, to people as a page.
+    ``asks_logs``: it may read of many logs, though no topic is in its address.
+    A page that somebody is to confirm must stay what was read: ``can_refresh`` False.
+    """
+
+    def register(
+        make: Callable[[web.Request, Operations], V],
+    ) -> Callable[[web.Request, Operations], V]:
+        twin, either = _handlers(make, asks_logs=asks_logs, can_refresh=can_refresh)
+        promised_twin = endpoint(
+            f"{operation_id}Json",
+            "console",
+            access,
+            {200: Answer("The page's facts.", {JSON: model})},
+            parameters=parameters,
+            errors=errors,
+        )(twin)
+        promised_page = endpoint(
+            operation_id,
+            "console",
+            access,
+            {200: Answer("The page.", {HTML: _TEXT, JSON: model})},
+            parameters=(*parameters, REFRESH) if can_refresh else parameters,
+            errors=(*errors, 406),
+        )(either)
+        # The twin first: of two patterns aiohttp takes the one that was added first.
+        routes.get(path + _TWIN)(promised_twin)
+        routes.get(path)(promised_page)
+        return make
+
+    return register
+
+
+def _handlers(
+    make: Callable[[web.Request, Operations], View], *, asks_logs: bool, can_refresh: bool
+) -> tuple[_Handler, _Handler]:
+    """The twin's and the page's."""
+
+    async def twin(request: web.Request) -> web.Response:
+        api = api_of(request)
+        body = await api.console_threads.run(
+            _place_of(request, api, asks_logs=asks_logs),
+            lambda: render_json(make(request, api.operations)),
+        )
+        return bytes_reply(body, content_type=JSON, headers=PAGE_HEADERS)
+
+    async def either(request: web.Request) -> web.Response:
+        api, url = api_of(request), request.rel_url
+        frame = Frame(
+            url.raw_path,
+            url.raw_query_string,
+            is_refreshing=can_refresh and REFRESH.read(request),
+            can_refresh=can_refresh,
+            # Else what changes something is behind another port than the pages.
+            is_administered=api.config.admin_port is None,
+            has_records=api.config.console_records,
+        )
+        if negotiate(request.headers.get(hdrs.ACCEPT, ""), (HTML, JSON)) == JSON:
+            return await twin(request)
+        body = await api.console_threads.run(
+            _place_of(request, api, asks_logs=asks_logs),
+            lambda: render_html(make(request, api.operations), frame),
+        )
+        return bytes_reply(body, content_type=_HTML_UTF8, headers=PAGE_HEADERS)
+
+    twin.__doc__ = either.__doc__ = make.__doc__
+    return twin, either
+
+
+def _place_of(request: web.Request, api: Api, *, asks_logs: bool) -> str:
+    """Whose disk a page waits for: the log directory of its partition, else those of many, none."""
+    if "partition" in request.match_info:
+        topic, partition = topic_of(request), partition_of(request)
+        # What is wrong with the partition, or who asks, the page says itself.
+        with contextlib.suppress(KafkalogError):
+            return log_dir_of(api.operations.partition_log(topic, partition))
+    return _MANY_LOGS if asks_logs or "topic" in request.match_info else _NO_LOG
+
+
+def refuse_other_origins(request: web.Request) -> None:
+    """ApiError 40301 for another page, whatever ``access.control.allow.origin`` names."""
+    if is_of_other_page(request):
+        raise ApiError(40301, "A page of another origin may not do this.")
+
+
+FORM_DONE = {
+    303: Answer("Done; see the page.", headers=(hdrs.LOCATION,)),
+    204: Answer("Done, at an admin.port; the page is at the other one.", headers=(hdrs.LOCATION,)),
+}
+"""Answers of a form that is carried out."""
+
+
+def form_done(request: web.Request, address: str) -> web.Response:
+    """What follows a form that was carried out: the page to look at, where there are pages."""
+    status = 303 if api_of(request).config.admin_port is None else 204
+    return web.Response(status=status, headers={hdrs.LOCATION: address, **PAGE_HEADERS})
+
+
+def wants_page(request: web.Request) -> bool:
+    """Whether an error is for somebody who looks at pages: he asks for HTML by its name."""
+    path = request.path
+    if not path.startswith(CONSOLE_PREFIX) or path.endswith(_TWIN):
+        return False
+    return HTML in parse_accept(request.headers.get(hdrs.ACCEPT, ""))
+
+
+async def prepared(api: Api) -> None:
+    """Errors and static files can be made on the event loop from here on.
+
+    Loaded where no log directory that hangs holds it up, and later made without any thread: a
+    refusal may not wait for what it protects.
+    """
+    if not is_prepared():
+        await api.inside(prepare)
+
+
+async def error_page(
+    api: Api, error: KafkalogError | ApiError, plain: web.Response, request_id: str
+) -> web.Response:
+    """The answer ``plain`` for people: its status and headers, its facts as a page."""
+    entry, facts = error_body(error)
+    message = str(facts["message"])
+    await prepared(api)
+    body = render_error(entry.status, entry.error_code, message, request_id)
+    kept = {
+        name: value
+        for name, value in plain.headers.items()
+        if name not in (hdrs.CONTENT_TYPE, hdrs.CONTENT_LENGTH)
+    }
+    return bytes_reply(
+        body, content_type=_HTML_UTF8, status=entry.status, headers=kept | PAGE_HEADERS
+    )
+
+
+_MOST_BYTES = 16 << 10
+
+
+def form_schema(*names: str) -> Mapping[str, object]:
+    """JSON Schema of a form with these fields."""
+    return {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in names},
+        "required": list(names),
+        "additionalProperties": False,
+    }
+
+
+async def form_fields(request: web.Request, api: Api, *names: str) -> dict[str, str]:
+    """The fields as sent, decoded; ApiError 415, 41302, and 40002 for anything but these fields."""
+    if bare_type(request.headers.get("Content-Type", "")) != FORM:
+        raise ApiError(415, f"Send {FORM}, as a form does.")
+    async with Body(request, api, most_bytes=_MOST_BYTES) as data:
+        text = data.decode("latin-1")
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), errors="strict")
+    except ValueError as error:
+        raise ApiError(40002, "The body is no form.") from error
+    fields = dict(pairs)
+    if len(fields) < len(pairs) or fields.keys() != set(names):
+        raise ApiError(40002, f"The form has the fields {', '.join(names)}, each of them once.")
+    return fields
+
+
+def partition_field(text: str) -> int:
+    """The number of a partition; ApiError 40002."""
+    number = partition_number(text)
+    if number is None:
+        raise ApiError(40002, NO_PARTITION)
+    return number

@@ -1,0 +1,212 @@
+"""The web console: its pages with their JSON twins, and its static files.
+
+No address ends in the name of a topic, because ``a.json`` is one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from aiohttp import hdrs, web
+
+from kafkalog.console.assets import ASSETS_PATH, all_assets
+from kafkalog.console.views.daemon import LogDirsView, TasksView, log_dirs_view, tasks_view
+from kafkalog.console.views.overview import OverviewView, overview_view
+from kafkalog.console.views.partition import PartitionView, partition_view
+from kafkalog.console.views.retention import RetentionView, retention_view
+from kafkalog.console.views.topics import TopicOrder, TopicsView, TopicView, topic_view, topics_view
+from kafkalog.server.api import api_of
+from kafkalog.server.console.pages import (
+    FORM_DONE,
+    PAGE_HEADERS,
+    REFRESH,
+    form_done,
+    form_fields,
+    form_schema,
+    page,
+    prepared,
+    refuse_other_origins,
+)
+from kafkalog.server.protocol.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.media_types import FORM
+from kafkalog.server.protocol.parameters import (
+    ChoiceParameter,
+    IntegerParameter,
+    TextParameter,
+    partition_of,
+    topic_of,
+)
+from kafkalog.server.protocol.replies import bytes_reply
+
+if TYPE_CHECKING:
+    from kafkalog.broker.operations import Operations
+
+ROUTES = web.RouteTableDef()
+_CONSOLE = "/console"
+_TOPIC = f"{_CONSOLE}/topics/{{topic}}"
+_DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
+_LOOK = Access(Action.DESCRIBE, Resource.CLUSTER)
+
+_PAGE = IntegerParameter("page", "Page of the list.", 1, 1, 1_000_000)
+_NAME_CONTAINS = TextParameter("name_contains", "Only topics whose name holds this.", "")
+_SORT = ChoiceParameter(
+    "sort",
+    "Order of the list: by name, or what is largest or oldest first.",
+    {each.value: each for each in TopicOrder},
+    TopicOrder.NAME,
+)
+_HORIZON_DAYS = IntegerParameter("horizon_days", "How far to look ahead.", 30, 0, 3650)
+_CONFIGS = tuple(
+    TextParameter(name, f"{name} to ask about; empty or absent: what the topic has.")
+    for name in ("retention.ms", "retention.bytes", "cleanup.policy")
+)
+
+_ETAG = "ETag"
+_KEPT_FOR_EVER = "public, max-age=31536000, immutable"
+_ENTITY_TAG = re.compile(r'"([^"]*)"')
+
+
+@page(ROUTES, _CONSOLE, "consoleOverview", _LOOK, OverviewView)
+def overview(_: web.Request, operations: Operations) -> OverviewView:
+    """Console: is the daemon well, in words; its log directories and largest topics."""
+    return overview_view(operations)
+
+
+@ROUTES.get(f"{_CONSOLE}/")
+@endpoint(
+    "consoleSlash",
+    "console",
+    _LOOK,
+    {301: Answer("The console's address has no slash.", headers=(hdrs.LOCATION,))},
+    parameters=(REFRESH,),
+)
+async def with_slash(request: web.Request) -> web.Response:
+    """Console: the overview's address with a slash behind it leads there."""
+    REFRESH.read(request)
+    query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
+    # Relative: a prefix that a proxy takes away in front stays.
+    headers = {hdrs.LOCATION: f"..{_CONSOLE}{query}", **PAGE_HEADERS}
+    return web.Response(status=301, headers=headers)
+
+
+@page(
+    ROUTES,
+    f"{_CONSOLE}/topics",
+    "consoleTopics",
+    _DESCRIBE,
+    TopicsView,
+    parameters=(_NAME_CONTAINS, _SORT, _PAGE),
+)
+def topics(request: web.Request, operations: Operations) -> TopicsView:
+    """Console: the topics that the caller may see, a hundred a page."""
+    name_contains = _NAME_CONTAINS.read(request) or ""
+    sort, number = _SORT.read(request), _PAGE.read(request)
+    return topics_view(operations, name_contains, sort, number)
+
+
+@page(
+    ROUTES,
+    f"{_TOPIC}/partitions",
+    "consoleTopic",
+    _DESCRIBE,
+    TopicView,
+    parameters=(_PAGE,),
+)
+def topic(request: web.Request, operations: Operations) -> TopicView:
+    """Console: a topic with its partitions, what retention takes next of each, and its configs."""
+    return topic_view(operations, topic_of(request), _PAGE.read(request))
+
+
+@page(
+    ROUTES,
+    f"{_TOPIC}/partitions/{{partition}}",
+    "consolePartition",
+    _DESCRIBE,
+    PartitionView,
+    parameters=(_PAGE,),
+)
+def partition(request: web.Request, operations: Operations) -> PartitionView:
+    """Console: a partition's segments as a strip and a table: why each is here, when it goes."""
+    return partition_view(operations, topic_of(request), partition_of(request), _PAGE.read(request))
+
+
+@page(
+    ROUTES,
+    f"{_TOPIC}/retention",
+    "consoleRetention",
+    _DESCRIBE,
+    RetentionView,
+    parameters=(*_CONFIGS, _HORIZON_DAYS),
+)
+def retention(request: web.Request, operations: Operations) -> RetentionView:
+    """Console: what would go of a topic under other limits; nothing is changed."""
+    configs = {each.name: text for each in _CONFIGS if (text := each.read(request))}
+    return retention_view(operations, topic_of(request), configs, _HORIZON_DAYS.read(request))
+
+
+@page(ROUTES, f"{_CONSOLE}/log-dirs", "consoleLogDirs", _LOOK, LogDirsView)
+def log_dirs(_: web.Request, operations: Operations) -> LogDirsView:
+    """Console: the log directories, their space and largest partitions."""
+    return log_dirs_view(operations)
+
+
+@page(ROUTES, f"{_CONSOLE}/tasks", "consoleTasks", _LOOK, TasksView)
+def tasks(_: web.Request, operations: Operations) -> TasksView:
+    """Console: what the background tasks do and did."""
+    return tasks_view(operations)
+
+
+@ROUTES.post(f"{_TOPIC}/partitions/{{partition}}/retain")
+@endpoint(
+    "consoleRetain",
+    "console",
+    Access(Action.DELETE, Resource.TOPIC),
+    FORM_DONE,
+    body={FORM: form_schema("topic_id")},
+    errors=(40002,),
+)
+async def retain(request: web.Request) -> web.Response:
+    """Console: a retention pass over one partition now, instead of at the next check.
+
+    ``topic_id``: of the topic that the page showed; another one of that name is 404. Pages of other
+    origins are refused.
+    """
+    refuse_other_origins(request)
+    api = api_of(request)
+    name, number = topic_of(request), partition_of(request)
+    topic_id = (await form_fields(request, api, "topic_id"))["topic_id"]
+    await api.blocking(api.operations.retain, name, number, dry_run=False, topic_id=topic_id)
+    return form_done(request, f"{_CONSOLE}/topics/{quote(name, safe='')}/partitions/{number}")
+
+
+_FILE = {"type": "string", "format": "binary"}
+
+
+@ROUTES.get(f"{ASSETS_PATH}/{{digest}}/{{asset}}")
+@endpoint(
+    "consoleAsset",
+    "console",
+    OPEN,
+    {
+        200: Answer(
+            "The file.",
+            dict.fromkeys(("text/css", "text/javascript", "image/svg+xml", "text/plain"), _FILE),
+            (_ETAG, "Cache-Control"),
+        ),
+        304: Answer("The client has it."),
+    },
+    errors=(404,),
+)
+async def asset(request: web.Request) -> web.Response:
+    """A static file of the console by the digest of its bytes: it may be kept for ever."""
+    await prepared(api_of(request))
+    found = all_assets().get(request.match_info["asset"])
+    if found is None or request.match_info["digest"] != found.digest:
+        raise ApiError(404, "No such file of the console, or another version of it.")
+    headers: dict[str, str] = {_ETAG: f'"{found.digest}"', hdrs.CACHE_CONTROL: _KEPT_FOR_EVER}
+    if found.digest in _ENTITY_TAG.findall(request.headers.get(hdrs.IF_NONE_MATCH, "")):
+        return web.Response(status=304, headers=headers)
+    return bytes_reply(found.content, content_type=found.content_type, headers=headers)

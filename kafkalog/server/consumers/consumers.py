@@ -1,0 +1,548 @@
+"""v2 consumers: instances, subscriptions, assignments and positions (http-api.md 1.3, 1.4, 3.4).
+
+v2 consumers: poll records (http-api.md 1.3, 1.4, 3.3).
+
+v2 consumers: commit offsets and read them back (http-api.md 1.3, 1.4, 1.5, 3.4).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import structlog
+from aiohttp import hdrs, web
+
+from kafkalog.broker.groups.consumers import ConsumerConfig, Delivery, Dialect, Reset
+from kafkalog.errors import IllegalConsumerState, KafkalogError
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.log.values import Isolation
+from kafkalog.server.admin.answers_logs import RecordPage
+from kafkalog.server.api import Api, api_of
+from kafkalog.server.consumers.answers import (
+    Assignments,
+    CommittedOffsets,
+    NewInstance,
+    Nothing,
+    SubscribedTopics,
+)
+from kafkalog.server.consumers.poll import ConsumerPoll, commit, commit_positions, commits_of
+from kafkalog.server.protocol.bodies import Body
+from kafkalog.server.protocol.connection import Connection
+from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.media_types import (
+    EMBEDDED_TYPES,
+    JSON,
+    V2_JSON,
+    EmbeddedFormat,
+    consumer_type,
+    metadata_type,
+)
+from kafkalog.server.protocol.origin import origin_of, path_of
+from kafkalog.server.protocol.parameters import (
+    FlagParameter,
+    IntegerParameter,
+    group_of,
+    parse_timestamp,
+)
+from kafkalog.server.protocol.replies import REQUEST_ID, bytes_reply, json_reply, seal
+from kafkalog.server.protocol.schemas import (
+    NewConsumer,
+    OffsetCommit,
+    Partitions,
+    Positions,
+    Subscription,
+    parse_body,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog.broker.groups.consumers import Consumer
+    from kafkalog.log.values import TimestampOffset
+    from kafkalog.server.consumers.poll import PartitionPage
+
+
+ROUTES = web.RouteTableDef()
+INSTANCE = "/consumers/{group}/instances/{instance}"
+READ_GROUP = Access(Action.READ, Resource.GROUP)
+DONE = {204: Answer("Done.")}
+_MIN_BYTES_MAX = 10_000_000
+_FORMATS = [each.value for each in EmbeddedFormat]
+_ISOLATIONS = {
+    "read_uncommitted": Isolation.HIGH_WATERMARK,
+    "read_committed": Isolation.LAST_STABLE,
+}
+_REQUEST_TIMEOUT_MS = {Dialect.CONFLUENT: 1_000, Dialect.STRIMZI: 100}
+_NAME_PREFIX = {Dialect.CONFLUENT: "rest-consumer-", Dialect.STRIMZI: "kafka-bridge-consumer-"}
+
+
+def consumer_of(request: web.Request) -> Consumer:
+    """The instance in the path; UnknownConsumer."""
+    members = api_of(request).operations.groups.members
+    consumer = members.find(group_of(request), request.match_info["instance"])
+    consumer.confirm(request.protocol)
+    return consumer
+
+
+def v2_reply(request: web.Request, value: object, status: int = 200) -> web.Response:
+    """A control answer in the type that the client accepts."""
+    accept = request.headers.get("Accept", "")
+    return json_reply(value, content_type=metadata_type(accept), status=status)
+
+
+def entries_of(partitions: list[TopicPartition]) -> list[dict[str, object]]:
+    """As answers name partitions."""
+    return [{"topic": at.topic, "partition": at.partition} for at in partitions]
+
+
+# ---- instances
+
+
+@ROUTES.post("/consumers/{group}")
+@endpoint(
+    "createConsumer",
+    "consumers",
+    READ_GROUP,
+    {200: Answer("The instance.", dict.fromkeys((V2_JSON, JSON), NewInstance))},
+    body={V2_JSON: NewConsumer},
+    is_body_required=False,
+    errors=(406, 40002, 40902, 42204),
+)
+async def create(request: web.Request) -> web.Response:
+    """Create a consumer instance in a group.
+
+    What it is created with tells the dialect of its client unless http.v2.dialect does.
+    """
+    api = api_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(NewConsumer, data or b"{}")
+    metadata_type(request.headers.get("Accept", ""))
+    group = group_of(request)
+    name = wanted.name if wanted.name is not None else wanted.id
+    consumer = api.operations.groups.members.create(group, name, _config_of(api, wanted))
+    base = f"{origin_of(request)}{path_of(request)}"
+    uri = f"{base}/instances/{quote(consumer.name, safe='')}"
+    return v2_reply(request, {"instance_id": consumer.name, "base_uri": uri})
+
+
+def _config_of(api: Api, wanted: NewConsumer) -> ConsumerConfig:
+    """ApiError 42204 for a value that nobody offers."""
+    dialect = _dialect_of(api, wanted)
+    resets = [each.value for each in Reset]
+    isolation = wanted.isolation_level or "read_uncommitted"
+    for name, value, offered in (
+        ("format", wanted.format, _FORMATS),
+        ("auto.offset.reset", wanted.auto_offset_reset, resets),
+        ("isolation.level", isolation, list(_ISOLATIONS)),
+    ):
+        if value not in offered:
+            raise ApiError(42204, f"{name} must be one of {', '.join(offered)}.")
+    auto_commit = _either(wanted.auto_commit_enable, wanted.enable_auto_commit)
+    min_bytes = _either(wanted.fetch_min_bytes, wanted.response_min_bytes)
+    timeout_ms = _either(wanted.request_timeout_ms, wanted.request_wait_ms)
+    return ConsumerConfig(
+        dialect=dialect,
+        embedded_format=wanted.format,
+        reset=Reset(wanted.auto_offset_reset),
+        is_auto_commit=True if auto_commit is None else bool(auto_commit),
+        auto_commit_interval_ms=_in_range(
+            "auto.commit.interval.ms", wanted.auto_commit_interval_ms, 0, 2**31 - 1
+        ),
+        # -1 is the REST Proxy's "wait for the whole timeout", which nobody means.
+        min_bytes=max(1, _in_range("fetch.min.bytes", min_bytes, -1, _MIN_BYTES_MAX, 1)),
+        request_timeout_ms=_in_range(
+            "consumer.request.timeout.ms",
+            timeout_ms,
+            0,
+            2**31 - 1,
+            _REQUEST_TIMEOUT_MS[dialect],
+        ),
+        isolation=_ISOLATIONS[isolation],
+        name_prefix=_NAME_PREFIX[dialect],
+    )
+
+
+def _dialect_of(api: Api, wanted: NewConsumer) -> Dialect:
+    configured = api.config.http_v2_dialect
+    if configured != "auto":
+        return Dialect(configured)
+    is_strimzi = (
+        wanted.enable_auto_commit is not None
+        or wanted.isolation_level is not None
+        or wanted.format == EmbeddedFormat.TEXT.value
+    )
+    return Dialect.STRIMZI if is_strimzi else Dialect.CONFLUENT
+
+
+def _either(one: int | None, other: int | None) -> int | None:
+    """Two spellings of one config."""
+    return other if one is None else one
+
+
+def _in_range(name: str, value: int | None, least: int, most: int, default: int = 0) -> int:
+    if value is None:
+        return default
+    if not least <= value <= most:
+        raise ApiError(42204, f"{name} must be a number from {least} to {most}.")
+    return value
+
+
+@ROUTES.delete(INSTANCE)
+@endpoint("deleteConsumer", "consumers", READ_GROUP, DONE, errors=(40403,))
+async def delete(request: web.Request) -> web.Response:
+    """Leave the group; with auto-commit, what was delivered is committed first.
+
+    The instance is gone even when that commit fails, which the answer then says.
+    """
+    api, consumer = api_of(request), consumer_of(request)
+    try:
+        if consumer.config.is_auto_commit:
+            await commit_positions(api, consumer, only_moved=True)
+    finally:
+        api.operations.groups.members.delete(consumer)
+    return web.Response(status=204)
+
+
+# ---- subscription
+
+
+@ROUTES.post(f"{INSTANCE}/subscription")
+@endpoint(
+    "subscribe",
+    "consumers",
+    READ_GROUP,
+    DONE,
+    body={V2_JSON: Subscription},
+    errors=(40002, 40403, 40903),
+)
+async def subscribe(request: web.Request) -> web.Response:
+    """Read topics by name, or all whose name matches a pattern.
+
+    The group's partitions are dealt out at once, so that the first poll returns records. Topics
+    that do not exist yet are read when they appear.
+    """
+    api, consumer = api_of(request), consumer_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(Subscription, data)
+    if wanted.topics is not None and wanted.topic_pattern is not None:
+        raise IllegalConsumerState("Illegal state: send topics or topic_pattern, not both.")
+    if wanted.topics is None and wanted.topic_pattern is None:
+        raise ApiError(422, "Send topics or topic_pattern.")
+    members = api.operations.groups.members
+    if wanted.topics == []:  # Java's consumer: nothing is read any more
+        members.unsubscribe(consumer)
+    else:
+        members.subscribe(consumer, wanted.topics, wanted.topic_pattern)
+    return web.Response(status=204)
+
+
+@ROUTES.get(f"{INSTANCE}/subscription")
+@endpoint(
+    "getSubscription",
+    "consumers",
+    READ_GROUP,
+    {200: Answer("The topics.", dict.fromkeys((V2_JSON, JSON), SubscribedTopics))},
+    errors=(406, 40403),
+)
+async def subscription(request: web.Request) -> web.Response:
+    """Topics that the instance subscribed to, and its partitions of them."""
+    consumer = consumer_of(request)
+    by_topic: dict[str, list[int]] = {}
+    for at in consumer.partitions:
+        by_topic.setdefault(at.topic, []).append(at.partition)
+    partitions = [{topic: numbers} for topic, numbers in by_topic.items()]
+    return v2_reply(request, {"topics": consumer.topics, "partitions": partitions})
+
+
+@ROUTES.delete(f"{INSTANCE}/subscription")
+@endpoint("unsubscribe", "consumers", READ_GROUP, DONE, errors=(40403,))
+async def unsubscribe(request: web.Request) -> web.Response:
+    """Read nothing any more; the partitions go to the others of the group."""
+    consumer = consumer_of(request)
+    api_of(request).operations.groups.members.unsubscribe(consumer)
+    return web.Response(status=204)
+
+
+# ---- assignment by hand
+
+
+@ROUTES.post(f"{INSTANCE}/assignments")
+@endpoint(
+    "assign",
+    "consumers",
+    READ_GROUP,
+    DONE,
+    body={V2_JSON: Partitions},
+    errors=(40401, 40402, 40403, 40903),
+)
+async def assign(request: web.Request) -> web.Response:
+    """Read these partitions and no others, whatever the rest of the group does."""
+    consumer = consumer_of(request)
+    consumer.assign_by_hand(await _partitions_in(request))
+    return web.Response(status=204)
+
+
+@ROUTES.get(f"{INSTANCE}/assignments")
+@endpoint(
+    "getAssignments",
+    "consumers",
+    READ_GROUP,
+    {200: Answer("Its partitions.", dict.fromkeys((V2_JSON, JSON), Assignments))},
+    errors=(406, 40403),
+)
+async def assignments(request: web.Request) -> web.Response:
+    """Partitions that the instance reads, whoever assigned them."""
+    consumer = consumer_of(request)
+    return v2_reply(request, {"partitions": entries_of(consumer.partitions)})
+
+
+async def _partitions_in(request: web.Request) -> list[TopicPartition]:
+    async with Body(request, api_of(request)) as data:
+        wanted = parse_body(Partitions, data)
+    return [TopicPartition(each.topic, each.partition) for each in wanted.partitions]
+
+
+# ---- positions
+
+
+@ROUTES.post(f"{INSTANCE}/positions")
+@endpoint(
+    "seek",
+    "consumers",
+    READ_GROUP,
+    DONE,
+    body={V2_JSON: Positions},
+    errors=(40005, 40403, 40903, 50303),
+)
+async def seek(request: web.Request) -> web.Response:
+    """Read on from offsets, or from the first records at or after times.
+
+    No record that late: from the end.
+    """
+    consumer = consumer_of(request)
+    async with Body(request, api_of(request)) as data:
+        wanted = parse_body(Positions, data)
+    positions = {TopicPartition(e.topic, e.partition): e.offset for e in wanted.offsets}
+    times = {
+        TopicPartition(e.topic, e.partition): parse_timestamp(str(e.timestamp))
+        for e in wanted.timestamps
+    }
+    consumer.check_assigned((*positions, *times))
+    consumer.seek({**positions, **await _offsets_at(request, consumer, times)})
+    return web.Response(status=204)
+
+
+async def _offsets_at(
+    request: web.Request, consumer: Consumer, times: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    api, found = api_of(request), {}
+    isolation = consumer.config.isolation
+    for at, timestamp_ms in times.items():
+        log = api.operations.partition_log(at.topic, at.partition)
+
+        def read(
+            may_block: bool, at: TopicPartition = at, timestamp_ms: int = timestamp_ms
+        ) -> TimestampOffset | None:
+            return api.operations.list_offset(
+                at.topic, at.partition, timestamp_ms, isolation, may_block=may_block
+            )
+
+        answer = await api.reading(log, read)
+        found[at] = consumer.end_of(log) if answer is None else answer.offset
+    return found
+
+
+@ROUTES.post(f"{INSTANCE}/positions/beginning")
+@endpoint(
+    "seekToBeginning",
+    "consumers",
+    READ_GROUP,
+    DONE,
+    body={V2_JSON: Partitions},
+    errors=(40403, 40903, 50303),
+)
+async def seek_to_beginning(request: web.Request) -> web.Response:
+    """Read partitions from their first record on."""
+    return await _seek_to_edge(request, is_end=False)
+
+
+@ROUTES.post(f"{INSTANCE}/positions/end")
+@endpoint(
+    "seekToEnd",
+    "consumers",
+    READ_GROUP,
+    DONE,
+    body={V2_JSON: Partitions},
+    errors=(40403, 40903, 50303),
+)
+async def seek_to_end(request: web.Request) -> web.Response:
+    """Read what is appended to partitions from now on."""
+    return await _seek_to_edge(request, is_end=True)
+
+
+async def _seek_to_edge(request: web.Request, *, is_end: bool) -> web.Response:
+    consumer = consumer_of(request)
+    partitions = await _partitions_in(request)
+    consumer.check_assigned(partitions)
+    operations = api_of(request).operations
+    logs = {at: operations.partition_log(at.topic, at.partition) for at in partitions}
+    consumer.seek(
+        {at: consumer.end_of(log) if is_end else log.log_start_offset for at, log in logs.items()}
+    )
+    return web.Response(status=204)
+
+
+_log = structlog.get_logger("kafkalog.server")
+_UNSAID = -1
+_TIMEOUT = IntegerParameter(
+    "timeout",
+    "How long to wait for records, in ms; absent: the consumer's consumer.request.timeout.ms.",
+    _UNSAID,
+)
+_MAX_BYTES = IntegerParameter(
+    "max_bytes", "Bytes of keys and values, but at least one record.", 1 << 20
+)
+
+
+@ROUTES.get(f"{INSTANCE}/records")
+@endpoint(
+    "pollRecords",
+    "consumers",
+    READ_GROUP,
+    {
+        200: Answer(
+            "Records of its partitions, each in offset order.",
+            dict.fromkeys(EMBEDDED_TYPES, RecordPage),
+        )
+    },
+    parameters=(_TIMEOUT, _MAX_BYTES),
+    errors=(406, 40402, 40403, 40601, 40602, 40903, 41601, 42903, 50010, 50303),
+)
+async def poll(request: web.Request) -> web.StreamResponse:
+    """Records that the consumer has not got yet, as soon as there are some.
+
+    Positions move when the answer is written. A client that polls again after its connection broke
+    before it had read all gets the same records once more.
+    """
+    api, consumer = api_of(request), consumer_of(request)
+    embedded = EmbeddedFormat(consumer.config.embedded_format)
+    content_type = consumer_type(request.headers.get("Accept", ""), embedded)
+    timeout_ms = _TIMEOUT.read(request)
+    if timeout_ms == _UNSAID:
+        timeout_ms = consumer.config.request_timeout_ms
+    max_bytes = min(_MAX_BYTES.read(request), api.config.http_max_fetch_bytes)
+    consumer.settle()
+    if consumer.is_commit_due():
+        await _auto_commit(api, consumer)
+    reading = ConsumerPoll(api, consumer, max_bytes)
+    pages = await reading.run(min(timeout_ms, api.config.http_max_wait_ms))
+    response = bytes_reply(_joined(pages), content_type=content_type)
+    response.headers["Cache-Control"] = "no-store"
+    seal(response, request[REQUEST_ID])
+    await response.prepare(request)
+    await response.write_eof()
+    connection = request.protocol
+    assert isinstance(connection, Connection)
+    if request.method != hdrs.METH_HEAD:  # its answer held no records
+        moves = {page.at: (page.position, page.next_offset) for page in pages}
+        consumer.deliver(Delivery(moves, lambda: connection.was_cut, connection))
+    return response
+
+
+async def _auto_commit(api: Api, consumer: Consumer) -> None:
+    """A commit that fails is tried again at the next poll; reading goes on, as in Java's."""
+    try:
+        await commit_positions(api, consumer, only_moved=True)
+    except KafkalogError as fault:
+        _log.warning(
+            "auto_commit_failed", group=consumer.group, consumer=consumer.name, reason=fault.message
+        )
+
+
+def _joined(pages: list[PartitionPage]) -> bytes:
+    """Arrays as one."""
+    if len(pages) == 1:
+        return pages[0].body
+    return b"[%b]" % b",".join(page.body[1:-1] for page in pages)
+
+
+_ASYNC = FlagParameter("async", "Answer before the commit counts.")
+
+
+@ROUTES.post(f"{INSTANCE}/offsets")
+@ROUTES.post(f"{INSTANCE}/offsets/")
+@endpoint(
+    "commitOffsets",
+    "consumers",
+    READ_GROUP,
+    {
+        200: Answer("Committed; dialect confluent.", dict.fromkeys((V2_JSON, JSON), Nothing)),
+        204: Answer("Committed; dialect strimzi, or a body of pandaproxy's."),
+    },
+    parameters=(_ASYNC,),
+    body={V2_JSON: OffsetCommit},
+    is_body_required=False,
+    errors=(406, 40002, 40401, 40402, 40403, 50003, 50302, 50303, 50701),
+)
+async def commit_offsets(request: web.Request) -> web.Response:
+    """Commit offsets, or without a body all that was delivered.
+
+    In the dialect confluent an entry of ``offsets`` names the last record that was processed and
+    the next one is committed; in strimzi, and in ``partitions``, the offset is stored as it is.
+    """
+    api, consumer = api_of(request), consumer_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(OffsetCommit, data or b"{}")
+    is_awaited = not _ASYNC.read(request)
+    is_confluent = consumer.config.dialect is Dialect.CONFLUENT
+    if wanted.partitions is not None:
+        commits = commits_of(api, wanted.partitions)
+        await commit(api, consumer.group, commits, is_awaited=is_awaited)
+        return web.Response(status=204)
+    if wanted.offsets is not None:
+        commits = commits_of(api, wanted.offsets, plus=int(is_confluent))
+        await commit(api, consumer.group, commits, is_awaited=is_awaited)
+    else:
+        await commit_positions(api, consumer, is_awaited=is_awaited)
+    return v2_reply(request, []) if is_confluent else web.Response(status=204)
+
+
+@ROUTES.get(f"{INSTANCE}/offsets")
+@endpoint(
+    "getCommittedOffsets",
+    "consumers",
+    READ_GROUP,
+    {200: Answer("The commits.", dict.fromkeys((V2_JSON, JSON), CommittedOffsets))},
+    body={V2_JSON: Partitions},
+    is_body_required=False,
+    errors=(406, 40403, 50303),
+)
+async def committed(request: web.Request) -> web.Response:
+    """What the group has committed for partitions, or without a body for those it was assigned.
+
+    Partitions without a commit are left out.
+    """
+    api, consumer = api_of(request), consumer_of(request)
+    async with Body(request, api) as data:
+        wanted = _wanted(data, consumer)
+    found = api.operations.groups.offsets.committed(consumer.group)
+    offsets = [
+        {
+            "topic": at.topic,
+            "partition": at.partition,
+            "offset": found[at].offset,
+            "metadata": found[at].metadata,
+        }
+        for at in wanted
+        if at in found
+    ]
+    return v2_reply(request, {"offsets": offsets})
+
+
+def _wanted(data: bytes, consumer: Consumer) -> list[TopicPartition]:
+    if not data or data.isspace() or data == b"{}":  # clients that send a body with every verb
+        return consumer.partitions
+    partitions = parse_body(Partitions, data).partitions
+    return [TopicPartition(each.topic, each.partition) for each in partitions]

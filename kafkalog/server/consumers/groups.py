@@ -1,0 +1,258 @@
+"""Native group routes: list, describe, offsets, resets (http-api.md N9).
+
+Offsets are stored exactly as sent: the next record that the group wants.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog.errors import InvalidRequest, KafkalogError
+from kafkalog.format.disk.group_offsets import CommittedOffset
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.log.values import Isolation
+from kafkalog.server.api import Api, api_of
+from kafkalog.server.consumers.answers import (
+    GroupDescription,
+    GroupList,
+    GroupOffsetList,
+    RemovedOffsets,
+    ResetReport,
+)
+from kafkalog.server.consumers.consumers import entries_of
+from kafkalog.server.consumers.poll import commit, commits_of
+from kafkalog.server.protocol.bodies import Body
+from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.errors import ApiError, entry_error
+from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.parameters import TextParameter, group_of, parse_timestamp
+from kafkalog.server.protocol.replies import json_reply
+from kafkalog.server.protocol.schemas import GroupOffsets, ResetOffsets, parse_body
+from kafkalog.server.security.audit import note_entries
+
+if TYPE_CHECKING:
+    from kafkalog.broker.groups.consumers import Consumer
+    from kafkalog.broker.groups.groups import PartitionLag
+    from kafkalog.log.values import TimestampOffset
+
+ROUTES = web.RouteTableDef()
+DESCRIBE_GROUP = Access(Action.DESCRIBE, Resource.GROUP)
+_WRITES = (50003, 50302, 50303, 50701)
+_TOPICS = TextParameter("topics", "Of these topics alone, separated by commas; absent: all.")
+
+
+@ROUTES.get("/v1/groups")
+@endpoint("listGroups", "groups", DESCRIBE_GROUP, {200: Answer("By name.", {JSON: GroupList})})
+async def groups(request: web.Request) -> web.Response:
+    """Groups that have commits or members."""
+    found = api_of(request).operations.groups.summaries()
+    entries = [{"group": g.name, "state": g.state, "members": g.member_count} for g in found]
+    return json_reply({"groups": entries})
+
+
+@ROUTES.get("/v1/groups/{group}")
+@endpoint(
+    "describeGroup",
+    "groups",
+    DESCRIBE_GROUP,
+    {200: Answer("The group.", {JSON: GroupDescription})},
+    errors=(40405, 50303),
+)
+async def describe(request: web.Request) -> web.Response:
+    """A group with its members and its commits beside the logs."""
+    operations, group = api_of(request).operations.groups, group_of(request)
+    summary = operations.summary(group)
+    return json_reply(
+        {
+            "group": group,
+            "state": summary.state,
+            "members": [_member_entry(each) for each in operations.members.members(group)],
+            "offsets": [_offset_entry(each) for each in operations.lags(group)],
+        }
+    )
+
+
+@ROUTES.delete("/v1/groups/{group}")
+@endpoint(
+    "deleteGroup",
+    "groups",
+    Access(Action.DELETE, Resource.GROUP),
+    {204: Answer("It is gone.")},
+    errors=(40405, 40911, *_WRITES),
+)
+async def delete(request: web.Request) -> web.Response:
+    """Delete a group without members: all its commits."""
+    api, group = api_of(request), group_of(request)
+    api.operations.groups.summary(group)
+    api.operations.groups.check_no_members(group)
+    await api.blocking(api.operations.groups.offsets.delete, group)
+    return web.Response(status=204)
+
+
+# ---- offsets
+
+
+@ROUTES.get("/v1/groups/{group}/offsets")
+@endpoint(
+    "getGroupOffsets",
+    "groups",
+    DESCRIBE_GROUP,
+    {200: Answer("Its commits.", {JSON: GroupOffsetList})},
+    errors=(50303,),
+)
+async def offsets(request: web.Request) -> web.Response:
+    """What a group has committed; nothing of an unknown one."""
+    group = group_of(request)
+    lags = api_of(request).operations.groups.lags(group)
+    return json_reply({"group": group, "offsets": [_offset_entry(each) for each in lags]})
+
+
+@ROUTES.put("/v1/groups/{group}/offsets")
+@endpoint(
+    "putGroupOffsets",
+    "groups",
+    Access(Action.READ, Resource.GROUP),
+    {204: Answer("Stored.")},
+    body={JSON: GroupOffsets},
+    errors=(40401, 40402, *_WRITES),
+)
+async def put_offsets(request: web.Request) -> web.Response:
+    """Commit offsets of a group, all or none, exactly as sent.
+
+    The twin of a consumer instance for clients that keep no state here: fetch by offset, then this.
+    """
+    api = api_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(GroupOffsets, data)
+    await commit(api, group_of(request), commits_of(api, wanted.offsets))
+    return web.Response(status=204)
+
+
+@ROUTES.delete("/v1/groups/{group}/offsets")
+@endpoint(
+    "deleteGroupOffsets",
+    "groups",
+    Access(Action.DELETE, Resource.GROUP),
+    {200: Answer("What went.", {JSON: RemovedOffsets})},
+    parameters=(_TOPICS,),
+    errors=(40911, *_WRITES),
+)
+async def delete_offsets(request: web.Request) -> web.Response:
+    """Take away commits of a group without members."""
+    api, group, topics = api_of(request), group_of(request), _TOPICS.read(request)
+    named = None if topics is None else [each.strip() for each in topics.split(",")]
+    api.operations.groups.check_no_members(group)
+    removed = await api.blocking(api.operations.groups.offsets.delete, group, named)
+    return json_reply({"group": group, "removed": removed})
+
+
+@ROUTES.post("/v1/groups/{group}/offsets:reset")
+@endpoint(
+    "resetGroupOffsets",
+    "groups",
+    Access(Action.READ, Resource.GROUP),
+    {200: Answer("Before and after.", {JSON: ResetReport})},
+    body={JSON: ResetOffsets},
+    errors=(40005, 40401, 40402, 40405, 40911, *_WRITES),
+)
+async def reset(request: web.Request) -> web.Response:
+    """Set the offsets of a group without members, or say what they would be.
+
+    As kafka-consumer-groups: a shift and an offset stop at the ends of the log, a time after the
+    last record is the end. A partition that is not served stays as it is and says why.
+    """
+    api, group = api_of(request), group_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(ResetOffsets, data)
+    _check_reset(wanted)
+    operations = api.operations.groups
+    if not wanted.dry_run:
+        operations.check_no_members(group)
+    named = wanted.partitions
+    partitions = None if named is None else [TopicPartition(e.topic, e.partition) for e in named]
+    scope = operations.reset_scope(group, wanted.topics, partitions)
+    entries: list[dict[str, object]] = []
+    commits: dict[TopicPartition, CommittedOffset] = {}
+    for at, old in sorted(scope.items()):
+        try:
+            offset = await _reset_offset(api, at, old, wanted)
+        except KafkalogError as error:
+            entries.append({"topic": at.topic, "partition": at.partition, **entry_error(error)})
+            continue
+        commits[at] = CommittedOffset(offset, "", api.operations.now_ms())
+        entries.append(
+            {
+                "topic": at.topic,
+                "partition": at.partition,
+                "old_offset": None if old is None else old.offset,
+                "new_offset": offset,
+            }
+        )
+    if not wanted.dry_run:
+        note_entries(request, entries)
+        await commit(api, group, commits)
+    return json_reply({"group": group, "dry_run": wanted.dry_run, "offsets": entries})
+
+
+def _check_reset(wanted: ResetOffsets) -> None:
+    """422 when ``to`` lacks its number or has another's."""
+    for name, value in (
+        ("timestamp", wanted.timestamp),
+        ("shift", wanted.shift),
+        ("offset", wanted.offset),
+    ):
+        if (value is not None) != (wanted.to == name):
+            raise ApiError(422, f"{name} goes with to={name}, and only there.")
+
+
+async def _reset_offset(
+    api: Api, at: TopicPartition, old: CommittedOffset | None, wanted: ResetOffsets
+) -> int:
+    """The new offset of one partition; errors as of a fetch."""
+    log = api.operations.partition_log(at.topic, at.partition)
+    if wanted.to == "earliest":
+        return log.log_start_offset
+    if wanted.to == "latest":
+        return log.high_watermark
+    if wanted.to == "timestamp":
+        timestamp_ms = parse_timestamp(str(wanted.timestamp))
+
+        def read(may_block: bool) -> TimestampOffset | None:
+            return api.operations.list_offset(
+                at.topic, at.partition, timestamp_ms, Isolation.HIGH_WATERMARK, may_block=may_block
+            )
+
+        found = await api.reading(log, read)
+        return log.high_watermark if found is None else found.offset
+    if wanted.to == "shift":
+        if old is None:
+            raise InvalidRequest(f"{at} has no commit to shift")
+        assert wanted.shift is not None
+        return api.operations.groups.clamped(at, old.offset + wanted.shift)
+    assert wanted.offset is not None
+    return api.operations.groups.clamped(at, wanted.offset)
+
+
+def _member_entry(consumer: Consumer) -> dict[str, object]:
+    return {
+        "instance_id": consumer.name,
+        "topics": consumer.topics,
+        "partitions": entries_of(consumer.partitions),
+    }
+
+
+def _offset_entry(lag: PartitionLag) -> dict[str, object]:
+    committed = lag.committed
+    return {
+        "topic": lag.at.topic,
+        "partition": lag.at.partition,
+        "offset": committed.offset,
+        "leader_epoch": committed.leader_epoch,
+        "metadata": committed.metadata,
+        "commit_timestamp": committed.commit_timestamp_ms,
+        "log_start_offset": lag.log_start_offset,
+        "log_end_offset": lag.log_end_offset,
+        "lag": lag.lag,
+    }

@@ -1,0 +1,115 @@
+"""Fetches that wait for records: woken by the append that moves the high watermark.
+
+Streams are counted here too: they share the places of those who wait. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from kafkalog.server.protocol.errors import ApiError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+
+    from kafkalog.broker.directory.commands import Command
+    from kafkalog.format.topic_names import TopicPartition
+
+
+class DelayedFetches:
+    """Waiters by partition. ``deliver`` is the manager's CompletionSink."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, max_waiting: int) -> None:
+        self._loop = loop
+        self._max_waiting = max_waiting
+        self._waiting: dict[Hashable, set[asyncio.Future[bool]]] = {}
+        self._count = 0
+        self._streams: set[Callable[[], None]] = set()  # what ends each when the daemon stops
+
+    @property
+    def waiting_count(self) -> int:
+        """Fetches that wait now, and open streams."""
+        return self._count
+
+    def deliver(self, finished: list[Command], advanced: frozenset[TopicPartition]) -> None:
+        """Called by a writer thread once a drain: one wake-up of the loop for all of it."""
+        self._loop.call_soon_threadsafe(self._finish, finished, advanced)
+
+    def _finish(self, finished: list[Command], advanced: frozenset[TopicPartition]) -> None:
+        for command in finished:
+            command.complete()
+        if self._waiting:
+            self.wake(advanced)
+
+    def wake(self, keys: Iterable[Hashable]) -> None:
+        """Let the fetches that wait for these look again: partitions, or what else they named."""
+        for key in keys:
+            for waiter in self._waiting.pop(key, ()):
+                if not waiter.done():
+                    waiter.set_result(True)
+
+    def wake_all(self) -> None:
+        """At shutdown: everybody answers with what there is, streams come to their end."""
+        self.wake(list(self._waiting))
+        for stop in self._streams:
+            stop()
+
+    async def wait(self, partition: TopicPartition, timeout_seconds: float) -> bool:
+        """Wait until the partition's high watermark moved; False when the time is over."""
+        return await self.wait_any((partition,), timeout_seconds)
+
+    async def wait_any(self, keys: Collection[Hashable], timeout_seconds: float) -> bool:
+        """Wait until one of them is woken; False when the time is over. ApiError 42903."""
+        with self.place():
+            return await self.wait_in_place(keys, timeout_seconds)
+
+    @contextlib.contextmanager
+    def place(self) -> Iterator[None]:
+        """One of the places for those who wait; a stream keeps its own to its end.
+
+        ApiError 42903 when there is none.
+        """
+        if self._count >= self._max_waiting:
+            raise ApiError(42903, "Too many streams are open or fetches waiting. Try again.")
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
+
+    async def wait_in_place(self, keys: Collection[Hashable], timeout_seconds: float) -> bool:
+        """As ``wait_any``, for who has a place."""
+        waiter: asyncio.Future[bool] = self._loop.create_future()
+        for key in keys:
+            self._waiting.setdefault(key, set()).add(waiter)
+        timer = self._loop.call_later(timeout_seconds, _expire, waiter)
+        try:
+            return await waiter
+        finally:
+            timer.cancel()
+            for key in keys:
+                self._forget(key, waiter)
+
+    @contextlib.contextmanager
+    def stream(self, stop: Callable[[], None]) -> Iterator[None]:
+        """A place for a stream of any length; ``stop`` is called at shutdown. ApiError 42903."""
+        with self.place():
+            self._streams.add(stop)
+            try:
+                yield
+            finally:
+                self._streams.discard(stop)
+
+    def _forget(self, key: Hashable, waiter: asyncio.Future[bool]) -> None:
+        waiters = self._waiting.get(key)
+        if waiters is not None:
+            waiters.discard(waiter)
+            if not waiters:
+                del self._waiting[key]
+
+
+def _expire(waiter: asyncio.Future[bool]) -> None:
+    if not waiter.done():
+        waiter.set_result(False)

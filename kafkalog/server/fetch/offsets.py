@@ -1,0 +1,119 @@
+"""List-offsets by time, earliest, latest and max timestamp (http-api.md N6, log-lifecycle.md 8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog.errors import KafkalogError
+from kafkalog.server.admin.answers_logs import OffsetAnswer, OffsetList
+from kafkalog.server.api import Api, api_of
+from kafkalog.server.protocol.bodies import Body
+from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.errors import ApiError, error_body
+from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.parameters import (
+    ISOLATION,
+    TextParameter,
+    parse_timestamp,
+    partition_of,
+    topic_of,
+)
+from kafkalog.server.protocol.replies import json_reply
+from kafkalog.server.protocol.schemas import TIME_SCHEMA, ListOffsetsRequest, parse_body
+
+if TYPE_CHECKING:
+    from kafkalog.log.values import Isolation, TimestampOffset
+
+ROUTES = web.RouteTableDef()
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+NAMED_OFFSETS = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
+_SPEC = TextParameter(
+    "spec",
+    "earliest, latest, max_timestamp, or a time: ms since 1970 or ISO-8601.",
+    "latest",
+    schema={"anyOf": [{"type": "string", "enum": list(NAMED_OFFSETS)}, TIME_SCHEMA]},
+)
+_DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
+
+
+async def look_up(
+    api: Api, topic: str, partition: int, timestamp_ms: int, isolation: Isolation
+) -> dict[str, object]:
+    """The answer to one look-up; -1 and -1 when nothing is found. KafkalogError."""
+    operations = api.operations
+    log = operations.partition_log(topic, partition)
+
+    def read(may_block: bool) -> TimestampOffset | None:
+        return operations.list_offset(
+            topic, partition, timestamp_ms, isolation, may_block=may_block
+        )
+
+    found = await api.reading(log, read)
+    return {
+        "topic": topic,
+        "partition": partition,
+        "offset": -1 if found is None else found.offset,
+        "timestamp": -1 if found is None else found.timestamp_ms,
+        "leader_epoch": -1 if found is None else log.epochs.epoch_for(found.offset),
+    }
+
+
+@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/offsets")
+@endpoint(
+    "getOffset",
+    "offsets",
+    _DESCRIBE,
+    {200: Answer("What was found.", {JSON: OffsetAnswer})},
+    parameters=(_SPEC, ISOLATION),
+)
+async def offset_of(request: web.Request) -> web.Response:
+    """The offset at a named place or a time of one partition.
+
+    The first whose timestamp is at or after the time; nothing found is -1, -1.
+    """
+    spec = _SPEC.read(request) or ""
+    timestamp_ms = NAMED_OFFSETS.get(spec)
+    if timestamp_ms is None:
+        timestamp_ms = parse_timestamp(spec, _SPEC.name, NAMED_OFFSETS)
+    answer = await look_up(
+        api_of(request),
+        topic_of(request),
+        partition_of(request),
+        timestamp_ms,
+        ISOLATION.read(request),
+    )
+    return json_reply(answer)
+
+
+@ROUTES.post("/v1/offsets:list")
+@endpoint(
+    "listOffsets",
+    "offsets",
+    _DESCRIBE,
+    {200: Answer("An entry each, in the order asked.", {JSON: OffsetList})},
+    parameters=(ISOLATION,),
+    body={JSON: ListOffsetsRequest},
+)
+async def list_offsets(request: web.Request) -> web.Response:
+    """The offsets at times of several partitions.
+
+    Timestamps as in Kafka's ListOffsets: -1 latest, -2 earliest, -3 max timestamp, or ms.
+    """
+    api = api_of(request)
+    async with Body(request, api) as data:
+        wanted = parse_body(ListOffsetsRequest, data)
+    isolation = ISOLATION.read(request)
+    answers: list[dict[str, object]] = []
+    for entry in wanted.partitions:
+        try:
+            if entry.timestamp < MAX_TIMESTAMP:
+                raise ApiError(40002, "timestamp must be -1, -2, -3 or milliseconds since 1970.")
+            answers.append(
+                await look_up(api, entry.topic, entry.partition, entry.timestamp, isolation)
+            )
+        except (KafkalogError, ApiError) as error:
+            _, body = error_body(error)
+            answers.append({"topic": entry.topic, "partition": entry.partition, **body})
+    return json_reply({"partitions": answers})

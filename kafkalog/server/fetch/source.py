@@ -1,0 +1,325 @@
+"""RecordSource: the reads of an answer that takes records of one or several partitions.
+
+Another partition first each time, from its position on; nothing is read ahead. Knows what was
+readable at the last look, so that a wait misses no append. Owned by the event loop.
+
+A page of records: an answer that is collected and sent whole, with long poll.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import CorruptData, OffsetOutOfRange
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.wire.record_writer import Chunk, RecordRead, UndecodableRecord
+from kafkalog.log.unified_log import limit_of
+from kafkalog.server.protocol.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.format.wire.record_writer import RecordWriter
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.values import FetchDataInfo, Isolation
+    from kafkalog.server.api import Api
+
+
+# Streams of one log directory that hold a read at once: its readers are busy, and so is the loop.
+_READS_HELD = 8
+# What is encoded on the event loop: more of it, or of what it inflates to, goes to a pool.
+_INLINE_BYTES = 256 << 10
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Where one partition is. ``until_offset`` None: no such bound."""
+
+    at: TopicPartition
+    position: int
+    until_offset: int | None = None
+    is_ended: bool = False  # by a bound that its writer met
+    # as of the last look
+    limit: int = field(default=INT64_MAX, init=False)  # the first offset that could not be read
+    high_watermark: int = field(default=-1, init=False)
+    log_start_offset: int = field(default=-1, init=False)
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing more of it belongs to the answer."""
+        return self.is_ended or (
+            self.until_offset is not None and self.position >= self.until_offset
+        )
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Nothing more of it was readable at the last look."""
+        return self.position >= self.limit
+
+
+class ReadPlaces:
+    """Bounds what all streams hold of reads that are not sent yet, which may be of a MiB each.
+
+    By log directory, because a disk that hangs must not hold up the streams of others.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, asyncio.Semaphore] = {}
+
+    def of(self, log: UnifiedLog) -> asyncio.Semaphore:
+        """The places of the directory that the log is in."""
+        log_dir = log.directory.rpartition("/")[0]
+        places = self._places.get(log_dir)
+        if places is None:
+            places = self._places[log_dir] = asyncio.Semaphore(_READS_HELD)
+        return places
+
+
+class RecordSource:
+    """See the module. ``places``: what a read holds one of until ``let_go``; None: a page's."""
+
+    def __init__(self, api: Api, cursors: Sequence[Cursor], isolation: Isolation) -> None:
+        self._api = api
+        self.places: ReadPlaces | None = None
+        self._place: asyncio.Semaphore | None = None  # of the read that was given out
+        self.isolation = isolation
+        self._turn = 0
+        self.cursors = list(cursors)
+
+    @property
+    def is_done(self) -> bool:
+        """Every partition has reached its bound."""
+        return all(cursor.is_done for cursor in self.cursors)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """There was nothing more to read at the last look."""
+        return all(cursor.is_done or cursor.is_caught_up for cursor in self.cursors)
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """There was nothing more in the log, whatever the bounds say."""
+        return all(cursor.is_caught_up for cursor in self.cursors)
+
+    @property
+    def keys(self) -> list[TopicPartition]:
+        """What a wait for more waits for."""
+        return [cursor.at for cursor in self.cursors if not cursor.is_done]
+
+    def has_moved(self) -> bool:
+        """Whether more is readable than at the last look: a read may have hopped to a pool.
+
+        UnknownTopic, UnknownPartition, NotReady, LogDirOffline.
+        """
+        return any(
+            limit_of(self.log_of(cursor), self.isolation) != cursor.limit
+            for cursor in self.cursors
+            if not cursor.is_done
+        )
+
+    def log_of(self, cursor: Cursor) -> UnifiedLog:
+        """The log behind a cursor, as it is served now; raises as ``has_moved``."""
+        return self._api.operations.partition_log(cursor.at.topic, cursor.at.partition)
+
+    def look(self, cursor: Cursor) -> UnifiedLog:
+        """Note what is readable of a partition now; its log."""
+        log = self.log_of(cursor)
+        cursor.limit = limit_of(log, self.isolation)
+        cursor.high_watermark = log.high_watermark
+        cursor.log_start_offset = log.log_start_offset
+        return log
+
+    def stop_at_limits(self) -> None:
+        """What is readable now bounds the answer."""
+        for cursor in self.cursors:
+            self.look(cursor)
+            until = cursor.until_offset
+            cursor.until_offset = cursor.limit if until is None else min(until, cursor.limit)
+
+    async def read(self, max_bytes: int) -> tuple[Cursor, FetchDataInfo] | None:
+        """The next batches; None when all partitions are done or caught up.
+
+        OffsetBelowLogStart, OffsetAboveLogEnd, CorruptBatch, and what ``has_moved`` raises.
+        """
+        count = len(self.cursors)
+        for number in range(self._turn, self._turn + count):
+            cursor = self.cursors[number % count]
+            if not cursor.is_done:
+                info = await self._read(cursor, max_bytes)
+                if len(info.data):
+                    self._turn = (number + 1) % count
+                    return cursor, info
+        return None
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether others may need the place that the last read has."""
+        return self._place is not None and self._place.locked()
+
+    def let_go(self) -> None:
+        """Nothing of the last read is held any more."""
+        if self._place is not None:
+            self._place.release()
+            self._place = None
+
+    async def _read(self, cursor: Cursor, max_bytes: int) -> FetchDataInfo:
+        """As ``_look``, in a place if there are any; it is kept for what there is to hold."""
+        if self.places is None:
+            return await self._look(cursor, max_bytes)
+        place = self.places.of(self.log_of(cursor))
+        await place.acquire()
+        self._place, info = place, None
+        try:
+            info = await self._look(cursor, max_bytes)
+        finally:
+            if info is None or not len(info.data):
+                self.let_go()
+        return info
+
+    async def _look(self, cursor: Cursor, max_bytes: int) -> FetchDataInfo:
+        operations, at, position = self._api.operations, cursor.at, cursor.position
+        log = self.look(cursor)
+        info = await self._api.reading(
+            log,
+            lambda may_block: operations.fetch(
+                at.topic, at.partition, position, max_bytes, self.isolation, may_block=may_block
+            ),
+        )
+        self._api.metrics.traffic.observe_fetch(at.topic, len(info.data))
+        cursor.high_watermark = info.high_watermark
+        cursor.log_start_offset = info.log_start_offset
+        return info
+
+
+class ReadChunks:
+    """The chunks of one read, encoded one by one as they are asked for; keeps its cursor."""
+
+    def __init__(self, api: Api, writer: RecordWriter, cursor: Cursor, info: FetchDataInfo) -> None:
+        until = INT64_MAX if cursor.until_offset is None else cursor.until_offset
+        self.cursor = cursor
+        self._api = api
+        self.is_quick = len(info.data) <= _INLINE_BYTES
+        self._end_offset = min(info.next_offset, until)
+        self._chunks: Generator[Chunk, None, None] = writer.write(
+            RecordRead(
+                cursor.at.topic,
+                cursor.at.partition,
+                info.data,
+                cursor.position,
+                self._end_offset,
+                [(each.producer_id, each.first_offset, each.last_offset) for each in info.aborted],
+            )
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last chunk was given."""
+        return self.cursor.is_ended or self.cursor.position >= self._end_offset
+
+    async def next(self) -> Chunk:
+        """The next chunk, its cursor moved behind it. ApiError 40602."""
+        if self.is_quick:
+            return self._step()
+        return await self._api.blocking(self._step)
+
+    async def rest(self, parts: list[bytes]) -> None:
+        """All further chunks, added to parts. ApiError 40602 behind those before the record."""
+        if self.is_quick:
+            self._drain(parts)
+        else:
+            await self._api.blocking(self._drain, parts)
+
+    def close(self) -> None:
+        """Let go of the read; another one goes on where its cursor is."""
+        self._chunks.close()
+
+    def _drain(self, parts: list[bytes]) -> None:
+        while not self.is_over:
+            parts.append(self._step().data)
+
+    def _step(self) -> Chunk:
+        """On the loop, or in a pool while the loop leaves this object alone."""
+        try:
+            chunk = next(self._chunks)
+        except UndecodableRecord as error:
+            raise self._undecodable(error) from error
+        cursor = self.cursor
+        cursor.position = max(cursor.position, chunk.next_offset)
+        cursor.is_ended = chunk.is_end
+        if self.is_over:
+            # Here and now: a pool's thread may hold this object until after the next read began,
+            # and what ends with it then would take the writer's memory from that one.
+            self.close()
+        self._api.metrics.traffic.observe_fetch(cursor.at.topic, 0, chunk.record_count)
+        return chunk
+
+    def _undecodable(self, error: UndecodableRecord) -> ApiError:
+        at = self.cursor.at
+        return ApiError(
+            40602,
+            f"The {error.part} at offset {error.offset} is not {error.embedded}; ask for another "
+            f"{error.part}_format, or begin behind it.",
+            details={"topic": at.topic, "partition": at.partition, "offset": error.offset},
+        )
+
+
+async def collect(
+    api: Api,
+    source: RecordSource,
+    writer: RecordWriter,
+    *,
+    max_bytes: int,
+    min_bytes: int,
+    max_wait_ms: int,
+) -> bytes:
+    """The body; the cursors of the source say where the next page begins.
+
+    Reads until max_bytes of the log were read, control and aborted batches aside, or the writer is
+    full; waits up to max_wait_ms until min_bytes were read, woken by appends. A record that is not
+    representable ends the page, and is ApiError 40602 when it would be the first; so does a
+    deletion that overtakes the page, and damage. What ``RecordSource.read`` raises.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + max_wait_ms / 1000
+    parts = [writer.begin()]
+    read_bytes = 0
+    while True:
+        try:
+            read_bytes += await _read_all(api, source, writer, parts, max_bytes - read_bytes)
+        except ApiError as error:
+            if error.entry.error_code != 40602 or not writer.count:
+                raise
+            break
+        except (OffsetOutOfRange, CorruptData):
+            if not writer.count:
+                raise
+            break
+        left = deadline - loop.time()
+        is_full = writer.is_full or source.is_done or read_bytes >= min(min_bytes, max_bytes)
+        if is_full or left <= 0 or api.stopping:
+            break
+        if not source.has_moved():
+            await api.delayed_fetches.wait_any(source.keys, left)
+    parts.append(writer.end())
+    return b"".join(parts)
+
+
+async def _read_all(
+    api: Api, source: RecordSource, writer: RecordWriter, parts: list[bytes], max_bytes: int
+) -> int:
+    """What there is, up to max_bytes of the log; how many of them had records to show."""
+    read_bytes = 0
+    while read_bytes < max_bytes and not writer.is_full:
+        found = await source.read(max_bytes - read_bytes)
+        if found is None:
+            break
+        cursor, info = found
+        count_before = writer.count
+        chunks = ReadChunks(api, writer, cursor, info)
+        await chunks.rest(parts)
+        if writer.count > count_before:
+            read_bytes += len(info.data)
+    return read_bytes

@@ -1,0 +1,193 @@
+"""Stateless JSON fetch by partition and offset, with long poll (http-api.md 1.5, 3.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from aiohttp import web
+
+from kafkalog import errors
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.wire.json_page import write_page
+from kafkalog.format.wire.record_writer import UndecodableRecord
+from kafkalog.server.admin.answers_logs import RecordPage
+from kafkalog.server.api import api_of
+from kafkalog.server.fetch.fetch import fetch
+from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.media_types import EMBEDDED_TYPES, EmbeddedFormat, fetch_format
+from kafkalog.server.protocol.parameters import (
+    ISOLATION,
+    IntegerParameter,
+    TextParameter,
+    partition_of,
+    topic_of,
+)
+from kafkalog.server.protocol.replies import bytes_reply
+
+if TYPE_CHECKING:
+    from kafkalog.format.wire.json_page import JsonPage
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.values import FetchDataInfo, Isolation
+    from kafkalog.server.api import Api
+
+ROUTES = web.RouteTableDef()
+_INLINE_BYTES = 256 << 10
+_FORMAT = TextParameter(
+    "format",
+    "binary, json or text, when Accept leaves it open.",
+    schema={"type": "string", "enum": [each.value for each in EmbeddedFormat]},
+)
+_OFFSET = IntegerParameter("offset", "The first record wanted.")
+_PAGE_BYTES = 1 << 20
+_MAX_BYTES = IntegerParameter(
+    "max_bytes", "Bytes of keys and values, but at least one record.", _PAGE_BYTES
+)
+_COUNT = IntegerParameter("count", "At most so many records.", 1, least=1)
+_RECORDS = Answer(
+    "Records in offset order.",
+    dict.fromkeys(EMBEDDED_TYPES, RecordPage),
+    ("Kafka-Next-Offset", "Kafka-High-Watermark", "Kafka-Log-Start-Offset"),
+)
+_TIMEOUT = IntegerParameter("timeout", "How long to wait for a record, in ms.", 0)
+
+
+class _Bounds(NamedTuple):
+    """Of a page."""
+
+    max_bytes: int
+    max_records: int
+
+
+def _format_of(request: web.Request) -> tuple[EmbeddedFormat, str]:
+    """By Accept, or by ``?format=`` when Accept leaves it open."""
+    accept = request.headers.get("Accept", "")
+    asked = _FORMAT.read(request)
+    if asked is None:
+        return fetch_format(accept)
+    try:
+        embedded = EmbeddedFormat(asked)
+    except ValueError:
+        raise ApiError(40601, "format must be binary, json or text.") from None
+    return embedded, f"application/vnd.kafka.{embedded.value}.v2+json"
+
+
+def _page(
+    log: UnifiedLog,
+    info: FetchDataInfo,
+    offset: int,
+    embedded: EmbeddedFormat,
+    bounds: _Bounds,
+) -> JsonPage:
+    tp = log.topic_partition
+    aborted = [(a.producer_id, a.first_offset, a.last_offset) for a in info.aborted]
+    try:
+        return write_page(
+            tp.topic,
+            tp.partition,
+            info.data,
+            offset,
+            format=embedded.value,
+            max_bytes=bounds.max_bytes,
+            max_records=bounds.max_records,
+            end_offset=info.next_offset,
+            aborted=aborted,
+        )
+    except UndecodableRecord as error:
+        raise ApiError(
+            40602,
+            f"The {error.part} at offset {error.offset} is not valid {embedded.value};"
+            " ask for application/vnd.kafka.binary.v2+json.",
+            details={"topic": tp.topic, "partition": tp.partition, "offset": error.offset},
+        ) from error
+
+
+@ROUTES.get("/topics/{topic}/partitions/{partition}/records")
+@endpoint(
+    "fetchRecords",
+    "fetch",
+    Access(Action.READ, Resource.TOPIC),
+    {200: _RECORDS},
+    parameters=(_OFFSET, _MAX_BYTES, _TIMEOUT, _FORMAT, ISOLATION),
+    errors=(406, 40601, 40602, 42903),
+)
+async def records(request: web.Request) -> web.Response:
+    """Records of one partition from an offset on, with long poll."""
+    wait_ms = min(_TIMEOUT.read(request), api_of(request).config.http_max_wait_ms)
+    return await _answer(request, _MAX_BYTES.read(request), INT64_MAX, wait_ms)
+
+
+@ROUTES.get("/topics/{topic}/partitions/{partition}/messages")
+@endpoint(
+    "fetchMessages",
+    "fetch",
+    Access(Action.READ, Resource.TOPIC),
+    {200: _RECORDS},
+    parameters=(_OFFSET, _COUNT, _FORMAT, ISOLATION),
+    errors=(406, 40601, 40602),
+)
+async def messages(request: web.Request) -> web.Response:
+    """As the records of one partition: the path and the count of the v1 API."""
+    return await _answer(request, _PAGE_BYTES, _COUNT.read(request), 0)
+
+
+async def _answer(
+    request: web.Request, max_bytes: int, max_records: int, wait_ms: int
+) -> web.Response:
+    embedded, content_type = _format_of(request)
+    api = api_of(request)
+    try:
+        log = api.operations.partition_log(topic_of(request), partition_of(request))
+    except errors.UnknownTopic as error:
+        # The ecosystem's stateless fetch has one number for what is not there (http-api.md 3.2).
+        raise ApiError(40402, error.message, details=error.details) from error
+    offset = _OFFSET.read(request)
+    bounds = _Bounds(max(min(max_bytes, api.config.http_max_fetch_bytes), 1), max_records)
+    isolation = ISOLATION.read(request)
+    try:
+        info, page = await _first_page(api, log, offset, embedded, bounds, wait_ms, isolation)
+    except errors.OffsetOutOfRange as error:
+        # The ecosystem's stateless fetch answers 400/40002 here (http-api.md 3.2).
+        raise ApiError(40002, error.message, details=error.details) from error
+    next_offset = page.next_offset if page is not None else info.next_offset
+    return bytes_reply(
+        page.body if page is not None else b"[]",
+        content_type=content_type,
+        headers={
+            "Kafka-Next-Offset": str(next_offset),
+            "Kafka-High-Watermark": str(info.high_watermark),
+            "Kafka-Log-Start-Offset": str(info.log_start_offset),
+            "Cache-Control": "no-store",
+        },
+    )
+
+
+async def _first_page(
+    api: Api,
+    log: UnifiedLog,
+    offset: int,
+    embedded: EmbeddedFormat,
+    bounds: _Bounds,
+    wait_ms: int,
+    isolation: Isolation,
+) -> tuple[FetchDataInfo, JsonPage | None]:
+    """The first page with a record in it: control and aborted batches are stepped over."""
+    while True:
+        info = await fetch(
+            api,
+            log,
+            offset,
+            max_bytes=bounds.max_bytes,
+            min_bytes=1,
+            max_wait_ms=wait_ms,
+            isolation=isolation,
+        )
+        if not len(info.data):
+            return info, None
+        if len(info.data) <= _INLINE_BYTES:
+            page = _page(log, info, offset, embedded, bounds)
+        else:
+            page = await api.blocking(_page, log, info, offset, embedded, bounds)
+        if page.count or info.next_offset >= info.high_watermark:
+            return info, page
+        offset = page.next_offset

@@ -1,0 +1,352 @@
+"""Appends: the batches of one request into their partitions, and what became of each record.
+
+What every produce route does between its batches and its answer: the topic that is made when the
+configuration says so, the topic's rules, the writer's queue, the outcomes in request order. Owned
+by the event loop.
+
+Producer headers: what makes a produce of records idempotent (http-api.md N8).
+
+The three headers say of the request's records what the header of a raw batch says of its own: whose
+they are, and the sequence of the first. So they are one batch, which can be sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+
+from kafkalog.broker.operations import Acks
+from kafkalog.errors import InvalidRecord, KafkalogError, RecordBatchTooLarge, UnknownTopic
+from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT64_MAX
+from kafkalog.format.records.batch_builder import NO_PRODUCER, ProducerStamp, build_plain_batch
+from kafkalog.format.wire.json_page import write_receipt, write_receipts
+from kafkalog.log.validator import faults_of_records
+from kafkalog.log.values import LogAppendInfo
+from kafkalog.server.produce.partition_batches import PartitionBatch, Place
+from kafkalog.server.protocol.errors import ApiError, error_body
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import numpy.typing as npt
+    from aiohttp import web
+
+    from kafkalog.format.records.batch_builder import RecordColumns
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.server.api import Api
+
+    Int64s = npt.NDArray[np.int64]
+
+
+INLINE_BYTES = 256 << 10
+"""Bodies up to here are worked on by the event loop itself."""
+_INLINE_COMPRESSED_BYTES = 16 << 10
+DURABILITIES = {Acks.ALL: "synced", Acks.LEADER: "os", Acks.NONE: "none"}
+"""What an answer's "appended" means, by the acks that it waited for."""
+_KEEPS_PLAIN = ("producer", "uncompressed")
+
+T = TypeVar("T")
+Fault = KafkalogError | ApiError
+Outcome = LogAppendInfo | Fault
+
+
+@dataclass(slots=True)
+class Terms:
+    """How a request wants its records appended.
+
+    ``expected_offset`` goes up with each batch, so that they follow each other without a gap.
+    """
+
+    acks: Acks
+    partition: int | None = None  # the path's
+    expected_offset: int | None = None  # only with a partition in the path
+    producer: ProducerStamp = NO_PRODUCER  # likewise, and only for one batch
+
+
+def durability_header(acks: Acks) -> dict[str, str]:
+    """See DURABILITIES."""
+    return {"Kafka-Durability": DURABILITIES[acks]}
+
+
+class Submitted(NamedTuple):
+    """A batch that is on its way; ``numbers`` as in Appended."""
+
+    partition: int
+    numbers: Int64s
+    outcome: asyncio.Future[LogAppendInfo] | Fault
+
+
+class Appended(NamedTuple):
+    """What became of a batch; ``numbers`` are the request's records in the order of offsets."""
+
+    partition: int
+    numbers: Int64s
+    outcome: Outcome
+
+
+class Results(NamedTuple):
+    """What became of the records of a request or of a group; ``faults`` by number, of all."""
+
+    record_count: int
+    appended: list[Appended]
+    faults: dict[int, Fault]
+
+    def places(self) -> tuple[Int64s, Int64s]:
+        """(partition, offset) of each record; -1 of one that was not appended."""
+        partitions = np.full(self.record_count, -1, np.int64)
+        offsets = np.full(self.record_count, -1, np.int64)
+        for partition, numbers, outcome in self.appended:
+            if isinstance(outcome, LogAppendInfo):
+                first = outcome.first_offset
+                partitions[numbers] = partition
+                offsets[numbers] = np.arange(first, first + len(numbers))
+        return partitions, offsets
+
+    def receipts(self) -> bytes:
+        """``"offsets":[...]`` in request order; only when every record was appended."""
+        assert not self.faults
+        if self.record_count == 1:
+            ((partition, _, outcome),) = self.appended
+            assert isinstance(outcome, LogAppendInfo)
+            return write_receipt(partition, outcome.first_offset)
+        return write_receipts(*self.places())
+
+    def one_reason(self) -> Fault | None:
+        """The error that every record met, if it is one number for all."""
+        if len(self.faults) < self.record_count or not self.faults:
+            return None
+        reasons = {id(fault): fault for fault in self.faults.values()}
+        codes = {error_body(fault)[0].error_code for fault in reasons.values()}
+        return next(iter(reasons.values())) if len(codes) == 1 else None
+
+
+def results_of(
+    record_count: int, appended: list[Appended], faults: dict[int, Fault] | None = None
+) -> Results:
+    """``faults``: of those that never came into a batch; the others' are added."""
+    known = dict(faults or {})
+    for batch in appended:
+        if not isinstance(batch.outcome, LogAppendInfo):
+            known.update(dict.fromkeys(batch.numbers.tolist(), batch.outcome))
+    return Results(record_count, appended, known)
+
+
+def failed_receipt(fault: Fault) -> dict[str, object]:
+    """What the receipt of a record says that was not appended."""
+    entry, body = error_body(fault)
+    return {
+        "partition": None,
+        "offset": None,
+        "error_code": entry.error_code,
+        "error": body["message"],
+        "message": body["message"],
+    }
+
+
+def mixed_receipts(
+    results: Results, failed: Callable[[Fault], dict[str, object]] = failed_receipt
+) -> list[dict[str, object]]:
+    """Receipts in request order when some failed: a statement a record does no harm here."""
+    partitions, offsets = (column.tolist() for column in results.places())
+    return [
+        failed(results.faults[number])
+        if number in results.faults
+        else {"partition": partition, "offset": offset, "error_code": None, "error": None}
+        for number, (partition, offset) in enumerate(zip(partitions, offsets, strict=True))
+    ]
+
+
+def refuse_unknown(api: Api, topic: str, partition: int | None) -> None:
+    """UnknownTopic when ``prepare_for`` would say so of any body: before one is read."""
+    try:
+        api.operations.partition_count(topic)
+    except UnknownTopic:
+        default_count = api.operations.topics.default_partition_count
+        is_outside = partition is not None and partition >= default_count
+        if is_outside or not api.config.auto_create_topics_enable:
+            raise
+
+
+async def prepare_for(
+    api: Api,
+    topic: str,
+    partition: int | None,
+    prepare: Callable[[Place], Awaitable[tuple[T, list[PartitionBatch]]]],
+) -> tuple[T, list[PartitionBatch]]:
+    """What ``prepare`` makes for the place where records may go; theirs exists on return.
+
+    The topic is created when the configuration says so (auto.create.topics.enable), but not for a
+    body that is refused or brings nothing, nor for one that names only partitions that the new
+    topic would not have. Differs from Kafka there, whose clients create it by asking for metadata
+    before they know that they will refuse themselves. UnknownTopic, and what ``prepare`` raises.
+    """
+    operations = api.operations
+    try:
+        count = operations.partition_count(topic)
+    except UnknownTopic:
+        if not api.config.auto_create_topics_enable:
+            raise
+        expected_count = operations.topics.default_partition_count
+        prepared = await prepare(_place(api, topic, partition, expected_count))
+        batches = prepared[1]
+        if not batches:
+            return prepared
+        if all(batch.partition >= expected_count for batch in batches):
+            raise
+        await api.blocking(operations.topics.ensure, topic)
+        count = operations.partition_count(topic)
+        if count == expected_count:
+            return prepared
+    return await prepare(_place(api, topic, partition, count))
+
+
+def _place(api: Api, topic: str, partition: int | None, partition_count: int) -> Place:
+    if partition is not None:
+        return Place(partition_count, partition, partition)  # which nobody asks for then
+    return Place(partition_count, None, api.null_key_partition(topic, partition_count))
+
+
+async def append_all(
+    api: Api, topic: str, batches: list[PartitionBatch], terms: Terms
+) -> list[Appended]:
+    """Every batch's outcome; one that fails does not hold back the others."""
+    return await settle([await try_submit(api, topic, batch, terms) for batch in batches])
+
+
+async def try_submit(api: Api, topic: str, batch: PartitionBatch, terms: Terms) -> Submitted:
+    """``submit``; what it raises is the outcome."""
+    try:
+        outcome: asyncio.Future[LogAppendInfo] | Fault = await submit(api, topic, batch, terms)
+    except (KafkalogError, ApiError) as fault:
+        outcome = fault
+    return Submitted(batch.partition, batch.selection, outcome)
+
+
+async def submit(
+    api: Api, topic: str, batch: PartitionBatch, terms: Terms
+) -> asyncio.Future[LogAppendInfo]:
+    """Check a batch by the topic's rules and hand it to the writer.
+
+    What the partition, the rules and the writer's queue refuse is raised here.
+    """
+    if terms.expected_offset is not None and batch.partition != terms.partition:
+        raise ApiError(422, "With expected_offset every record goes to the partition in the path.")
+    log = api.operations.partition_log(topic, batch.partition)
+    try:
+        arguments = log.config, api.operations.now_ms(), api.operations.max_decompressed_bytes
+        if _is_short(log.config, batch):
+            records = batch.validate(*arguments)
+        else:
+            records = await api.blocking(batch.validate, *arguments)
+    except (KafkalogError, ApiError) as refusal:
+        api.metrics.traffic.observe_refusal(topic, refusal, len(batch.built.data))
+        raise
+    future = api.append(log, records, terms.acks, terms.expected_offset)
+    if terms.expected_offset is not None:
+        terms.expected_offset += records.record_count
+    api.metrics.traffic.observe_append(topic, records.record_count, records.size_bytes)
+    return future
+
+
+async def submit_each(
+    api: Api, topic: str, columns: RecordColumns, batch: PartitionBatch, terms: Terms
+) -> list[Submitted]:
+    """Records that are nothing to each other: what refuses a batch takes only whom it concerns.
+
+    A batch goes as it is, or falls into halves when it is too large, or loses its bad records.
+    ``numbers`` are rows of ``columns``.
+    """
+    partition, rows, _ = batch
+    fallen: list[Submitted] = []
+    try:
+        return [Submitted(partition, rows, await submit(api, topic, batch, terms))]
+    except RecordBatchTooLarge as fault:
+        if len(rows) == 1:
+            return [Submitted(partition, rows, fault)]
+        parts = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
+    except InvalidRecord as fault:
+        bad = faults_of_records(fault)
+        if not bad:
+            return [Submitted(partition, rows, fault)]
+        fallen = [
+            Submitted(partition, rows[index : index + 1], share) for index, share in bad.items()
+        ]
+        parts = [np.delete(rows, list(bad))]
+    except (KafkalogError, ApiError) as fault:
+        return [Submitted(partition, rows, fault)]
+    for part in parts:
+        if len(part):
+            smaller = PartitionBatch(partition, part, build_plain_batch(columns, part))
+            fallen += await submit_each(api, topic, columns, smaller, terms)
+    return fallen
+
+
+def renumbered(submitted: list[Submitted], numbers: Int64s) -> list[Submitted]:
+    """With the numbers that the request has for what are rows here."""
+    return [Submitted(each.partition, numbers[each.numbers], each.outcome) for each in submitted]
+
+
+async def settle(submitted: list[Submitted]) -> list[Appended]:
+    """Wait until each batch is what its acks ask for, or failed."""
+    appended = []
+    for partition, numbers, outcome in submitted:
+        if isinstance(outcome, asyncio.Future):
+            try:
+                finished: Outcome = await outcome
+            except KafkalogError as fault:
+                finished = fault
+        else:
+            finished = outcome
+        appended.append(Appended(partition, numbers, finished))
+    return appended
+
+
+def _is_short(config: LogConfig, batch: PartitionBatch) -> bool:
+    """Whether to make the batch what the topic wants is no long work for the event loop."""
+    is_plain = config.compression_type in _KEEPS_PLAIN
+    return len(batch.built.data) <= (INLINE_BYTES if is_plain else _INLINE_COMPRESSED_BYTES)
+
+
+PRODUCER_HEADERS = {
+    "Kafka-Producer-Id": INT64_MAX,
+    "Kafka-Producer-Epoch": INT16_MAX,
+    "Kafka-Base-Sequence": INT32_MAX,
+}
+"""The headers in the order of ProducerStamp, each with its largest number."""
+_NUMBER = re.compile(r"[0-9]{1,19}")
+
+
+def producer_of(request: web.Request) -> ProducerStamp:
+    """The producer that a request names, NO_PRODUCER without one; ApiError 40005."""
+    given = {name: request.headers.getall(name, []) for name in PRODUCER_HEADERS}
+    if not any(given.values()):
+        return NO_PRODUCER
+    numbers = []
+    for name, most in PRODUCER_HEADERS.items():
+        text = given[name][0].strip() if len(given[name]) == 1 else ""
+        if not _NUMBER.fullmatch(text) or int(text) > most:
+            raise ApiError(
+                40005,
+                f"{', '.join(PRODUCER_HEADERS)} are sent together, each once; {name} is a number "
+                f"from 0 to {most}.",
+                details={"parameter": name},
+            )
+        numbers.append(int(text))
+    return ProducerStamp(*numbers)
+
+
+def refuse_producer(request: web.Request) -> None:
+    """Where records have no sequence: who names a producer would append twice. ApiError 40005."""
+    for name in PRODUCER_HEADERS:
+        if name in request.headers:
+            raise ApiError(
+                40005,
+                f"{name} has no effect here, so that a retry would append again. Send it to "
+                "/v1/topics/{topic}/partitions/{partition}/records, or raw batches with a producer "
+                "in their own header.",
+                details={"parameter": name},
+            )

@@ -1,0 +1,198 @@
+"""Raw record batches in and out: the path with no Python work per record (http-api.md N1, N2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from kafkalog.broker.operations import Acks
+from kafkalog.errors import KafkalogError
+from kafkalog.format.records.batch_scan import committed_batches
+from kafkalog.format.records.record_batch import (
+    ATTRIBUTES_AT,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    is_transactional,
+)
+from kafkalog.log.validator import validate
+from kafkalog.log.values import AppendOrigin, FetchDataInfo
+from kafkalog.server.admin.answers_logs import AppendAnswer
+from kafkalog.server.api import Api, api_of
+from kafkalog.server.fetch.fetch import fetch, fetch_headers
+from kafkalog.server.produce.append import durability_header, refuse_producer
+from kafkalog.server.protocol.bodies import Body
+from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.media_types import JSON, OCTET_STREAM, RECORD_BATCHES, bare_type
+from kafkalog.server.protocol.parameters import (
+    ACKS,
+    EXPECTED_OFFSET,
+    FLUSH,
+    ISOLATION,
+    IntegerParameter,
+    acks_of,
+    expected_offset_of,
+    partition_of,
+    topic_of,
+)
+from kafkalog.server.protocol.replies import bytes_reply, json_reply
+
+if TYPE_CHECKING:
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.values import ValidatedRecords
+
+ROUTES = web.RouteTableDef()
+# Checking a compressed or long body takes longer than the event loop may stand still.
+_INLINE_BYTES = 256 << 10
+_ANY_BYTES = {"type": "string", "format": "binary"}
+_BATCHES_BODY = {RECORD_BATCHES: _ANY_BYTES, OCTET_STREAM: _ANY_BYTES}
+_FETCH_HEADERS = (
+    "Kafka-Base-Offset",
+    "Kafka-Next-Offset",
+    "Kafka-High-Watermark",
+    "Kafka-Log-Start-Offset",
+    "Kafka-Up-To-Date",
+)
+_APPEND_ERRORS = (
+    40005,  # acks of a transactional batch
+    *(40905, 40906, 40908, 41201),  # sequence, epoch, transaction, expected offset
+    *(41301, 41303, 41304, 41305),  # sizes
+    *(42209, 42210, 42211, 42212, 42213),  # the batch itself
+    *(50003, 50302, 50701),
+)
+_OFFSET = IntegerParameter("offset", "Read from the batch that holds this offset.")
+_MAX_BYTES = IntegerParameter("max_bytes", "At most this much, but at least one batch.", 1 << 20)
+_MIN_BYTES = IntegerParameter("min_bytes", "Wait until this much is there.", 1)
+_MAX_WAIT_MS = IntegerParameter("max_wait_ms", "How long to wait for min_bytes.", 0)
+
+
+def _is_quick(data: bytes) -> bool:
+    """Whether the check may hold the event loop: one batch, of moderate size, not compressed."""
+    if not HEADER_BYTES <= len(data) <= _INLINE_BYTES:
+        return len(data) < HEADER_BYTES  # refused at a glance
+    is_one = int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD == len(data)
+    return is_one and not data[ATTRIBUTES_AT + 1] & 7
+
+
+async def _validated(api: Api, log: UnifiedLog, data: bytes) -> ValidatedRecords:
+    """The body as batches that keep every rule."""
+
+    def check() -> ValidatedRecords:
+        return validate(
+            data,
+            log.config,
+            api.operations.now_ms(),
+            AppendOrigin.CLIENT,
+            max_decompressed_bytes=api.operations.max_decompressed_bytes,
+        )
+
+    records = check() if _is_quick(data) else await api.blocking(check)
+    if not records.batches:
+        raise ApiError(42210, "The body holds no record batch.")
+    return records
+
+
+def _acks_for(api: Api, log: UnifiedLog, records: ValidatedRecords, asked: Acks | None) -> Acks:
+    """As asked for, or the default's. A transaction's are all: a commit counts on every batch."""
+    if not any(is_transactional(batch.attributes) for batch in records.batches):
+        return asked or api.operations.default_acks(log.topic_partition.topic)
+    if asked not in (None, Acks.ALL):
+        raise ApiError(
+            40005,
+            "Transactional batches are appended with acks=all.",
+            details={"parameter": "acks"},
+        )
+    return Acks.ALL
+
+
+@ROUTES.post("/v1/topics/{topic}/partitions/{partition}/batches")
+@endpoint(
+    "appendBatches",
+    "produce",
+    Access(Action.WRITE, Resource.TOPIC),
+    {
+        200: Answer("Appended.", {JSON: AppendAnswer}, ("Kafka-Durability",)),
+        202: Answer("acks=0: nobody waited.", headers=("Kafka-Durability",)),
+    },
+    parameters=(EXPECTED_OFFSET, FLUSH, ACKS),
+    body=_BATCHES_BODY,
+    errors=_APPEND_ERRORS,
+)
+async def append(request: web.Request) -> web.Response:
+    """Append whole record batches, all or none.
+
+    One or more Kafka v2 batches back to back; offsets and leader epoch are assigned. A producer id,
+    epoch and sequence in the header make the append idempotent. Transactional batches are taken
+    with the producer and epoch of the newest begin of a sink, synced, until its batch is committed.
+    """
+    api = api_of(request)
+    if bare_type(request.headers.get("Content-Type", "")) not in (RECORD_BATCHES, OCTET_STREAM):
+        raise ApiError(415, f"Send {RECORD_BATCHES} or {OCTET_STREAM}.")
+    refuse_producer(request)
+    topic, partition = topic_of(request), partition_of(request)
+    expected_offset, asked = expected_offset_of(request), acks_of(request)
+    async with Body(request, api) as data:
+        log = api.operations.partition_log(topic, partition)
+        try:
+            records = await _validated(api, log, data)
+        except (KafkalogError, ApiError) as refusal:
+            api.metrics.traffic.observe_refusal(topic, refusal, len(data))
+            raise
+        acks = _acks_for(api, log, records, asked)
+        future = api.append(log, records, acks, expected_offset)
+        api.metrics.traffic.observe_append(topic, records.record_count, records.size_bytes)
+        if acks is Acks.NONE:
+            return web.Response(status=202, headers=durability_header(acks))
+        info = await future
+    return json_reply(
+        {
+            "topic": topic,
+            "partition": partition,
+            "base_offset": info.first_offset,
+            "last_offset": info.last_offset,
+            "log_append_time": info.log_append_time_ms,
+            "log_start_offset": info.log_start_offset,
+            "duplicate": info.duplicate,
+        },
+        headers=durability_header(acks),
+    )
+
+
+@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/batches")
+@endpoint(
+    "fetchBatches",
+    "fetch",
+    Access(Action.READ, Resource.TOPIC),
+    {
+        200: Answer("Whole batches.", {RECORD_BATCHES: _ANY_BYTES}, _FETCH_HEADERS),
+        204: Answer("The wait ended empty, or all was aborted.", headers=_FETCH_HEADERS),
+    },
+    parameters=(_OFFSET, _MAX_BYTES, _MIN_BYTES, _MAX_WAIT_MS, ISOLATION),
+    errors=(41001, 41601, 42903),
+)
+async def read(request: web.Request) -> web.Response:
+    """Raw batches from the one that holds an offset on, with long poll.
+
+    With read_committed those of aborted transactions are left out; ``Kafka-Next-Offset`` lies
+    behind them, also when nothing is left (204).
+    """
+    api = api_of(request)
+    log = api.operations.partition_log(topic_of(request), partition_of(request))
+    info: FetchDataInfo = await fetch(
+        api,
+        log,
+        _OFFSET.read(request),
+        max_bytes=min(_MAX_BYTES.read(request), api.config.http_max_fetch_bytes),
+        min_bytes=_MIN_BYTES.read(request),
+        max_wait_ms=min(_MAX_WAIT_MS.read(request), api.config.http_max_wait_ms),
+        isolation=ISOLATION.read(request),
+    )
+    headers = fetch_headers(info)
+    data = info.data
+    if info.aborted:
+        aborted = [(each.producer_id, each.first_offset, each.last_offset) for each in info.aborted]
+        data = committed_batches(data, aborted)
+    if not len(data):
+        return web.Response(status=204, headers=headers)
+    return bytes_reply(data, content_type=RECORD_BATCHES, headers=headers)

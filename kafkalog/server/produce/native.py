@@ -1,0 +1,338 @@
+"""N3: records in JSON lines, an Arrow stream, a JSON array, or one as it is (http-api.md 3.6).
+
+Lines and Arrow are appended while they come, a body of any length in bounded memory; who asks for
+lines in Accept gets a receipt for each on the same connection, also before the next one is sent.
+Arrays and single records are read whole and appended together, or refused; so are lines of a
+producer, whose next try must be the same batch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from aiohttp import hdrs, web
+
+from kafkalog.broker.operations import Acks
+from kafkalog.format.records.batch_builder import NO_PRODUCER, RecordColumns
+from kafkalog.format.wire.json_documents import Lines
+from kafkalog.server.api import Api, api_of
+from kafkalog.server.produce.answers import ProduceReceipt, ProduceSummary
+from kafkalog.server.produce.append import (
+    INLINE_BYTES,
+    Terms,
+    append_all,
+    durability_header,
+    prepare_for,
+    producer_of,
+    refuse_unknown,
+    results_of,
+    try_submit,
+)
+from kafkalog.server.produce.arrow_body import ArrowStream
+from kafkalog.server.produce.json_body import (
+    DecodedRecords,
+    Formats,
+    NativeDialect,
+    columns_of,
+    parse_array,
+    parse_documents,
+    parse_lines,
+)
+from kafkalog.server.produce.partition_batches import PartitionBatch, Place, make_batches
+from kafkalog.server.produce.stream import (
+    ProduceStream,
+    Receipts,
+    Summary,
+    last_line,
+    receipt_lines,
+    silent_reply,
+)
+from kafkalog.server.protocol.arrow import load_arrow
+from kafkalog.server.protocol.bodies import Body
+from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.media_types import (
+    ARROW,
+    JSON,
+    NDJSON,
+    OCTET_STREAM,
+    TEXT,
+    EmbeddedFormat,
+    bare_type,
+    wants_receipts,
+)
+from kafkalog.server.protocol.parameters import (
+    ACKS,
+    EXPECTED_OFFSET,
+    FLUSH,
+    ChoiceParameter,
+    acks_of,
+    expected_offset_of,
+    partition_of,
+    topic_of,
+)
+from kafkalog.server.protocol.replies import bytes_reply
+from kafkalog.server.protocol.schemas import NativeRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from kafkalog.server.produce.append import Fault
+    from kafkalog.server.produce.json_body import AnyRecord
+    from kafkalog.server.produce.stream import Teller
+    from kafkalog.server.protocol.endpoint import Model
+
+ROUTES = web.RouteTableDef()
+_FORMATS = {"json": EmbeddedFormat.JSON, "text": EmbeddedFormat.TEXT}
+_FORMATS["base64"] = EmbeddedFormat.BINARY
+_KEY_FORMAT: ChoiceParameter[EmbeddedFormat | None] = ChoiceParameter(
+    "key_format",
+    "How keys stand in JSON, text when it is not said: json (any, stored as sent), text or base64. "
+    "Also of the header Kafka-Key.",
+    _FORMATS,
+    None,
+)
+_VALUE_FORMAT: ChoiceParameter[EmbeddedFormat | None] = ChoiceParameter(
+    "value_format",
+    "How values stand in JSON, json when it is not said. Not of a record that is sent as it is.",
+    _FORMATS,
+    None,
+)
+_KEY_HEADER, _HEADER_PREFIX = b"kafka-key", b"kafka-header-"
+_WRITE = Access(Action.WRITE, Resource.TOPIC)
+_ANY_BYTES = {"type": "string", "format": "binary"}
+_BODY: dict[str, Model] = {
+    NDJSON: NativeRecord,
+    JSON: {"type": "array", "items": {"$ref": "#/components/schemas/NativeRecord"}},
+    TEXT: {"type": "string"},
+    OCTET_STREAM: _ANY_BYTES,
+    ARROW: {
+        **_ANY_BYTES,
+        "description": "An IPC stream: value; key, headers, timestamp, partition.",
+    },
+}
+_ANSWERS = {
+    200: Answer(
+        "What was appended where, and what was not; as lines, a receipt each.",
+        {JSON: ProduceSummary, NDJSON: ProduceReceipt},
+        ("Kafka-Durability",),
+    ),
+    202: Answer("acks=0: nobody waited.", headers=("Kafka-Durability",)),
+}
+_ERRORS = (
+    *(406, 408, 40402, 42902, 42903),
+    *(41301, 41304, 41305, 42211, 42212, 42214),
+    *(50003, 50302, 50303, 50304, 50701, 50702),
+)
+
+
+class _Wish(NamedTuple):
+    """What a request asks for beside its records."""
+
+    api: Api
+    topic: str
+    terms: Terms
+    formats: Formats
+    is_told_by_line: bool
+
+
+@ROUTES.post("/v1/topics/{topic}/records")
+@endpoint(
+    "produceRecords",
+    "produce",
+    _WRITE,
+    _ANSWERS,
+    parameters=(_KEY_FORMAT, _VALUE_FORMAT, FLUSH, ACKS),
+    body=_BODY,
+    errors=_ERRORS,
+    is_stream=True,
+)
+async def produce(request: web.Request) -> web.StreamResponse:
+    """Append records to a topic.
+
+    Each goes to its own partition, else by its key (murmur2 as Java's producer), else those that
+    come together to one partition. Lines are appended as they come.
+    """
+    return await _produce(request, None, None)
+
+
+@ROUTES.post("/v1/topics/{topic}/partitions/{partition}/records")
+@endpoint(
+    "produceRecordsToPartition",
+    "produce",
+    _WRITE,
+    _ANSWERS,
+    parameters=(_KEY_FORMAT, _VALUE_FORMAT, EXPECTED_OFFSET, FLUSH, ACKS),
+    body=_BODY,
+    errors=(*_ERRORS, 40905, 40906, 40908, 41201),
+    is_stream=True,
+)
+async def produce_to_partition(request: web.Request) -> web.StreamResponse:
+    """Append records to a partition; a record's own partition wins.
+
+    With expected_offset the first record gets that offset and the others follow without a gap.
+    With the headers Kafka-Producer-Id, Kafka-Producer-Epoch and Kafka-Base-Sequence they are one
+    batch of this partition that can be sent again without harm.
+    """
+    return await _produce(request, partition_of(request), expected_offset_of(request))
+
+
+async def _produce(
+    request: web.Request, partition: int | None, expected_offset: int | None
+) -> web.StreamResponse:
+    api, topic = api_of(request), topic_of(request)
+    take = _TAKERS.get(bare_type(request.headers.get(hdrs.CONTENT_TYPE, "")))
+    if take is None:
+        raise ApiError(415, f"Send one of: {', '.join(_TAKERS)}.")
+    is_told_by_line = wants_receipts(request.headers.get(hdrs.ACCEPT, ""))
+    acks = acks_of(request)
+    if acks is Acks.NONE and is_told_by_line:
+        raise ApiError(40005, "acks=0 has no receipts; ask for JSON, or for acks=1.")
+    refuse_unknown(api, topic, partition)
+    acks = acks or api.operations.default_acks(topic)
+    if acks is Acks.NONE and is_told_by_line:
+        acks = Acks.LEADER  # only the topic's default: receipts have offsets
+    formats = Formats(
+        _KEY_FORMAT.read(request) or EmbeddedFormat.TEXT,
+        _VALUE_FORMAT.read(request) or EmbeddedFormat.JSON,
+    )
+    terms = Terms(acks, partition, expected_offset, producer_of(request))
+    if terms.producer is not NO_PRODUCER and partition is None:
+        raise ApiError(40005, "A producer's records need a partition in the path.")
+    return await take(request, _Wish(api, topic, terms, formats, is_told_by_line))
+
+
+async def _take_lines(request: web.Request, wish: _Wish) -> web.StreamResponse:
+    """Records in lines, as they come."""
+    if wish.terms.producer is not NO_PRODUCER:
+        return await _take_whole(request, wish, parse_lines)
+    dialect = NativeDialect(wish.formats)
+
+    async def append(teller: Teller) -> Fault | None:
+        stream = ProduceStream(wish.api, wish.topic, wish.terms, dialect, teller)
+        return await stream.run(request, Lines())
+
+    return await _tell(request, wish, append)
+
+
+async def _take_arrow(request: web.Request, wish: _Wish) -> web.StreamResponse:
+    """Records in an Arrow stream, as its messages come."""
+    if _KEY_FORMAT.read(request) is not None or _VALUE_FORMAT.read(request) is not None:
+        raise ApiError(40005, "key_format and value_format are of records in JSON.")
+    if wish.terms.producer is not NO_PRODUCER:
+        raise ApiError(40005, "A producer's records come in JSON: those of Arrow are many batches.")
+    formats = await load_arrow(wish.api, 415)
+
+    async def append(teller: Teller) -> Fault | None:
+        stream = ArrowStream(wish.api, wish.topic, wish.terms, formats, teller)
+        return await stream.append(request)
+
+    return await _tell(request, wish, append)
+
+
+async def _tell(
+    request: web.Request, wish: _Wish, append: Callable[[Teller], Awaitable[Fault | None]]
+) -> web.StreamResponse:
+    """The answer about what ``append`` appends, as its client wants to be told."""
+    acks = wish.terms.acks
+    if wish.is_told_by_line:
+        receipts = Receipts(
+            request, NDJSON, acks, lambda group: receipt_lines(group.results), is_eager=True
+        )
+        fault = await append(receipts)
+        return await receipts.end(b"" if fault is None else last_line(fault))
+    summary = Summary()
+    fault = await append(summary)
+    return summary.reply(request, acks, fault)
+
+
+async def _take_array(request: web.Request, wish: _Wish) -> web.StreamResponse:
+    """Records in a JSON array."""
+    return await _take_whole(request, wish, parse_array)
+
+
+async def _take_whole(
+    request: web.Request, wish: _Wish, parse: Callable[..., Sequence[AnyRecord]]
+) -> web.StreamResponse:
+    """A body that ``parse`` reads whole, all records of the right shape or none."""
+    api, formats = wish.api, wish.formats
+    max_records, now_ms = api.config.http_max_records, api.operations.now_ms()
+
+    def decode(data: bytes) -> DecodedRecords | None:
+        records = parse(data, formats, max_records=max_records)
+        return columns_of(records, formats, now_ms=now_ms) if records else None
+
+    async with Body(request, api) as data:
+        if len(data) <= INLINE_BYTES:
+            return await _append(request, wish, decode(data))
+        return await _append(request, wish, await api.blocking(decode, data))
+
+
+async def _take_one(request: web.Request, wish: _Wish) -> web.StreamResponse:
+    """The body is the value of one record; its key and headers are in those of the request."""
+    if _VALUE_FORMAT.read(request) is not None:
+        raise ApiError(40005, "value_format is of records in JSON; this one is taken as it is.")
+    key: bytes | None = None
+    headers: list[tuple[bytes, bytes | None]] = []
+    for name, value in request.raw_headers:
+        lowered = name.lower()
+        if lowered == _KEY_HEADER:
+            if key is not None:
+                raise ApiError(400, "Kafka-Key stands twice.")
+            key = _key_bytes(value, wish.formats.key)
+        elif lowered.startswith(_HEADER_PREFIX):
+            headers.append((name[len(_HEADER_PREFIX) :], value))
+    async with Body(request, wish.api) as data:
+        now_ms = wish.api.operations.now_ms()
+        columns = RecordColumns.of([key], [data], now_ms, [headers] if headers else None)
+        return await _append(request, wish, DecodedRecords(columns, None))
+
+
+def _key_bytes(text: bytes, key_format: EmbeddedFormat) -> bytes | None:
+    """The key that a header says; ApiError 400 when it is not in its format."""
+    if key_format is EmbeddedFormat.TEXT:
+        return text
+    quoted = text if key_format is EmbeddedFormat.JSON else b'"%b"' % text
+    formats = Formats(key_format, EmbeddedFormat.JSON)
+    columns = columns_of(
+        parse_documents((b'{"key":%b}' % quoted,), formats), formats, now_ms=0
+    ).columns
+    return columns.keys.tobytes() if not columns.null_key_count else None
+
+
+async def _append(
+    request: web.Request, wish: _Wish, records: DecodedRecords | None
+) -> web.StreamResponse:
+    """Records that were read whole: a batch a partition, and the answer."""
+    api, topic, terms = wish.api, wish.topic, wish.terms
+    if terms.producer is not NO_PRODUCER:
+        named = None if records is None else records.partitions
+        if named is not None and ((named >= 0) & (named != terms.partition)).any():
+            raise ApiError(422, "A producer's records all go to the partition in the path.")
+
+    async def prepared(place: Place) -> tuple[None, list[PartitionBatch]]:
+        return None, [] if records is None else make_batches(records, place, terms.producer)
+
+    _, batches = await prepare_for(api, topic, terms.partition, prepared)
+    if terms.acks is Acks.NONE:
+        for batch in batches:
+            await try_submit(api, topic, batch, terms)
+        return silent_reply()
+    appended = await append_all(api, topic, batches, terms)
+    results = results_of(0 if records is None else len(records), appended)
+    if wish.is_told_by_line:
+        headers = durability_header(terms.acks)
+        return bytes_reply(receipt_lines(results), content_type=NDJSON, headers=headers)
+    summary = Summary()
+    summary.add(results)
+    return summary.reply(request, terms.acks)
+
+
+# How a body of each media type is taken.
+_TAKERS: Mapping[str, Callable[[web.Request, _Wish], Awaitable[web.StreamResponse]]] = {
+    NDJSON: _take_lines,
+    JSON: _take_array,
+    TEXT: _take_one,
+    OCTET_STREAM: _take_one,
+    ARROW: _take_arrow,
+}

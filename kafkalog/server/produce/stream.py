@@ -1,0 +1,385 @@
+"""ProduceStream: records are appended while their request still comes, and told of while it lasts.
+
+Documents that are there together become one batch and one append a partition; the next ones are
+read while those before wait for their sync, a bounded number of groups ahead. Groups are told of in
+order. A document that is no record, or a record that is refused, takes no other with it: batches
+are made smaller where a limit or a rule asks for it. Owned by the event loop.
+
+Tellers: how the client of a produce stream learns what became of its records.
+
+A receipt a record while it sends, or one summary at the end. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
+from aiohttp import hdrs, web
+
+from kafkalog.broker.operations import Acks
+from kafkalog.errors import KafkalogError
+from kafkalog.log.values import LogAppendInfo
+from kafkalog.server.produce.append import (
+    DURABILITIES,
+    INLINE_BYTES,
+    Results,
+    Submitted,
+    durability_header,
+    failed_receipt,
+    mixed_receipts,
+    prepare_for,
+    renumbered,
+    results_of,
+    settle,
+    submit_each,
+)
+from kafkalog.server.produce.json_body import DecodedGroup, Dialect, decode_each, decode_together
+from kafkalog.server.produce.partition_batches import PartitionBatch, make_batches
+from kafkalog.server.protocol.bodies import BodyStream, DocumentStream
+from kafkalog.server.protocol.errors import ApiError, error_body
+from kafkalog.server.protocol.replies import REQUEST_ID, error_reply, json_reply, seal
+from kafkalog.server.protocol.schemas import NotJson
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.format.wire.json_documents import Splitter
+    from kafkalog.server.api import Api
+    from kafkalog.server.produce.append import Fault, Terms
+    from kafkalog.server.produce.partition_batches import Place
+    from kafkalog.server.protocol.bodies import DocumentGroup
+
+
+R = TypeVar("R")
+
+# Groups that may wait for their outcome while further ones are read.
+_AHEAD = 4
+
+
+class SettledGroup(NamedTuple):
+    """Documents that came together and what became of them."""
+
+    decoded: DecodedGroup
+    results: Results
+
+
+class Teller(Protocol):
+    """Who tells the client."""
+
+    async def begin(self) -> None:
+        """The stream has its place, and nothing of it was read yet."""
+        ...
+
+    async def tell(self, group: SettledGroup) -> None:
+        """The next group, in the order of the documents."""
+        ...
+
+
+class AppendStream(ABC):
+    """One request; see the module. What its documents are is the subclass's."""
+
+    def __init__(self, api: Api, topic: str, terms: Terms, teller: Teller) -> None:
+        # constant after construction
+        self._api = api
+        self._topic = topic
+        self._terms = terms
+        self._teller = teller
+        self._in_order = asyncio.Lock()  # fair: who came first tells first
+
+    @abstractmethod
+    async def _submit(
+        self, documents: list[bytes], splitter: Splitter, body: BodyStream
+    ) -> tuple[DecodedGroup, list[Submitted]]:
+        """Decode and hand to the writer; ``body`` holds the documents until they are told of.
+
+        What it raises ends the stream in front of these.
+        """
+
+    async def run(self, request: web.Request, splitter: Splitter) -> Fault | None:
+        """Append everything that comes; why the stream ended before its end, if it did.
+
+        What was not told of by then was not appended. ApiError 41502 and 42903 before it begins.
+        """
+        groups: deque[asyncio.Task[None]] = deque()
+        with BodyStream(request, self._api) as body:
+            documents = DocumentStream(request, self._api, body, splitter)
+            await self._teller.begin()
+            try:
+                fault = await self._read(body, documents, splitter, groups)
+                for group in groups:
+                    await group
+            finally:
+                for group in groups:
+                    group.cancel()
+        return fault
+
+    async def _read(
+        self,
+        body: BodyStream,
+        documents: DocumentStream,
+        splitter: Splitter,
+        groups: deque[asyncio.Task[None]],
+    ) -> Fault | None:
+        """Everything up to the end of the body or to a fault."""
+        try:
+            while (group := await documents.next()) is not None:
+                while len(groups) >= _AHEAD:
+                    await groups.popleft()
+                decoded, submitted = await self._submit(group.documents, splitter, body)
+                telling = self._tell(body, group, decoded, submitted)
+                if documents.is_empty and not groups:
+                    await telling
+                else:
+                    groups.append(asyncio.create_task(telling))
+                    await asyncio.sleep(0)  # let others have the loop between two groups
+                if decoded.is_broken:
+                    return None
+        except (KafkalogError, ApiError) as fault:
+            return fault
+        if splitter.is_lost:
+            return NotJson("something stands between two documents")
+        return None
+
+    async def _tell(
+        self,
+        body: BodyStream,
+        group: DocumentGroup,
+        decoded: DecodedGroup,
+        submitted: list[Submitted],
+    ) -> None:
+        async with self._in_order:
+            appended = await settle(submitted)
+            results = results_of(decoded.document_count, appended, decoded.faults)
+            await self._teller.tell(SettledGroup(decoded, results))
+        body.let_go(group.size_bytes)
+
+
+class ProduceStream(AppendStream, Generic[R]):
+    """Documents of which each is a record."""
+
+    def __init__(
+        self, api: Api, topic: str, terms: Terms, dialect: Dialect[R], teller: Teller
+    ) -> None:
+        super().__init__(api, topic, terms, teller)
+        self._dialect = dialect
+
+    async def _submit(
+        self, documents: list[bytes], splitter: Splitter, _body: BodyStream
+    ) -> tuple[DecodedGroup, list[Submitted]]:
+        """Decode and hand to the writer."""
+
+        async def prepared(place: Place) -> tuple[DecodedGroup, list[PartitionBatch]]:
+            return await self._prepared(documents, place, splitter)
+
+        decoded, batches = await prepare_for(
+            self._api, self._topic, self._terms.partition, prepared
+        )
+        submitted: list[Submitted] = []
+        for batch in batches:
+            assert decoded.records is not None
+            columns = decoded.records.columns
+            submitted += await submit_each(self._api, self._topic, columns, batch, self._terms)
+        return decoded, renumbered(submitted, decoded.numbers)
+
+    async def _prepared(
+        self, documents: list[bytes], place: Place, splitter: Splitter
+    ) -> tuple[DecodedGroup, list[PartitionBatch]]:
+        """The records of documents and their batches; away from the loop when it takes long."""
+        dialect, now_ms = self._dialect, self._api.operations.now_ms()
+
+        def together() -> tuple[DecodedGroup, list[PartitionBatch]]:
+            return _batched(decode_together(documents, dialect, now_ms), place)
+
+        def each() -> tuple[DecodedGroup, list[PartitionBatch]]:
+            ends_at_broken = splitter.ends_at_broken
+            return _batched(
+                decode_each(documents, dialect, now_ms, ends_at_broken=ends_at_broken), place
+            )
+
+        try:
+            if sum(map(len, documents)) <= INLINE_BYTES:
+                return together()
+            return await self._api.blocking(together)
+        except ApiError:
+            return await self._api.blocking(each)
+
+
+def _batched(decoded: DecodedGroup, place: Place) -> tuple[DecodedGroup, list[PartitionBatch]]:
+    """With the batch of each partition."""
+    return decoded, [] if decoded.records is None else make_batches(decoded.records, place)
+
+
+# Records named in a summary that were not appended; the others are counted.
+_ERRORS_SHOWN = 100
+_TOLD = ("kafka_error", "retriable", "details")  # of a failure, beside what v2 tells
+
+
+class Receipts:
+    """An answer that goes out while the request comes in.
+
+    ``is_eager``: the status is out before anything is read, for clients that wait for it.
+    """
+
+    def __init__(
+        self,
+        request: web.Request,
+        content_type: str,
+        acks: Acks,
+        write: Callable[[SettledGroup], bytes],
+        *,
+        is_eager: bool,
+    ) -> None:
+        self._request = request
+        headers = {hdrs.CONTENT_TYPE: content_type, **durability_header(acks)}
+        self._response = web.StreamResponse(headers=headers)
+        self._write = write
+        self._is_eager = is_eager
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the status is out: from then on every error is in band."""
+        return self._response.prepared
+
+    async def begin(self) -> None:
+        """See Teller."""
+        if self._is_eager:
+            await self._send_status()
+
+    async def tell(self, group: SettledGroup) -> None:
+        """See Teller. Waits until the client has taken most of what was told before."""
+        await self._send_status()
+        await self._response.write(self._write(group))
+
+    async def end(self, last_words: bytes = b"") -> web.StreamResponse:
+        """The end of the stream; ``last_words``: why it came before that of the request."""
+        await self._send_status()
+        if last_words:
+            self._response.force_close()  # what the client still sends is nobody's
+        await self._response.write_eof(last_words)
+        return self._response
+
+    async def _send_status(self) -> None:
+        if not self.is_begun:
+            seal(self._response, self._request[REQUEST_ID])
+            await self._response.prepare(self._request)
+
+
+def receipt_lines(results: Results) -> bytes:
+    """A line each: the receipts of v2, and of a failure whether it is worth repeating."""
+    if not results.record_count:
+        return b""
+    if results.faults:
+        return b"\n".join((*map(_ENCODE, mixed_receipts(results, _failed)), b""))
+    # Only digits vary in them: nothing else can look like the end of one.
+    array = results.receipts().removeprefix(b'"offsets":[').removesuffix(b"]")
+    return array.replace(b"},{", b"}\n{") + b"\n"
+
+
+def last_line(fault: Fault) -> bytes:
+    """The line that ends a stream before the end of its body."""
+    return _ENCODE({**_failed(fault), "end_of_stream": True}) + b"\n"
+
+
+_ENCODE = msgspec.json.Encoder().encode
+
+
+def _failed(fault: Fault) -> dict[str, object]:
+    _, body = error_body(fault)
+    receipt = failed_receipt(fault)
+    receipt.update((name, body[name]) for name in _TOLD if name in body)
+    return receipt
+
+
+@dataclass(slots=True)
+class _Range:
+    """What went to one partition."""
+
+    partition: int
+    count: int
+    base_offset: int
+    last_offset: int
+
+
+@dataclass(slots=True)
+class Summary:
+    """Counts, and tells at the end."""
+
+    count: int = 0  # of records that were appended
+    _failed_count: int = 0
+    _seen_count: int = 0
+    _ranges: dict[int, _Range] = field(default_factory=dict)
+    _errors: list[dict[str, object]] = field(default_factory=list)
+    _first_fault: Fault | None = None
+    _codes: set[int] = field(default_factory=set)
+    _is_duplicate: bool = False
+
+    async def begin(self) -> None:
+        """See Teller."""
+
+    async def tell(self, group: SettledGroup) -> None:
+        """See Teller."""
+        self.add(group.results)
+
+    def add(self, results: Results) -> None:
+        """What became of further records."""
+        for partition, numbers, outcome in results.appended:
+            if isinstance(outcome, LogAppendInfo):
+                self.count += len(numbers)
+                self._is_duplicate |= outcome.duplicate
+                self._extend(partition, len(numbers), outcome)
+        for number, fault in sorted(results.faults.items()):
+            self._failed_count += 1
+            self._note(fault, {"index": self._seen_count + number})
+        self._seen_count += results.record_count
+
+    def _extend(self, partition: int, count: int, info: LogAppendInfo) -> None:
+        known = self._ranges.get(partition)
+        if known is None:
+            self._ranges[partition] = _Range(partition, count, info.first_offset, info.last_offset)
+            return
+        known.count += count
+        known.last_offset = max(known.last_offset, info.last_offset)
+        known.base_offset = min(known.base_offset, info.first_offset)
+
+    def _note(self, fault: Fault, head: dict[str, object]) -> None:
+        entry, body = error_body(fault)
+        self._first_fault = self._first_fault or fault
+        self._codes.add(entry.error_code)
+        if len(self._errors) < _ERRORS_SHOWN or "end_of_stream" in head:
+            self._errors.append({**head, **body})
+
+    def reply(self, request: web.Request, acks: Acks, fault: Fault | None = None) -> web.Response:
+        """The answer; with the error's own status when it is all that there is to tell.
+
+        ``fault``: why the stream ended before its end; raised to who wants no answer (acks=0) when
+        nothing was appended.
+        """
+        if acks is Acks.NONE:
+            if fault is not None and not self.count:
+                raise fault
+            return silent_reply()
+        if fault is not None:
+            self._note(fault, {"index": None, "end_of_stream": True})
+        ranges = sorted(self._ranges.values(), key=lambda each: each.partition)
+        body: dict[str, object] = {
+            "count": self.count,
+            "failed_count": self._failed_count,
+            "partitions": ranges,
+            "errors": self._errors,
+        }
+        if self._is_duplicate:
+            body["duplicate"] = True
+        if not self.count and self._first_fault is not None and len(self._codes) == 1:
+            return error_reply(self._first_fault, request[REQUEST_ID], extra=body)
+        headers = durability_header(acks)
+        return json_reply({**body, "durability": DURABILITIES[acks]}, headers=headers)
+
+
+def silent_reply() -> web.Response:
+    """202: what acks=0 is answered."""
+    return web.Response(status=202, headers=durability_header(Acks.NONE))

@@ -1,0 +1,129 @@
+"""v2 produce: binary, json and text records with keys, headers and timestamps (http-api.md 3.3).
+
+One request is one record batch a partition: request order is offset order. Nothing runs per record
+in Python: columns, partitions, batches and receipts are made by C and by kernels.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from aiohttp import hdrs, web
+
+from kafkalog.broker.operations import Acks
+from kafkalog.server.admin.answers_logs import ProduceAnswer
+from kafkalog.server.api import api_of
+from kafkalog.server.produce.append import (
+    DURABILITIES,
+    INLINE_BYTES,
+    Terms,
+    append_all,
+    durability_header,
+    mixed_receipts,
+    prepare_for,
+    refuse_producer,
+    results_of,
+    try_submit,
+)
+from kafkalog.server.produce.json_body import Formats
+from kafkalog.server.produce.partition_batches import PartitionBatch, Place, prepare
+from kafkalog.server.protocol.bodies import Body
+from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.media_types import (
+    EMBEDDED_TYPES,
+    JSON,
+    V2_JSON,
+    metadata_type,
+    produce_format,
+)
+from kafkalog.server.protocol.parameters import ACKS, FlagParameter, partition_of, topic_of
+from kafkalog.server.protocol.replies import REQUEST_ID, bytes_reply, error_reply
+from kafkalog.server.protocol.schemas import ProduceRequest
+
+ROUTES = web.RouteTableDef()
+_TAIL = b',"key_schema_id":null,"value_schema_id":null,"durability":"%b"}'
+_ASYNC = FlagParameter("async", "Answer 204 at once, as acks=0.")
+_WRITE = Access(Action.WRITE, Resource.TOPIC)
+_BODY = dict.fromkeys((*EMBEDDED_TYPES, JSON), ProduceRequest)
+_ANSWERS = {
+    200: Answer("A receipt each.", dict.fromkeys((V2_JSON, JSON), ProduceAnswer)),
+    202: Answer("acks=0: nobody waited.", headers=("Kafka-Durability",)),
+    204: Answer("async=true: nobody waited.", headers=("Kafka-Durability",)),
+}
+_ERRORS = (406, 422, 41301, 41304, 41305, 42211, 42212, 42214, 40402, 50003, 50303, 50302, 50701)
+_TAILS = {acks: _TAIL % durability.encode() for acks, durability in DURABILITIES.items()}
+
+
+@ROUTES.post("/topics/{topic}")
+@endpoint(
+    "produce",
+    "produce",
+    _WRITE,
+    _ANSWERS,
+    parameters=(_ASYNC, ACKS),
+    body=_BODY,
+    errors=_ERRORS,
+)
+async def produce(request: web.Request) -> web.Response:
+    """Append records to a topic.
+
+    Each goes to its own partition, else by its key (murmur2 as Java's producer), else one partition
+    for all of the request.
+    """
+    return await _produce(request, None)
+
+
+@ROUTES.post("/topics/{topic}/partitions/{partition}")
+@endpoint(
+    "produceToPartition",
+    "produce",
+    _WRITE,
+    _ANSWERS,
+    parameters=(_ASYNC, ACKS),
+    body=_BODY,
+    errors=_ERRORS,
+)
+async def produce_to_partition(request: web.Request) -> web.Response:
+    """Append records to a partition; a record's own partition wins."""
+    return await _produce(request, partition_of(request))
+
+
+async def _produce(request: web.Request, partition: int | None) -> web.Response:
+    api = api_of(request)
+    refuse_producer(request)
+    embedded = produce_format(request.headers.get(hdrs.CONTENT_TYPE, ""))
+    content_type = metadata_type(request.headers.get(hdrs.ACCEPT, ""))
+    topic = topic_of(request)
+    is_async = _ASYNC.read(request)
+    acks = Acks.NONE if is_async else ACKS.read(request)
+    async with Body(request, api) as data:
+        formats, now_ms = Formats(embedded, embedded), api.operations.now_ms()
+
+        async def prepared(place: Place) -> tuple[int, list[PartitionBatch]]:
+            arguments = data, formats, now_ms, api.config.http_max_records, place
+            if len(data) <= INLINE_BYTES:
+                return prepare(*arguments)
+            return await api.blocking(prepare, *arguments)
+
+        count, batches = await prepare_for(api, topic, partition, prepared)
+        terms = Terms(acks or api.operations.default_acks(topic), partition)
+        if terms.acks is Acks.NONE:
+            for batch in batches:
+                await try_submit(api, topic, batch, terms)
+            return _nobody_waited(is_async=is_async)
+        results = results_of(count, await append_all(api, topic, batches, terms))
+    if not results.faults:
+        body = results.receipts()
+    else:
+        receipts = mixed_receipts(results)
+        reason = results.one_reason()
+        if reason is not None:
+            extra: dict[str, object] = {"offsets": receipts}
+            return error_reply(reason, request[REQUEST_ID], is_v2=True, extra=extra)
+        body = b'"offsets":' + msgspec.json.encode(receipts)
+    body = b"{" + body + _TAILS[terms.acks]
+    return bytes_reply(body, content_type=content_type)
+
+
+def _nobody_waited(*, is_async: bool) -> web.Response:
+    status = 204 if is_async else 202
+    return web.Response(status=status, headers=durability_header(Acks.NONE))

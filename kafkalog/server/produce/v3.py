@@ -1,0 +1,381 @@
+"""v3 produce: records as concatenated JSON with receipts, and ``records:batch`` (1.7, 3.5).
+
+The receipts go out on the same connection while records still come in. A document that is no JSON
+ends the stream, because nothing behind it can be told apart.
+
+The records of v3's produce: from JSON to columns, and their receipts (http-api.md 1.7).
+
+Keys and values say their own type: BINARY (base64, also when nothing is said), JSON (stored as
+sent) or STRING. Receipts have the size of what was stored.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import numpy as np
+from aiohttp import hdrs, web
+
+from kafkalog.broker.operations import Acks
+from kafkalog.format.wire.json_documents import Concatenated
+from kafkalog.log.values import LogAppendInfo
+from kafkalog.server.admin.v3 import cluster_of, v3_fault, v3_numbers
+from kafkalog.server.produce.answers import V3BatchAnswer, V3Receipt
+from kafkalog.server.produce.append import (
+    INLINE_BYTES,
+    Terms,
+    durability_header,
+    prepare_for,
+    refuse_producer,
+    refuse_unknown,
+    renumbered,
+    results_of,
+    settle,
+    submit_each,
+)
+from kafkalog.server.produce.json_body import (
+    DecodedRecords,
+    assemble,
+    check_documents,
+    columns_each,
+    shape_errors,
+    wrong_shape,
+)
+from kafkalog.server.produce.partition_batches import PartitionBatch, Place, make_batches
+from kafkalog.server.produce.stream import (
+    ProduceStream,
+    Receipts,
+    SettledGroup,
+    Summary,
+    silent_reply,
+)
+from kafkalog.server.protocol.bodies import Body
+from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.errors import ApiError, error_body
+from kafkalog.server.protocol.media_types import JSON, bare_type
+from kafkalog.server.protocol.parameters import ACKS, topic_of
+from kafkalog.server.protocol.replies import bytes_reply
+from kafkalog.server.protocol.schemas import V3BatchRequest, V3ProducedRecord, check_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from kafkalog.server.api import Api
+    from kafkalog.server.produce.append import Fault, Results
+    from kafkalog.server.produce.json_body import DecodedGroup
+
+
+_NULL = b"null"
+
+
+class V3Header(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A record header; value is base64 or null."""
+
+    key: str = msgspec.field(name="name")
+    value: bytes | None = None
+
+
+class V3Data(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
+    """A key or a value."""
+
+    data: msgspec.Raw = msgspec.Raw(_NULL)
+    type: str = "BINARY"
+
+
+class V3Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
+    """A record; its fields are named as ``produce_body`` names them."""
+
+    key: V3Data | None = None
+    value: V3Data | None = None
+    partition: int | None = msgspec.field(default=None, name="partition_id")
+    timestamp: int | str | None = None
+    headers: list[V3Header] | None = None
+
+
+class V3Entry(V3Record, frozen=True, gc=False, kw_only=True):
+    """A record of ``records:batch``."""
+
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=80)]
+
+
+_RECORD = msgspec.json.Decoder(V3Record)
+_KEY, _VALUE = operator.attrgetter("key"), operator.attrgetter("value")
+_BASE64 = msgspec.json.Decoder(bytes | None)
+_STRING = msgspec.json.Decoder(str | None)
+
+
+def _json_text(data: msgspec.Raw) -> bytes | None:
+    text = bytes(data)
+    return None if text == _NULL else text
+
+
+def _string_bytes(data: msgspec.Raw) -> bytes | None:
+    text = _STRING.decode(data)
+    return None if text is None else text.encode()
+
+
+_READERS: dict[str, Callable[[Any], bytes | None]] = {
+    "BINARY": _BASE64.decode,
+    "JSON": _json_text,
+    "STRING": _string_bytes,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TypedRecords(DecodedRecords):
+    """With the type of each key and value; None where a record has none."""
+
+    key_types: list[str | None]
+    value_types: list[str | None]
+
+
+class V3Dialect:
+    """``{"partition_id", "headers", "key": {"type", "data"}, "value", "timestamp"}``."""
+
+    def parse(self, documents: Sequence[bytes]) -> Sequence[V3Record]:
+        """See Dialect."""
+        check_documents(documents)
+        with shape_errors():
+            return list(map(_RECORD.decode, documents))
+
+    def columns(self, records: Sequence[V3Record], now_ms: int) -> TypedRecords:
+        """See Dialect."""
+        keys, key_types = _texts("key", list(map(_KEY, records)))
+        values, value_types = _texts("value", list(map(_VALUE, records)))
+        plain = assemble(keys, values, records, now_ms=now_ms)
+        return TypedRecords(plain.columns, plain.partitions, key_types, value_types)
+
+
+def _texts(part: str, cells: list[V3Data | None]) -> tuple[list[bytes | None], list[str | None]]:
+    """(bytes, type) of each key or value, which ``part`` says; ApiError 400 or 422."""
+    types = [None if cell is None else cell.type for cell in cells]
+    unknown = set(types) - _READERS.keys() - {None}
+    if unknown:
+        raise wrong_shape(
+            "type must be BINARY, JSON or STRING: there is no schema registry here - at "
+            f"`$.{part}.type`"
+        )
+    with shape_errors(f" - at `$.{part}.data`"):
+        return [None if cell is None else _READERS[cell.type](cell.data) for cell in cells], types
+
+
+class V3Receipts:
+    """Writes what v3's clients read of each record."""
+
+    def __init__(self, cluster_id: str, topic: str) -> None:
+        names = msgspec.json.encode(cluster_id), msgspec.json.encode(topic)
+        head = b'"cluster_id":%b,"topic_name":%b,' % names
+        self._template = (
+            b"{%b" + head.replace(b"%", b"%%") + b'"partition_id":%d,"offset":%d,'
+            b'"timestamp":"%b"%b%b}'
+        )
+
+    def write(self, decoded: DecodedGroup, results: Results, heads: list[bytes]) -> list[bytes]:
+        """A receipt of each document, empty for one that has a fault; ``heads`` begin them."""
+        lines = [b""] * results.record_count
+        if decoded.records is None:
+            return lines
+        assert isinstance(decoded.records, TypedRecords)
+        records, numbers = decoded.records, decoded.numbers.tolist()
+        partitions, offsets = (column[decoded.numbers].tolist() for column in results.places())
+        stamps = _iso_stamps(_stored_timestamps(decoded, results))
+        keys = _sizes(b"key", records.key_types, records.columns.key_lengths)
+        values = _sizes(b"value", records.value_types, records.columns.value_lengths)
+        own_heads = [heads[number] for number in numbers]
+        cells = zip(own_heads, partitions, offsets, stamps, keys, values, strict=True)
+        for number, line in zip(numbers, map(self._template.__mod__, cells), strict=True):
+            lines[number] = line
+        return lines
+
+
+def _stored_timestamps(decoded: DecodedGroup, results: Results) -> npt.NDArray[np.int64]:
+    """Milliseconds of each record: its own, or when it was appended (LogAppendTime)."""
+    assert decoded.records is not None
+    stamps = np.zeros(results.record_count, np.int64)
+    stamps[decoded.numbers] = decoded.records.columns.timestamps
+    for batch in results.appended:
+        if isinstance(batch.outcome, LogAppendInfo) and batch.outcome.log_append_time_ms >= 0:
+            stamps[batch.numbers] = batch.outcome.log_append_time_ms
+    return stamps[decoded.numbers]
+
+
+def _iso_stamps(stamps: npt.NDArray[np.int64]) -> list[bytes]:
+    """ISO-8601 in UTC, of any 64-bit number."""
+    if (stamps == stamps[0]).all():
+        return _iso_stamps_of(stamps[:1]) * len(stamps)
+    return _iso_stamps_of(stamps)
+
+
+def _iso_stamps_of(stamps: npt.NDArray[np.int64]) -> list[bytes]:
+    texts = np.datetime_as_string(stamps.astype("datetime64[ms]"), timezone="UTC")
+    return list(map(str.encode, texts.tolist()))
+
+
+def _sizes(name: bytes, types: list[str | None], lengths: npt.NDArray[np.int64]) -> list[bytes]:
+    """``,"key":{"type","size"}`` of each record that has one."""
+    templates = {
+        type: b',"%b":{"type":"%b","size":%%d}' % (name, type.encode()) for type in _READERS
+    }
+    return [
+        b"" if type is None else templates[type] % max(size, 0)
+        for type, size in zip(types, lengths.tolist(), strict=True)
+    ]
+
+
+ROUTES = web.RouteTableDef()
+_WRITE = Access(Action.WRITE, Resource.TOPIC)
+_SILENT = Answer("acks=0: nobody waited.", headers=("Kafka-Durability",))
+_ERRORS = (
+    *(408, 41301, 41304, 41305, 42211, 42212, 42902),
+    *(50003, 50302, 50303, 50304, 50701, 50702),
+)
+_OK = b'"error_code":200,'
+_END = b"\r\n"
+_ENCODE = msgspec.json.Encoder().encode
+
+
+class _Entries(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The body of ``records:batch``."""
+
+    entries: list[V3Entry]
+
+
+_ENTRIES = msgspec.json.Decoder(_Entries)
+
+
+@ROUTES.post("/v3/clusters/{cluster_id}/topics/{topic}/records")
+@endpoint(
+    "produceRecordsV3",
+    "produce",
+    _WRITE,
+    {
+        200: Answer("A receipt each, in order.", {JSON: V3Receipt}, ("Kafka-Durability",)),
+        202: _SILENT,
+    },
+    parameters=(ACKS,),
+    body={JSON: V3ProducedRecord},
+    errors=(*_ERRORS, 42206, 42903),
+    is_stream=True,
+)
+async def produce(request: web.Request) -> web.StreamResponse:
+    """Append records that come one behind the other, with or without white space between them.
+
+    The answer to each is sent as soon as it is appended, also while others still come.
+    """
+    api, topic = cluster_of(request), topic_of(request)
+    terms = _terms(request, api, topic)
+    writer = V3Receipts(api.cluster_id, topic)
+    receipts = Receipts(
+        request, JSON, terms.acks, lambda group: _receipts(writer, group), is_eager=False
+    )
+    summary = Summary()
+    teller = summary if terms.acks is Acks.NONE else receipts
+    stream = ProduceStream(api, topic, terms, V3Dialect(), teller)
+    fault = await stream.run(request, Concatenated())
+    if receipts.is_begun:
+        return await receipts.end(b"" if fault is None else _failure(fault) + _END)
+    if fault is not None:
+        fault = v3_fault(fault)
+    if teller is summary:
+        return summary.reply(request, terms.acks, fault)
+    raise fault or ApiError(42206, "The body is empty: send a record or more.")
+
+
+def _receipts(writer: V3Receipts, group: SettledGroup) -> bytes:
+    """Of each document, in order."""
+    decoded, results = group
+    lines = writer.write(decoded, results, [_OK] * results.record_count)
+    for number, fault in results.faults.items():
+        lines[number] = _failure(fault)
+    return _END.join((*lines, b""))
+
+
+def _failure(fault: Fault) -> bytes:
+    """What is told of a record that was not appended: the one shape of every error."""
+    return _ENCODE(error_body(v3_fault(fault))[1])
+
+
+@ROUTES.post("/v3/clusters/{cluster_id}/topics/{topic}/records:batch")
+@endpoint(
+    "produceBatchV3",
+    "produce",
+    _WRITE,
+    {
+        207: Answer("What became of each entry.", {JSON: V3BatchAnswer}, ("Kafka-Durability",)),
+        202: _SILENT,
+    },
+    parameters=(ACKS,),
+    body={JSON: V3BatchRequest},
+    errors=(*_ERRORS, 42208),
+)
+async def produce_batch(request: web.Request) -> web.StreamResponse:
+    """Append up to http.max.batch.entries records, each for itself; its id is in the answer."""
+    api, topic = cluster_of(request), topic_of(request)
+    terms = _terms(request, api, topic)
+    async with Body(request, api) as data:
+        entries = _parse_entries(data, api.config.http_max_batch_entries)
+        dialect, now_ms = V3Dialect(), api.operations.now_ms()
+        if len(data) <= INLINE_BYTES:
+            decoded = columns_each(entries, dialect, now_ms)
+        else:
+            decoded = await api.blocking(columns_each, entries, dialect, now_ms)
+        records, submitted = decoded.records, []
+
+        async def prepared(place: Place) -> tuple[None, list[PartitionBatch]]:
+            return None, [] if records is None else make_batches(records, place)
+
+        with v3_numbers():
+            _, batches = await prepare_for(api, topic, None, prepared)
+        for batch in batches:
+            assert records is not None
+            submitted += await submit_each(api, topic, records.columns, batch, terms)
+        appended = await settle(renumbered(submitted, decoded.numbers))
+    if terms.acks is Acks.NONE:
+        return silent_reply()
+    results = results_of(len(entries), appended, decoded.faults)
+    ids = [_ENCODE(entry.id) for entry in entries]
+    heads = [b'"id":%b,' % each for each in ids]
+    receipts = V3Receipts(api.cluster_id, topic).write(decoded, results, heads)
+    failures = [
+        b'{"id":%b,' % ids[number] + _failure(fault)[1:]
+        for number, fault in sorted(results.faults.items())
+    ]
+    body = b'{"successes":[%b],"failures":[%b]}' % (
+        b",".join(
+            receipt for number, receipt in enumerate(receipts) if number not in results.faults
+        ),
+        b",".join(failures),
+    )
+    headers = durability_header(terms.acks)
+    return bytes_reply(body, content_type=JSON, status=207, headers=headers)
+
+
+def _terms(request: web.Request, api: Api, topic: str) -> Terms:
+    """Of a request whose body is JSON for a topic that is there."""
+    if bare_type(request.headers.get(hdrs.CONTENT_TYPE, "")) != JSON:
+        raise ApiError(415, f"Send {JSON}.")
+    refuse_producer(request)
+    acks = ACKS.read(request)
+    with v3_numbers():
+        refuse_unknown(api, topic, None)
+        return Terms(acks or api.operations.default_acks(topic))
+
+
+def _parse_entries(data: bytes, most: int) -> list[V3Entry]:
+    """The entries of a body; ApiError 42208 when there are none, too many, or two with one id."""
+    # By the name of v2 the scan knows where keys and values are, which are kept as they were sent.
+    check_json(data.replace(b'"entries"', b'"records"', 1))
+    with shape_errors():
+        entries = _ENTRIES.decode(data).entries
+    if not entries:
+        raise ApiError(42208, "'entries' must hold at least one record.")
+    if len(entries) > most:
+        raise ApiError(42208, f"'entries' may hold {most} records (http.max.batch.entries).")
+    if len({entry.id for entry in entries}) < len(entries):
+        raise ApiError(42208, "Each entry has an id of its own.")
+    return entries

@@ -1,0 +1,182 @@
+"""Endpoint: what a route promises, declared once beside its handler.
+
+The source of ``/openapi.json``, of the rules of access and of the tests that go through all routes.
+The handler's docstring is the description: its first line the summary. Parameters read themselves
+(``parameters.py``), so a default or a bound stands in one place.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkalog.broker.access_rules import Action, Resource
+from kafkalog.server.protocol.media_types import is_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from aiohttp.typedefs import Handler
+    from pydantic import BaseModel
+
+    from kafkalog.server.protocol.parameters import Parameter
+
+    JsonSchema = Mapping[str, object]
+    Model = type[BaseModel] | JsonSchema  # a schema by its class, or spelt out
+
+__all__ = [
+    "ADMINISTRATIVE",
+    "AUTHENTICATED",
+    "CONSOLE_PREFIX",
+    "DEBUG_PREFIX",
+    "METRICS_PATH",
+    "NATIVE_PREFIX",
+    "OPEN",
+    "Access",
+    "Action",
+    "Answer",
+    "Endpoint",
+    "Resource",
+    "endpoint",
+    "endpoint_of",
+]
+
+_ATTRIBUTE = "__kafkalog_endpoint__"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The right that a request needs; a topic or a group is the one that path or body names."""
+
+    action: Action
+    resource: Resource
+
+
+ADMINISTRATIVE = frozenset((Action.CREATE, Action.DELETE, Action.ALTER, Action.CLUSTER))
+"""What changes more than the records that it appends: on record, and behind ``admin.port``."""
+
+METRICS_PATH = "/metrics"
+
+NATIVE_PREFIX = "/v1/"
+"""Of the routes that are our own; the others answer as the proxies whose clients ask them."""
+
+DEBUG_PREFIX = "/debug/"
+"""Of the routes that look into the process; asked in every phase of its life."""
+
+CONSOLE_PREFIX = "/console"
+"""Of the pages for people; their addresses take no unknown parameter either."""
+
+OPEN: None = None
+"""In the place of an access: probes, which everybody may ask."""
+
+
+class NoRight(enum.Enum):
+    """In the place of an access: who asks must be known, and needs no right."""
+
+    AUTHENTICATED = "authenticated"
+
+
+AUTHENTICATED = NoRight.AUTHENTICATED
+"""What Kafka tells every principal with its Metadata: the ids of cluster and broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What can be asked next: parameters of that operation by runtime expressions (OpenAPI)."""
+
+    operation_id: str
+    parameters: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A successful answer: its bodies by media type, the headers worth naming, what follows."""
+
+    description: str
+    content: Mapping[str, Model] = field(default_factory=dict)
+    headers: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One operation. ``errors`` are numbers of the register beyond those that follow from the rest.
+
+    A body, a topic or partition in the path, and query parameters bring their own errors.
+    """
+
+    operation_id: str
+    tag: str
+    access: Access | NoRight | None
+    answers: Mapping[int, Answer]
+    parameters: tuple[Parameter, ...] = ()
+    body: Mapping[str, Model] = field(default_factory=dict)  # by media type; empty: none is read
+    is_body_required: bool = True
+    errors: tuple[int, ...] = ()
+    is_stream: bool = False  # a body may be longer than any that is read whole
+    summary: str = ""
+    description: str = ""
+
+    @property
+    def right(self) -> Access | None:
+        """The right that is needed; None: none."""
+        return self.access if isinstance(self.access, Access) else None
+
+    @property
+    def takes_json_alone(self) -> bool:
+        """Whether it is of the control plane: what comes with a request is JSON, or nothing.
+
+        Routes of records judge their own types. The end of a consumer reads no body, and changes
+        nothing that lasts: some clients send one of any type.
+        """
+        right = self.right
+        if right is None or (right.action, right.resource) == (Action.WRITE, Resource.TOPIC):
+            return False
+        if not self.body:
+            return right.action is not Action.READ
+        return all(map(is_json, self.body))
+
+
+H = TypeVar("H", bound="Handler")
+
+
+def endpoint(
+    operation_id: str,
+    tag: str,
+    access: Access | NoRight | None,
+    answers: Mapping[int, Answer],
+    *,
+    parameters: tuple[Parameter, ...] = (),
+    body: Mapping[str, Model] | None = None,
+    is_body_required: bool = True,
+    errors: tuple[int, ...] = (),
+    is_stream: bool = False,
+) -> Callable[[H], H]:
+    """Attach the promise to a handler; goes below the route's decorator."""
+
+    def attach(handler: H) -> H:
+        doc = (handler.__doc__ or "").strip()
+        summary, _, rest = doc.partition("\n")
+        promise = Endpoint(
+            operation_id,
+            tag,
+            access,
+            answers,
+            parameters,
+            body or {},
+            is_body_required,
+            errors,
+            is_stream,
+            summary,
+            " ".join(line.strip() for line in rest.split("\n")).strip(),
+        )
+        setattr(handler, _ATTRIBUTE, promise)
+        return handler
+
+    return attach
+
+
+def endpoint_of(handler: object) -> Endpoint | None:
+    """What was attached; None to a handler that promises nothing, which a test refuses."""
+    return getattr(handler, _ATTRIBUTE, None)

@@ -1,0 +1,215 @@
+"""Around every request: its id, its HTTP version, its metrics, and errors in the one shape.
+
+One middleware, because each costs some microseconds of every request.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+from aiohttp import HttpVersion11, hdrs, web
+
+from kafkalog.errors import KafkalogError, NotReady
+from kafkalog.server.api import Phase
+from kafkalog.server.console.pages import error_page, wants_page
+from kafkalog.server.protocol.endpoint import (
+    CONSOLE_PREFIX,
+    DEBUG_PREFIX,
+    NATIVE_PREFIX,
+    endpoint_of,
+)
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.media_types import EVENT_STREAM
+from kafkalog.server.protocol.origin import is_of_other_page
+from kafkalog.server.protocol.parameters import check_query
+from kafkalog.server.protocol.replies import (
+    HAS_OTHER_VERSION,
+    REQUEST_ID,
+    RequestIds,
+    come_again,
+    error_reply,
+    framework_error,
+    seal,
+)
+from kafkalog.server.security.audit import audit
+from kafkalog.server.security.hosts import FOREIGN, MALFORMED
+from kafkalog.server.security.rate_limits import RATE_LIMITS
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler, Middleware
+
+    from kafkalog.server.api import Api
+    from kafkalog.server.security.gate import Guards
+
+_log = structlog.get_logger("kafkalog.server")
+_NATIVE_PREFIXES = (NATIVE_PREFIX, "/v3/", "/kafka/v3/", DEBUG_PREFIX, CONSOLE_PREFIX)
+_STRICT_PREFIXES = (NATIVE_PREFIX, DEBUG_PREFIX, CONSOLE_PREFIX)  # no query parameter passes unseen
+# Routes that answer while the daemon starts, stops or has too much to do.
+_ALWAYS = frozenset(
+    (
+        "/livez",
+        "/readyz",
+        "/startupz",
+        "/healthz",
+        "/healthy",
+        "/_health",
+        "/ready",
+        "/status/ready",
+        "/metrics",
+    )
+)
+# What the rest of a body is not worth reading after.
+_CLOSING = (408, 413, 417, 505)
+_SAFE = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS})
+
+
+def make_middleware(api: Api, ids: RequestIds, guards: Guards) -> Middleware:
+    """The middleware of an application."""
+    metrics = api.metrics
+    cors, rates = guards.cors, guards.rates
+    has_guards = guards.gate is not None or rates is not None
+    metrics.http_in_flight.set_function(lambda: api.requests_in_work)
+
+    @web.middleware
+    async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse:
+        started = time.perf_counter()
+        request_id = ids.take(request)
+        request[REQUEST_ID] = request_id
+        api.requests_in_work += 1
+        error: Exception | None = None
+        try:
+            _admit(api, guards, request)
+            preflight = cors.preflight(request) if cors is not None else None
+            if preflight is None:
+                _refuse_other_pages(guards, request)
+                if has_guards:
+                    await _let_in(guards, request)
+                _check_query(request)
+                if hdrs.EXPECT in request.headers:
+                    await _continue(request, api.config.socket_request_max_bytes)
+                response = await handler(request)
+            else:
+                response = preflight
+        except ConnectionError:
+            raise
+        except Exception as raised:  # noqa: BLE001 - the outermost frame of a request: a defect is 500, never a dead loop
+            error = raised
+            response = await _answer_error(api, request, error, request_id)
+        finally:
+            api.requests_in_work -= 1
+        seal(response, request_id)
+        if cors is not None:
+            cors.mark(request, response)
+        if rates is not None:
+            rates.answered(request, response)
+        audit(request, response.status, error)
+        resource = request.match_info.route.resource
+        route = resource.canonical if resource is not None else "unmatched"
+        seconds = time.perf_counter() - started
+        metrics.observe_http(route, request.method, response.status, seconds)
+        return response
+
+    return exchange
+
+
+def _admit(api: Api, guards: Guards, request: web.Request) -> None:
+    """Refuse before anything is read: wrong version or host, not serving, too much at once."""
+    if HAS_OTHER_VERSION in request:
+        raise ApiError(505, "Use HTTP/1.1.")
+    if not request.raw_path.isascii():  # the pure parser lets it pass, and no answer could name it
+        raise ApiError(40000, "The request line holds a byte that must be percent-encoded.")
+    fault = guards.hosts.fault_of(request)
+    if fault == MALFORMED:  # some answers carry links made of it
+        raise ApiError(40000, "Host is no host name or address.")
+    if request.path in _ALWAYS:
+        return
+    if fault == FOREIGN:
+        raise ApiError(
+            421,
+            "Host is no name of this daemon: list it in http.allowed.hosts, ask by address, or "
+            "turn on authentication (http.auth).",
+        )
+    if request.path.startswith(DEBUG_PREFIX):
+        return
+    if api.phase is not Phase.SERVING:
+        raise NotReady(api.refusal())
+    if (
+        api.requests_in_work - api.delayed_fetches.waiting_count
+        > api.config.http_max_inflight_requests
+    ):
+        raise ApiError(42902, "Too many requests in work; nothing was appended. Try again.")
+
+
+def _refuse_other_pages(guards: Guards, request: web.Request) -> None:
+    """A page of another origin changes nothing, unless its origin is named as one that may ask."""
+    if request.method in _SAFE or not is_of_other_page(request):
+        return
+    if guards.cors is None or not guards.cors.allows(request):
+        raise ApiError(
+            40301, "A page of another origin asked; access.control.allow.origin names those."
+        )
+
+
+async def _let_in(guards: Guards, request: web.Request) -> None:
+    """Ask who it is and whether he may, then whether he may now."""
+    if guards.gate is not None:
+        await guards.gate.admit(request)
+    if guards.rates is not None and request.path not in _ALWAYS:
+        guards.rates.admit(request)
+        request[RATE_LIMITS] = guards.rates
+
+
+def _check_query(request: web.Request) -> None:
+    """Of a native route; the proxies pass by what they do not know, and so do v2 and v3 here."""
+    if request.query_string and request.path.startswith(_STRICT_PREFIXES):
+        promise = endpoint_of(request.match_info.handler)
+        if promise is not None:
+            check_query(request, promise.parameters)
+
+
+async def _continue(request: web.Request, body_limit_bytes: int) -> None:
+    """100 Continue, unless the body would be refused anyway: then the refusal comes at once."""
+    promise = endpoint_of(request.match_info.handler)
+    declared = request.content_length or 0
+    is_taken = declared <= body_limit_bytes or (promise is not None and promise.is_stream)
+    if request.version == HttpVersion11 and is_taken:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer itself has not begun
+
+
+def _is_event_source(request: web.Request) -> bool:
+    """Whether it is one of a browser's, which gives up for good at any status but 200."""
+    if request.headers.get(hdrs.ACCEPT, "").strip().lower() != EVENT_STREAM:
+        return False
+    promise = endpoint_of(request.match_info.handler)
+    answer = promise.answers.get(200) if promise is not None else None
+    return answer is not None and EVENT_STREAM in answer.content
+
+
+async def _answer_error(
+    api: Api, request: web.Request, raised: Exception, request_id: str
+) -> web.Response:
+    """The answer to what a handler raised."""
+    error: KafkalogError | ApiError
+    if isinstance(raised, (ApiError, KafkalogError)):
+        error = raised
+    elif isinstance(raised, web.HTTPException):
+        error = framework_error(raised)
+    else:
+        path = request.path[:200]
+        _log.error(
+            "Unhandled error in a request", request_id=request_id, path=path, exc_info=raised
+        )
+        error = ApiError(50000, "Internal error; quote the request id.")
+    if isinstance(error, NotReady) and _is_event_source(request):
+        return come_again()
+    is_v2 = not request.path.startswith(_NATIVE_PREFIXES)
+    response = error_reply(error, request_id, is_v2=is_v2)
+    if wants_page(request):
+        response = await error_page(api, error, response, request_id)
+    framing = isinstance(error, ApiError) and error.entry.error_code == 40000
+    if framing or response.status in _CLOSING:
+        response.force_close()
+    return response

@@ -1,0 +1,275 @@
+"""``GET /openapi.json``: the API's description (OpenAPI 3.1), made of what the routes promise.
+
+Pure: routes in, a document out. Every status that a route can answer is declared; what follows from
+its path, its parameters and its body is added here, so that no route can forget it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, cast
+
+from pydantic.json_schema import models_json_schema
+
+from kafkalog.format.integers import INT32_MAX, INT64_MAX
+from kafkalog.server.protocol.endpoint import (
+    CONSOLE_PREFIX,
+    DEBUG_PREFIX,
+    NATIVE_PREFIX,
+    endpoint_of,
+)
+from kafkalog.server.protocol.errors import REGISTER
+from kafkalog.server.protocol.media_types import JSON, V2_JSON
+from kafkalog.server.protocol.schemas import TOPIC_NAME_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aiohttp import web
+    from pydantic import BaseModel
+
+    from kafkalog.server.protocol.endpoint import Endpoint, Link, Model
+
+_STRICT_PREFIXES = (NATIVE_PREFIX, DEBUG_PREFIX, CONSOLE_PREFIX)  # they take no others
+_COMPONENT = "#/components/schemas/{model}"
+_IN_PATH = re.compile(r"\{([a-z_]+)(?::[^}]*)?\}")
+
+# Before any route is asked; a path of its own means a 404 for what is not one.
+_ALWAYS = (40000, 408, 414, 417, 421, 431, 505, 42902, 50000, 50304)
+_WITH_BODY = (400, 40006, 408, 41302, 415, 41502)
+_WITH_MODEL = (422,)
+_WITH_QUERY = (40005,)
+_BY_PATH_PARAMETER = {
+    "topic": (40002, 40401),
+    "group": (40002,),
+    "sink": (40002,),
+    # A partition out of service tells its own reason.
+    "partition": (404, 40402, 50010, 50302, 50303, 50701),
+    "broker": (404,),
+    "config": (404,),
+    "producer_id": (404,),
+}
+# v3 has one number for whatever of its paths does not exist.
+_V3 = "/v3/"
+_BY_V3_PATH_PARAMETER = {
+    **_BY_PATH_PARAMETER,
+    "cluster_id": (40403,),
+    "topic": (40002, 40403),
+    "partition": (404, 40403, 50010, 50302, 50303, 50701),
+}
+
+_INT32 = {"type": "integer", "format": "int32", "minimum": 0, "maximum": INT32_MAX}
+PATH_PARAMETERS: Mapping[str, tuple[str, Mapping[str, object]]] = {
+    "topic": (
+        "Name of a topic.",
+        TOPIC_NAME_SCHEMA,
+    ),
+    "partition": (
+        "Number of a partition.",
+        _INT32,
+    ),
+    "group": ("Name of a consumer group.", {"type": "string", "minLength": 1}),
+    "sink": ("Name of a query that writes exactly once.", TOPIC_NAME_SCHEMA),
+    "instance": ("Name of a consumer instance.", {"type": "string", "minLength": 1}),
+    "broker": ("Id of a broker: of this one.", _INT32),
+    "producer_id": (
+        "Id of a producer.",
+        {"type": "integer", "format": "int64", "minimum": 0, "maximum": INT64_MAX},
+    ),
+    "base_offset": (
+        "Where a segment begins.",
+        {"type": "integer", "format": "int64", "minimum": 0, "maximum": INT64_MAX},
+    ),
+}
+_ANY_TEXT: tuple[str, Mapping[str, object]] = ("", {"type": "string", "minLength": 1})
+
+_ERROR_SCHEMA: Mapping[str, object] = {
+    "type": "object",
+    "description": "The one shape of every error; docs/errors.md lists the numbers.",
+    "required": ["error_code", "message", "kafka_error", "retriable", "request_id"],
+    "properties": {
+        "error_code": {"type": "integer", "enum": sorted(REGISTER)},
+        "message": {"type": "string"},
+        "kafka_error": {"type": "string"},
+        "retriable": {"type": "boolean"},
+        "request_id": {"type": "string"},
+        "details": {"type": "object"},
+        "validation_errors": {"type": "array", "items": {"type": "string"}},
+        "record_errors": {"type": "array", "items": {"type": "object"}},
+    },
+}
+
+
+# What is answered to those who are not known or not allowed, or ask too much.
+_WITH_PRINCIPAL = (40101, 42901)
+_WITH_RIGHT = (40301,)
+_SECURITY_SCHEMES: dict[str, object] = {
+    "basic": {"type": "http", "scheme": "basic"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+}
+
+
+def describe(tables: Iterable[web.RouteTableDef], *, version: str) -> dict[str, object]:
+    """The document over all routes; a route without a promise is left out."""
+    routes = [cast("web.RouteDef", route) for table in tables for route in table]
+    promised = [(route, endpoint_of(route.handler)) for route in routes]
+    endpoints = [(route, promise) for route, promise in promised if promise is not None]
+    schemas = _component_schemas([promise for _, promise in endpoints])
+    paths: dict[str, dict[str, object]] = {}
+    seen: set[str] = set()
+    for route, promise in endpoints:
+        item = paths.setdefault(described_path(route.path), {})
+        # Aliases of a path share a handler: an operation id may stand once only.
+        is_alias = promise.operation_id in seen
+        seen.add(promise.operation_id)
+        item[route.method.lower()] = _operation(route.path, promise, is_alias=is_alias)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "kafkalog",
+            "version": version,
+            "summary": "Kafka's topic logs over HTTP",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "schemas": {"Error": _ERROR_SCHEMA, **schemas},
+            "securitySchemes": _SECURITY_SCHEMES,
+        },
+    }
+
+
+def described_path(path: str) -> str:
+    """A route's path as the document has it: parameters without their patterns."""
+    return _IN_PATH.sub(lambda found: f"{{{found[1]}}}", path)
+
+
+def error_numbers(path: str, promise: Endpoint) -> tuple[int, ...]:
+    """Every number of the register that the route may answer with."""
+    numbers = {*_ALWAYS, *promise.errors}
+    by_parameter = _BY_V3_PATH_PARAMETER if path.startswith(_V3) else _BY_PATH_PARAMETER
+    if promise.access is not None:
+        numbers.update(_WITH_PRINCIPAL)
+    if promise.right is not None:
+        numbers.update(_WITH_RIGHT)
+    for name in _IN_PATH.findall(path):
+        numbers.update(by_parameter.get(name, ()))
+    if promise.parameters or path.startswith(_STRICT_PREFIXES):
+        numbers.update(_WITH_QUERY)
+    if promise.body:
+        numbers.update(_WITH_BODY)
+        if any(isinstance(model, type) for model in promise.body.values()):
+            numbers.update(_WITH_MODEL)
+    if promise.takes_json_alone:
+        numbers.add(415)
+    return tuple(sorted(numbers))
+
+
+def _operation(path: str, promise: Endpoint, *, is_alias: bool) -> dict[str, object]:
+    suffix = "_" + re.sub(r"[^a-z0-9]+", "_", path.lower()).strip("_") if is_alias else ""
+    operation: dict[str, object] = {
+        "operationId": promise.operation_id + suffix,
+        "tags": [promise.tag],
+        "summary": promise.summary,
+        "parameters": [*_path_parameters(path), *_query_parameters(promise)],
+        "responses": _responses(path, promise),
+    }
+    if promise.description:
+        operation["description"] = promise.description
+    if promise.access is not None:
+        # Whether one is asked for is the daemon's configuration: the last takes none.
+        operation["security"] = [{name: []} for name in _SECURITY_SCHEMES] + [{}]
+    if promise.right is not None:
+        operation["x-access"] = {
+            "action": promise.right.action.value,
+            "resource": promise.right.resource.value,
+        }
+    if promise.body:
+        operation["requestBody"] = {
+            "required": promise.is_body_required,
+            "content": _content(promise.body),
+        }
+    return operation
+
+
+def _path_parameters(path: str) -> list[dict[str, object]]:
+    found = []
+    for name in _IN_PATH.findall(path):
+        description, schema = PATH_PARAMETERS.get(name, _ANY_TEXT)
+        parameter = {"name": name, "in": "path", "required": True, "schema": schema}
+        found.append(parameter | ({"description": description} if description else {}))
+    return found
+
+
+def _query_parameters(promise: Endpoint) -> list[dict[str, object]]:
+    return [
+        {
+            "name": each.name,
+            "in": "query",
+            "required": each.is_required,
+            "description": each.description,
+            "schema": each.schema,
+        }
+        for each in promise.parameters
+    ]
+
+
+def _responses(path: str, promise: Endpoint) -> dict[str, object]:
+    responses: dict[str, object] = {}
+    for status, answer in promise.answers.items():
+        response: dict[str, object] = {"description": answer.description}
+        if answer.content:
+            response["content"] = _content(answer.content)
+        if answer.headers:
+            response["headers"] = {name: {"schema": {"type": "string"}} for name in answer.headers}
+        if answer.links:
+            response["links"] = {link.operation_id: _link(link) for link in answer.links}
+        responses[str(status)] = response
+    meanings: dict[int, list[str]] = {}
+    for number in error_numbers(path, promise):
+        entry = REGISTER[number]
+        meanings.setdefault(entry.status, []).append(f"{number}: {entry.meaning}")
+    for status, lines in sorted(meanings.items()):
+        error = {media: {"schema": _reference("Error")} for media in (JSON, V2_JSON)}
+        known = cast("dict[str, object]", responses.get(str(status), {}))
+        described = cast("str", known.get("description", ""))
+        responses[str(status)] = {
+            "description": "; ".join([described, *lines] if described else lines),
+            # A status of its own (a probe that says no with 503) has both shapes.
+            "content": error | cast("dict[str, object]", known.get("content", {})),
+        }
+    return responses
+
+
+def _link(link: Link) -> dict[str, object]:
+    return {"operationId": link.operation_id, "parameters": dict(link.parameters)}
+
+
+def _content(content: Mapping[str, Model]) -> dict[str, object]:
+    return {media: {"schema": _schema(model)} for media, model in content.items()}
+
+
+def _schema(model: Model) -> Mapping[str, object]:
+    return _reference(model.__name__) if isinstance(model, type) else model
+
+
+def _reference(name: str) -> dict[str, str]:
+    return {"$ref": _COMPONENT.format(model=name)}
+
+
+def _component_schemas(endpoints: Iterable[Endpoint]) -> dict[str, object]:
+    """Every class that a body or an answer names, with those that it names itself."""
+    wanted: dict[type[BaseModel], None] = {}
+    for promise in endpoints:
+        contents = [promise.body, *(answer.content for answer in promise.answers.values())]
+        for content in contents:
+            for model in content.values():
+                if isinstance(model, type):
+                    wanted.setdefault(model)
+    if not wanted:
+        return {}
+    _, document = models_json_schema(
+        [(model, "validation") for model in wanted], ref_template=_COMPONENT
+    )
+    definitions = cast("dict[str, object]", document["$defs"])
+    return dict(sorted(definitions.items()))

@@ -1,0 +1,546 @@
+"""Request bodies of the control plane (pydantic), with errors that name the field.
+
+Request bodies of consumer groups: the v2 consumers and the native group routes.
+
+Clients of the proxies send numbers as strings and flags as words; both are understood.
+
+Request bodies of the exactly-once sinks, with errors that name the field.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, cast
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+
+from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT64_MAX
+from kafkalog.format.wire.json_page import MalformedJson, check_envelope
+from kafkalog.server.protocol.errors import ApiError
+
+if TYPE_CHECKING:
+    from pydantic.json_schema import JsonSchemaValue
+
+
+_SMALL_BODY_BYTES = 4 << 20  # a control-plane body above this is a mistake
+
+
+class Schema(BaseModel):
+    """Unknown fields are refused: a misspelt option must not be ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+TOPIC_NAME_SCHEMA: JsonSchemaValue = {
+    "type": "string",
+    "pattern": (
+        r"^([a-zA-Z0-9_-][a-zA-Z0-9._-]*|\.[a-zA-Z0-9_-][a-zA-Z0-9._-]*|\.\.[a-zA-Z0-9._-]+)$"
+    ),
+    "minLength": 1,
+    "maxLength": 249,
+}
+# A moment as text: ms since 1970 or ISO-8601 with a zone.
+TIME_SCHEMA: JsonSchemaValue = {
+    "anyOf": [
+        {"type": "string", "pattern": "^[0-9]{1,18}$"},
+        {"type": "string", "format": "date-time"},
+    ]
+}
+MAX_PARTITIONS = 10_000  # that one request may name
+
+
+_EXACT = 1 << 53  # above it a float may have been another number when it was written
+
+
+def whole(value: object) -> object:
+    """1.0 is an integer in JSON Schema, and some writers of JSON have only that one."""
+    is_exact = isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT
+    return int(cast("float", value)) if is_exact else value
+
+
+Whole = Annotated[int, BeforeValidator(whole)]
+# Described, not checked here: further in they are refused in Kafka's words.
+TopicName = Annotated[str, WithJsonSchema(TOPIC_NAME_SCHEMA)]
+Time = Annotated[str, WithJsonSchema(TIME_SCHEMA)]
+
+
+class AdminTopic(Schema):
+    """``POST /admin/topics``. ``configs`` is kafkalog's addition to the Bridge's body."""
+
+    topic_name: TopicName
+    partitions_count: Whole | None = None
+    replication_factor: Whole | None = None
+    configs: dict[str, str] = Field(default_factory=dict)
+
+
+class TopicConfigEntry(Schema):
+    """One config of a v3 topic."""
+
+    name: str
+    value: str | None = None
+
+
+class V3Topic(Schema):
+    """``POST /v3/clusters/{cluster_id}/topics``."""
+
+    topic_name: TopicName
+    partitions_count: Whole | None = None
+    replication_factor: Whole | None = None
+    configs: list[TopicConfigEntry] = Field(default_factory=list)
+    validate_only: bool = False
+
+
+class PartitionsCount(Schema):
+    """``PATCH /v3/clusters/{cluster_id}/topics/{topic}``."""
+
+    partitions_count: Whole
+
+
+class ConfigValue(Schema):
+    """``PUT`` of one config."""
+
+    value: str | None = None
+
+
+class ConfigOperation(Schema):
+    """One step of an alteration; SET when it is not said."""
+
+    name: str
+    value: str | None = None
+    operation: Literal["SET", "DELETE"] | None = None
+
+
+class AlterConfigs(Schema):
+    """``POST .../configs:alter``."""
+
+    data: list[ConfigOperation]
+    validate_only: bool = False
+
+
+class DeleteRecordsEntry(Schema):
+    """One partition of kafka-delete-records' file; -1 is the high watermark."""
+
+    topic: str
+    partition: Whole
+    offset: Whole
+
+
+class DeleteRecordsFile(Schema):
+    """The JSON file of kafka-delete-records; a missing version is 1."""
+
+    partitions: list[DeleteRecordsEntry]
+    version: Whole = 1
+
+
+class DeleteUntil(Schema):
+    """``POST .../records:delete`` of v3; -1 is the high watermark."""
+
+    offset: Annotated[int, Field(ge=-1, le=INT64_MAX), BeforeValidator(whole)]
+
+
+class ListOffsetsEntry(Schema):
+    """Timestamp in ms, or -1 latest, -2 earliest, -3 max timestamp."""
+
+    topic: str
+    partition: Whole
+    timestamp: Whole
+
+
+class ListOffsetsRequest(Schema):
+    """``POST /v1/offsets:list``."""
+
+    partitions: list[ListOffsetsEntry]
+
+
+class PartitionName(Schema):
+    """One partition of a topic."""
+
+    topic: str
+    partition: Whole
+
+
+class PartitionMoveEntry(Schema):
+    """One partition and the entry of ``log.dirs`` that it is to go to."""
+
+    topic: str
+    partition: Whole
+    log_dir: str
+
+
+class PartitionMovesRequest(Schema):
+    """``POST /v1/partition-moves``."""
+
+    moves: list[PartitionMoveEntry]
+
+
+class RetainRequest(Schema):
+    """``POST .../log:retain``."""
+
+    dry_run: bool = False
+
+
+class RetentionRunRequest(Schema):
+    """``POST /v1/retention:run``; without partitions all that the task looks at."""
+
+    dry_run: bool = False
+    partitions: list[PartitionName] | None = None
+
+
+class ArchivedOffset(Schema):
+    """Below ``offset`` an archive has everything of the partition."""
+
+    partition: Annotated[int, Field(ge=0), BeforeValidator(whole)]
+    offset: Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
+
+
+class ArchivedOffsetsRequest(Schema):
+    """``POST /v1/topics/{topic}/archived-offsets:raise``; ``topic_id``: no other topic is meant."""
+
+    partitions: Annotated[list[ArchivedOffset], Field(min_length=1, max_length=MAX_PARTITIONS)]
+    topic_id: str | None = None
+
+
+class LossToAccept(Schema):
+    """``POST .../losses:accept``: a range as ``listLosses`` names it, both ends inclusive."""
+
+    first_offset: Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
+    last_offset: Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
+
+
+class AbortTransaction(Schema):
+    """``POST .../transactions:abort``; the offset is ``describeProducers``'s."""
+
+    start_offset: Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
+
+
+class CleanRequest(Schema):
+    """``POST .../log:clean``."""
+
+    dry_run: bool = False
+
+
+class CleanerRunRequest(Schema):
+    """``POST /v1/cleaner:run``; without partitions all that have something to clean."""
+
+    dry_run: bool = False
+    partitions: list[PartitionName] | None = None
+
+
+class RetentionSimulateRequest(Schema):
+    """``POST /v1/retention:simulate``; ``at``: ms since 1970 or ISO-8601, absent is now."""
+
+    topic: str
+    partition: Whole | None = None
+    configs: dict[str, str] = Field(default_factory=dict)
+    horizon_ms: Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
+    at: Time | Whole | None = None
+
+
+class LogLevelRequest(Schema):
+    """``PUT /debug/log-level``; without a logger all of them."""
+
+    level: Literal["debug", "info", "warning", "error"] | None
+    logger: str = ""
+
+
+class BackupRequest(Schema):
+    """``POST /v1/backups``; without topics all."""
+
+    directory: str
+    topics: list[str] | None = None
+    link: bool = True
+
+
+# ---- the body of a produce, for the API's description alone: kernels parse it (``produce_body``)
+
+
+_Moment = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
+
+
+class ProducedHeader(BaseModel):
+    """A record header; the value is base64."""
+
+    key: str
+    value: Annotated[str | None, Field(json_schema_extra={"contentEncoding": "base64"})] = None
+
+
+class ProducedRecord(Schema):
+    """Key and value as the media type has them: null or absent is none, of a value a tombstone."""
+
+    key: object = None
+    value: object = None
+    partition: Annotated[int, Field(ge=0)] | None = None
+    timestamp: Annotated[
+        int | _Moment | None,
+        Field(description="ms since 1970 or ISO-8601 with a zone; absent: now"),
+    ] = None
+    headers: list[ProducedHeader] | None = None
+
+
+class NativeRecord(ProducedRecord):
+    """A line or an entry of the native produce; key and value as key_format and value_format say.
+
+    null or absent is none, of a value a tombstone.
+    """
+
+
+class V3ProducedData(Schema):
+    """A key or a value: base64, any JSON or a string, null for none."""
+
+    type: Literal["BINARY", "JSON", "STRING"] = "BINARY"
+    data: object = None
+
+
+class V3ProducedHeader(Schema):
+    """A record header; the value is base64."""
+
+    name: str
+    value: Annotated[str | None, Field(json_schema_extra={"contentEncoding": "base64"})] = None
+
+
+class V3ProducedRecord(Schema):
+    """A record of v3's produce; the body may hold any number of them, one behind the other."""
+
+    partition_id: Annotated[int, Field(ge=0)] | None = None
+    headers: list[V3ProducedHeader] | None = None
+    key: V3ProducedData | None = None
+    value: V3ProducedData | None = None
+    timestamp: _Moment | int | None = None
+
+
+class V3BatchEntry(V3ProducedRecord):
+    """With a name that the answer repeats."""
+
+    id: Annotated[str, Field(min_length=1, max_length=80)]
+
+
+class V3BatchRequest(Schema):
+    """``POST .../records:batch``."""
+
+    entries: Annotated[list[V3BatchEntry], Field(min_length=1)]
+
+
+class ProduceRequest(BaseModel):
+    """Records in request order; schema ids of other proxies' clients are passed by."""
+
+    records: Annotated[list[ProducedRecord], Field(min_length=1)]
+
+
+S = TypeVar("S", bound=Schema)
+
+
+def parse_optional_body(schema: type[S], data: bytes) -> S:
+    """As ``parse_body``, of a schema without required fields: no body at all is an empty one."""
+    return parse_body(schema, data or b"{}")
+
+
+def parse_body(schema: type[S], data: bytes, *, shape_error: int = 422) -> S:
+    """The body as a schema: 400 when it is no JSON, ``shape_error`` when its shape is wrong."""
+    if len(data) > _SMALL_BODY_BYTES:
+        raise ApiError(41302, f"This body may have {_SMALL_BODY_BYTES} bytes at most.")
+    check_json(data)
+    try:
+        return schema.model_validate_json(data, strict=True)
+    except ValidationError as error:
+        problems = tuple(
+            f"{'.'.join(str(part) for part in problem['loc']) or 'body'}: {problem['msg']}"
+            for problem in error.errors(include_url=False, include_context=False)
+        )
+        raise ApiError(shape_error, problems[0], validation_errors=problems) from error
+
+
+class NotJson(ApiError):
+    """400: text that is no acceptable JSON, where the shape was not even looked at."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(400, f"The body is not acceptable JSON: {reason}")
+
+
+def check_json(data: bytes, *, opening: bytes = b"", closing: bytes = b"") -> None:
+    """Refuse broken JSON, other encodings, duplicate keys, NaN, and depth (JSON bombs).
+
+    What comes as a part of the text that is looked at is given with what we put around it: an error
+    counts the bytes of ``data``.
+    """
+    if not data and not opening:
+        raise ApiError(400, "The body is empty; send a JSON object.")
+    try:
+        check_envelope(opening + data + closing)
+    except MalformedJson as error:
+        position = min(max((error.position or 0) - len(opening), 0), len(data))
+        raise NotJson(f"{error.reason} at byte {position}") from error
+
+
+_FLAGS: dict[str, object] = {"true": True, "false": False}
+
+
+def _number(value: object) -> object:
+    """A number that was sent as a text."""
+    if isinstance(value, str) and value.removeprefix("-").isdecimal() and value.isascii():
+        return int(value) if len(value) <= 20 else value
+    return value
+
+
+def _flag(value: object) -> object:
+    """A flag that was sent as a word."""
+    return _FLAGS.get(value.lower(), value) if isinstance(value, str) else value
+
+
+PartitionNumber = Annotated[int, BeforeValidator(_number), Field(ge=0, le=INT32_MAX)]
+# One may be added to it.
+Offset = Annotated[int, BeforeValidator(_number), Field(ge=0, le=INT64_MAX - 1)]
+Number = Annotated[int, BeforeValidator(_number)]
+Flag = Annotated[bool, BeforeValidator(_flag)]
+
+
+class NewConsumer(Schema):
+    """``POST /consumers/{group}``: the union of what the REST Proxy and the Bridge take."""
+
+    id: str | None = None
+    name: str | None = None
+    format: str = "binary"
+    auto_offset_reset: str = Field("latest", alias="auto.offset.reset")
+    auto_commit_enable: Flag | None = Field(None, alias="auto.commit.enable")
+    enable_auto_commit: Flag | None = Field(None, alias="enable.auto.commit")
+    isolation_level: str | None = Field(None, alias="isolation.level")
+    fetch_min_bytes: Number | None = Field(None, alias="fetch.min.bytes")
+    response_min_bytes: Number | None = Field(None, alias="responseMinBytes")
+    request_timeout_ms: Number | None = Field(None, alias="consumer.request.timeout.ms")
+    request_wait_ms: Number | None = Field(None, alias="requestWaitMs")
+    auto_commit_interval_ms: Number = Field(5_000, alias="auto.commit.interval.ms")
+
+
+class GroupPartition(Schema):
+    """One partition of a topic."""
+
+    topic: str
+    partition: PartitionNumber
+
+
+class Partitions(Schema):
+    """Some partitions."""
+
+    partitions: list[GroupPartition]
+
+
+class Subscription(Schema):
+    """Topics by name, or those that match a pattern."""
+
+    topics: list[str] | None = None
+    topic_pattern: str | None = None
+
+
+class CommitEntry(GroupPartition):
+    """An offset of a partition."""
+
+    offset: Offset
+    metadata: str | None = None
+
+
+class OffsetCommit(Schema):
+    """``offsets``, or pandaproxy's ``partitions``, which are stored as they are."""
+
+    offsets: list[CommitEntry] | None = None
+    partitions: list[CommitEntry] | None = None
+
+    @model_validator(mode="after")
+    def _not_both(self) -> OffsetCommit:
+        if self.offsets is not None and self.partitions is not None:
+            raise ValueError("offsets and partitions mean two things; send one")
+        return self
+
+
+class TimestampEntry(GroupPartition):
+    """A time: ms since 1970, or ISO-8601 with a zone."""
+
+    timestamp: int | str
+    metadata: str | None = None
+
+
+class Positions(Schema):
+    """``POST .../positions``."""
+
+    offsets: list[CommitEntry] = Field(default_factory=list)
+    timestamps: list[TimestampEntry] = Field(default_factory=list)
+
+
+class GroupOffsets(Schema):
+    """``PUT /v1/groups/{group}/offsets``: stored exactly as sent."""
+
+    offsets: list[CommitEntry]
+
+
+class ResetOffsets(Schema):
+    """``POST /v1/groups/{group}/offsets:reset``.
+
+    ``timestamp`` goes with to=timestamp (ms or ISO-8601 with a zone), ``shift`` with to=shift.
+    Without partitions and topics: all that the group has committed.
+    """
+
+    to: Literal["earliest", "latest", "timestamp", "shift", "offset"]
+    timestamp: int | str | None = None
+    shift: int | None = None
+    offset: Offset | None = None
+    topics: list[str] | None = None
+    partitions: list[GroupPartition] | None = None
+    dry_run: bool = False
+
+
+BatchId = Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
+CallerId = Annotated[str, Field(min_length=1, max_length=100)]
+Int32 = Annotated[int, Field(ge=0, le=INT32_MAX), BeforeValidator(whole)]
+
+
+class BeginSink(Schema):
+    """``POST /v1/sinks/{sink}:begin``: an attempt to write one partition of a batch.
+
+    ``run_id`` names the life of the query's driver, ``call_id`` this begin and its repetitions.
+    """
+
+    batch_id: BatchId
+    partition_id: Int32
+    attempt: Int32 = 0
+    run_id: CallerId | None = None
+    call_id: CallerId | None = None
+
+
+class WinnerPartition(Schema):
+    """Where a winner wrote; ``last_sequence``: of its last record, held against the log."""
+
+    topic: TopicName
+    partition: Int32
+    last_sequence: Int32 | None = None
+
+
+class SinkWinner(Schema):
+    """A producer whose transaction is committed: all partitions that it wrote to."""
+
+    producer_id: Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
+    producer_epoch: Annotated[int, Field(ge=0, le=INT16_MAX), BeforeValidator(whole)]
+    partitions: list[WinnerPartition]
+
+
+class CommitSink(Schema):
+    """``POST /v1/sinks/{sink}:commit``; no winners: a batch without records.
+
+    ``is_last``: no batch of the query follows, so little of it is kept. ``run_id``: as its begins.
+    """
+
+    batch_id: BatchId
+    winners: list[SinkWinner]
+    is_last: bool = False
+    run_id: CallerId | None = None
+
+
+class AbortSink(Schema):
+    """``POST /v1/sinks/{sink}:abort``; ``run_id``: as the begins of the batch."""
+
+    batch_id: BatchId
+    run_id: CallerId | None = None

@@ -1,0 +1,1 @@
+"""The archive of topics in Parquet and Iceberg."""

@@ -1,0 +1,183 @@
+"""One Parquet file of an archive: the records of a piece of log, written, synced and verified.
+
+Columns are those of Spark's Kafka source with headers. Offsets and timestamps, which rise by small
+steps, are packed as deltas; topic, partition and timestampType are dictionaries of one entry. A
+file holds one partition, so that its statistics tell offsets and times exactly. Runs on any
+machine that sees the log and the store; imports pyarrow.
+"""
+
+from __future__ import annotations
+
+import struct
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from crc32c import crc32c
+
+from kafkalog.env.random import SystemRandom
+from kafkalog.errors import KafkalogError
+from kafkalog.format.wire.arrow_columns import HEADER_TYPE
+from kafkalog.spark.archive.archive_table import ArchivedFile, LastRecord
+from kafkalog.spark.logs.open import read_piece
+from kafkalog.spark.reading import record_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.spark.archive.archive_table import FileStore
+    from kafkalog.spark.logs.open import Access, OffsetRange, Piece
+
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.utf8()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+        ("headers", pa.list_(HEADER_TYPE)),
+    ]
+)
+_OFFSET = SCHEMA.get_field_index("offset")
+_LAYOUT: dict[str, Any] = {
+    "compression": "zstd",
+    "use_dictionary": ["topic", "partition", "timestampType"],
+    "column_encoding": dict.fromkeys(("offset", "timestamp"), "DELTA_BINARY_PACKED"),
+    "write_page_checksum": True,
+}
+
+
+class WrongFile(KafkalogError):
+    """What was written is not what was read: a defect, or a store that loses bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveTask:
+    """One piece of log that becomes one file."""
+
+    piece: Piece
+    access: Access
+    store: FileStore
+
+    @property
+    def label(self) -> str:
+        """See Task."""
+        return str(self.piece.range)
+
+    @property
+    def size_bytes(self) -> int:
+        """See Task."""
+        return self.piece.size_bytes
+
+
+class ArchivedPiece(NamedTuple):
+    """A range that is done; ``file`` and ``last`` None: it holds no record that readers see."""
+
+    range: OffsetRange
+    file: ArchivedFile | None
+    last: LastRecord | None
+
+
+def archive_piece(task: ArchiveTask) -> ArchivedPiece:
+    """The work of one task; the file is whole and durable, and of no commit.
+
+    May run twice: each run has a file of its own. Raises DataLost, CorruptLog, WrongFile and what
+    reaching the log or the store raises; no file is left then, unless the store fails again.
+    """
+    wanted, store = task.piece.range, task.store
+    attempt = SystemRandom().uuid_bytes().hex()[:12]
+    name = f"{wanted.partition}-{wanted.from_offset:020}-{wanted.to_offset:020}-{attempt}.parquet"
+    path = store.path_of(wanted.topic, name)
+    with closing(cast("Any", read_piece(task.piece, task.access))) as chunks:
+        batches = (each for each in record_batches(chunks, wanted, SCHEMA) if each.num_rows)
+        first = next(batches, None)
+        if first is None:
+            return ArchivedPiece(wanted, None, None)
+        try:
+            written, last = _write(store, path, wanted, chain([first], batches))
+            store.settle(path)
+            size_bytes = _verified_size(store, path, written)
+        except BaseException:
+            store.remove(path)
+            raise
+    file = ArchivedFile(
+        wanted.topic,
+        wanted.partition,
+        path,
+        written.rows,
+        size_bytes,
+        written.first_offset,
+        written.last_offset,
+    )
+    return ArchivedPiece(wanted, file, last)
+
+
+def last_record(batch: pa.RecordBatch) -> LastRecord:
+    """Of the last row in ``SCHEMA``: CRC-32C of what compaction keeps of a record.
+
+    Timestamp, key, value and headers; each part is its length and its bytes. Tables hold it: never
+    change it.
+    """
+    row = batch.slice(batch.num_rows - 1)
+    timestamp_us = row.column("timestamp").cast(pa.int64())[0].as_py()
+    (headers,) = row.column("headers").to_pylist()
+    parts = [row.column("key")[0].as_py(), row.column("value")[0].as_py()]
+    for header in headers or ():
+        parts += [header["key"].encode(), header["value"]]
+    checksum = crc32c(struct.pack(">q", timestamp_us))
+    for part in parts:
+        length = -1 if part is None else len(part)
+        checksum = crc32c(part or b"", crc32c(struct.pack(">q", length), checksum))
+    return LastRecord(row.column(_OFFSET)[0].as_py(), checksum)
+
+
+class _Written(NamedTuple):
+    """What went into a file."""
+
+    rows: int
+    first_offset: int
+    last_offset: int
+
+
+def _write(
+    store: FileStore, path: str, wanted: OffsetRange, batches: Iterator[pa.RecordBatch]
+) -> tuple[_Written, LastRecord]:
+    """All batches, at least one, into a new file; WrongFile unless offsets rise in the range."""
+    rows, first_offset, last_offset = 0, -1, wanted.from_offset - 1
+    with (
+        store.create(path) as sink,
+        pq.ParquetWriter(sink, SCHEMA, store_schema=False, **_LAYOUT) as writer,
+    ):
+        for batch in batches:
+            offsets = batch.column(_OFFSET)
+            begin, end = offsets[0].as_py(), offsets[-1].as_py()
+            is_rising = batch.num_rows == 1 or pc.min(pc.pairwise_diff(offsets)).as_py() > 0
+            if not (is_rising and last_offset < begin and end < wanted.to_offset):
+                raise WrongFile(f"{wanted}: offsets {begin} to {end} came behind {last_offset}")
+            writer.write_batch(batch)
+            first_offset = begin if rows == 0 else first_offset
+            last_offset = end
+            rows += batch.num_rows
+    return _Written(rows, first_offset, last_offset), last_record(batch)
+
+
+def _verified_size(store: FileStore, path: str, written: _Written) -> int:
+    """Bytes of the file, once its own footer says what was written; WrongFile."""
+    with store.open(path) as source, pq.ParquetFile(source) as file:
+        metadata = file.metadata
+        groups = [metadata.row_group(each) for each in range(metadata.num_row_groups)]
+        offsets = [each.column(_OFFSET).statistics for each in groups]
+        found = _Written(
+            metadata.num_rows, min(each.min for each in offsets), max(each.max for each in offsets)
+        )
+        source.seek(0, 2)
+        size_bytes: int = source.tell()
+    if found != written:
+        raise WrongFile(f"{path} holds {found}, but {written} were written")
+    return size_bytes

@@ -1,0 +1,258 @@
+"""An archive as a plain directory of Parquet files, with commits of its own.
+
+    ROOT/topic-NAME/PARTITION-FROM-TO-ID.parquet    files of commits
+    ROOT/topic-NAME/.….parquet.pending              files of none, or of the last one (see below)
+    ROOT/_kafkalog/COMMIT.json                      commits from 1 on, 20 digits: files and position
+    ROOT/_kafkalog/lock                             held while a job writes
+
+A commit is one file that appears whole under its name. Its data files then lose the leading dot and
+the suffix: readers that list directories (Spark, pyarrow) pass over names with a dot, so they never
+see a file of no commit. A crash between the two leaves committed files hidden until the next
+opening, which names them, and files of no commit, which it removes.
+
+For file systems that rename atomically, on one machine at a time. Object stores: an Iceberg table.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.log.inspect.directory_facts import enclosing_log_dir
+from kafkalog.spark.archive.archive_table import (
+    ArchivedFile,
+    Position,
+    UnusableTable,
+    offsets_text,
+    position_of,
+    settle_local,
+    topics_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from kafkalog.env.filesystem import DirLock, Filesystem
+
+FORMAT = 1
+COMMITS_DIR = "_kafkalog"
+_PENDING = ".pending"
+_TOPIC_PREFIX = "topic-"  # names may begin with a dot or an underscore, which would hide them
+_DIGITS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStore:
+    """Files below a directory that all who work see under this path."""
+
+    root: str
+
+    def path_of(self, topic: str, name: str) -> str:
+        """See FileStore: a hidden name."""
+        return f"{self.root}/{_TOPIC_PREFIX}{topic}/.{name}{_PENDING}"
+
+    def create(self, path: str) -> AbstractContextManager[Any]:
+        """See FileStore."""
+        import pyarrow
+
+        SystemFilesystem().make_dir(path.rpartition("/")[0])
+        stream: AbstractContextManager[Any] = pyarrow.OSFile(path, "wb")
+        return stream
+
+    def open(self, path: str) -> AbstractContextManager[Any]:
+        """See FileStore."""
+        import pyarrow
+
+        stream: AbstractContextManager[Any] = pyarrow.OSFile(path, "rb")
+        return stream
+
+    def settle(self, path: str) -> None:
+        """See FileStore: its bytes and its name."""
+        settle_local(path)
+
+    def remove(self, path: str) -> None:
+        """See FileStore."""
+        filesystem = SystemFilesystem()
+        if filesystem.exists(path):
+            filesystem.unlink(path)
+
+
+class ParquetTable:
+    """``ArchiveTable`` over a directory; see the module. Opening makes and locks it."""
+
+    def __init__(self, root: str, filesystem: Filesystem) -> None:
+        """``root``: an absolute path. UnusableTable when a job has it open, or it is damaged."""
+        # constant after construction
+        self._root = root.rstrip("/")
+        self._filesystem = filesystem
+        self._commits = f"{self._root}/{COMMITS_DIR}"
+        self._lock = self._open()
+        # as of the last commit
+        self._generation, self._position = 0, Position()
+        try:
+            self.abandon()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def store(self) -> LocalStore:
+        """See ArchiveTable."""
+        return LocalStore(self._root)
+
+    @property
+    def position(self) -> Position:
+        """See ArchiveTable."""
+        return self._position
+
+    def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
+        """See ArchiveTable; nobody else commits while this one is open."""
+        generation = self._generation + 1
+        document = {
+            "format": FORMAT,
+            "offsets": offsets_text(position),
+            "topics": topics_text(position),
+            "files": [each._replace(path=self._final_name(each.path))._asdict() for each in files],
+        }
+        data = json.dumps(document, indent=1).encode() + b"\n"
+        self._filesystem.write_file_atomically(self._commit_path(generation), data)
+        self._generation, self._position = generation, position
+        self._publish(files_of(document))
+
+    def abandon(self) -> None:
+        """See ArchiveTable: everything that still has a hidden name, once the last commit's are
+        named; that may be one that raised an error and is there all the same.
+        """
+        self._generation, self._position = self._finish_last()
+        for directory in self._topic_dirs():
+            for name in self._filesystem.list_dir(directory):
+                if name.startswith(".") and name.endswith(_PENDING):
+                    self._filesystem.unlink(f"{directory}/{name}")
+
+    def close(self) -> None:
+        """See ArchiveTable."""
+        self._lock.release()
+
+    # ---- parts
+
+    def _open(self) -> DirLock:
+        filesystem = self._filesystem
+        if not filesystem.exists(self._commits):
+            self._check_place()
+            filesystem.make_dir(self._commits)
+            filesystem.sync_dir(self._root)
+            filesystem.sync_dir(self._root.rpartition("/")[0] or "/")
+        try:
+            return filesystem.lock(f"{self._commits}/lock")
+        except BlockingIOError as error:
+            raise UnusableTable(f"Another job writes to {self._root}: wait for it") from error
+
+    def _check_place(self) -> None:
+        """Of a new archive: an empty directory, or none yet, and none in a log directory."""
+        try:
+            if self._filesystem.exists(self._root) and self._filesystem.list_dir(self._root):
+                raise UnusableTable(
+                    f"{self._root} is no archive and not empty: name another directory"
+                )
+        except (NotADirectoryError, FileNotFoundError) as error:  # a file, a dangling link
+            raise UnusableTable(f"{self._root} is no directory: name another one") from error
+        real_path = self._filesystem.real_path(self._root)
+        around = enclosing_log_dir(self._filesystem, real_path)
+        if around is not None:
+            raise UnusableTable(
+                f"{self._root} would lie in {around}, a log directory: name another place"
+            )
+
+    def _finish_last(self) -> tuple[int, Position]:
+        """Number and position of the last commit; all its files have their names on return."""
+        generations = committed_generations(self._root, self._filesystem)
+        if not generations:
+            self._check_unpublished()
+            return 0, Position()
+        document = read_commit(self._root, generations[-1], self._filesystem)
+        self._publish(files_of(document))
+        topics = document.get("topics", {})
+        return generations[-1], position_of(document["offsets"], topics, self._commits)
+
+    def _check_unpublished(self) -> None:
+        """Without a commit no file has its name: its records would be archived once more."""
+        for directory in self._topic_dirs():
+            if any(not name.startswith(".") for name in self._filesystem.list_dir(directory)):
+                raise UnusableTable(
+                    f"{self._commits} lacks every commit, and {directory} holds files: the archive "
+                    "is damaged, restore them"
+                )
+
+    def _publish(self, files: Sequence[ArchivedFile]) -> None:
+        """Give the files of a commit their names, durably."""
+        filesystem, directories = self._filesystem, set[str]()
+        for each in files:
+            final = f"{self._root}/{each.path}"
+            directory, _, name = final.rpartition("/")
+            pending = f"{directory}/.{name}{_PENDING}"
+            if filesystem.exists(pending):
+                filesystem.rename(pending, final)
+                directories.add(directory)
+            elif not filesystem.exists(final):
+                raise UnusableTable(f"{final} is missing: the archive is damaged, restore the file")
+        for directory in sorted(directories):
+            filesystem.sync_dir(directory)
+
+    def _final_name(self, pending: str) -> str:
+        """Below the root."""
+        directory, _, name = pending.removeprefix(f"{self._root}/").rpartition("/")
+        return f"{directory}/{name.removeprefix('.').removesuffix(_PENDING)}"
+
+    def _topic_dirs(self) -> Iterator[str]:
+        for stat in self._filesystem.list_dir_stats(self._root):
+            if stat.is_dir and stat.name.startswith(_TOPIC_PREFIX):
+                yield f"{self._root}/{stat.name}"
+
+    def _commit_path(self, generation: int) -> str:
+        return f"{self._commits}/{generation:0{_DIGITS}}.json"
+
+
+def committed_generations(root: str, filesystem: Filesystem) -> list[int]:
+    """Numbers of all commits, rising from 1; UnusableTable when one is missing."""
+    directory = f"{root}/{COMMITS_DIR}"
+    names = [name for name in filesystem.list_dir(directory) if name.endswith(".json")]
+    generations = [int(name[:_DIGITS]) for name in sorted(names)]
+    if generations != list(range(1, len(generations) + 1)):
+        raise UnusableTable(f"{directory} lacks a commit: the archive is damaged")
+    return generations
+
+
+def read_commit(root: str, generation: int, filesystem: Filesystem) -> Mapping[str, Any]:
+    """One commit: ``offsets``, ``topics``, ``files``. UnusableTable: it is damaged or too new."""
+    path = f"{root}/{COMMITS_DIR}/{generation:0{_DIGITS}}.json"
+    try:
+        document = json.loads(filesystem.read_file(path))
+        if document["format"] > FORMAT:
+            raise UnusableTable(f"{path} has format {document['format']}: use a newer kafkalog")
+        files_of(document)
+        document["offsets"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnusableTable(f"{path} is damaged: {error}") from error
+    commit: Mapping[str, Any] = document
+    return commit
+
+
+def files_of(document: Mapping[str, Any]) -> list[ArchivedFile]:
+    """The files of a commit, with paths below the root."""
+    return [ArchivedFile(**each) for each in document["files"]]
+
+
+def archived_files(root: str, filesystem: Filesystem) -> list[ArchivedFile]:
+    """Every file of an archive with its absolute path, oldest first; for readers.
+
+    UnusableTable. A file of the last commit may not have its name yet while a job runs.
+    """
+    root = root.rstrip("/")
+    return [
+        each._replace(path=f"{root}/{each.path}")
+        for generation in committed_generations(root, filesystem)
+        for each in files_of(read_commit(root, generation, filesystem))
+    ]

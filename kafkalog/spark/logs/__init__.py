@@ -1,0 +1,1 @@
+"""Logs as Spark reads them: from directories, object stores and daemons."""

@@ -1,0 +1,278 @@
+"""A partition's directory as its names show it, also while a daemon rolls, retains and cleans.
+
+Theory. A daemon changes names in an order that leaves every record readable at every moment: a
+segment's files become ``.deleted`` only behind the log start, or when all of what takes their
+place has names that end in ``.swap`` (Kafka's LocalLog.replaceSegments;
+`log/segment/segment_swap`). So the ``.log`` files together with the ``.log.swap`` ones are always a
+whole log, in which ranges may be there twice: before and after a cleaning, either of which is
+right. A listing is believed when a second one shows the same names. A file that is open is read to
+its end whatever becomes of its name. An index belongs to a ``.log`` if that name is still the open
+file's once the index was read: a ``.log`` loses its name before its indexes do, and gets it before
+them.
+
+Index entries are hints: those that do not rise, or point behind the end, are not believed, and
+whoever reads at one checks what begins there.
+
+Which log directory holds a partition, also while a daemon moves it to another one.
+
+A move renames the old directory to ``-delete`` before the new one gets its name: for a moment there
+is none, never two. Two that stay are an operator's mistake, which nobody may guess away.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kafkalog.format.disk.file_names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    SegmentFileName,
+    parse_segment_file,
+    segment_file_name,
+)
+from kafkalog.format.disk.index_entries import unpack_offset_entries, unpack_time_entries
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import (
+    DirectoryState,
+    TopicPartition,
+    directory_name,
+    is_internal,
+    parse_directory_name,
+)
+from kafkalog.spark.logs.object_store import shown
+from kafkalog.spark.logs.open import AmbiguousPartition, UnusableLogDir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from kafkalog.env.filesystem import ReadableFile, ReadFilesystem
+
+    Table = npt.NDArray[np.int64]
+
+
+LISTINGS_MAX = 1000
+"""Of a directory that never shows the same names twice: something else than a daemon is at it."""
+
+_BASE_OFFSET = attrgetter("base_offset")
+_NO_ENTRIES = np.empty((0, 2), np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The ``.log`` of a segment. ``stage`` is empty, or .swap while it takes others' place."""
+
+    directory: str
+    base_offset: int
+    stage: str
+
+    def path(self, suffix: str = LOG_SUFFIX) -> str:
+        """Of one of its files."""
+        return f"{self.directory}/{segment_file_name(self.base_offset, suffix, self.stage)}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFiles:
+    """One listing.
+
+    segments              by rising base offset; of two with the same one the final name
+    transaction_indexes   paths, by rising base offset of their segments, with these
+    snapshots             end offsets of the producer snapshots, rising
+    orphans               bases of indexes whose ``.log`` is gone, and nobody is deleting it: a
+                          daemon and a start leave them as the proof of a loss; rising
+    """
+
+    path: str
+    segments: tuple[Segment, ...]
+    transaction_indexes: tuple[tuple[int, str], ...]
+    snapshots: tuple[int, ...]
+    orphans: tuple[int, ...] = ()
+
+    @classmethod
+    def listed(cls, filesystem: ReadFilesystem, path: str) -> PartitionFiles:
+        """Look. FileNotFoundError when the directory is not there (any more)."""
+        names = stable(lambda: filesystem.list_dir(path))
+        files = [parsed for name in names if (parsed := _parsed(name)) is not None]
+        deleting = {
+            each.offset
+            for name in names
+            if (each := _parsed(name, DELETED_SUFFIX)) is not None and each.stage
+        }
+        segments: dict[int, Segment] = {}
+        for file in files:
+            if file.suffix == LOG_SUFFIX and not (file.stage and file.offset in segments):
+                segments[file.offset] = Segment(path, file.offset, file.stage)
+        return cls(
+            path,
+            tuple(sorted(segments.values(), key=_BASE_OFFSET)),
+            tuple(
+                sorted(
+                    (file.offset, f"{path}/{file}")
+                    for file in files
+                    if file.suffix == TRANSACTION_INDEX_SUFFIX
+                )
+            ),
+            tuple(sorted(file.offset for file in files if file.suffix == SNAPSHOT_SUFFIX)),
+            tuple(
+                sorted(
+                    {
+                        file.offset
+                        for file in files
+                        if file.suffix in INDEX_SUFFIXES and not file.stage
+                    }
+                    - segments.keys()
+                    - deleting
+                )
+            ),
+        )
+
+    def floor(self, offset: int) -> Segment | None:
+        """The segment that an offset lies in, as far as names tell; None below the first one."""
+        slot = bisect_right(self.segments, offset, key=_BASE_OFFSET)
+        return self.segments[slot - 1] if slot else None
+
+    def behind(self, segment: Segment) -> Segment | None:
+        """The segment that follows."""
+        slot = bisect_right(self.segments, segment.base_offset, key=_BASE_OFFSET)
+        return self.segments[slot] if slot < len(self.segments) else None
+
+
+def stable(look: Callable[[], list[str]]) -> list[str]:
+    """What two looks in a row agree on: a listing is no snapshot of its directory."""
+    seen = look()
+    for _ in range(LISTINGS_MAX):
+        again = look()
+        if again == seen:
+            return seen
+        seen = again
+    raise OSError(f"The names change with every look: {seen[:3]}")
+
+
+def _parsed(name: str, stage: str = SWAP_SUFFIX) -> SegmentFileName | None:
+    """Of files that count: without a stage, or by default about to take others' place."""
+    try:
+        parsed = parse_segment_file(name)
+    except FormatError:
+        return None  # no file of a log's, whatever its ending says
+    return parsed if parsed is not None and parsed.stage in ("", stage) else None
+
+
+def offset_entries(
+    filesystem: ReadFilesystem, segment: Segment, file: ReadableFile, end: int
+) -> Table:
+    """Believable offset index entries of an open ``.log``: int64[n, 2] of last offset, position.
+
+    Both rise, absolute offsets, positions below ``end``. None when the index is missing, or may be
+    another file's.
+    """
+    entries = _entries(filesystem, segment, file, OFFSET_INDEX_SUFFIX, unpack_offset_entries)
+    table = _rising(entries, np.diff(entries, axis=0, prepend=0).min(axis=1) > 0)
+    table[:, 0] += segment.base_offset
+    return table[: np.searchsorted(table[:, 1], end)]
+
+
+def time_entries(filesystem: ReadFilesystem, segment: Segment, file: ReadableFile) -> Table:
+    """Believable time index entries: int64[n, 2] of largest timestamp so far, its offset."""
+    entries = _entries(filesystem, segment, file, TIME_INDEX_SUFFIX, unpack_time_entries)
+    steps = np.diff(entries, axis=0, prepend=-1)
+    table = _rising(entries, (steps[:, 0] > 0) & (steps[:, 1] >= 0) & (entries[:, 0] > 0))
+    table[:, 1] += segment.base_offset
+    return table
+
+
+def _entries(
+    filesystem: ReadFilesystem,
+    segment: Segment,
+    file: ReadableFile,
+    suffix: str,
+    unpack: Callable[[bytes], Table],
+) -> Table:
+    try:
+        raw = filesystem.read_file(segment.path(suffix))
+    except FileNotFoundError:
+        return _NO_ENTRIES
+    return unpack(raw) if filesystem.is_at(file, segment.path()) else _NO_ENTRIES
+
+
+def _rising(entries: Table, is_good: npt.NDArray[np.bool_]) -> Table:
+    """Those in front of the first that is not good: padding, or rot. A table of its own."""
+    bad = np.flatnonzero(~is_good)
+    return entries[: bad[0]].copy() if len(bad) else entries.copy()
+
+
+_LOOKS = 3  # of a partition that is nowhere: a rename ends sooner than these
+
+
+class ListedPartition(NamedTuple):
+    """A name in a log directory; ``problem`` says why what has it cannot be read, None: it can."""
+
+    topic_partition: TopicPartition
+    problem: str | None
+
+
+def partitions_in(filesystem: ReadFilesystem, path: str) -> list[ListedPartition]:
+    """The partitions of clients in a log directory; what is deleted, moved in or stray is none.
+
+    Raises UnusableLogDir: it is missing or no directory.
+    """
+    found: list[ListedPartition] = []
+    try:
+        stats = filesystem.list_dir_stats(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UnusableLogDir(
+            f"{shown(path)} is no directory here: path has to name log directories that this "
+            "machine and every worker see"
+        ) from error
+    for stat in stats:
+        try:
+            parsed = None if stat.is_file else parse_directory_name(stat.name)
+        except FormatError:
+            continue  # lost+found and the like
+        if parsed is None or parsed.state is not DirectoryState.LIVE:
+            continue
+        if not is_internal(parsed.topic_partition.topic):
+            problem = None if stat.is_dir else is_a_link(f"{path}/{stat.name}")
+            found.append(ListedPartition(parsed.topic_partition, problem))
+    return found
+
+
+def is_a_link(path: str) -> str:
+    """Why a partition that is no directory of its own is not read: the daemon serves none."""
+    return (
+        f"{shown(path)} is a link or a device, which kafkalog does not serve: put the partition's "
+        "own directory in its place, or remove it"
+    )
+
+
+def place_of(
+    filesystem: ReadFilesystem, paths: Sequence[str], topic: str, partition: int
+) -> str | None:
+    """The directory of a partition in one of the log directories; None: it is nowhere.
+
+    Raises AmbiguousPartition.
+    """
+    name = directory_name(TopicPartition(topic, partition))
+
+    def look() -> list[str]:
+        places = [f"{path}/{name}" for path in paths]
+        return [place for place in places if filesystem.exists(place)]
+
+    for _ in range(_LOOKS):
+        places = stable(look)
+        if len(places) > 1:
+            raise AmbiguousPartition(f"{name} lies in {' and in '.join(map(shown, places))}")
+        if places:
+            return places[0]
+    return None

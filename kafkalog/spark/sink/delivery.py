@@ -1,0 +1,161 @@
+"""Batches on their way to the daemon: several at once, in order within a partition.
+
+A lane is a thread with a queue; every partition has its lane. So a partition's batches leave one
+after the other, each when the one before it is acknowledged, while other partitions' are under way.
+A task holds no more than `BATCHES_UNDER_WAY` of them.
+
+Every batch carries a producer id and a sequence: after a lost answer it is sent again, and the
+daemon tells a repetition by them, so a delivery appends each batch once. What cannot be delivered
+within the client's deadline fails the task, and nothing behind it is sent.
+"""
+
+from __future__ import annotations
+
+import functools
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Self
+
+from kafkalog.client.errors import ClientError
+from kafkalog.env.system_threads import SystemThreads
+from kafkalog.format.records.batch_builder import build_batch
+from kafkalog.format.records.record_batch import Codec, add_to_sequence
+from kafkalog.spark.sink.failures import SinkFailed, undelivered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from kafkalog.client import ProducerIdentity
+    from kafkalog.env.threads import Thread
+    from kafkalog.spark.sink.write import OutgoingBatch
+
+LANES = 4
+BATCHES_UNDER_WAY = 12
+
+TopicPartition = tuple[str, int]
+_Parcel = tuple[TopicPartition, bytes]
+
+
+class Delivery:
+    """One task's; ``with`` it, and call ``finish`` at the end. For one thread.
+
+    send        appends a batch to a topic's partition, with its retries; raises ClientError.
+                Called by the lanes
+    identity    whose batches they are
+    sequences   the next one of this identity for each partition; kept up to date
+    """
+
+    def __init__(
+        self,
+        send: Callable[[str, int, bytes], object],
+        identity: ProducerIdentity,
+        sequences: dict[TopicPartition, int],
+        *,
+        codec: Codec = Codec.NONE,
+        is_transactional: bool = False,
+    ) -> None:
+        # constant after construction
+        self._send = send
+        self._identity = identity
+        self._codec = codec
+        self._is_transactional = is_transactional
+        self._system = SystemThreads(self._fail)
+        self._room: SimpleQueue[None] = SimpleQueue()  # a place for each batch that may set out
+        for _ in range(BATCHES_UNDER_WAY):
+            self._room.put(None)
+        # owned by the task
+        self._sequences = sequences
+        self._lanes: list[SimpleQueue[_Parcel | None]] = []
+        self._threads: list[Thread] = []
+        self._lane_of: dict[TopicPartition, SimpleQueue[_Parcel | None]] = {}
+        self.record_count = 0
+        # published by the lanes: why nothing is sent any more
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """After an error nothing more is sent, and what is under way is not waited for."""
+        if error is not None and self._failure is None:
+            self._failure = SinkFailed("The task failed before all of its records were sent.")
+        self._end_lanes()
+
+    def append(self, batch: OutgoingBatch) -> None:
+        """Encode a batch and put it on its way; waits while too many are.
+
+        Raises SinkFailed when an earlier one could not be delivered.
+        """
+        at = batch.topic, batch.partition
+        base_sequence = self._sequences.get(at, 0)
+        data = build_batch(
+            batch.columns,
+            batch.rows,
+            codec=self._codec,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.producer_epoch,
+            base_sequence=base_sequence,
+            is_transactional=self._is_transactional,
+        )
+        self._room.get()
+        self._check()
+        self._lane(at).put((at, data))
+        self._sequences[at] = add_to_sequence(base_sequence, len(batch.rows))
+        self.record_count += len(batch.rows)
+
+    def finish(self) -> tuple[TopicPartition, ...]:
+        """Wait until every batch is acknowledged; the partitions that got some, sorted.
+
+        Raises SinkFailed.
+        """
+        self._end_lanes()
+        for thread in self._threads:
+            thread.join()
+        self._check()
+        return tuple(sorted(self._lane_of))
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _lane(self, at: TopicPartition) -> SimpleQueue[_Parcel | None]:
+        if at not in self._lane_of:
+            if len(self._lanes) < LANES:
+                self._open_lane()
+            self._lane_of[at] = self._lanes[len(self._lane_of) % len(self._lanes)]
+        return self._lane_of[at]
+
+    def _open_lane(self) -> None:
+        lane: SimpleQueue[_Parcel | None] = SimpleQueue()
+        body = functools.partial(self._run, lane)
+        self._threads.append(self._system.start(f"kafkalog-append-{len(self._lanes)}", body))
+        self._lanes.append(lane)
+
+    def _end_lanes(self) -> None:
+        while self._lanes:
+            self._lanes.pop().put(None)
+
+    def _run(self, lane: SimpleQueue[_Parcel | None]) -> None:
+        """The body of a lane: sends until nothing more comes; after a failure it only empties."""
+        while (parcel := lane.get()) is not None:
+            try:
+                if self._failure is None:
+                    self._deliver(*parcel)
+            finally:
+                self._room.put(None)
+
+    def _deliver(self, at: TopicPartition, data: bytes) -> None:
+        try:
+            self._send(*at, data)
+        except ClientError as failure:
+            self._failure = undelivered(failure, *at, size_bytes=len(data))
+        except Exception as failure:  # noqa: BLE001 - of a thread: raised by the task
+            self._failure = failure
+
+    def _fail(self, _: str, failure: BaseException) -> None:
+        self._failure = failure

@@ -1,0 +1,181 @@
+"""From Arrow to batches: which records go together, and to which partition.
+
+Owns the blocks in which a task's records are turned (what bounds its memory), the choice of a
+partition and the cuts between batches. No Python statement per record, no daemon: `delivery` sends
+what comes out. Order is kept within a partition.
+
+    Arrow batches ─► block ─► one part a topic ─► columns ─► partitions ─► batches
+
+A record's partition is its column's, else murmur2 of its key as Kafka's producers choose it. Those
+with neither fill a batch of one served partition, then one of the next (Kafka's "sticky").
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kafkalog.errors import InvalidRequest
+from kafkalog.format.integers import INT32_MAX
+from kafkalog.format.wire.arrow_writer import cuts, record_block
+from kafkalog.spark.sink.options import TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafkalog.client.produce import Partitions
+    from kafkalog.env.random import Random
+    from kafkalog.format.records.batch_builder import RecordColumns
+    from kafkalog.format.wire.arrow_writer import Int64s, RecordBlock
+
+
+class NoSuchPartition(InvalidRequest):
+    """The column `partition` names one that the topic does not have."""
+
+
+class NullTopic(InvalidRequest):
+    """A row without a topic."""
+
+
+class OutgoingBatch(NamedTuple):
+    """Records that are one batch of one partition: rows of the columns, in order."""
+
+    topic: str
+    partition: int
+    columns: RecordColumns
+    rows: Int64s
+
+
+def blocks(batches: Iterable[pa.RecordBatch], block_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches: each of so many bytes or what one batch more makes it."""
+    waiting: list[pa.RecordBatch] = []
+    waiting_bytes = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            waiting_bytes += batch.nbytes
+        if waiting_bytes >= block_bytes:
+            yield pa.concat_batches(waiting)
+            waiting, waiting_bytes = [], 0
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+class BatchPlanner:
+    """Of one task; for one thread.
+
+    topic          of every record; None: the column `topic` names it
+    columns        those that become records (`written_columns`)
+    partitions_of  what a topic has; asked once for each
+    batch_bytes    where a batch ends, before compression; one record may be more
+    random         where the records without key and partition begin
+    """
+
+    def __init__(
+        self,
+        topic: str | None,
+        columns: Iterable[str],
+        partitions_of: Callable[[str], Partitions],
+        *,
+        batch_bytes: int,
+        random: Random,
+    ) -> None:
+        # constant after construction
+        self._topic = topic
+        self._columns = [name for name in columns if name != TOPIC]
+        self._ask = partitions_of
+        self._batch_bytes = batch_bytes
+        self._random = random
+        # owned by the task
+        self._partitions: dict[str, Partitions] = {}
+        self._keyless_bytes: dict[str, int] = {}
+
+    def batches(self, block: pa.RecordBatch, now_ms: int) -> Iterator[OutgoingBatch]:
+        """Every row of the block in one batch, the partitions of a topic in turns.
+
+        now_ms   for records without a timestamp
+
+        Raises NullTopic, NoSuchPartition, UnusableColumn, and what ``partitions_of`` raises.
+        """
+        for topic, part in self._by_topic(block):
+            yield from self._of_topic(topic, part, now_ms)
+
+    def _by_topic(self, block: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The rows of each topic, in order."""
+        columns = block.select(self._columns)
+        if self._topic is not None:
+            yield self._topic, columns
+            return
+        named = block.column(TOPIC)
+        if named.null_count:
+            raise NullTopic(
+                "null topic present in the data. Use the topic option for setting a default topic."
+            )
+        encoded = named.dictionary_encode()
+        topics = encoded.dictionary.to_pylist()
+        if len(topics) == 1:
+            yield topics[0], columns
+            return
+        numbers = encoded.indices.to_numpy()
+        for number, topic in enumerate(topics):
+            yield topic, columns.take(pa.array(np.flatnonzero(numbers == number)))
+
+    def _of_topic(self, topic: str, part: pa.RecordBatch, now_ms: int) -> Iterator[OutgoingBatch]:
+        if topic not in self._partitions:
+            self._partitions[topic] = self._ask(topic)
+        decoded = record_block(part, now_ms, INT32_MAX)
+        columns = decoded.piece(0, part.num_rows).columns
+        sizes = decoded.sizes()
+        chosen = self._chosen(topic, decoded, columns, sizes)
+        # One batch of each partition after the other, so that all of them are under way at once.
+        waiting = [
+            (number, rows, cuts(sizes[rows], self._batch_bytes), 0)
+            for number, rows in _rows_of_each(chosen)
+        ]
+        while waiting:
+            further = []
+            for number, rows, ends, start in waiting:
+                end = next(ends, None)
+                if end is not None:
+                    yield OutgoingBatch(topic, number, columns, rows[start:end])
+                    further.append((number, rows, ends, end))
+            waiting = further
+
+    def _chosen(
+        self, topic: str, decoded: RecordBlock, columns: RecordColumns, sizes: Int64s
+    ) -> Int64s:
+        """The partition of each record."""
+        count = self._partitions[topic].count
+        chosen = columns.partitions(count)
+        if decoded.partitions is not None:
+            highest = int(decoded.partitions.max())
+            if highest >= count:
+                raise NoSuchPartition(
+                    f"The column 'partition' names {topic}-{highest}, "
+                    f"but the topic has {count} partitions, from 0 to {count - 1}."
+                )
+            chosen = np.where(decoded.partitions >= 0, decoded.partitions, chosen)
+        keyless = np.flatnonzero(chosen < 0)
+        if len(keyless):
+            chosen[keyless] = self._spread(topic, sizes[keyless])
+        return chosen
+
+    def _spread(self, topic: str, sizes: Int64s) -> Int64s:
+        """Partitions for records of these sizes that name none: a batch to each, in turns."""
+        found = self._partitions[topic]
+        choice = np.array(found.served or range(found.count), np.int64)
+        if topic not in self._keyless_bytes:
+            self._keyless_bytes[topic] = self._random.below(len(choice)) * self._batch_bytes
+        ends = self._keyless_bytes[topic] + np.cumsum(sizes)
+        self._keyless_bytes[topic] = int(ends[-1])
+        picked: Int64s = choice[(ends - sizes) // self._batch_bytes % len(choice)]
+        return picked
+
+
+def _rows_of_each(chosen: Int64s) -> list[tuple[int, Int64s]]:
+    """The rows of each partition, in order."""
+    order = np.argsort(chosen, kind="stable").astype(np.int64)
+    numbers, starts = np.unique(chosen[order], return_index=True)
+    return list(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True))

@@ -5,6 +5,7 @@ killed or open; a reader then asks for every offset, before and after the loss i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -210,6 +211,27 @@ def test_what_a_lost_segment_knew_of_transactions_is_still_told() -> None:
         assert [(each.producer_id, each.first_offset) for each in found.aborted] == [(7, 0)]
         assert world.log.read(3, 1 << 20, Isolation.LAST_STABLE).aborted == []
         stop(world, clean=True)
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_what_was_never_durable_is_no_loss(policy: str) -> None:
+    """Goal: a power cut that takes the unsynced end of a segment and leaves the name of the next
+    one ends the log there, be it compacted: a log that has no gaps so far got none by its cleaner.
+    Method: cut behind the recovery point, kill, load; append, and ask for every offset.
+    """
+    world = world_of(replace(SEGMENTED, cleanup_policy=frozenset({policy})))
+    base, size = world.bases()[1], size_of_batch(world)
+    stop(world, clean=False)
+    cut(world, base, size)
+    for _ in range(2):
+        world.open(clean=False, recovery_point=base, proof=GAPLESS)
+        assert world.log.log_end_offset == base + 1
+        assert outcome(world) == {offset: offset for offset in range(base + 1)}
+        assert not world.log.lost_ranges
+        stop(world, clean=False)
+    world.open(clean=False, recovery_point=base, proof=GAPLESS)
+    world.append(batch([b"next"], timestamps=NOW_MS, keys=[b"next"]))
+    assert outcome(world) == {offset: offset for offset in range(base + 2)}
 
 
 def test_a_gap_that_nothing_proves_is_legal() -> None:

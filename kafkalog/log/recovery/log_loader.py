@@ -338,8 +338,8 @@ class _Loader:
 
     @property
     def _has_gaps(self) -> bool:
-        """Whether missing offsets may be what compaction took."""
-        return self._config.is_compacted or self._may_have_gaps
+        """Whether missing offsets may be what compaction took: not of a log without gaps so far."""
+        return not self._proof.is_gapless and (self._config.is_compacted or self._may_have_gaps)
 
     def _new_producers(self, snapshot_offsets: Iterable[int]) -> ProducerStateManager:
         """A manager that knows nothing but which snapshots there are."""

@@ -22,7 +22,7 @@ from kafkalog.spark.archive.archive_files import SCHEMA
 from kafkalog.spark.archive.archive_sources import DirectorySource
 from kafkalog.spark.archive.parquet_table import ParquetTable, archived_files
 from kafkalog.spark.jobs.tasks import InProcess
-from kafkalog.spark.logs.open import Access
+from kafkalog.spark.logs.values import Access
 from tests.naive.stored_batches import NOBODY, Producer, stored_batch
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from kafkalog.spark.reading import record_batches
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog.spark.logs.open import Access, OffsetRange, Piece
+    from kafkalog.spark.logs.values import Access, OffsetRange, Piece
     from tests.naive.cleaner import PlainAborted, PlainBatch
     from tests.sim.sim_filesystem import SimFilesystem
 

@@ -31,7 +31,7 @@ from kafkalog.spark.option_values import wrong
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kafkalog.spark.logs.open import OffsetRange
+    from kafkalog.spark.logs.values import OffsetRange
 
 
 PartitionOffsets = dict[TopicPartition, int]

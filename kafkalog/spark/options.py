@@ -22,7 +22,7 @@ from kafkalog.client.messages import Address, Basic, Bearer, Tls
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.integers import INT32_MAX
 from kafkalog.spark.logs.object_store import StoreMissing, scheme_of, trimmed
-from kafkalog.spark.logs.open import CHUNK_BYTES, TARGET_BYTES, Access
+from kafkalog.spark.logs.values import CHUNK_BYTES, TARGET_BYTES, Access
 from kafkalog.spark.offsets import (
     EARLIEST,
     LATEST,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import KafkalogError, UnknownPartition, UnknownTopic
 from kafkalog.format.suggestions import did_you_mean
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.spark.logs.open import DataLost, OffsetRange
+from kafkalog.spark.logs.values import DataLost, OffsetRange
 from kafkalog.spark.offsets import EARLIEST, LATEST, PartitionOffsets, split_ranges
 from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.options import AtOffsets, AtTime, AtTimes, Extreme, Limit
@@ -26,7 +26,7 @@ from kafkalog.spark.options import AtOffsets, AtTime, AtTimes, Extreme, Limit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kafkalog.spark.logs.open import Bounds, Logs, Piece
+    from kafkalog.spark.logs.values import Bounds, Logs, Piece
     from kafkalog.spark.offsets import Wanted
     from kafkalog.spark.options import SourceOptions, Subscription
 
@@ -286,3 +286,9 @@ def pieces_of(logs: Logs, options: SourceOptions, ranges: Sequence[OffsetRange])
     """
     split = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
     return [piece for each in split for piece in logs.pieces(each, options.target_bytes)]
+
+
+def warn_of(options: SourceOptions) -> None:
+    """Tell of options that change nothing."""
+    for sentence in options.warnings:
+        LOGGER.warning("%s", sentence)

@@ -31,7 +31,8 @@ from kafkalog.kernels.records.arrow_columns import (
     FillStatus,
     OmittedColumn,
 )
-from kafkalog.spark.logs.open import CHUNK_BYTES, CorruptLog, DataLost, read_piece
+from kafkalog.spark.logs.open import read_piece
+from kafkalog.spark.logs.values import CHUNK_BYTES, CorruptLog, DataLost
 from kafkalog.spark.planning import LossPolicy
 from kafkalog.spark.workers import settle_worker
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kafkalog.spark.logs.open import Chunk, OffsetRange, Piece
+    from kafkalog.spark.logs.values import Chunk, OffsetRange, Piece
     from kafkalog.spark.options import SourceOptions
 
 

@@ -11,21 +11,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
     StructType,
-    TimestampType,
 )
 
 from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.offsets import ColumnFilter, Wanted, narrowed
-from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.options import batch_options, wants_headers
-from kafkalog.spark.planning import LOGGER, batch_ranges, pieces_of
+from kafkalog.spark.planning import batch_ranges, pieces_of, warn_of
+from kafkalog.spark.schema import HEADERS, SCHEMA, check_read_schema, rows_of
 from kafkalog.spark.workers import settle_worker
 
 if TYPE_CHECKING:
@@ -40,23 +33,6 @@ if TYPE_CHECKING:
     )
 
     from kafkalog.spark.options import SourceOptions
-
-HEADERS = StructField(
-    "headers",
-    ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
-)
-SCHEMA = StructType(
-    [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("timestampType", IntegerType()),
-    ]
-)
-_COLUMNS = {field.name: field.dataType for field in (*SCHEMA.fields, HEADERS)}
 
 
 class KafkalogDataSource(DataSource):
@@ -160,36 +136,3 @@ def _column_filter(given: Filter) -> ColumnFilter:
     if isinstance(value, list):  # the values of ``In``, which Spark documents as a tuple
         value = tuple(value)
     return ColumnFilter(type(given).__name__, ".".join(getattr(given, "attribute", ())), value)
-
-
-def rows_of(
-    partition: InputPartition, schema: StructType, options: SourceOptions
-) -> Iterator[pa.RecordBatch]:
-    """Of a task of ours, in Spark's schema to the letter."""
-    if partition.value is None:
-        return
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    from kafkalog.spark.reading import batches_of
-
-    yield from batches_of(partition.value, options, to_arrow_schema(schema, timezone="UTC"))
-
-
-def check_read_schema(schema: StructType) -> None:
-    """A schema of the user's has any of our columns, in any order. Raises InvalidOption."""
-    for field in schema.fields:
-        if field.name not in _COLUMNS:
-            names = ", ".join(_COLUMNS)
-            raise InvalidOption(f"There is no column {field.name}: a schema has any of {names}")
-        right = _COLUMNS[field.name]
-        if field.dataType.simpleString() != right.simpleString():
-            raise InvalidOption(
-                f"Column {field.name} is {right.simpleString()}, not "
-                f"{field.dataType.simpleString()}: cast it in the query"
-            )
-
-
-def warn_of(options: SourceOptions) -> None:
-    """Tell of options that change nothing."""
-    for sentence in options.warnings:
-        LOGGER.warning("%s", sentence)

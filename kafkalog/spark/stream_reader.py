@@ -21,8 +21,8 @@ from pyspark.sql.streaming.datasource import (
 from kafkalog.env.clock import SystemClock
 from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.offsets import document_of, lag_of, offsets_of, rate_limited
-from kafkalog.spark.planning import OffsetReader, pieces_of, trigger_ranges
-from kafkalog.spark.source import check_read_schema, rows_of, warn_of
+from kafkalog.spark.planning import OffsetReader, pieces_of, trigger_ranges, warn_of
+from kafkalog.spark.schema import check_read_schema, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kafkalog.env.clock import Clock
-    from kafkalog.spark.logs.open import Logs
+    from kafkalog.spark.logs.values import Logs
     from kafkalog.spark.offsets import OffsetDocument, PartitionOffsets
     from kafkalog.spark.options import SourceOptions
 

@@ -17,12 +17,13 @@ from kafkalog.env.process_facts import keep_freed_memory
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.record_batch import Codec
 from kafkalog.format.wire.arrow_columns import SCHEMA
-from kafkalog.spark.logs.open import Access, OffsetRange, open_logs, read_piece
+from kafkalog.spark.logs.open import open_logs, read_piece
+from kafkalog.spark.logs.values import Access, OffsetRange
 from kafkalog.spark.reading import record_batches
 from tests.bench.micro import show
 
 if TYPE_CHECKING:
-    from kafkalog.spark.logs.open import Piece
+    from kafkalog.spark.logs.values import Piece
 
 RECORDS = 600_000
 PER_BATCH = 300

@@ -134,7 +134,7 @@ def archive(spark: SparkSession | None, *, log_dir: str, target: str, is_iceberg
     from kafkalog.spark.archive.archive import ArchiveOptions
     from kafkalog.spark.archive.archive import archive as run_archive
     from kafkalog.spark.archive.archive_sources import DirectorySource
-    from kafkalog.spark.logs.open import Access
+    from kafkalog.spark.logs.values import Access
 
     remove(target)
     started = time.perf_counter()
@@ -205,7 +205,8 @@ def decode(_: None, *, log_dir: str, topic: str, ends: list[int]) -> Answer:
 
     ends  of the partitions, which begin at 0
     """
-    from kafkalog.spark.logs.open import TARGET_BYTES, Access, OffsetRange, open_logs, read_piece
+    from kafkalog.spark.logs.open import open_logs, read_piece
+    from kafkalog.spark.logs.values import TARGET_BYTES, Access, OffsetRange
     from kafkalog.spark.reading import record_batches
     from tests.bench.micro_spark import COLUMNS
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.format.records.record_batch import Codec
-from kafkalog.spark.logs.open import Access, OffsetRange, open_logs, read_piece
+from kafkalog.spark.logs.open import open_logs, read_piece
+from kafkalog.spark.logs.values import Access, OffsetRange
 from kafkalog.spark.reading import record_batches
 from tests.bench.__main__ import ALL, BENCHMARKS, ON_SPARK, wanted
 from tests.bench.micro_spark import COLUMNS

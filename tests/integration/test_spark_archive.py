@@ -31,7 +31,7 @@ from kafkalog.spark.archive.archive_sources import DirectorySource
 from kafkalog.spark.archive.archive_table import Position, UnusableTable
 from kafkalog.spark.archive.parquet_table import LocalStore, ParquetTable, archived_files
 from kafkalog.spark.jobs.tasks import InProcess, ProcessPool, TaskFailed
-from kafkalog.spark.logs.open import Access, DataLost
+from kafkalog.spark.logs.values import Access, DataLost
 from tests.archive_world import (
     GrowingLogs,
     PlainPlace,
@@ -285,7 +285,7 @@ def test_a_topic_that_nobody_has_is_an_error(tmp_path: Path, logs: GrowingLogs) 
 def test_a_task_that_runs_twice(tmp_path: Path, logs: GrowingLogs) -> None:
     """Spark speculates: both files are whole, one is of the commit, the other one goes."""
     from kafkalog.spark.logs.directory import DirectoryLogs
-    from kafkalog.spark.logs.open import OffsetRange
+    from kafkalog.spark.logs.values import OffsetRange
 
     place = PlainPlace(tmp_path)
     access = Access(paths=(str(tmp_path / "logs"),))
@@ -444,7 +444,7 @@ def test_a_store_that_loses_bytes_is_noticed(tmp_path: Path, logs: GrowingLogs) 
     """
     from kafkalog.spark.archive.archive_files import WrongFile
     from kafkalog.spark.logs.directory import DirectoryLogs
-    from kafkalog.spark.logs.open import OffsetRange
+    from kafkalog.spark.logs.values import OffsetRange
 
     class LosingStore(LocalStore):
         def settle(self, path: str) -> None:

@@ -22,7 +22,7 @@ from kafkalog.spark.archive.archive import ArchiveAhead
 from kafkalog.spark.archive.archive_files import SCHEMA, last_record
 from kafkalog.spark.archive.archive_table import Position, UnusableTable
 from kafkalog.spark.jobs.tasks import InProcess
-from kafkalog.spark.logs.open import AmbiguousPartition
+from kafkalog.spark.logs.values import AmbiguousPartition
 from tests.archive_world import GrowingLogs, PlainPlace, offsets_in, some_logs
 
 if TYPE_CHECKING:

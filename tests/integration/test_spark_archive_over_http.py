@@ -20,7 +20,7 @@ from kafkalog.client import Client, ProducerRecord
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.spark.archive.archive_sources import DaemonSource
 from kafkalog.spark.archive.parquet_table import ParquetTable, archived_files
-from kafkalog.spark.logs.open import Access
+from kafkalog.spark.logs.values import Access
 from tests.integration.daemon import ROOT, Daemon
 from tests.integration.test_cli_over_http import run_plain
 

@@ -14,15 +14,14 @@ import pytest
 from kafkalog.client import Client
 from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.format.records.batch_scan import scan
-from kafkalog.spark.logs.open import (
+from kafkalog.spark.logs.open import open_logs, read_piece
+from kafkalog.spark.logs.values import (
     Access,
     AmbiguousPartition,
     Chunk,
     DataLost,
     OffsetRange,
     Piece,
-    open_logs,
-    read_piece,
 )
 from kafkalog.spark.reading import record_batches
 from tests.integration.daemon import Daemon

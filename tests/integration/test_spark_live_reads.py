@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.spark.logs.open import (
-    Access,
-    DataLost,
-    Logs,
-    OffsetRange,
-    Piece,
-    open_logs,
-    read_piece,
-)
+from kafkalog.spark.logs.open import open_logs, read_piece
+from kafkalog.spark.logs.values import Access, DataLost, Logs, OffsetRange, Piece
 from kafkalog.spark.reading import record_batches
 from tests.integration.daemon import Daemon
 from tests.integration.live_topics import (

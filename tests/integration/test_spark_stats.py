@@ -34,7 +34,8 @@ from kafkalog.spark.jobs.stats import (
     time_rows,
 )
 from kafkalog.spark.jobs.tasks import InProcess, ProcessPool
-from kafkalog.spark.logs.open import Access, OffsetRange, open_logs
+from kafkalog.spark.logs.open import open_logs
+from kafkalog.spark.logs.values import Access, OffsetRange
 from tests.fleet_world import (
     flip_record,
     kept_logging,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kafkalog.errors import UnknownPartition, UnknownTopic
-from kafkalog.spark.logs.open import Bounds, OffsetRange, Piece
+from kafkalog.spark.logs.values import Bounds, OffsetRange, Piece
 
 
 @dataclass

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.spark.logs.directory import DirectoryLogs
-from kafkalog.spark.logs.open import Access, Bounds, OffsetRange
+from kafkalog.spark.logs.values import Access, Bounds, OffsetRange
 from tests.cleaner_world import DIRECTORY, CleanerWorld
 from tests.naive.cleaning_logs import make_log
 from tests.spark_reads import SPARK_SCHEMA, plain_rows, read_rows

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.spark.logs.open import OffsetRange
+from kafkalog.spark.logs.values import OffsetRange
 from kafkalog.spark.offsets import document_of, offsets_of, rate_limited, split_ranges
 
 PARTITIONS = st.builds(TopicPartition, st.sampled_from(["a", "b", "c.d"]), st.integers(0, 40))

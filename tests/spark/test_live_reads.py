@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.spark.logs.open import Access, Logs, open_logs
+from kafkalog.spark.logs.open import open_logs
+from kafkalog.spark.logs.values import Access, Logs
 from tests.integration.daemon import Daemon
 from tests.integration.live_topics import (
     COMPACTED,

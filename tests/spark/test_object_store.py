@@ -30,7 +30,8 @@ from kafkalog.spark.jobs.tasks import InProcess, ProcessPool
 from kafkalog.spark.jobs.whatif import forecast
 from kafkalog.spark.logs.checkpoints import Checkpoints
 from kafkalog.spark.logs.object_store import ObjectStore, StoreMissing, filesystem_for
-from kafkalog.spark.logs.open import Access, OffsetRange, open_logs, read_piece
+from kafkalog.spark.logs.open import open_logs, read_piece
+from kafkalog.spark.logs.values import Access, OffsetRange
 from tests.fleet_world import kept_logging, plant_mixed
 from tests.naive.cleaning_logs import TIME
 

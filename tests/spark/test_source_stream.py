@@ -11,9 +11,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from kafkalog.spark.logs.open import DataLost
+from kafkalog.spark.logs.values import DataLost
 from kafkalog.spark.options import stream_options
-from kafkalog.spark.source import SCHEMA
+from kafkalog.spark.schema import SCHEMA
 from kafkalog.spark.stream_reader import KafkalogStreamReader
 from tests.sim.sim_clock import SimClock
 from tests.spark.log_directory import LogDirectory, in_order, plain, rows_of

@@ -14,7 +14,7 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention import execute
 from kafkalog.spark.logs.directory import DirectoryLogs
 from kafkalog.spark.logs.directory_reader import read_directory_piece
-from kafkalog.spark.logs.open import Access, CorruptLog, DataLost, OffsetRange, Piece
+from kafkalog.spark.logs.values import Access, CorruptLog, DataLost, OffsetRange, Piece
 from kafkalog.spark.reading import record_batches
 from tests.cleaner_world import COMPACT, DIRECTORY, NOW_MS, CleanerWorld
 from tests.naive.cleaning_logs import make_log
@@ -23,7 +23,7 @@ from tests.spark_reads import SPARK_SCHEMA, Row, plain_rows, rows_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.spark.logs.open import Chunk
+    from kafkalog.spark.logs.values import Chunk
 
 # Logs by chance: aborted and open transactions; gaps near 2^31; every codec, gaps and aborts.
 LOGS = pytest.mark.parametrize(

@@ -27,7 +27,9 @@ from kafkalog.format.topic_names import encode_id
 from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
 from kafkalog.spark.logs.directory import DirectoryLogs
 from kafkalog.spark.logs.directory_reader import read_directory_piece
-from kafkalog.spark.logs.open import (
+from kafkalog.spark.logs.open import open_logs
+from kafkalog.spark.logs.pieces import Cuts, cut
+from kafkalog.spark.logs.values import (
     Access,
     AmbiguousPartition,
     Bounds,
@@ -37,9 +39,7 @@ from kafkalog.spark.logs.open import (
     OffsetRange,
     Piece,
     UnusableLogDir,
-    open_logs,
 )
-from kafkalog.spark.logs.pieces import Cuts, cut
 from kafkalog.spark.reading import record_batches
 from tests.naive.stored_batches import CONTROL, TRANSACTIONAL, Producer, stored_batch
 from tests.sim.sim_filesystem import SimFilesystem

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.spark.logs.open import OffsetRange
+from kafkalog.spark.logs.values import OffsetRange
 from kafkalog.spark.offsets import (
     WrongCheckpoint,
     document_of,

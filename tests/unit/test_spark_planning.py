@@ -13,7 +13,7 @@ import pytest
 
 from kafkalog.errors import KafkalogError, UnknownPartition, UnknownTopic
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.spark.logs.open import DataLost, OffsetRange
+from kafkalog.spark.logs.values import DataLost, OffsetRange
 from kafkalog.spark.offsets import ColumnFilter, Wanted, narrowed
 from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.options import batch_options, stream_options

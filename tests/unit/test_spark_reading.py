@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.spark.logs.open import Access, CorruptLog, DataLost, OffsetRange, Piece
+from kafkalog.spark.logs.values import Access, CorruptLog, DataLost, OffsetRange, Piece
 from kafkalog.spark.options import batch_options
 from kafkalog.spark.reading import batches_of
 from tests.spark.log_directory import LogDirectory

@@ -15,7 +15,7 @@ from kafkalog.client import ClientError
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.spark.jobs.fleet import ArrowMissing
-from kafkalog.spark.logs.open import TARGET_BYTES, Access
+from kafkalog.spark.logs.values import TARGET_BYTES, Access
 
 if TYPE_CHECKING:
     from kafkalog.cli.jobs.spark import JobArguments

@@ -26,6 +26,7 @@ from kafkalog.format.records.batch_builder import NO_PRODUCER, ProducerStamp, bu
 from kafkalog.format.wire.json_page import write_receipt, write_receipts
 from kafkalog.log.validator import faults_of_records
 from kafkalog.log.values import LogAppendInfo
+from kafkalog.server.produce.json_body import Fault
 from kafkalog.server.produce.partition_batches import PartitionBatch, Place
 from kafkalog.server.protocol.errors import ApiError, error_body
 
@@ -50,7 +51,6 @@ DURABILITIES = {Acks.ALL: "synced", Acks.LEADER: "os", Acks.NONE: "none"}
 _KEEPS_PLAIN = ("producer", "uncompressed")
 
 T = TypeVar("T")
-Fault = KafkalogError | ApiError
 Outcome = LogAppendInfo | Fault
 
 

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from kafkalog.format.wire.arrow_writer import ArrowRecords
     from kafkalog.format.wire.json_documents import Splitter
     from kafkalog.server.api import Api
-    from kafkalog.server.produce.append import Fault, Submitted, Terms
+    from kafkalog.server.produce.append import Submitted, Terms
+    from kafkalog.server.produce.json_body import Fault
     from kafkalog.server.produce.partition_batches import PartitionBatch, Place
     from kafkalog.server.produce.stream import Teller
     from kafkalog.server.protocol.arrow import ArrowFormats

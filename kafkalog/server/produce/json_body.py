@@ -22,8 +22,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 import msgspec
 import numpy as np
 
+from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
-from kafkalog.format.records.batch_builder import FlatHeaders, RecordColumns, build_single_batch
+from kafkalog.format.records.batch_builder import (
+    FlatHeaders,
+    RecordColumns,
+    build_single_batch,
+)
 from kafkalog.format.timestamps import iso_ms
 from kafkalog.format.wire.json_documents import Lines
 from kafkalog.server.protocol.errors import ApiError
@@ -31,12 +36,17 @@ from kafkalog.server.protocol.media_types import EmbeddedFormat
 from kafkalog.server.protocol.schemas import NotJson, check_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+
+if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
     from kafkalog.format.records.batch_builder import BuiltBatch
-    from kafkalog.server.produce.append import Fault
 
 
 T = TypeVar("T")
@@ -426,3 +436,6 @@ def columns_each(records: Sequence[R], dialect: Dialect[R], now_ms: int) -> Deco
         if kept:
             decoded = dialect.columns([records[number] for number in kept], now_ms)
     return DecodedGroup(count, np.array(kept, np.int64), decoded, faults)
+
+
+Fault = KafkalogError | ApiError

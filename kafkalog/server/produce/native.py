@@ -77,8 +77,7 @@ from kafkalog.server.protocol.schemas import NativeRecord
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from kafkalog.server.produce.append import Fault
-    from kafkalog.server.produce.json_body import AnyRecord
+    from kafkalog.server.produce.json_body import AnyRecord, Fault
     from kafkalog.server.produce.stream import Teller
     from kafkalog.server.protocol.endpoint import Model
 

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 
     from kafkalog.format.wire.json_documents import Splitter
     from kafkalog.server.api import Api
-    from kafkalog.server.produce.append import Fault, Terms
+    from kafkalog.server.produce.append import Terms
+    from kafkalog.server.produce.json_body import Fault
     from kafkalog.server.produce.partition_batches import Place
     from kafkalog.server.protocol.bodies import DocumentGroup
 

@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kafkalog.server.api import Api
-    from kafkalog.server.produce.append import Fault, Results
-    from kafkalog.server.produce.json_body import DecodedGroup
+    from kafkalog.server.produce.append import Results
+    from kafkalog.server.produce.json_body import DecodedGroup, Fault
 
 
 _NULL = b"null"

@@ -35,7 +35,8 @@ from kafkalog.errors import KafkalogError
 from kafkalog.spark.archive.archive_files import SCHEMA, ArchiveTask, archive_piece, last_record
 from kafkalog.spark.archive.archive_table import Position
 from kafkalog.spark.jobs.tasks import Job, run_job
-from kafkalog.spark.logs.open import TARGET_BYTES, DataLost, OffsetRange, open_logs, read_piece
+from kafkalog.spark.logs.open import open_logs, read_piece
+from kafkalog.spark.logs.values import TARGET_BYTES, DataLost, OffsetRange
 from kafkalog.spark.planning import unknown_topic
 from kafkalog.spark.reading import record_batches
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from kafkalog.spark.archive.archive_sources import ArchiveSource
     from kafkalog.spark.archive.archive_table import ArchiveTable, LastRecord
     from kafkalog.spark.jobs.tasks import Progress, Runner
-    from kafkalog.spark.logs.open import Access, Bounds
+    from kafkalog.spark.logs.values import Access, Bounds
 
 
 _WHAT_TO_DO = "Archive it into another table"

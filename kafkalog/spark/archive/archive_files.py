@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.spark.archive.archive_table import FileStore
-    from kafkalog.spark.logs.open import Access, OffsetRange, Piece
+    from kafkalog.spark.logs.values import Access, OffsetRange, Piece
 
 SCHEMA = pa.schema(
     [

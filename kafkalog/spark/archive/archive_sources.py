@@ -26,14 +26,15 @@ from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import TopicPartition, encode_id
 from kafkalog.spark.logs.daemon import DaemonLogs
 from kafkalog.spark.logs.object_store import filesystem_for, shown
-from kafkalog.spark.logs.open import AmbiguousPartition, open_logs
+from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.logs.partition_files import partitions_in
+from kafkalog.spark.logs.values import AmbiguousPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kafkalog.spark.archive.archive_table import Position
-    from kafkalog.spark.logs.open import Access, Logs
+    from kafkalog.spark.logs.values import Access, Logs
 
 _log = structlog.get_logger(__name__)
 

@@ -18,7 +18,7 @@ from kafkalog.spark.archive.telemetry import a_day, reports_in_a_day
 from kafkalog.spark.jobs.audit import audit_directories
 from kafkalog.spark.jobs.compact import compact_directories
 from kafkalog.spark.jobs.fleet import find_partitions
-from kafkalog.spark.logs.open import Access
+from kafkalog.spark.logs.values import Access
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

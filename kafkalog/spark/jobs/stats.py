@@ -33,15 +33,8 @@ import pyarrow.compute as pc
 from kafkalog.kernels.records.record_build import partition_keys
 from kafkalog.spark.jobs.tasks import Job, run_job
 from kafkalog.spark.logs.object_store import shown
-from kafkalog.spark.logs.open import (
-    TARGET_BYTES,
-    Access,
-    DataLost,
-    OffsetRange,
-    Piece,
-    open_logs,
-    read_piece,
-)
+from kafkalog.spark.logs.open import open_logs, read_piece
+from kafkalog.spark.logs.values import TARGET_BYTES, Access, DataLost, OffsetRange, Piece
 from kafkalog.spark.reading import record_batches
 
 if TYPE_CHECKING:

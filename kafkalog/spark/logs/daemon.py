@@ -23,15 +23,15 @@ from kafkalog import client as daemons
 from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.format.records.batch_scan import BatchColumn, scan
 from kafkalog.format.topic_names import is_internal
-from kafkalog.spark.logs.open import AmbiguousPartition, Bounds, Chunk, CorruptLog, DataLost
 from kafkalog.spark.logs.pieces import Cuts, cut
+from kafkalog.spark.logs.values import AmbiguousPartition, Bounds, Chunk, CorruptLog, DataLost
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator
 
     from kafkalog.client import FetchedBatches
     from kafkalog.client.records import Isolation
-    from kafkalog.spark.logs.open import Access, OffsetRange, Piece
+    from kafkalog.spark.logs.values import Access, OffsetRange, Piece
 
 
 def client_of(access: Access, url: str) -> daemons.Client:

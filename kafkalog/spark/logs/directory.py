@@ -37,7 +37,6 @@ from kafkalog.log.inspect.directory_proof import proof_of
 from kafkalog.spark.logs.checkpoints import Checkpoints
 from kafkalog.spark.logs.directory_reader import LogWalk, last_stable_offset, newest_snapshot
 from kafkalog.spark.logs.object_store import filesystem_for, shown
-from kafkalog.spark.logs.open import Bounds, CorruptLog, OffsetRange, Piece, UnusableLogDir
 from kafkalog.spark.logs.partition_files import (
     LISTINGS_MAX,
     PartitionFiles,
@@ -47,13 +46,14 @@ from kafkalog.spark.logs.partition_files import (
     time_entries,
 )
 from kafkalog.spark.logs.pieces import Cuts, cut
+from kafkalog.spark.logs.values import Bounds, CorruptLog, OffsetRange, Piece, UnusableLogDir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog.env.filesystem import ReadFilesystem
     from kafkalog.spark.logs.directory_reader import Walked
-    from kafkalog.spark.logs.open import Access
+    from kafkalog.spark.logs.values import Access
 
 
 def first_record_at(

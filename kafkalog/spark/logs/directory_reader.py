@@ -38,13 +38,13 @@ from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.inspect.directory_proof import proof_of
 from kafkalog.spark.logs.checkpoints import Checkpoints
 from kafkalog.spark.logs.object_store import filesystem_for, shown
-from kafkalog.spark.logs.open import Chunk, CorruptLog, DataLost
 from kafkalog.spark.logs.partition_files import (
     LISTINGS_MAX,
     PartitionFiles,
     offset_entries,
     place_of,
 )
+from kafkalog.spark.logs.values import Chunk, CorruptLog, DataLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
     from kafkalog.env.filesystem import ReadableFile, ReadFilesystem
     from kafkalog.format.records.batch_scan import BatchRows
-    from kafkalog.spark.logs.open import Access, OffsetRange, Piece
     from kafkalog.spark.logs.partition_files import Segment
+    from kafkalog.spark.logs.values import Access, OffsetRange, Piece
 
     Table = npt.NDArray[np.int64]
 

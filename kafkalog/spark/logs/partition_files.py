@@ -51,7 +51,7 @@ from kafkalog.format.topic_names import (
     parse_directory_name,
 )
 from kafkalog.spark.logs.object_store import shown
-from kafkalog.spark.logs.open import AmbiguousPartition, UnusableLogDir
+from kafkalog.spark.logs.values import AmbiguousPartition, UnusableLogDir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

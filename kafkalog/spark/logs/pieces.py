@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafkalog.spark.logs.open import Piece
+from kafkalog.spark.logs.values import Piece
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from kafkalog.spark.logs.open import OffsetRange
+    from kafkalog.spark.logs.values import OffsetRange
 
     Table = npt.NDArray[np.int64]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kafkalog.client.records import Acks
-    from kafkalog.spark.logs.open import Access
+    from kafkalog.spark.logs.values import Access
 
 
 BATCH_BYTES = 900_000

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.client import Client, ProducerIdentity
     from kafkalog.client.produce import Partitions
     from kafkalog.client.retry import Steps
-    from kafkalog.spark.logs.open import Access
+    from kafkalog.spark.logs.values import Access
     from kafkalog.spark.sink.delivery import TopicPartition
     from kafkalog.spark.sink.options import SinkOptions
 

@@ -125,7 +125,7 @@ def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]
 
     from kafkalog.broker.log_manager import LogManager
     from kafkalog.broker.operations import Operations
-    from kafkalog.broker.runtime import Seams
+    from kafkalog.broker.runtime import Runtime
     from kafkalog.env.clock import SystemClock
     from kafkalog.env.process_facts import process_io
     from kafkalog.env.random import SystemRandom
@@ -158,8 +158,8 @@ def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]
     metrics.build_info.labels(__version__, platform.python_version(), "1").set(1)
     metrics.config_info.labels(settings.digest).set(1)
     metrics.process_io = process_io
-    seams = Seams(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, metrics)
-    manager = LogManager(_within_descriptors(settings.broker), settings, seams, sink, give_up)
+    runtime = Runtime(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, metrics)
+    manager = LogManager(_within_descriptors(settings.broker), settings, runtime, sink, give_up)
     operations = Operations(manager)
 
     def load() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.broker.broker_config import BrokerConfig
-from kafkalog.broker.catalog import log_dir_of
 from kafkalog.broker.values import MoveState
 from kafkalog.format.topic_names import DirectoryState, TopicPartition, parse_directory_name
 from kafkalog.log.values import Isolation
@@ -71,7 +70,7 @@ def ended(sim: SimManager) -> MoveStatus:
 
 
 def place(sim: SimManager) -> str:
-    return log_dir_of(sim.manager.log_of("t", 0))
+    return sim.manager.log_of("t", 0).parent_dir
 
 
 def begun(count: int = 5) -> SimManager:

@@ -17,7 +17,7 @@ from kafkalog.format.topic_names import encode_id, new_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkalog.broker.runtime import Seams
+    from kafkalog.broker.runtime import Runtime
 
 _KEPT = 64
 
@@ -50,11 +50,11 @@ class BackgroundOperation:
 class BackgroundOperations:
     """See the module."""
 
-    def __init__(self, seams: Seams) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         # constant after construction
-        self._clock = seams.clock
-        self._random = seams.random
-        self._scheduler = seams.scheduler
+        self._clock = runtime.clock
+        self._random = runtime.random
+        self._scheduler = runtime.scheduler
         # single dictionary operations by any thread
         self._operations: dict[str, BackgroundOperation] = {}
         # published

@@ -70,7 +70,7 @@ class PartitionTable:
 
     def logs_in(self, log_dir: str) -> list[UnifiedLog]:
         """The logs below one log directory."""
-        return [log for log in self.logs() if log_dir_of(log) == log_dir]
+        return [log for log in self.logs() if log.parent_dir == log_dir]
 
     def logs_of(self, topic: str) -> list[UnifiedLog]:
         """The served logs of one topic."""
@@ -90,7 +90,7 @@ class PartitionTable:
 
     def held_in(self, log_dir: str) -> list[UnifiedLog]:
         """The logs below one log directory, served or future."""
-        futures = [log for log in self.futures() if log_dir_of(log) == log_dir]
+        futures = [log for log in self.futures() if log.parent_dir == log_dir]
         return self.logs_in(log_dir) + futures
 
     def faults(self) -> dict[tuple[str, int], KafkalogError]:
@@ -137,11 +137,6 @@ class PartitionTable:
         """Forget the partition, served or not."""
         self._logs.pop(_key(topic_partition), None)
         self._faults.pop(_key(topic_partition), None)
-
-
-def log_dir_of(log: UnifiedLog) -> str:
-    """Path of the log directory that holds the log."""
-    return log.directory.rpartition("/")[0]
 
 
 def _without_frames(fault: KafkalogError) -> KafkalogError:

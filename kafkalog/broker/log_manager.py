@@ -26,7 +26,7 @@ import structlog
 
 from kafkalog.broker.background import BackgroundOperations
 from kafkalog.broker.broker_config import check_stored
-from kafkalog.broker.catalog import PartitionTable, log_dir_of
+from kafkalog.broker.catalog import PartitionTable
 from kafkalog.broker.compaction.cleaning import Cleaning
 from kafkalog.broker.directory.checkpoints import Checkpoints
 from kafkalog.broker.directory.commands import FlushCommand
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 
     from kafkalog.broker.broker_config import BrokerConfig, ConfigRules
     from kafkalog.broker.directory.writer import CompletionSink
-    from kafkalog.broker.runtime import Seams
+    from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.topics.registry import RegistryState
     from kafkalog.cleaner.log_cleaner import CleanerMaker
     from kafkalog.env.threads import Threads
@@ -178,7 +178,7 @@ class LogManager:
         self,
         config: BrokerConfig,
         rules: ConfigRules,
-        seams: Seams,
+        runtime: Runtime,
         sink: CompletionSink,
         on_all_dirs_offline: Callable[[], None],
         make_cleaner: CleanerMaker = make_cleaner,
@@ -186,34 +186,35 @@ class LogManager:
         """Nothing is touched before ``startup``. ``make_cleaner`` as LogCleaner has it."""
         # constant after construction
         self.config = config
-        self.seams = seams
+        self.runtime = runtime
         self.rules = rules
         self._on_all_dirs_offline = on_all_dirs_offline
         self.table = PartitionTable()
-        self.registry = TopicRegistry(seams.filesystem)
+        self.registry = TopicRegistry(runtime.filesystem)
         self.producer_ids = ProducerIds(self)
         self.sinks = Sinks(self)
         self.cleaning = Cleaning(self, make_cleaner)
         self.checkpoints = Checkpoints(self.table, self.cleaning.states, self.registry)
-        self.progress = LoadProgress(seams.clock, seams.threads, seams.metrics)
+        self.progress = LoadProgress(runtime.clock, runtime.threads, runtime.metrics)
         self.deletion = LogDeletion(
-            seams.filesystem,
-            seams.clock,
-            seams.scheduler,
+            runtime.filesystem,
+            runtime.clock,
+            runtime.scheduler,
             lambda: self.topic_defaults.file_delete_delay_ms,
         )
-        self.quotas = TopicQuotas(self.table, seams.clock, seams.threads.mutex(), seams.metrics)
-        budget = QueueBudget(seams.threads.mutex(), config.queued_max_request_bytes)
+        mutex = runtime.threads.mutex
+        self.quotas = TopicQuotas(self.table, runtime.clock, mutex(), runtime.metrics)
+        budget = QueueBudget(mutex(), config.queued_max_request_bytes)
         paths = dict.fromkeys(map(self.absolute, config.log_dirs))
         self._units = {path: self._make_unit(path, budget, sink) for path in paths}
         self._loading = DirectoryLoading(
             config,
-            seams.filesystem,
-            seams.threads,
+            runtime.filesystem,
+            runtime.threads,
             self.table,
             self.checkpoints,
             self.topic_config,
-            seams.clock,
+            runtime.clock,
             self.progress,
             self._check_producer,
         )
@@ -222,12 +223,12 @@ class LogManager:
         self.archived_offsets = ArchivedOffsets(self)
         self.retention = Retention(self)
         self.meter = LogMeter(self)
-        self.topics = TopicChanges(self, self._loading, seams.threads.mutex())
+        self.topics = TopicChanges(self, self._loading, runtime.threads.mutex())
         self.moves = PartitionMoves(self, self._loading)
         self.log_dir_changes = LogDirChanges(self)
         self.group_offsets = GroupOffsets(self)
         self._tasks = ManagerTasks(self)
-        self.background = BackgroundOperations(seams)
+        self.background = BackgroundOperations(runtime)
         # single dictionary operations by any thread
         self._configs: dict[UUID, _Resolved] = {}
         # owned by the starting thread, published
@@ -242,22 +243,22 @@ class LogManager:
 
     def absolute(self, path: str) -> str:
         """An entry of ``log.dirs`` as the key it is known by here."""
-        return log_dir_path(self.seams.filesystem, path)
+        return log_dir_path(self.runtime.filesystem, path)
 
     def _make_unit(self, path: str, budget: QueueBudget, sink: CompletionSink) -> LogDirUnit:
-        seams = self.seams
+        runtime = self.runtime
         log_dir = LogDir(
             path,
-            seams.filesystem,
-            seams.clock,
-            seams.random,
-            seams.threads,
+            runtime.filesystem,
+            runtime.clock,
+            runtime.random,
+            runtime.threads,
             min_free_bytes=self.config.log_dir_min_free_bytes,
         )
         log_dir.when_offline(self._note_offline)
         return make_unit(
             log_dir,
-            seams,
+            runtime,
             budget,
             self.quotas,
             sink,
@@ -289,7 +290,7 @@ class LogManager:
 
     def unit_of(self, log: UnifiedLog) -> LogDirUnit:
         """The directory that holds the log."""
-        return self._units[log_dir_of(log)]
+        return self._units[log.parent_dir]
 
     def log_of(self, topic: str, partition: int) -> UnifiedLog:
         """The log that serves a partition of an existing topic.
@@ -415,7 +416,7 @@ class LogManager:
 
     def _open_dirs(self) -> None:
         """Lock each; those that are not apart are refused before anything is made."""
-        check_apart(self.seams.filesystem, self._units)
+        check_apart(self.runtime.filesystem, self._units)
         for unit in self.units:
             try:
                 unit.log_dir.open()
@@ -432,7 +433,7 @@ class LogManager:
         log_dirs = [unit.log_dir for unit in self.online_units]
         self.registry.read(log_dirs)
         cluster_id = self._identify([each for each in log_dirs if each.is_online])
-        self.cluster_id = cluster_id or encode_id(new_id(self.seams.random.uuid_bytes))
+        self.cluster_id = cluster_id or encode_id(new_id(self.runtime.random.uuid_bytes))
         self.registry.choose([unit.log_dir for unit in self.online_units])
         check_stored(self.rules, self.registry.state.broker_configs)
         self.log_dir_changes.apply(self.registry.state.broker_configs)
@@ -477,7 +478,7 @@ class LogManager:
         """Partition directories that a registry does not explain; none when the disk fails."""
         unit = self._units[path]
         try:
-            found = find_partitions(unit.log_dir, self.seams.filesystem, state)
+            found = find_partitions(unit.log_dir, self.runtime.filesystem, state)
         except StorageFault as fault:
             unit.log_dir.take_offline(fault.message)
             return
@@ -496,14 +497,14 @@ class LogManager:
 
     def _count_repairs(self, file: str, log_dirs: Iterable[LogDir]) -> None:
         for log_dir in log_dirs:
-            self.seams.metrics.log_dir_files_repaired.labels(log_dir.path, file).inc()
+            self.runtime.metrics.log_dir_files_repaired.labels(log_dir.path, file).inc()
 
     def _take_markers(self) -> None:
         """Right before the logs are opened: from here on a stop is unclean until it is complete."""
         for unit in self.online_units:
             try:
                 if not unit.log_dir.take_clean_shutdown_marker() and not unit.log_dir.is_fresh:
-                    self.seams.metrics.unclean_starts.labels(unit.log_dir.path).inc()
+                    self.runtime.metrics.unclean_starts.labels(unit.log_dir.path).inc()
             except StorageFault as fault:
                 unit.log_dir.take_offline(fault.message)
 
@@ -513,7 +514,7 @@ class LogManager:
         for unit in self.online_units:
             try:
                 found.extend(
-                    find_partitions(unit.log_dir, self.seams.filesystem, self.registry.state)
+                    find_partitions(unit.log_dir, self.runtime.filesystem, self.registry.state)
                 )
             except StorageFault as fault:
                 unit.log_dir.take_offline(fault.message)
@@ -523,7 +524,7 @@ class LogManager:
             found,
             self._unused(suspects(self.registry.state, found)),
             adopt=not self.registry.existed if adopt is None else adopt,
-            new_topic_id=lambda: new_id(self.seams.random.uuid_bytes),
+            new_topic_id=lambda: new_id(self.runtime.random.uuid_bytes),
         )
         refuse_duplicates([partition for partition, _ in plan.load])
         left_alone = [partition.path for partition in plan.left_alone + plan.orphans]
@@ -538,7 +539,7 @@ class LogManager:
             log_dir = self._units[partition.log_dir].log_dir
             try:
                 with log_dir.guard():
-                    if is_unused(self.seams.filesystem, partition.path):
+                    if is_unused(self.runtime.filesystem, partition.path):
                         unused.append(partition.path)
             except StorageFault as fault:
                 log_dir.take_offline(fault.message)
@@ -546,7 +547,7 @@ class LogManager:
 
     def _set_aside(self, plan: StartupPlan) -> None:
         """Finish deletions, rename strays."""
-        seams = self.seams
+        runtime = self.runtime
         self._finish_moves(plan)
         for partition in plan.remove:
             self.deletion.add(self._units[partition.log_dir].log_dir, partition.path)
@@ -558,7 +559,7 @@ class LogManager:
                 unit = self._units[partition.log_dir]
                 try:
                     path = rename_with_suffix(
-                        unit, seams.filesystem, seams.random, partition, state
+                        unit, runtime.filesystem, runtime.random, partition, state
                     )
                 except StorageFault as fault:
                     unit.log_dir.take_offline(fault.message)
@@ -577,7 +578,7 @@ class LogManager:
         for move in plan.committed:
             unit = self._units[move.future.log_dir]
             try:
-                live = rename_to_live(unit, self.seams.filesystem, move.future)
+                live = rename_to_live(unit, self.runtime.filesystem, move.future)
             except StorageFault as fault:
                 unit.log_dir.take_offline(fault.message)
                 continue
@@ -599,9 +600,9 @@ class LogManager:
 
     def _note_offline(self, log_dir: LogDir) -> None:
         """Any thread: count it; end the daemon with the last one."""
-        self.seams.metrics.log_dir_online.labels(log_dir.path).set(0)
+        self.runtime.metrics.log_dir_online.labels(log_dir.path).set(0)
         reason = str(log_dir.offline_reason)
-        self.seams.metrics.log_dir_offline_reason.labels(log_dir.path, reason).set(1)
+        self.runtime.metrics.log_dir_offline_reason.labels(log_dir.path, reason).set(1)
         if self.is_loaded:
             log_partitions_offline(log.topic_partition for log in self.table.logs_in(log_dir.path))
         if not self.online_units and self.is_loaded:
@@ -624,7 +625,7 @@ class LogManager:
         self.moves.stop()
         with self.topics.lock:
             pass  # a partition that is being loaded again is closed with the others
-        unclean = close_units(self.units, self.table, self.checkpoints, self.seams.threads)
+        unclean = close_units(self.units, self.table, self.checkpoints, self.runtime.threads)
         if unclean:
             _log.warning("Shutdown complete; the next start will recover", log_dirs=unclean)
         else:

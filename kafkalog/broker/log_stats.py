@@ -93,7 +93,7 @@ class LogMeter:
         # constant after construction
         self._manager = manager
         self._bytes_per_second = manager.config.metrics_records_max_bytes_per_second
-        self._clock = manager.seams.clock
+        self._clock = manager.runtime.clock
         # published
         self._is_stopped = False  # a run ends soon
         # owned by who starts and stops, then by the task
@@ -151,7 +151,7 @@ class LogMeter:
 
     def _schedule(self, delay_ms: int) -> None:
         if not self._is_stopped:
-            scheduler = self._manager.seams.scheduler
+            scheduler = self._manager.runtime.scheduler
             self._task = scheduler.schedule_once(LOG_METRICS_TASK, self._run, delay_ms)
 
     # ---- what is published
@@ -237,7 +237,7 @@ class LogMeter:
 
     def _measure(self, log_dir: LogDir) -> None:
         """Sums of one directory."""
-        manager, metrics = self._manager, self._manager.seams.metrics
+        manager, metrics = self._manager, self._manager.runtime.metrics
         logs = manager.table.held_in(log_dir.path)
         waiting = sum(each.size_bytes for log in logs for each in log.local.deleting)
         waiting += manager.deletion.bytes_in(log_dir)

@@ -83,11 +83,11 @@ class Operations:
         self.sinks = manager.sinks
         self._retention = RetentionReport(manager)
         self._maintenance = LogMaintenance(manager)
-        fetch_seconds = manager.seams.metrics.fetch_seconds
-        self._traffic = manager.seams.metrics.traffic
+        fetch_seconds = manager.runtime.metrics.fetch_seconds
+        self._traffic = manager.runtime.metrics.traffic
         self._fetch_seconds = fetch_seconds.labels("ok")
         self._fetch_error_seconds = fetch_seconds.labels("error")
-        self._backup_mutex = manager.seams.threads.mutex()
+        self._backup_mutex = manager.runtime.threads.mutex()
         self._broker_acks = Acks(manager.config.http_produce_acks)
         self.node_id = manager.config.node_id
         self.max_decompressed_bytes = manager.config.max_decompressed_batch_bytes
@@ -97,7 +97,7 @@ class Operations:
     @open_to_all
     def now_ms(self) -> int:
         """Wall clock: what ``log.append.time`` and timestamp windows are judged by."""
-        return self._manager.seams.clock.wall_ms()
+        return self._manager.runtime.clock.wall_ms()
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def partition_log(self, topic: str, partition: int, topic_id: str | None = None) -> UnifiedLog:
@@ -152,7 +152,7 @@ class Operations:
     ) -> FetchDataInfo:
         """Read batches; WouldBlock when pages are cold and ``may_block`` is False."""
         log = self.partition_log(topic, partition)
-        monotonic_ns = self._manager.seams.clock.monotonic_ns
+        monotonic_ns = self._manager.runtime.clock.monotonic_ns
         started_ns = monotonic_ns()
         try:
             with self._manager.unit_of(log).log_dir.guard():
@@ -291,7 +291,7 @@ class Operations:
     @requires(Action.DESCRIBE, Resource.CLUSTER)
     def tasks(self) -> list[TaskStatus]:
         """What the background tasks do and did, by name; no disk."""
-        return self._manager.seams.scheduler.tasks()
+        return self._manager.runtime.scheduler.tasks()
 
     # ---- control plane, blocking
 

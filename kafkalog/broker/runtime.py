@@ -1,4 +1,4 @@
-"""Seams: what the manager needs from outside, bundled by the composition root."""
+"""Runtime: the disk, clock, scheduler, randomness, threads and metrics that every part is given."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Seams:
-    """One of each. The scheduler is started and stopped by whoever made it."""
+class Runtime:
+    """One of each. The composition root starts and stops the scheduler."""
 
     filesystem: Filesystem
     clock: Clock

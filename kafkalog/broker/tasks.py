@@ -56,7 +56,7 @@ class ManagerTasks:
     def start(self) -> None:
         """Measure the directories, then schedule all."""
         manager, config = self._manager, self._manager.config
-        manager.seams.metrics.watch_tasks(manager.seams.scheduler.tasks)
+        manager.runtime.metrics.watch_tasks(manager.runtime.scheduler.tasks)
         # Now: who asks right after the start shall see their space.
         self._first_fault(LOG_DIR_METRICS_TASK, self._measure)
         checkpoints = manager.checkpoints
@@ -151,7 +151,7 @@ class ManagerTasks:
         """
 
         def tell(log_dir: LogDir, fault: KafkalogError) -> None:
-            key, now_ns = (task, log_dir.path), self._manager.seams.clock.monotonic_ns()
+            key, now_ns = (task, log_dir.path), self._manager.runtime.clock.monotonic_ns()
             reason, told_ns = self._told.get(key, ("", 0))
             if reason == fault.message and now_ns - told_ns < _TOLD_AGAIN_NS:
                 return
@@ -168,7 +168,7 @@ class ManagerTasks:
 
     def flush_due_once(self) -> None:
         """Ask the writers to flush logs whose ``flush.ms`` is over; does not wait. Loop body."""
-        now_ms = self._manager.seams.clock.wall_ms()
+        now_ms = self._manager.runtime.clock.wall_ms()
         work_on_each(
             [log for log in self._manager.table.logs() if _is_flush_due(log, now_ms)],
             lambda log: self._manager.unit_of(log).writer.submit(FlushCommand(log)),
@@ -191,8 +191,8 @@ class ManagerTasks:
 
     def measure_once(self) -> None:
         """Gauges of all directories, and a turn of every idle thread. Loop body."""
-        seams = self._manager.seams
-        seams.metrics.beat("scheduler", seams.clock.wall_ms())
+        runtime = self._manager.runtime
+        runtime.metrics.beat("scheduler", runtime.clock.wall_ms())
         for unit in self._manager.online_units:
             unit.wake()
         self._manager.cleaning.cleaner.wake()
@@ -200,7 +200,7 @@ class ManagerTasks:
 
     def _measure(self, log_dir: LogDir) -> None:
         """Sizes of one directory for the metrics page, which never touches the disk itself."""
-        metrics, path = self._manager.seams.metrics, log_dir.path
+        metrics, path = self._manager.runtime.metrics, log_dir.path
         metrics.set_log_dir_space(path, *log_dir.measure_space())
         logs = self._manager.table.logs_in(path)
         metrics.log_dir_partitions.labels(path).set(len(logs))
@@ -214,7 +214,7 @@ class ManagerTasks:
 
     def _every(self, name: str, task: Callable[[], None], first_ms: int, period_ms: int) -> None:
         """Two keys allow a period of 0, which is once, as in Kafka's scheduler."""
-        scheduler = self._manager.seams.scheduler
+        scheduler = self._manager.runtime.scheduler
         if period_ms > 0:
             handle = scheduler.schedule_periodic(name, task, first_ms, period_ms)
         else:

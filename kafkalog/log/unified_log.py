@@ -103,6 +103,7 @@ class UnifiedLog:
         self.environment = environment
         self.local = local
         self.epochs = epochs
+        self.parent_dir = local.directory.path.rpartition("/")[0]  # the log directory
         # owned by the writer thread
         self.producers = producers
         self._unsynced: deque[int] = deque()  # base offsets of synced appends before their flush
@@ -580,8 +581,7 @@ class UnifiedLog:
 
     def rename_dir(self, name: str) -> None:
         """Give the partition directory another name beside its siblings; the caller syncs."""
-        parent = self.directory.rpartition("/")[0]
-        self.local.rename_dir(f"{parent}/{name}")
+        self.local.rename_dir(f"{self.parent_dir}/{name}")
 
     def delete(self) -> None:
         """Remove every file and the directory; nobody may use the log any more."""

@@ -22,7 +22,7 @@ import numpy as np
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.log_manager import LogManager
 from kafkalog.broker.operations import Operations
-from kafkalog.broker.runtime import Seams
+from kafkalog.broker.runtime import Runtime
 from kafkalog.broker.values import Acks
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.random import SystemRandom
@@ -181,9 +181,9 @@ def measure_writer(directory: Path) -> None:
     """Small commands through the queue of a real writer thread."""
     threads, clock = SystemThreads(fail), SystemClock()
     scheduler = SystemScheduler(clock, threads, 2, fail)
-    seams = Seams(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, Metrics())
+    runtime = Runtime(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, Metrics())
     config = BrokerConfig(log_dirs=(str(directory / "logs"),))
-    manager = LogManager(config, SimRules(), seams, Sink(), lambda: None)
+    manager = LogManager(config, SimRules(), runtime, Sink(), lambda: None)
     scheduler.startup()
     manager.startup()
     operations = Operations(manager)

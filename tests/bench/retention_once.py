@@ -14,7 +14,7 @@ import time
 from kafkalog import kernels
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.log_manager import LogManager
-from kafkalog.broker.runtime import Seams
+from kafkalog.broker.runtime import Runtime
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
@@ -33,9 +33,9 @@ def main() -> None:
     kernels.warm_up(None)
     threads, clock = SystemThreads(_failed), SystemClock()
     scheduler = SystemScheduler(clock, threads, 2, _failed)
-    seams = Seams(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, Metrics())
+    runtime = Runtime(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, Metrics())
     config = BrokerConfig(log_dirs=tuple(sys.argv[1:]))
-    manager = LogManager(config, SimRules(), seams, Sink(), lambda: None)
+    manager = LogManager(config, SimRules(), runtime, Sink(), lambda: None)
     scheduler.startup()
     manager.startup()
     passes, cpu = [], []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.log_manager import LogManager
 from kafkalog.broker.operations import Operations
-from kafkalog.broker.runtime import Seams
+from kafkalog.broker.runtime import Runtime
 from kafkalog.broker.values import Acks
 from kafkalog.cleaner.log_cleaner import make_cleaner
 from kafkalog.errors import KafkalogError
@@ -122,13 +122,13 @@ class SimManager:
         self.sink = Sink()
         self.all_dirs_died = False
         self.config = config if config is not None else BrokerConfig(log_dirs=DIRS)
-        seams = Seams(
+        runtime = Runtime(
             self.disk, self.clock, self.scheduler, SimRandom(seed), self.threads, self.metrics
         )
         self.manager = LogManager(
             self.config,
             SimRules(topic_defaults or self.config.topic_defaults, self.config),
-            seams,
+            runtime,
             self.sink,
             self._note_death,
             make_cleaner,

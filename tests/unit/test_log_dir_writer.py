@@ -28,7 +28,7 @@ from kafkalog.broker.directory.thread_metrics import ThreadMeter
 from kafkalog.broker.directory.writer import LogDirWriter
 from kafkalog.broker.log_manager import LogManager
 from kafkalog.broker.operations import Operations
-from kafkalog.broker.runtime import Seams
+from kafkalog.broker.runtime import Runtime
 from kafkalog.broker.values import Acks
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.random import SystemRandom
@@ -353,9 +353,9 @@ def test_real_threads_on_a_real_directory(tmp_path: Path) -> None:
         threads = SystemThreads(lambda _, error: failures.append(error))
         clock = SystemClock()
         scheduler = SystemScheduler(clock, threads, 2, lambda _, error: failures.append(error))
-        seams = Seams(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, Metrics())
+        runtime = Runtime(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, Metrics())
         config = BrokerConfig(log_dirs=(f"{tmp_path}/a", f"{tmp_path}/b"))
-        manager = LogManager(config, SimRules(), seams, Sink(), lambda: None)
+        manager = LogManager(config, SimRules(), runtime, Sink(), lambda: None)
         scheduler.startup()
         manager.startup()
         return manager, Operations(manager), threads, scheduler

@@ -11,7 +11,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.broker.broker_config import BrokerConfig
-from kafkalog.broker.catalog import log_dir_of
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_filesystem import SimFilesystem
@@ -76,7 +75,7 @@ def test_logs_are_measured() -> None:
     assert sim.produce("t", batch_of("d")).error is None
     sim.clock.advance_ms(10_000)
     assert sample_of(sim, "t").records == 2
-    home = log_dir_of(sim.operations.partition_log("t", 0))
+    home = sim.operations.partition_log("t", 0).parent_dir
     # 125 entries of 8 bytes and 83 of 12; nothing is indexed yet
     assert value(sim, "kafkalog_log_reserved_index_bytes", log_dir=home) == 1000 + 996
     size = sim.operations.partition_log("t", 0).size_bytes
@@ -155,7 +154,7 @@ def test_an_offline_directory_has_nothing_to_delete(*, is_restarted: bool) -> No
     if is_restarted:
         sim = SimManager(sim.stop()).start()
     lost, served = (sim.operations.partition_log("t", partition) for partition in range(2))
-    assert log_dir_of(lost) != log_dir_of(served)
+    assert lost.parent_dir != served.parent_dir
     sim.manager.cleaning.states.abort_and_pause_cleaning(served.topic_partition)
     sim.manager.unit_of(lost).log_dir.take_offline("EIO")
     sim.clock.advance_ms(2 * READS_MS)

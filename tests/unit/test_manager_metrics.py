@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client import generate_latest
 
-from kafkalog.broker.catalog import log_dir_of
 from kafkalog.broker.directory.commands import CallCommand
 from kafkalog.broker.values import Acks, ConfigChange, MoveState
 from kafkalog.errors import OffsetAboveLogEnd, UnknownTopic
@@ -152,7 +151,7 @@ def test_moves_are_counted_where_they_go() -> None:
     sim.operations.topics.create("t", 1)
     for _ in range(20):
         assert sim.produce("t", batch_of("v" * 100)).error is None
-    target = next(path for path in DIRS if path != log_dir_of(sim.operations.partition_log("t", 0)))
+    target = next(path for path in DIRS if path != sim.operations.partition_log("t", 0).parent_dir)
     rate = "replica.alter.log.dirs.io.max.bytes.per.second"
 
     def sample(name: str, **labels: str) -> float:

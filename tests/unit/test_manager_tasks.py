@@ -261,7 +261,7 @@ def test_the_daemon_logs_a_task_that_throws_and_keeps_it(tmp_path: Path) -> None
     with capture_logs() as lines:
         graph = _build(settings, Sink(), ended.set)
         graph.load()
-        scheduler = graph.operations._manager.seams.scheduler
+        scheduler = graph.operations._manager.runtime.scheduler
         scheduler.schedule_periodic("throws", fail, 0, 1)
         assert ended.wait(20)
         statuses = {task.name: task for task in graph.operations.tasks()}

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import pytest
 
-from kafkalog.broker.catalog import log_dir_of
 from kafkalog.broker.values import MoveState
 from kafkalog.errors import AppendOutcomeUnknown, DiskFull, KafkalogError, LogDirOffline
 from kafkalog.format.topic_names import SINK_STATE_TOPIC
@@ -34,11 +33,11 @@ TIMEOUT = replace(CONFIG, transaction_max_timeout_ms=60_000)
 
 def move_state(sim: SimManager) -> None:
     """To the other directory, while it serves."""
-    here = log_dir_of(sim.manager.log_of(SINK_STATE_TOPIC, 0))
+    here = sim.manager.log_of(SINK_STATE_TOPIC, 0).parent_dir
     (there,) = (each for each in DIRS if each != here)
     sim.operations.log_dirs.move(SINK_STATE_TOPIC, 0, there)
     sim.threads.run_until(lambda: sim.operations.log_dirs.moves()[0].state is not MoveState.COPYING)
-    assert log_dir_of(sim.manager.log_of(SINK_STATE_TOPIC, 0)) == there
+    assert sim.manager.log_of(SINK_STATE_TOPIC, 0).parent_dir == there
 
 
 def fill(sim: SimManager) -> None:

@@ -8,7 +8,6 @@ import errno
 
 import pytest
 
-from kafkalog.broker.catalog import log_dir_of
 from kafkalog.errors import LogDirOffline
 from kafkalog.format.topic_names import SINK_STATE_TOPIC
 from tests.sim.sim_faults import Effect, Fault
@@ -29,12 +28,12 @@ ALL = range(4)
 
 def state_dir_of(sim: SimManager) -> str:
     """Where the coordinator's records lie."""
-    return log_dir_of(sim.manager.log_of(SINK_STATE_TOPIC, 0))
+    return sim.manager.log_of(SINK_STATE_TOPIC, 0).parent_dir
 
 
 def partitions_in(sim: SimManager, log_dir: str) -> list[int]:
     """Of the topic ``t``."""
-    return [each for each in ALL if log_dir_of(sim.manager.log_of("t", each)) == log_dir]
+    return [each for each in ALL if sim.manager.log_of("t", each).parent_dir == log_dir]
 
 
 def test_a_decision_is_shown_where_its_partitions_are_served() -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.broker.catalog import log_dir_of
 from kafkalog.broker.directory.commands import AppendCommand
 from kafkalog.broker.values import Acks
 from kafkalog.errors import (
@@ -200,9 +199,9 @@ def test_the_state_on_a_lost_directory() -> None:
     """
     sim = with_topic(4)
     one = begin(sim, 1)
-    state_dir = log_dir_of(sim.manager.log_of(SINK_STATE_TOPIC, 0))
+    state_dir = sim.manager.log_of(SINK_STATE_TOPIC, 0).parent_dir
     mine = next(
-        number for number in range(4) if log_dir_of(sim.manager.log_of("t", number)) != state_dir
+        number for number in range(4) if sim.manager.log_of("t", number).parent_dir != state_dir
     )
     one.send("a", partition=mine)
     sim.disk.faults.add(Fault(kinds=WRITES, path_contains=SINK_STATE_TOPIC))

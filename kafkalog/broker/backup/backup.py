@@ -92,7 +92,7 @@ class Backup:
         """``topics`` empty: all. Nothing is touched yet."""
         # constant after construction
         self._manager = manager
-        self._filesystem = manager.seams.filesystem
+        self._filesystem = manager.runtime.filesystem
         self._may_link = may_link
         self._progress: dict[str, int] = {}
         self._files = BackupFiles(
@@ -124,7 +124,7 @@ class Backup:
         """
         logs = [self._manager.log_of(each.topic, each.partition) for each in self._partitions]
         self._files.check_fresh(unit.log_dir.path for unit in self._manager.units)
-        self._created_ms = self._manager.seams.clock.wall_ms()
+        self._created_ms = self._manager.runtime.clock.wall_ms()
         self._files.make_root()
         try:
             # First of all: whatever happens from here on, the directory says what it is not.

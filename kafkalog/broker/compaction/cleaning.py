@@ -69,25 +69,25 @@ class Cleaning:
     def __init__(self, manager: LogManager, make_cleaner: CleanerMaker) -> None:
         """Nothing of the manager is touched before ``startup``."""
         # constant after construction
-        seams, config = manager.seams, manager.config
+        runtime, config = manager.runtime, manager.config
         self._manager = manager
         self.observer = CleaningObserver(manager)
         self.states = LogCleanerManager(
-            self, seams.clock, seams.threads, config.log_cleaner_backoff_ms
+            self, runtime.clock, runtime.threads, config.log_cleaner_backoff_ms
         )
         self.cleaner = LogCleaner(
             config.cleaner,
             self,
             self.states,
             make_cleaner,
-            seams.clock,
-            seams.threads,
+            runtime.clock,
+            runtime.threads,
             self.observer,
         )
         self._clock_guard = ClockGuard(
-            seams.clock, seams.threads.mutex(), config.log_retention_check_interval_ms
+            runtime.clock, runtime.threads.mutex(), config.log_retention_check_interval_ms
         )
-        self._mutex = seams.threads.mutex()
+        self._mutex = runtime.threads.mutex()
         # under the mutex
         self._operator_pauses: dict[TopicPartition, int] = {}
 
@@ -95,7 +95,7 @@ class Cleaning:
 
     def startup(self) -> None:
         """Start the threads with what is configured now, unless there shall be none."""
-        self._manager.seams.metrics.cleaner.facts = self.observer.facts
+        self._manager.runtime.metrics.cleaner.facts = self.observer.facts
         self.cleaner.reconfigure(self._configured(self._manager.registry.state.broker_configs))
         if self._manager.config.log_cleaner_enable:
             self.cleaner.startup()
@@ -192,7 +192,7 @@ class Cleaning:
             return None
         turns = [status.next_turn_ms for status in self.cleaner.threads()]
         known = [turn_ms for turn_ms in turns if turn_ms is not None]
-        now_ms = self._manager.seams.clock.wall_ms()
+        now_ms = self._manager.runtime.clock.wall_ms()
         return Schedule(
             next_check_ms=max(min(known), now_ms) if known else None,
             check_interval_ms=max(self.cleaner.backoff_ms, 1),
@@ -369,7 +369,7 @@ class CleaningOperations:
         self._manager.check_ready()
         if topic is not None:
             self._manager.registered(topic)
-        cleaning, now_ms = self._cleaning, self._manager.seams.clock.wall_ms()
+        cleaning, now_ms = self._cleaning, self._manager.runtime.clock.wall_ms()
         standings = sorted(cleaning.states.survey(now_ms), key=_ratio, reverse=True)
         logs, rank = list[CompactedLog](), 0
         for standing in standings:
@@ -406,7 +406,7 @@ class CleaningOperations:
     @requires(Action.DESCRIBE, Resource.CLUSTER)
     def history(self) -> list[PastClean]:
         """The cleans that ended within a day and since the start, oldest first; no disk."""
-        return self._cleaning.observer.history.cleans(self._manager.seams.clock.wall_ms())
+        return self._cleaning.observer.history.cleans(self._manager.runtime.clock.wall_ms())
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def look(self, topic: str, partition: int) -> Standing | None:
@@ -414,7 +414,7 @@ class CleaningOperations:
         log = self._manager.log_of(topic, partition)
         if not log.config.is_compacted:
             return None
-        return self._cleaning.states.look(log, self._manager.seams.clock.wall_ms())
+        return self._cleaning.states.look(log, self._manager.runtime.clock.wall_ms())
 
     @requires(Action.CLUSTER, Resource.CLUSTER)
     def pause(self, topic: str, partition: int) -> CleaningState:
@@ -492,7 +492,7 @@ class CleaningOperations:
 
         Does not block. What ``submit`` raises for one of them is its end.
         """
-        cleans = OrderedCleans(keys, self._manager.seams.threads.mutex(), on_done)
+        cleans = OrderedCleans(keys, self._manager.runtime.threads.mutex(), on_done)
 
         def submit(key: TopicPartition, done: Callable[[CleaningRun], None]) -> None:
             self.submit(key.topic, key.partition, is_dry=is_dry, on_done=done)
@@ -542,7 +542,7 @@ class CleaningOperations:
         failure = standing.failure
         if failure is not None and failure.is_uncleanable:
             return WhyNot.UNCLEANABLE
-        if failure is not None and not failure.is_over(self._manager.seams.clock.monotonic_ns()):
+        if failure is not None and not failure.is_over(self._manager.runtime.clock.monotonic_ns()):
             return WhyNot.WAITS_FOR_RETRY
         if standing.to_clean is None:
             return WhyNot.UNREADABLE

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.broker.catalog import log_dir_of
 from kafkalog.cleaner.log_cleaner import thread_name
 from kafkalog.errors import LogDirOffline
 from kafkalog.observe.cleaner_metrics import CleanerFacts, CleanerThreadFacts, CompactedLogFacts
@@ -114,9 +113,9 @@ class CleaningObserver:
     def __init__(self, manager: LogManager) -> None:
         # constant after construction
         self._manager = manager
-        self._metrics = manager.seams.metrics.cleaner
+        self._metrics = manager.runtime.metrics.cleaner
         self.beat = self._metrics.beat
-        self.history = CleaningHistory(manager.seams.threads.mutex())
+        self.history = CleaningHistory(manager.runtime.threads.mutex())
         # written by cleaner threads
         self._last_success_ms: dict[TopicPartition, int] = {}
         self._horizons: dict[TopicPartition, Horizons] = {}
@@ -173,7 +172,7 @@ class CleaningObserver:
         """As of the last look of a thread; no log is looked at."""
         manager = self._manager
         cleaner, states = manager.cleaning.cleaner, manager.cleaning.states
-        look_ms, now_ms = states.last_look_ms, manager.seams.clock.wall_ms()
+        look_ms, now_ms = states.last_look_ms, manager.runtime.clock.wall_ms()
         served = [each for each in states.standings if manager.table.serves(each.log)]
         return CleanerFacts(
             threads=[_thread_facts(status) for status in cleaner.threads()],
@@ -189,7 +188,7 @@ class CleaningObserver:
         return CompactedLogFacts(
             topic=key.topic,
             partition=key.partition,
-            log_dir=log_dir_of(log),
+            log_dir=log.parent_dir,
             dirty_ratio=standing.ratio,
             dirty_bytes=0 if to_clean is None else to_clean.cleanable_bytes,
             min_cleanable_ratio=log.config.min_cleanable_dirty_ratio,

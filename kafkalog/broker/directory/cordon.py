@@ -19,7 +19,6 @@ import structlog
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.authorized import operation_class, requires
 from kafkalog.broker.broker_config import cordoned_fault
-from kafkalog.broker.catalog import log_dir_of
 from kafkalog.broker.values import LogDirDescription, PartitionSize
 from kafkalog.errors import InvalidRequest
 
@@ -90,14 +89,14 @@ class LogDirOperations:
         for log in self._manager.table.logs():
             if not topics or log.topic_partition.topic in topics:
                 size = PartitionSize(log.topic_partition, log.size_bytes)
-                sizes.setdefault(log_dir_of(log), []).append(size)
+                sizes.setdefault(log.parent_dir, []).append(size)
                 future = self._manager.table.future_of(log.topic_partition)
                 if future is not None:
                     lag = log.log_end_offset - future.log_end_offset
                     size = PartitionSize(
                         log.topic_partition, future.size_bytes, max(lag, 0), is_future=True
                     )
-                    sizes.setdefault(log_dir_of(future), []).append(size)
+                    sizes.setdefault(future.parent_dir, []).append(size)
         described = []
         for unit in self._manager.units:
             log_dir = unit.log_dir

@@ -1,4 +1,4 @@
-"""LogDirUnit: a log directory with its threads and the seams that its logs get.
+"""LogDirUnit: a log directory with its threads and the runtime that its logs get.
 
 Owns nothing of its own; bundles what belongs to one entry of ``log.dirs``.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.directory.limits import QueueBudget, TopicQuotas
     from kafkalog.broker.directory.log_dir import LogDir
     from kafkalog.broker.directory.writer import CompletionSink, StartOffsetFiles
-    from kafkalog.broker.runtime import Seams
+    from kafkalog.broker.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def _do_nothing() -> None:
 
 def make_unit(
     log_dir: LogDir,
-    seams: Seams,
+    runtime: Runtime,
     budget: QueueBudget,
     quotas: TopicQuotas,
     sink: CompletionSink,
@@ -79,30 +79,30 @@ def make_unit(
     """One directory. Nothing is touched and no thread runs yet."""
     environment = replace(
         LogEnvironment.create(
-            seams.filesystem,
-            seams.clock,
-            seams.scheduler,
-            seams.random,
-            seams.threads,
+            runtime.filesystem,
+            runtime.clock,
+            runtime.scheduler,
+            runtime.random,
+            runtime.threads,
             open_file_count=open_file_count,
         ),
         io_guard=log_dir.guard,
         note_recovery=note_recovery,
     )
-    flusher = LogDirFlusher(log_dir, seams.clock, seams.threads, seams.metrics)
+    flusher = LogDirFlusher(log_dir, runtime.clock, runtime.threads, runtime.metrics)
     writer = LogDirWriter(
         log_dir,
         flusher,
-        seams.threads,
+        runtime.threads,
         budget,
         quotas,
         sink,
         checkpoints,
         drop_logs,
-        ThreadMeter(f"log-dir-writer-{log_dir.path}", seams.clock, seams.metrics),
+        ThreadMeter(f"log-dir-writer-{log_dir.path}", runtime.clock, runtime.metrics),
     )
-    seams.metrics.log_dir_online.labels(log_dir.path).set(1)
-    seams.metrics.log_dir_full.labels(log_dir.path).set_function(lambda: float(log_dir.is_full))
-    cordoned = seams.metrics.log_dir_cordoned.labels(log_dir.path)
+    runtime.metrics.log_dir_online.labels(log_dir.path).set(1)
+    runtime.metrics.log_dir_full.labels(log_dir.path).set_function(lambda: float(log_dir.is_full))
+    cordoned = runtime.metrics.log_dir_cordoned.labels(log_dir.path)
     cordoned.set_function(lambda: float(log_dir.is_cordoned))
     return LogDirUnit(log_dir, environment, writer, flusher)

@@ -107,7 +107,7 @@ class Consumer:
         self.last_used_ns = 0
         self.is_gone = False
         self.poll_number = 0  # of the newest poll: an older one that waits gives up
-        self._last_commit_ns = manager.seams.clock.monotonic_ns()
+        self._last_commit_ns = manager.runtime.clock.monotonic_ns()
         self._topics: tuple[str, ...] | None = None
         self._wants: Callable[[str], bool] | None = None  # of a pattern
         self._matched: dict[str, bool] = {}
@@ -316,12 +316,12 @@ class Consumer:
 
     def note_commit(self) -> None:
         """What was delivered is committed."""
-        self._last_commit_ns = self._manager.seams.clock.monotonic_ns()
+        self._last_commit_ns = self._manager.runtime.clock.monotonic_ns()
 
     def is_commit_due(self) -> bool:
         """Whether a poll commits what the polls before it delivered."""
         interval_ns = self.config.auto_commit_interval_ms * 1_000_000
-        now_ns = self._manager.seams.clock.monotonic_ns()
+        now_ns = self._manager.runtime.clock.monotonic_ns()
         return self.config.is_auto_commit and now_ns - self._last_commit_ns >= interval_ns
 
 
@@ -377,7 +377,7 @@ class ConsumerGroups:
     def __init__(self, manager: LogManager) -> None:
         # constant after construction
         self._manager = manager
-        self._clock = manager.seams.clock
+        self._clock = manager.runtime.clock
         self._timeout_ns = manager.config.consumer_instance_timeout_ms * _NS_PER_MS
         # owned by the event loop; other threads look up single entries
         self._groups: dict[str, Group] = {}
@@ -409,7 +409,7 @@ class ConsumerGroups:
             if fault is not None:
                 raise InvalidRequest(f"The name of the {of} {fault}")
         if name is None:
-            name = f"{config.name_prefix}{self._manager.seams.random.uuid_bytes().hex()}"
+            name = f"{config.name_prefix}{self._manager.runtime.random.uuid_bytes().hex()}"
         if self._member_count >= _MEMBERS_MAX:
             raise Overloaded(f"There are {_MEMBERS_MAX} consumer instances. Delete some.")
         found = self._groups.setdefault(group, Group(group))

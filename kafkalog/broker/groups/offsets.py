@@ -186,8 +186,8 @@ class GroupOffsets:
         # constant after construction
         self._manager = manager
         self._config = manager.config
-        self._seams = manager.seams
-        self._mutex = manager.seams.threads.mutex()
+        self._seams = manager.runtime
+        self._mutex = manager.runtime.threads.mutex()
         self._acks = Acks.ALL if manager.config.offsets_commit_required_acks == -1 else Acks.LEADER
         self._used_ms: Callable[[str], int] = lambda _: 0
         # published when loaded; added under the mutex
@@ -196,7 +196,7 @@ class GroupOffsets:
         self._loading: set[int] = set()
         self._forgotten: set[str] = set()  # topics, while not everything is loaded
         # under a mutex of their own, held while a file is read
-        self._reads = manager.seams.threads.mutex()
+        self._reads = manager.runtime.threads.mutex()
         self._is_stopped = False
 
     # ---- start

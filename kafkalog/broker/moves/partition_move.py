@@ -159,8 +159,8 @@ class PartitionMove:
         self.target = target
         self._manager = manager
         self._loading = loading
-        self._filesystem = manager.seams.filesystem
-        self._clock = manager.seams.clock
+        self._filesystem = manager.runtime.filesystem
+        self._clock = manager.runtime.clock
         self._started_ms = self._clock.wall_ms()
         self._future_name = directory_name(topic_partition, DirectoryState.FUTURE, unique_id)
         self._doomed_name = directory_name(topic_partition, DirectoryState.DELETE, unique_id)
@@ -396,7 +396,7 @@ class PartitionMove:
     def end(self, state: MoveState, reason: str | None) -> None:
         """No further steps."""
         if self._ended is None:
-            metrics, target = self._manager.seams.metrics, self.target.log_dir.path
+            metrics, target = self._manager.runtime.metrics, self.target.log_dir.path
             metrics.partition_moves.labels(target, state.value).inc()
         self._ended = self._status(state, reason)
 
@@ -428,7 +428,7 @@ class PartitionMove:
         self._filesystem.sync_dir(self.target.log_dir.path)
 
     def _abandoned_name(self) -> str:
-        unique_id = self._manager.seams.random.uuid_bytes().hex()
+        unique_id = self._manager.runtime.random.uuid_bytes().hex()
         return directory_name(self.topic_partition, DirectoryState.DELETE, unique_id)
 
     def clean_up(self) -> None:

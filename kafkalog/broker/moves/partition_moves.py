@@ -63,10 +63,10 @@ class PartitionMoves:
         # constant after construction
         self._manager = manager
         self._loading = loading
-        self._threads = manager.seams.threads
-        self._clock = manager.seams.clock
-        self._metrics = manager.seams.metrics
-        self._mutex = manager.seams.threads.mutex()
+        self._threads = manager.runtime.threads
+        self._clock = manager.runtime.clock
+        self._metrics = manager.runtime.metrics
+        self._mutex = manager.runtime.threads.mutex()
         # changed under the topics lock, replaced as a whole
         self._moves: dict[TopicPartition, PartitionMove] = {}
         # changed under the mutex
@@ -116,7 +116,7 @@ class PartitionMoves:
             return self._begin(own, source, target).status
 
     def _begin(self, own: TopicPartition, source: LogDirUnit, target: LogDirUnit) -> PartitionMove:
-        unique_id = self._manager.seams.random.uuid_bytes().hex()
+        unique_id = self._manager.runtime.random.uuid_bytes().hex()
         try:
             move = PartitionMove(self._manager, self._loading, own, source, target, unique_id)
         except FormatError as error:
@@ -230,10 +230,10 @@ class PartitionMoves:
 
     def _drop(self, future: FoundPartition, target: LogDirUnit) -> None:
         """The partition is here already."""
-        seams = self._manager.seams
+        runtime = self._manager.runtime
         try:
             path = rename_with_suffix(
-                target, seams.filesystem, seams.random, future, DirectoryState.DELETE
+                target, runtime.filesystem, runtime.random, future, DirectoryState.DELETE
             )
         except StorageFault as fault:
             target.log_dir.take_offline(fault.message)

@@ -80,7 +80,7 @@ class RetentionReport:
         self._manager = manager
         self._retention = manager.retention
         self._archived = manager.archived_offsets
-        self._clock = manager.seams.clock
+        self._clock = manager.runtime.clock
 
     def describe(self, log: UnifiedLog) -> SegmentReport:
         """Every segment of the log with its fate."""

@@ -145,13 +145,13 @@ class Retention:
     def __init__(self, manager: LogManager) -> None:
         # constant after construction
         self._manager = manager
-        self._clock = manager.seams.clock
-        self._metrics = manager.seams.metrics
+        self._clock = manager.runtime.clock
+        self._metrics = manager.runtime.metrics
         self._archived = manager.archived_offsets
         # single dictionary operations by any thread
         self._held: dict[TopicPartition, Held] = {}
         # owned by the task
-        self._clock_guard = ClockGuard(self._clock, manager.seams.threads.mutex())
+        self._clock_guard = ClockGuard(self._clock, manager.runtime.threads.mutex())
 
     # ---- any thread
 
@@ -257,7 +257,7 @@ class Retention:
         """
         if config.is_compacted:
             return self._manager.cleaning.retention_schedule(config.file_delete_delay_ms)
-        tasks = self._manager.seams.scheduler.tasks()
+        tasks = self._manager.runtime.scheduler.tasks()
         next_runs_ms = [each.next_run_ms for each in tasks if each.name == RETENTION_TASK]
         is_known = next_runs_ms and next_runs_ms[0] >= 0
         return Schedule(

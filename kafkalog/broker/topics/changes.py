@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.broker.catalog import log_dir_of
 from kafkalog.broker.directory.commands import EachCommand
 from kafkalog.broker.startup.scan import is_unused, read_topic_id
 from kafkalog.broker.topics.registry import RegisteredTopic
@@ -90,7 +89,7 @@ class TopicChanges:
         self.lock = lock
         self._manager = manager
         self._loading = loading
-        self._seams = manager.seams
+        self._seams = manager.runtime
         self._registry = manager.registry
         self._table = manager.table
         # published; changed under the lock
@@ -301,7 +300,7 @@ class TopicChanges:
     def place(self, count: int, failed: Collection[str] = ()) -> list[str]:
         """Directory of each new partition; LogDirOffline when none is left."""
         log_dirs = [log_dir for log_dir in self._log_dirs() if log_dir.path not in failed]
-        return place(log_dirs, Counter(map(log_dir_of, self._all_logs())), count)
+        return place(log_dirs, Counter(log.parent_dir for log in self._all_logs()), count)
 
     def _try_without_failed_dirs(
         self, name: str, attempt: Callable[[set[str]], RegisteredTopic]
@@ -419,7 +418,7 @@ class TopicChanges:
     def _by_unit(self, logs: Iterable[UnifiedLog]) -> list[tuple[LogDirUnit, list[UnifiedLog]]]:
         grouped: dict[str, list[UnifiedLog]] = {}
         for log in logs:
-            grouped.setdefault(log_dir_of(log), []).append(log)
+            grouped.setdefault(log.parent_dir, []).append(log)
         return [(self._manager.unit_at(path), several) for path, several in grouped.items()]
 
 

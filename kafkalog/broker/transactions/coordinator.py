@@ -156,10 +156,10 @@ class SinkExpiry:
         # constant after construction
         self._table = table
         self._settle = settle
-        self._clock = manager.seams.clock
+        self._clock = manager.runtime.clock
         self._expiration_ms = manager.config.transactional_id_expiration_ms
         self._clock_guard = ClockGuard(
-            self._clock, manager.seams.threads.mutex(), self._expiration_ms
+            self._clock, manager.runtime.threads.mutex(), self._expiration_ms
         )
 
     def start(self) -> None:
@@ -234,13 +234,13 @@ class Sinks:
     def __init__(self, manager: LogManager) -> None:
         # constant after construction
         self._manager = manager
-        self._seams = manager.seams
+        self._seams = manager.runtime
         self._table = SinkTable(manager, self.settle_once)
         self._transactions = SinkTransactions(manager)
         self._expiry = SinkExpiry(manager, self._table, self._settle)
         # owned by the task: queries that a call was at work with, in how many looks in a row
         self._looks_at_work: dict[str, tuple[QueryValue | None, int]] = {}
-        metrics = manager.seams.metrics
+        metrics = manager.runtime.metrics
         metrics.sink_transactions_open.set_function(self._count_open)
         metrics.sinks_committing.set_function(lambda: len(self._decided_ms()))
         metrics.sink_committing_age.set_function(self._committing_seconds)

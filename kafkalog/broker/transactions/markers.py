@@ -98,7 +98,7 @@ class SinkTransactions:
         coordinator_epoch: int = COORDINATOR_EPOCH,
     ) -> tuple[UnifiedLog, Command]:
         log, producer_id, producer_epoch = transaction
-        now_ms = self._manager.seams.clock.wall_ms()
+        now_ms = self._manager.runtime.clock.wall_ms()
         marker = build_end_transaction_marker(
             producer_id, producer_epoch, coordinator_epoch, kind, timestamp_ms=now_ms
         )

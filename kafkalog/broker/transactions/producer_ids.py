@@ -63,7 +63,7 @@ class ProducerIds:
         # constant after construction
         self._manager = manager
         self._registry = manager.registry
-        self._mutex = manager.seams.threads.mutex()
+        self._mutex = manager.runtime.threads.mutex()
         # under the mutex
         self._free: deque[int] = deque()  # of the newest block, not given yet
 
@@ -160,7 +160,7 @@ class ProducerIds:
         manager = self._manager
         with manager.topics.lock:
             manager.check_ready()
-            state, now_ms = self._registry.state, manager.seams.clock.wall_ms()
+            state, now_ms = self._registry.state, manager.runtime.clock.wall_ms()
             kept = self._without_expired(state.producer_epochs, now_ms)
             kept[producer_id] = ProducerEpoch(epoch, now_ms)
             if len(kept) > _EPOCHS_MAX:

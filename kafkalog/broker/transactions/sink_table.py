@@ -79,7 +79,7 @@ class SinkLog:
         self._manager = manager
         self._config = manager.config
         # under a mutex of its own, held while a file is read
-        self._reads = manager.seams.threads.mutex()
+        self._reads = manager.runtime.threads.mutex()
         self._is_stopped = False
         # set by whoever writes, for good
         self._is_torn = False  # a write left something that only a restart can tell
@@ -117,12 +117,12 @@ class SinkLog:
         columns = RecordColumns.of(
             [encode_key(key) for key, _ in entries],
             [_encode_value(value) for _, value in entries],
-            self._manager.seams.clock.wall_ms(),
+            self._manager.runtime.clock.wall_ms(),
         )
         records = validate_built(
             build_plain_batch(columns),
             log.config,
-            self._manager.seams.clock.wall_ms(),
+            self._manager.runtime.clock.wall_ms(),
             max_decompressed_bytes=self._config.max_decompressed_batch_bytes,
         )
         command = (
@@ -249,10 +249,10 @@ class SinkTable:
         """``after_load`` does what a crash interrupted; on the thread of the load."""
         # constant after construction
         self._manager = manager
-        self._seams = manager.seams
+        self._seams = manager.runtime
         self._after_load = after_load
         self._log = SinkLog(manager)
-        self._mutex = manager.seams.threads.mutex()
+        self._mutex = manager.runtime.threads.mutex()
         # published; changed under the mutex
         self._sinks: dict[str, Sink] = {}
         self._is_loading = False

@@ -15,7 +15,6 @@ from urllib.parse import parse_qsl
 
 from aiohttp import hdrs, web
 
-from kafkalog.broker.catalog import log_dir_of
 from kafkalog.console.rendering import (
     Frame,
     is_prepared,
@@ -178,7 +177,7 @@ def _place_of(request: web.Request, api: Api, *, asks_logs: bool) -> str:
         topic, partition = topic_of(request), partition_of(request)
         # What is wrong with the partition, or who asks, the page says itself.
         with contextlib.suppress(KafkalogError):
-            return log_dir_of(api.operations.partition_log(topic, partition))
+            return api.operations.partition_log(topic, partition).parent_dir
     return _MANY_LOGS if asks_logs or "topic" in request.match_info else _NO_LOG
 
 
